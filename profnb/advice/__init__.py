@@ -9,6 +9,8 @@ numbers          the numbers that steer the rules
 proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 step_rules       rules that ask the tree and the trace's tables
+compile_rules    rules on what is started piece by piece, and compiled again
+op_rules         rules on threads, TF1's loops, recurrent layers
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order
 """

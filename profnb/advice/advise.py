@@ -14,7 +14,9 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.cell_tree import STEADY_STEPS
+from profnb.advice.compile_rules import COMPILE_RULES
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
+from profnb.advice.op_rules import OP_RULES
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
 from profnb.advice.step_findings import Refinement, find_all
@@ -41,7 +43,6 @@ _NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
 _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
     "eager-ops": (EAGER,),
-    "checkpoints": (parts.CHECKPOINTING,),
     **dict.fromkeys(
         ["input-bound", "network-files", "python-input", "prefetch-more", "waiting-for-input"],
         (parts.INPUT,),
@@ -52,7 +53,7 @@ _BETWEEN = {
     "epoch-ends": (parts.EPOCH_ENDS, SETTING_UP, parts.GAPS),
     "python-between-steps": (parts.GAPS, OTHERS),
 }
-_AGAIN = ("retracing", "recompiling")
+_AGAIN = ("retracing",)
 _STEPS = (*STEADY_STEPS, parts.SLOW_FIRST)
 
 
@@ -66,7 +67,7 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
     found: list[Proposal] = []  # by rules that do not know which nodes they speak of
     if model.study is not None:
-        left += [one for rule in STEP_RULES for one in rule(model)]
+        left += [one for rule in (*STEP_RULES, *COMPILE_RULES, *OP_RULES) for one in rule(model)]
         found = [_proposal(model, one) for one in find_all(model.study, refine)]
         left += found
     least_ps = LEAST_SHARE * model.tree.whole_ps

@@ -34,25 +34,14 @@ from profnb.subjects.input.advice import (
     waiting_for_input,
 )
 from profnb.subjects.input.network_advice import network_files
-from profnb.subjects.layers.rnn_advice import slow_rnn
 from profnb.subjects.memory.advice import larger_batch
-from profnb.subjects.ops.advice import (
-    growing_graph,
-    idle_cores,
-    large_optimizer,
-    oversubscribed,
-)
-from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
 from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.retracing_advice import retracing
-from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
-from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.python.function_advice import python_in_the_step
 from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
-from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
 __all__ = ["RULES", "find_all"]
 
@@ -79,28 +68,15 @@ RULES: tuple[Rule, ...] = (
     copying_input,
     synchronising_reads,
     retracing,
-    recompiling,
-    recompiling_in_torch,
-    graph_breaks,
     eager_ops,
     eager_ops_between,
-    work_outside_jit,
-    small_ops,
-    small_ops_without_xla,
     mixed_precision,
     missed_tensor_cores,
     layout_changes,
     larger_batch,
     exposed_collectives,
     imbalance,
-    large_optimizer,
-    idle_cores,
-    oversubscribed,
-    growing_graph,
-    summaries_each_step,
-    checkpoints_often,
     slowing_down,
-    slow_rnn,
 )
 
 
