@@ -10,7 +10,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import HALF, LONG_OP_PS
+from profnb.advice.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
@@ -38,6 +38,9 @@ _LONGEST, _SHOWN = 60, 4
 # XLA multiplies matrices on a CPU up to 1.7 times as long as TensorFlow: where an optimizer was 39 % of a
 # dense model's ops, jit_compile=True took 4 % more processor time although it fused them.
 _PRODUCTS = 1.7
+_JIT_OF_SESSIONS = (
+    "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
+)
 _JAX_DOCS = "https://docs.jax.dev/en/latest/jit-compilation.html"
 _XLA_DOCS = "https://www.tensorflow.org/xla"
 _TORCH_DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
@@ -135,64 +138,70 @@ _ELEMENTWISE = frozenset({
 
 
 def small_ops_without_xla(model: Model) -> Iterator[Proposal]:
-    """Element-wise ops of TensorFlow on a CPU are not fused."""
+    """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
     study = model.study
-    # On devices small kernels are judged by their launches.
     if study is None or study.has_device or len(study.xla.hlo) or find_uncompilable(study):
         return
     ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
-    if ops is None:
+    edit = None if ops is None else _fused_on_host(model, study, ops)
+    if ops is None or edit is None:
         return
-    edit, share = _fused_on_host(model, study, ops)
+    share, *_ = ops.shares(study, 0)
     yield Proposal(
         "small-ops-without-xla", "Let XLA fuse the small ops",
         f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: each "
         "reads and writes memory on its own.",
-        "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few passes.",
+        words(
+            study.framework,
+            "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few "
+            "passes.",
+            sessions=f"{_JIT_OF_SESSIONS} fuses them into few passes.",
+        ),
         _XLA_DOCS, [edit],
     )  # fmt: skip
 
 
-def _fused_on_host(model: Model, study: Study, ops: Pieces) -> tuple[Edit, float]:
-    """XLA makes one pass over memory of ops, or half as many; what it makes of products may take longer."""
+def _fused_on_host(model: Model, study: Study, ops: Pieces) -> Edit | None:
+    """XLA makes one pass over memory of ops, or half as many; None where products may cost more than that."""
     rows, nothing = study.summary.counted, (ops.others[0][:0], ops.others[1][:0])
     periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
     whole = float(np.median(study.breakdown.of("host compute")[rows] / periods))
     others = min(usual_share_beyond(study, ops.others, nothing), whole)
-    share, least, _ = ops.shares(study, 0)
+    share, one_pass, _ = ops.shares(study, 0)
     share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
-    whole, least = (share + others) or 1.0, others + min(least, share)
-    most = min(max(_PRODUCTS * others + HALF * share, least), whole)
-    because = (
-        f"ops that XLA fuses take {percent_text(share)} of the time, and become one pass or some"
-    )
-    edit = model.some_of(("host compute",), whole, (least / whole, most / whole), because)
-    return edit, share
+    whole, least = share + others, others + min(one_pass, share)
+    most = max(_PRODUCTS * others + HALF * share, least)
+    if least + most >= 2 * whole:
+        return None
+    remains = least / whole, min(most / whole, 1.0)
+    because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
+    return model.some_of(("host compute",), whole, remains, because)
 
 
 def large_optimizer(model: Model) -> Iterator[Proposal]:
-    """The optimizer's ops are not fused."""
+    """The optimizer's ops are not fused. Where XLA can't do it, a larger batch runs them less often."""
     study = model.study
     if study is None or study.framework == JAX or len(study.xla.hlo):
         return
-    ops = study.ops.of_steps(study.summary.counted)
+    ops, obstacle = study.ops.of_steps(study.summary.counted), find_uncompilable(study)
     side = ops.is_device if ops.is_device.any() else ~ops.is_device
     chosen = side & find_optimizer_ops(ops, LONG_OP_PS)
     spent, times = int(ops.self_ps[chosen].sum()), int(ops.occurrences[chosen].sum())
-    if not spent:
+    keys = {(ops.op_name[row], ops.op_type[row]) for row in np.flatnonzero(chosen)}
+    fusible = find_fusible(study, lambda *key: key in keys)
+    if not spent or (fusible is None and not study.has_device):
         return
     of_ops = spent / int(ops.self_ps[side].sum())
-    keys = {(ops.op_name[row], ops.op_type[row]) for row in np.flatnonzero(chosen)}
-    if ops.is_device.any():
-        one_pass = float(ops.self_ps[chosen].max()) / spent
-        share = of_ops * share_of(study, "device compute")
-        because = "fused, they are one pass over memory or some"
-        edit = model.some_of(("device compute",), share, (one_pass, max(one_pass, HALF)), because)
-    elif fusible := find_fusible(study, lambda *key: key in keys):
-        edit, _ = _fused_on_host(model, study, fusible)
+    if fusible is not None and not (obstacle or study.has_device):
+        edit = _fused_on_host(model, study, fusible)
     else:
+        kind = "device compute" if study.has_device else "host compute"
+        one_pass = float(ops.self_ps[chosen].max()) / spent
+        remains = (1 / SELDOM, HALF) if obstacle else (one_pass, max(one_pass, HALF))
+        because = "of the optimizer one pass over memory remains, or half"
+        edit = model.some_of((kind,), of_ops * share_of(study, kind), remains, because)
+    if edit is None:
         return
-    obstacle = find_uncompilable(study)
     larger = "A larger batch runs it less often."
     yield Proposal(
         "large-optimizer", "Make the optimizer cheaper",
@@ -206,8 +215,7 @@ def large_optimizer(model: Model) -> Iterator[Proposal]:
             f"which runs {quoted(obstacle, _LONGEST)}."
             if obstacle
             else f"model.compile(..., jit_compile=True) fuses its ops. {larger}",
-            sessions="config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1 "
-            f"fuses its ops. {larger}",
+            sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
         ),
         _XLA_DOCS, [edit],
     )  # fmt: skip
