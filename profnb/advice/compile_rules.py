@@ -10,17 +10,17 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import HALF, LONG_OP_PS, SELDOM
+from profnb.advice.numbers import HALF, LONG_OP_PS
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import COMPILATION, TRACING
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.subjects.advising import is_loop_of_keras, share_of
+from profnb.subjects.advising import is_loop_of_keras
 from profnb.subjects.compiled_again import SAME_SHAPES, find_compiled_again
 from profnb.subjects.covered_time import period_ps, usual_share_beyond
-from profnb.subjects.ops.optimizers import find_optimizer_ops
+from profnb.subjects.ops.optimizers import is_of_optimizer
 from profnb.subjects.pieces import (
     Pieces,
     find_cut_regions,
@@ -31,6 +31,8 @@ from profnb.subjects.pieces import (
 from profnb.subjects.study import Study
 from profnb.subjects.uncompilable import find_uncompilable
 from profnb.trace.framework import JAX, PYTORCH, words
+from profnb.trace.names import is_host_collective
+from profnb.trace.op_names import is_packing, packing_scopes
 
 __all__ = ["COMPILE_RULES", "compiled_once", "compiled_together"]
 
@@ -46,12 +48,13 @@ _XLA_DOCS = "https://www.tensorflow.org/xla"
 _TORCH_DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
 
 
-def compiled_together(model: Model, study: Study, pieces: Pieces) -> tuple[Edit, float]:
+def compiled_together(model: Model, pieces: Pieces) -> tuple[Edit, float]:
     """Pieces that are one: what they compute remains, where it is long at least, and a call for each start.
 
     Returns:
         The edit; the share of the time from step to step that they take.
     """
+    study = model.traced
     share, *computing = pieces.shares(study, LONG_OP_PS)
     step_ps = period_ps(study) / study.summary.counted.size
     calls = [pieces.starts * call_ps / step_ps for call_ps in model.costs.call_ps]
@@ -63,12 +66,10 @@ def compiled_together(model: Model, study: Study, pieces: Pieces) -> tuple[Edit,
 
 def started_in_pieces(model: Model) -> Iterator[Proposal]:
     """Python starts many small pieces one by one, where a compiler would make few of them."""
-    study = model.study
     for find, in_words in _PIECES:
-        pieces = find(study) if study is not None else None
-        if study is not None and pieces is not None:
-            edit, share = compiled_together(model, study, pieces)
-            yield from in_words(study, pieces, percent_text(share), edit)
+        if pieces := find(model.traced):
+            edit, share = compiled_together(model, pieces)
+            yield from in_words(model.traced, pieces, percent_text(share), edit)
 
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Iterator[Proposal]:
@@ -139,121 +140,103 @@ _ELEMENTWISE = frozenset({
 
 def small_ops_without_xla(model: Model) -> Iterator[Proposal]:
     """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
-    study = model.study
-    if study is None or study.has_device or len(study.xla.hlo) or find_uncompilable(study):
-        return
+    study = model.traced
     ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
-    edit = None if ops is None else _fused_on_host(model, study, ops)
-    if ops is None or edit is None:
+    if ops is None or study.has_device or find_uncompilable(study):
         return
-    share, *_ = ops.shares(study, 0)
-    yield Proposal(
-        "small-ops-without-xla", "Let XLA fuse the small ops",
-        f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: each "
-        "reads and writes memory on its own.",
-        words(
-            study.framework,
-            "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few "
-            "passes.",
-            sessions=f"{_JIT_OF_SESSIONS} fuses them into few passes.",
-        ),
-        _XLA_DOCS, [edit],
-    )  # fmt: skip
+    for edit, share in _fused(model, ops):
+        yield Proposal(
+            "small-ops-without-xla", "Let XLA fuse the small ops",
+            f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: "
+            "each reads and writes memory on its own.",
+            words(
+                study.framework,
+                "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few "
+                "passes.",
+                sessions=f"{_JIT_OF_SESSIONS} fuses them into few passes.",
+            ),
+            _XLA_DOCS, [edit],
+        )  # fmt: skip
 
 
-def _fused_on_host(model: Model, study: Study, ops: Pieces) -> Edit | None:
-    """XLA makes one pass over memory of ops, or half as many; None where products may cost more than that."""
+def _fused(model: Model, ops: Pieces) -> Iterator[tuple[Edit, float]]:
+    """XLA makes one pass over memory of ops, or half as many; nothing where products cost more than that."""
+    study = model.traced
     rows, nothing = study.summary.counted, (ops.others[0][:0], ops.others[1][:0])
+    kind = "device compute" if study.has_device else "host compute"
     periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
-    whole = float(np.median(study.breakdown.of("host compute")[rows] / periods))
+    whole = float(np.median(study.breakdown.of(kind)[rows] / periods))
     others = min(usual_share_beyond(study, ops.others, nothing), whole)
     share, one_pass, _ = ops.shares(study, 0)
     share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
     whole, least = share + others, others + min(one_pass, share)
-    most = max(_PRODUCTS * others + HALF * share, least)
-    if least + most >= 2 * whole:
-        return None
-    remains = least / whole, min(most / whole, 1.0)
-    because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
-    return model.some_of(("host compute",), whole, remains, because)
+    most = max((1.0 if study.has_device else _PRODUCTS) * others + HALF * share, least)
+    if not len(study.xla.hlo) and least + most < 2 * whole:
+        because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
+        yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0)), because), share
 
 
 def large_optimizer(model: Model) -> Iterator[Proposal]:
-    """The optimizer's ops are not fused. Where XLA can't do it, a larger batch runs them less often."""
-    study = model.study
-    if study is None or study.framework == JAX or len(study.xla.hlo):
+    """The optimizer's ops are not fused.
+
+    An exchange of gradients, and what packs them for it, has the optimizer's name and is not its own.
+    """
+    study = model.traced
+    packing = packing_scopes(study.ops.table.op_name)
+
+    def is_its(name: str, kind: str) -> bool:
+        is_exchange = is_host_collective(f"{name}:{kind}") or is_packing(name, kind, packing)
+        return is_of_optimizer(name) and not is_exchange
+
+    ops = find_fusible(study, is_its)
+    if ops is None or study.framework == JAX:
         return
-    ops, obstacle = study.ops.of_steps(study.summary.counted), find_uncompilable(study)
-    side = ops.is_device if ops.is_device.any() else ~ops.is_device
-    chosen = side & find_optimizer_ops(ops, LONG_OP_PS)
-    spent, times = int(ops.self_ps[chosen].sum()), int(ops.occurrences[chosen].sum())
-    keys = {(ops.op_name[row], ops.op_type[row]) for row in np.flatnonzero(chosen)}
-    fusible = find_fusible(study, lambda *key: key in keys)
-    if not spent or (fusible is None and not study.has_device):
-        return
-    of_ops = spent / int(ops.self_ps[side].sum())
-    if fusible is not None and not (obstacle or study.has_device):
-        edit = _fused_on_host(model, study, fusible)
-    else:
-        kind = "device compute" if study.has_device else "host compute"
-        one_pass = float(ops.self_ps[chosen].max()) / spent
-        remains = (1 / SELDOM, HALF) if obstacle else (one_pass, max(one_pass, HALF))
-        because = "of the optimizer one pass over memory remains, or half"
-        edit = model.some_of((kind,), of_ops * share_of(study, kind), remains, because)
-    if edit is None:
-        return
-    larger = "A larger batch runs it less often."
-    yield Proposal(
-        "large-optimizer", "Make the optimizer cheaper",
-        f"The optimizer's ops are {percent_text(of_ops)} of the time of all ops: "
-        f"{count_text(round(times / study.summary.counted.size))} a step, of {duration_text(spent / times)} "
-        "on average.",
-        words(
-            study.framework,
-            f"The framework's compiler fuses its ops. {larger}",
-            tensorflow=f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, "
-            f"which runs {quoted(obstacle, _LONGEST)}."
-            if obstacle
-            else f"model.compile(..., jit_compile=True) fuses its ops. {larger}",
-            sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
-        ),
-        _XLA_DOCS, [edit],
-    )  # fmt: skip
+    for edit, share in _fused(model, ops):
+        mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
+        obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."
+        yield Proposal(
+            "large-optimizer", "Make the optimizer cheaper",
+            f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
+            f"step, of {duration_text(mean_ps)} on average.",
+            words(
+                study.framework,
+                f"The framework's compiler fuses its ops. {larger}",
+                tensorflow=f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, "
+                f"which runs {quoted(obstacle, _LONGEST)}."
+                if obstacle
+                else f"model.compile(..., jit_compile=True) fuses its ops. {larger}",
+                sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
+            ),
+            _XLA_DOCS, [edit],
+        )  # fmt: skip
 
 
 def recompiling(model: Model) -> Iterator[Proposal]:
     """XLA or ``torch.compile`` compiled the same program three times or more."""
-    study = model.study
-    again = None if study is None else find_compiled_again(study)
-    if study is None or again is None:
+    framework, again = model.framework, find_compiled_again(model.traced)
+    if again is None:
         return
-    edit = compiled_once(model, again.times, again.spent_ps)
     spent = duration_text(again.spent_ps)
-    if study.framework == PYTORCH:
-        evidence = (
-            f"torch.compile compiled functions again {count_text(again.times - 1)} times, {spent} in all; "
-            f"{again.why}. Each is for other shapes, or other Python values."
-        )
+    drop = words(
+        framework, "drop the last, smaller one", tensorflow=".batch(n, drop_remainder=True)"
+    )
+    code = f"Give every batch one shape: {drop}, pad sequences to a few lengths."
+    if framework == PYTORCH:
         code = (
             "TORCH_LOGS=recompiles prints what changed. Of shapes: torch.compile(..., dynamic=True), or "
             "DataLoader(..., drop_last=True) for one shape of all batches. Of Python numbers: pass them as "
             "tensors."
         )
-    else:
-        evidence = (
-            f"XLA compiled {quoted(again.name, 100)} {count_text(again.times)} times: {again.why}. All but "
-            f"the first time took {spent}."
+    elif again.why == SAME_SHAPES:
+        code = (
+            "Make the compiled function once, outside of the loop. Pass what changes as arguments."
         )
-        drop = words(
-            study.framework,
-            "drop the last, smaller one",
-            tensorflow=".batch(n, drop_remainder=True)",
-        )
-        code = f"Give every batch one shape: {drop}, pad sequences to a few lengths."
-        if again.why == SAME_SHAPES:
-            code = "Make the compiled function once, outside of the loop. Pass what changes as arguments."
-    link = words(study.framework, _XLA_DOCS, jax=_JAX_DOCS, pytorch=_TORCH_DOCS)
-    yield Proposal("recompiling", "Compile once", evidence, code, link, [edit])
+    yield Proposal(
+        "recompiling", "Compile once",
+        f"{again.what}: {again.why}. All but the first time took {spent}.",
+        code, words(framework, _XLA_DOCS, jax=_JAX_DOCS, pytorch=_TORCH_DOCS),
+        [compiled_once(model, again.times, again.spent_ps)],
+    )  # fmt: skip
 
 
 def compiled_once(model: Model, times: int, again_ps: float) -> Edit:
@@ -264,10 +247,10 @@ def compiled_once(model: Model, times: int, again_ps: float) -> Edit:
         times: How often the same was compiled.
         again_ps: What all but the first time took.
     """
-    tree, study = model.tree, model.study
-    usual_ps = float(model.costs.call_ps[0])
-    if study is not None and not study.summary.all_warm_up:
-        usual_ps = study.summary.mean_period_ps
+    tree, summary = model.tree, model.traced.summary
+    usual_ps = summary.mean_period_ps
+    if summary.all_warm_up:
+        usual_ps = float(model.costs.call_ps[0])
     first, compiling = model.rows(parts.FIRST), model.rows(TRACING, COMPILATION)
     if (count := int(tree.occurrences[first].sum())) > 1:
         rows, times = with_below_of(tree, first), count

@@ -14,7 +14,7 @@ from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER
-from profnb.core.printable import printable
+from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import op_events, share_of
@@ -34,29 +34,27 @@ _SHOWN, _LONGEST = 3, 100
 
 def growing_graph(model: Model) -> Iterator[Proposal]:
     """A session's graph grows, and is taken in and pruned again in each run; the ops themselves remain."""
-    study, tree = model.study, model.tree
-    growth = None if study is None else find_growth(study.recording.graph_versions)
-    if study is None or growth is None or not study.summary.counted.size:
+    study, tree = model.traced, model.tree
+    growth = find_growth(study.recording.graph_versions)
+    if growth is None or not study.summary.counted.size:
         return
-    grown, added = growth
     steps = [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)]
     runs, between = with_below_of(tree, steps), np.array(model.rows(EAGER, parts.GAPS), np.int64)
     times = max(int(tree.occurrences[steps].sum()), 1)
     whole, making = (float(tree.self_ps[rows].sum()) for rows in (runs, between))
     ops_ps = covered_share(study, op_events(study, lambda *_: True)) * model.periods_ps
     least, most = (min(ops_ps + times * call_ps, whole) for call_ps in model.costs.call_ps)
-    took = study.step_times.duration_ps  # by the wall clock: the graph is taken in before ops run
-    each = f" A run takes {duration_text(float(np.median(took)))} (median)." if took.size else ""
-    runs_text = f"{count_text(times)} session runs took {duration_text(whole)}"
+    grown, added = map(count_text, growth)
     yield Proposal(
         "growing-graph", "Build the graph before the loop",
-        f"The graph grew in {count_text(grown)} of {count_text(len(study.recording.graph_versions))} session "
-        f"runs, by {count_text(added)} changes a run. The session takes it in and prunes it again.{each}",
+        f"The graph grew in {grown} of {count_text(len(study.recording.graph_versions))} session runs, by "
+        f"{added} changes a run. The session takes it in and prunes it again: a run takes "
+        f"{duration_text(whole / times)}.",
         "Make every op before the loop and feed what changes through placeholders. Then call "
         "graph.finalize(), which makes the line that adds an op raise.",
         f"{_TF_API}Graph#finalize",
         [
-            Edit(runs, least, most, f"{runs_text}, and their ops and a call of each remain"),
+            Edit(runs, least, most, "the ops of each session run remain, and a call"),
             Edit(between, making / times, making, "ops are made once"),
         ],
     )  # fmt: skip
@@ -68,11 +66,9 @@ def idle_cores(model: Model) -> Iterator[Proposal]:
     Long ops can use more, but for functions of Python that ops call. Two cores of a virtual machine may be
     one that two threads share.
     """
-    study = model.study
-    if study is None or study.has_device:
-        return
+    study = model.traced
     cores, threads = number_set(study, CORES), number_set(study, INTRA_OP)
-    if not 0 < threads < cores:
+    if study.has_device or not 0 < threads < cores:
         return
     python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
     ops = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
@@ -93,8 +89,8 @@ def idle_cores(model: Model) -> Iterator[Proposal]:
 
 def oversubscribed(model: Model) -> Iterator[Proposal]:
     """More ops run at once than there are cores, and take turns; the work itself remains."""
-    study = model.study
-    if study is None or study.has_device or study.steps.is_window or not study.summary.counted.size:
+    study = model.traced
+    if study.has_device or study.steps.is_window or not study.summary.counted.size:
         return
     cores, threads = number_set(study, CORES), threads_at_work(study)
     if not 0 < cores < threads:
@@ -122,14 +118,11 @@ _WRITES = ("add_summary", "SummarySaverHook.")
 
 def summaries(model: Model) -> Iterator[Proposal]:
     """Session runs make summaries: ops do, and Python between the runs writes them."""
-    study = model.study
-    gaps = None if study is None else session_gaps(study)
-    if study is None or gaps is None:
-        return
-    counted = study.summary.counted
+    study = model.traced
+    gaps, counted = session_gaps(study), study.summary.counted
     ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
     made = np.intersect1d(study.groups.step[ops], counted).size
-    if not made:
+    if gaps is None or not made:
         return
     making, seldom = covered_share(study, ops), (0.01, 1 / SELDOM)
     written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
@@ -165,36 +158,31 @@ _ALLOWED = {
 
 def slow_rnn(model: Model) -> Iterator[Proposal]:
     """On an NVIDIA GPU, LSTM and GRU layers whose arguments forbid cuDNN run each time step by itself."""
-    study = model.study
-    plane = None if study is None else busiest_device(study.trace)
-    if study is None or plane is None or study.steps.is_window or not is_nvidia(study.trace, plane):
+    study = model.traced
+    plane, (layers, pieces) = busiest_device(study.trace), find_step_by_step(study)
+    if plane is None or study.steps.is_window or not layers or not is_nvidia(study.trace, plane):
         return
-    layers, pieces = find_step_by_step(study)
-    if not layers:
-        return
-    edit, share = compiled_together(model, study, pieces)
+    edit, share = compiled_together(model, pieces)
     reasons = list(dict.fromkeys(str(layer.numbers[WITHOUT_CUDNN]) for layer in layers))
-    listed = ", ".join(printable(layer.path)[:_LONGEST] for layer in layers[:_SHOWN])
+    listed = ", ".join(quoted(layer.path, _LONGEST) for layer in layers[:_SHOWN])
     listed += ", ..." if len(layers) > _SHOWN else ""
-    runs, keeps = ("runs", "keeps") if len(layers) == 1 else ("run", "keep")
     yield Proposal(
         "slow-rnn", "Let cuDNN run the recurrent layers",
-        f"{listed} {runs} time step by time step, {count_text(round(pieces.each))} ops and kernels a step, "
-        f"{percent_text(share)} of the time. {'; '.join(reasons[:_SHOWN])} {keeps} Keras from cuDNN, which "
-        "runs a whole sequence as one.",
+        f"Keras runs {listed} time step by time step: {count_text(round(pieces.each))} ops and kernels a "
+        f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one, but not with "
+        f"{'; '.join(reasons[:_SHOWN])}.",
         _instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
     )  # fmt: skip
 
 
 def _instead(reasons: list[str]) -> str:
     """What to write so that cuDNN may run the layers."""
-    given = [part for reason in reasons for part in reason.split(", ")]
-    cells = [part for part in given if part.startswith("RNN(")]
-    made = [f"keras.layers.{cell[4:-5]}(...) instead of {cell}" for cell in dict.fromkeys(cells)]
-    arguments = {part.partition("=")[0] for part in given}
-    allowed = ", ".join(text for name, text in _ALLOWED.items() if name in arguments)
-    parts_of_it = "; ".join([*made, *([allowed] if allowed else [])])
-    return f"{parts_of_it}. That is another model: train it anew, and see that it learns as well."
+    given = dict.fromkeys(part for reason in reasons for part in reason.split(", "))
+    texts = [f"keras.layers.{c[4:-5]}(...) instead of {c}" for c in given if c.startswith("RNN(")]
+    names = {part.partition("=")[0] for part in given}
+    texts.append(", ".join(text for name, text in _ALLOWED.items() if name in names))
+    instead = "; ".join(filter(None, texts))
+    return f"{instead}. That is another model: train it anew, and see that it learns as well."
 
 
 OP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (

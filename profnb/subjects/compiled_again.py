@@ -1,11 +1,12 @@
 """Programs that were compiled again and again: which, how often, why as far as the trace tells."""
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.printable import quoted
+from profnb.core.units import count_text
 from profnb.steps.compilation import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.pieces import compiled_regions
@@ -28,13 +29,13 @@ class CompiledAgain:
     """What was compiled again and again.
 
     Attributes:
-        name: The program's name; "" where several functions are meant.
+        what: Who compiled what how often, the begin of a sentence.
         times: How often it was compiled, the first time with it.
         spent_ps: What all but the first compiling took.
         why: What changed from one to the next.
     """
 
-    name: str
+    what: str
     times: int
     spent_ps: float
     why: str
@@ -55,7 +56,8 @@ def _by_xla(study: Study) -> CompiledAgain | None:
     row = max(often, key=lambda row: int(modules.compile_ps[row]))
     name, times = modules.module[row], int(modules.compilations[row])
     spent = float(modules.compile_ps[row]) * (times - 1) / times
-    return CompiledAgain(name, times, spent, _why_compiled(study, name))
+    what = f"XLA compiled {quoted(name, 100)} {count_text(times)} times"
+    return CompiledAgain(what, times, spent, _why_compiled(study, name))
 
 
 def _is_eager_op(study: Study, module: str) -> bool:
@@ -101,15 +103,14 @@ def _by_torch(study: Study) -> CompiledAgain | None:
     trace = study.trace
     is_compiling = trace.select_names(lambda name: name.endswith(FRAME_COMPILES))
     compiling = outermost_of(is_compiling & trace.is_host_event, study.groups.parent)
-    regions, function, version = compiled_regions(study)
+    regions, _, version = compiled_regions(study)
     order = np.argsort(trace.events.begin_ps[regions], kind="stable")
     runs = np.searchsorted(trace.events.begin_ps[regions[order]], trace.events.end_ps[compiling])
-    compiling, runs = compiling[runs < order.size], order[runs[runs < order.size]]
-    again = version[runs] > 0
-    times = int(again.sum()) + 1
+    again = np.append(version[order], 0)[runs] > 0
+    times, versions = int(again.sum()) + 1, int(version.max(initial=0)) + 1
     if times < _FEWEST:
         return None
     spent = float(trace.events.duration_ps[compiling[again]].sum())
-    ((most, _),) = Counter(function[runs[again]].tolist()).most_common(1)
-    versions = int(version[function == most].max()) + 1
-    return CompiledAgain("", times, spent, f"one of them has {versions} versions by now")
+    why = f"each for other shapes or Python values, and one has {versions} versions by now"
+    what = f"torch.compile compiled functions again {count_text(times - 1)} times"
+    return CompiledAgain(what, times, spent, why)

@@ -20,7 +20,6 @@ from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
-from profnb.steps.compilation import is_compilation
 from profnb.steps.nesting import is_inside, outermost_of
 from profnb.subjects.advising import op_events
 from profnb.subjects.covered_time import (
@@ -33,7 +32,6 @@ from profnb.subjects.covered_time import (
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.framework import JAX, PYTORCH
-from profnb.trace.op_names import parse_op
 
 __all__ = [
     "Pieces", "compiled_regions", "find_cut_regions", "find_fusible", "find_programs", "find_step_by_step",
@@ -45,6 +43,8 @@ _NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: (\d{1,6})/(\d{1,6})")
 # Of fewer a step, what starts them is about a call of what is compiled (20 to 30 us in PyTorch 2.15).
 _FEWEST = 5
+_WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
+_LONG_UPDATE_PS = 50_000_000
 _PAUSE_PS = 200_000_000  # Python and executors come to the next one within it
 
 
@@ -163,24 +163,26 @@ def _largest_program(study: Study, functions: set[str]) -> str:
 
 def find_torch_ops(study: Study) -> Pieces | None:
     """The ops that PyTorch starts one by one on a CPU; those that take long compute."""
-    ops = _ops_of_torch(study)
-    if not ops.size or study.has_device or ops.size / study.summary.counted.size < _FEWEST:
+    trace, roots = study.trace, study.steps.roots
+    if not _is_of_steps(study, PYTORCH) or study.has_device or not roots.size:
+        return None
+    is_op = _is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
+    is_op &= np.isin(study.groups.step, study.summary.counted)
+    ops = outermost_of(is_op, study.groups.parent)
+    each = ops.size / study.summary.counted.size
+    if each < _FEWEST:
         return None
     spans, starts = _with_pauses(study, ops, ops)
-    each = ops.size / study.summary.counted.size
     return Pieces(each, starts, ops, np.ones(ops.size, np.bool_), spans, _of_device(study))
 
 
-def _ops_of_torch(study: Study) -> Int64s:
-    """The ops of counted steps that no other op runs, on the thread that makes the steps, by time."""
-    trace, roots = study.trace, study.steps.roots
-    if not _is_of_steps(study, PYTORCH) or trace.is_op_name is None or not roots.size:
-        return np.empty(0, np.int64)
+def _is_torch_op(study: Study) -> Bools:
+    trace = study.trace
+    if trace.is_op_name is None:
+        return np.zeros(len(trace.events), np.bool_)
     is_op: Bools = trace.is_op_name[trace.events.name] & trace.is_host_event
-    is_op &= trace.lines.of_event == trace.lines.of_event[roots[0]]
-    is_op &= np.isin(study.groups.step, study.summary.counted)
-    is_op[roots] = False
-    return outermost_of(is_op, study.groups.parent)
+    is_op[study.steps.roots] = False
+    return is_op
 
 
 def compiled_regions(study: Study) -> tuple[Int64s, Int64s, Int64s]:
@@ -197,49 +199,50 @@ def compiled_regions(study: Study) -> tuple[Int64s, Int64s, Int64s]:
 
 def find_cut_regions(study: Study) -> Pieces | None:
     """Regions inside of regions: pieces of one function; those that follow each other are functions."""
-    trace = study.trace
-    if not _is_of_steps(study, PYTORCH) or trace.is_op_name is None:
+    if not _is_of_steps(study, PYTORCH):
         return None
     regions, _, _ = compiled_regions(study)
-    regions = regions[in_periods(study, trace.events.begin_ps[regions])]
-    is_region = np.zeros(len(trace.events), np.bool_)
+    regions = regions[in_periods(study, study.trace.events.begin_ps[regions])]
+    is_region = np.zeros(len(study.trace.events), np.bool_)
     is_region[regions] = True
     outer = outermost_of(is_region, study.groups.parent)
-    count = study.summary.counted.size
-    if regions.size - outer.size < count:
-        return None
-    is_op = trace.is_op_name[trace.events.name] & trace.is_host_event & ~is_region
-    is_op &= ~trace.select_names(is_compilation)
-    is_op[study.steps.roots] = False
-    ops = np.flatnonzero(is_op)
-    ops = ops[is_inside(study.groups.parent, is_region, ops)]
-    has_op_inside = np.isin(ops, study.groups.parent[ops])
-    breaks = (regions.size - outer.size) / count
-    return Pieces(
-        breaks, outer.size / count, ops, ~has_op_inside, spans_of(study, outer), _of_device(study)
+    breaks, starts = (
+        n / study.summary.counted.size for n in (regions.size - outer.size, outer.size)
     )
+    if breaks < 1:
+        return None
+    ops = np.flatnonzero(_is_torch_op(study) & ~is_region)
+    ops = ops[is_inside(study.groups.parent, is_region, ops)]
+    is_leaf = ~np.isin(ops, study.groups.parent[ops])
+    return Pieces(breaks, starts, ops, is_leaf, spans_of(study, outer), _of_device(study))
 
 
 def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces | None:
-    """The host's ops of the steps where (op name, op type) is one of those that XLA fuses.
+    """The device's ops of the steps, or the host's, where (op name, op type) is one that XLA fuses.
 
-    Fused they are one pass over memory, which takes as long as the longest of them.
+    Fused they are one pass over memory, which takes as long as the longest of them. A long op that does the
+    whole update of a variable is one already.
     """
-    if not study.summary.counted.size or study.steps.is_window:
+    runs, counted = study.ops.runs, study.summary.counted
+    if not counted.size or study.steps.is_window:
         return None
-    ops = op_events(study, lambda *_: True)
-    ops = ops[in_periods(study, study.trace.events.begin_ps[ops])]
-    names, code = np.unique(study.trace.events.name[ops], return_inverse=True)
-    keys = [parse_op(study.trace.names[row]) for row in names.tolist()]
-    is_fused = np.array([key is not None and is_member(*key) for key in keys], np.bool_)[code]
+    chosen = op_events(study, lambda *_: True)
+    if study.has_device:
+        chosen = runs.events[study.activities[runs.events] >= FIRST_OF_DEVICE]
+    chosen = chosen[in_periods(study, study.trace.events.begin_ps[chosen])]
+    ops, _, rows = np.intersect1d(chosen, runs.events, return_indices=True)
+    code = runs.code[rows]
+    is_fused = np.array([is_member(*key) for key in runs.keys], np.bool_)[code]
+    is_whole = np.array([kind.startswith(_WHOLE_UPDATES) for _, kind in runs.keys], np.bool_)[code]
     members = ops[is_fused]
     if not members.size:
         return None
-    each = members.size / study.summary.counted.size
+    took = study.trace.events.duration_ps[ops]
+    is_firm = code == np.bincount(code[is_fused], took[is_fused]).argmax()
+    is_firm |= is_whole & (took >= _LONG_UPDATE_PS)
     spans, _ = _with_pauses(study, members, ops)
-    took = np.bincount(code[is_fused], study.trace.events.duration_ps[members])
-    is_longest = code[is_fused] == took.argmax()
-    return Pieces(each, 0.0, members, is_longest, spans, spans_of(study, ops[~is_fused]))
+    each = members.size / counted.size
+    return Pieces(each, 0.0, members, is_firm[is_fused], spans, spans_of(study, ops[~is_fused]))
 
 
 def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
