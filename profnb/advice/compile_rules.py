@@ -10,7 +10,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.numbers import HALF, LONG_OP_PS
+from profnb.advice.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
@@ -94,12 +94,11 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Iterator[
 
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Iterator[Proposal]:
     mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
-    compiler = "torch.compile(model) makes fewer and larger ones of them. "
-    if is_loop_of_keras(study):
-        compiler = "model.compile(..., jit_compile=True) has torch.compile make fewer of them."
-    else:
-        compiler += (
-            "torch.optim.AdamW(..., foreach=True) or fused=True does it for the optimizer's."
+    compiler = "model.compile(..., jit_compile=True) has torch.compile make fewer of them."
+    if not is_loop_of_keras(study):
+        compiler = (
+            "torch.compile(model) makes fewer and larger ones of them, "
+            "torch.optim.AdamW(..., foreach=True) or fused=True of the optimizer's."
         )
     yield Proposal(
         "small-ops", "Give each op more to do",
@@ -191,9 +190,12 @@ def large_optimizer(model: Model) -> Iterator[Proposal]:
     ops = find_fusible(study, is_its)
     if ops is None or study.framework == JAX:
         return
+    mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
+    obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."
     for edit, share in _fused(model, ops):
-        mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
-        obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."
+        if obstacle:
+            because = "of a batch two to five times as large it runs as much less often"
+            edit = model.some_of(("host compute",), share, (1 / SELDOM, HALF), because)  # noqa: PLW2901
         yield Proposal(
             "large-optimizer", "Make the optimizer cheaper",
             f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "

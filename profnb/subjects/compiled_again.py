@@ -89,13 +89,8 @@ def _why_compiled(study: Study, module: str) -> str:
 
 def _argument_name(saved: Sequence[HloModule], at: int) -> str:
     """An argument as the function names it, where all of its programs do ("params['w']"); else its place."""
-    named = [argument_names(module) for module in saved]
-    distinct_names = {names[at] for names in named if at < len(names)}
-    return (
-        distinct_names.pop()[:60]
-        if len(distinct_names) == 1 and "" not in distinct_names
-        else str(at + 1)
-    )
+    names = {name for module in saved for name in argument_names(module)[at : at + 1]}
+    return names.pop()[:60] if len(names) == 1 and "" not in names else str(at + 1)
 
 
 def _by_torch(study: Study) -> CompiledAgain | None:
