@@ -140,8 +140,10 @@ _ELEMENTWISE = frozenset({
 def small_ops_without_xla(model: Model) -> Iterator[Proposal]:
     """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
     study = model.traced
+    if study.has_device or len(study.xla.hlo) or find_uncompilable(study):
+        return
     ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
-    if ops is None or study.has_device or find_uncompilable(study):
+    if ops is None:
         return
     for edit, share in _fused(model, ops):
         yield Proposal(
@@ -170,7 +172,7 @@ def _fused(model: Model, ops: Pieces) -> Iterator[tuple[Edit, float]]:
     share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
     whole, least = share + others, others + min(one_pass, share)
     most = max((1.0 if study.has_device else _PRODUCTS) * others + HALF * share, least)
-    if not len(study.xla.hlo) and least + most < 2 * whole:
+    if least + most < 2 * whole:
         because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
         yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0)), because), share
 
@@ -181,6 +183,8 @@ def large_optimizer(model: Model) -> Iterator[Proposal]:
     An exchange of gradients, and what packs them for it, has the optimizer's name and is not its own.
     """
     study = model.traced
+    if study.framework == JAX or len(study.xla.hlo):
+        return
     packing = packing_scopes(study.ops.table.op_name)
 
     def is_its(name: str, kind: str) -> bool:
@@ -188,7 +192,7 @@ def large_optimizer(model: Model) -> Iterator[Proposal]:
         return is_of_optimizer(name) and not is_exchange
 
     ops = find_fusible(study, is_its)
-    if ops is None or study.framework == JAX:
+    if ops is None:
         return
     mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
     obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."

@@ -98,7 +98,7 @@ def _by_torch(study: Study) -> CompiledAgain | None:
     trace = study.trace
     is_compiling = trace.select_names(lambda name: name.endswith(FRAME_COMPILES))
     compiling = outermost_of(is_compiling & trace.is_host_event, study.groups.parent)
-    regions, _, version = compiled_regions(study)
+    regions, version = compiled_regions(study)
     order = np.argsort(trace.events.begin_ps[regions], kind="stable")
     runs = np.searchsorted(trace.events.begin_ps[regions[order]], trace.events.end_ps[compiling])
     again = np.append(version[order], 0)[runs] > 0

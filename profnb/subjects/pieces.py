@@ -40,7 +40,7 @@ __all__ = [
 
 _CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
-_REGION = re.compile(r"Torch-Compiled Region: (\d{1,6})/(\d{1,6})")
+_REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 # Of fewer a step, what starts them is about a call of what is compiled (20 to 30 us in PyTorch 2.15).
 _FEWEST = 5
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
@@ -185,30 +185,26 @@ def _is_torch_op(study: Study) -> Bools:
     return is_op
 
 
-def compiled_regions(study: Study) -> tuple[Int64s, Int64s, Int64s]:
-    """The events that run what was compiled, which function each is of, and which version, from 0."""
+def compiled_regions(study: Study) -> tuple[Int64s, Int64s]:
+    """The events that run what was compiled, and which version of its function each is, from 0."""
     trace = study.trace
-    number = np.full((len(trace.names), 2), -1, np.int64)
-    for row, name in enumerate(trace.names.texts):
-        if match := _REGION.fullmatch(name):
-            number[row] = int(match[1]), int(match[2])
-    events = np.flatnonzero((number[trace.events.name, 0] >= 0) & trace.is_host_event)
-    function, version = number[trace.events.name[events]].T
-    return events, function, version
+    matches = [_REGION.fullmatch(name) for name in trace.names.texts]
+    version = np.array([int(match[1]) if match else -1 for match in matches], np.int64)
+    events = np.flatnonzero((version[trace.events.name] >= 0) & trace.is_host_event)
+    return events, version[trace.events.name[events]]
 
 
 def find_cut_regions(study: Study) -> Pieces | None:
     """Regions inside of regions: pieces of one function; those that follow each other are functions."""
     if not _is_of_steps(study, PYTORCH):
         return None
-    regions, _, _ = compiled_regions(study)
+    regions, _ = compiled_regions(study)
     regions = regions[in_periods(study, study.trace.events.begin_ps[regions])]
     is_region = np.zeros(len(study.trace.events), np.bool_)
     is_region[regions] = True
     outer = outermost_of(is_region, study.groups.parent)
-    breaks, starts = (
-        n / study.summary.counted.size for n in (regions.size - outer.size, outer.size)
-    )
+    breaks = (regions.size - outer.size) / study.summary.counted.size
+    starts = outer.size / study.summary.counted.size
     if breaks < 1:
         return None
     ops = np.flatnonzero(_is_torch_op(study) & ~is_region)
