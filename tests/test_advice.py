@@ -350,13 +350,19 @@ def test_collectives_that_nothing_hides_and_uneven_devices():
     assert "imbalance" not in advised(on_gpu(lambda at: busy(at, share=0.5), others=[other]))  # both wait for the host
 
 
-def test_recompiling_and_a_single_compilation():
-    def compiling(times):
-        events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="jit_step") for at in range(times)]
-        return Study(read(host(line("python", *steps_of()), line("compiler", *events, line_id=2))))
+def compiling(times, *programs):
+    """Ten steps of 10 ms; the first ones compile for 20 ms more."""
+    begins = [at * 10 * MS + min(at, times) * 20 * MS for at in range(10)]
+    steps = [event("train", begin, (29 if at < times else 9) * MS, step_num=at, _r=1) for at, begin in enumerate(begins)]
+    events = [event("GpuCompiler::Compile", begin, 20 * MS, name="step") for begin in begins[:times]]
+    return Study(read(host(line("python", *steps), line("compiler", *events, line_id=2)), *programs))
 
-    assert rules_of(compiling(5))["recompiling"].bound_fraction == pytest.approx(0.1, abs=0.01)
-    assert "recompiling" not in rules_of(compiling(1))
+
+def test_recompiling_and_a_single_compilation():
+    advice = advised(compiling(5))["recompiling"]
+    # At least what four compilings took; at most all but usual steps, of 9.8 ms with their gaps.
+    assert advice.saves_ms == (pytest.approx(4 * 20), pytest.approx(5 * 29 - 5 * 9.8))
+    assert "recompiling" not in advised(compiling(2))
 
 
 def session_run(ops, kernels):
@@ -398,11 +404,12 @@ def test_the_optimizer_is_not_said_where_xla_compiled_it_or_one_op_is_most_of_it
 
     small = [(f"adam/AssignAdd_{n}:AssignAddVariableOp", 1 + n, 1) for n in range(4)]
     rest = ("dense/MatMul:MatMul", 5, 4)
-    assert "large-optimizer" in rules_of(on("python", *small, rest))
-    assert "large-optimizer" not in rules_of(on("python", ("adam/ApplyAdam:ApplyAdam", 1, 4), rest))
+    assert "large-optimizer" in advised(on("python", *small, rest))
+    assert "large-optimizer" not in advised(on("python", ("adam/ApplyAdam:ApplyAdam", 1, 4), rest))
+    assert "large-optimizer" not in advised(on("python", ("sgd/AssignSub:AssignSubVariableOp", 1, 4), rest))
     jax = on("python", *small, rest, ("PjitFunction(f)", 9, 1))
     assert jax.framework == "JAX"
-    assert "large-optimizer" not in rules_of(jax)
+    assert "large-optimizer" not in advised(jax)
 
 
 def test_a_large_optimizer():
@@ -411,8 +418,10 @@ def test_a_large_optimizer():
         rest = [event("dense/MatMul:MatMul", at * 10 * MS + 5 * MS, 4 * MS) for at in range(10)]
         return Study(read(host(line("python", *steps_of(), *made, *rest))))
 
-    assert rules_of(ops("adam"))["large-optimizer"].bound_fraction == pytest.approx(0.4, abs=0.03)
-    assert "large-optimizer" not in rules_of(ops("dense_2"))
+    advice = advised(ops("adam"))["large-optimizer"]
+    # Of four ops one pass remains; XLA may take 1.7 times as long for the product, of which nothing would be left.
+    assert advice.saves_ms == (0, pytest.approx(0.75 * 40, rel=0.01))
+    assert "large-optimizer" not in advised(ops("dense_2"))
 
 
 def test_a_larger_batch_is_told_of_an_idle_device_with_room():
@@ -471,29 +480,32 @@ def on_cpu(ops, environment=None, **recorded):
 
 def test_fewer_threads_than_cores_and_more_ops_at_once_than_cores():
     one = [("a/MatMul:MatMul", 8 * MS)]
-    found = rules_of(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "1"}))["idle-cores"]
-    assert found.bound_fraction == pytest.approx(0.75 * 0.8, abs=0.03)
-    assert "idle-cores" not in rules_of(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "default"}))
-    assert "idle-cores" not in rules_of(on_cpu(one, {"CPU cores": "one", "Intra-op threads": "1"}))
+    found = advised(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "1"}))["idle-cores"]
+    assert found.saves_ms == (pytest.approx(80 / 2), pytest.approx(80 * 3 / 4))  # of two cores' worth at least
+    assert "idle-cores" not in advised(on_cpu(one, {"CPU cores": "4", "Intra-op threads": "default"}))
+    assert "idle-cores" not in advised(on_cpu(one, {"CPU cores": "one", "Intra-op threads": "1"}))
+    assert "idle-cores" not in advised(on_cpu([("a/MatMul:MatMul", 40 * US)], {"CPU cores": "4", "Intra-op threads": "1"}))
     many = [(f"{at}/MatMul:MatMul", 8 * MS) for at in range(8)]
-    found = rules_of(on_cpu(many, {"CPU cores": "2"}))["oversubscribed"]
+    found = advised(on_cpu(many, {"CPU cores": "2"}))["oversubscribed"]
     assert "8.0 ops were at work at once on average, on 2 cores" in found.evidence
     assert found.bound_fraction == pytest.approx(0.8 * 0.75, abs=0.03)
-    assert "oversubscribed" not in rules_of(on_cpu(many, {"CPU cores": "8"}))
+    assert "oversubscribed" not in advised(on_cpu(many, {"CPU cores": "8"}))
 
 
 def test_what_fusing_could_save_is_the_time_in_which_nothing_else_runs():
     ops = [line("w", *(event(f"a/Mul_{n}:Mul", at * 10 * MS + MS + n * 200 * US, 200 * US) for at in range(10) for n in range(20)), line_id=5),
            line("v", *(event("b/MatMul:MatMul", at * 10 * MS + MS, 2 * MS) for at in range(10)), line_id=6)]  # fmt: skip
-    found = rules_of(Study(read(host(line("python", *steps_of()), *ops))))["small-ops-without-xla"]
-    assert found.bound_fraction == pytest.approx(2 / 9.95, abs=0.01)  # 4 ms of them, 2 ms beside the product
+    found = advised(Study(read(host(line("python", *steps_of()), *ops))))["small-ops-without-xla"]
+    # 4 ms of them, 2 ms beside the product; of 20 one pass remains.
+    assert found.bound_fraction == pytest.approx(2 / 9.95 * 0.95, abs=0.01)
     assert "20 element-wise ops a step" in found.evidence
 
 
 @pytest.mark.parametrize(("gap_ms", "each_us", "stalled_ms", "is_said"), [
     (0, 50, 0, True),  # 1 ms of them in each step of 2 ms
     (70, 50, 0, False),  # a callback of 70 ms in each step: 1 of 72 ms
-    (30, 50, 0, True),
+    (30, 50, 0, False),  # 1 of 32 ms
+    (5, 50, 0, True),
     (0, 10, 0, False),  # 0.2 ms of 0.7
     (0, 10, 200, False),  # the same, but that one op waited for a core in one step
 ])  # fmt: skip
@@ -506,7 +518,7 @@ def test_small_ops_are_spoken_of_where_they_matter_in_the_typical_step(gap_ms, e
         ops += [event(f"a/Mul_{n}:Mul", at + n * 60 * US, each_us * US) for n in range(19)]
         ops.append(event("a/Mul_19:Mul", at + 19 * 60 * US, each_us * US + stalled))
         ops.append(event("b/MatMul:MatMul", at + stalled + 1300 * US, 500 * US))
-    found = rules_of(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
+    found = advised(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
     assert ("small-ops-without-xla" in found) is is_said
 
 
@@ -519,11 +531,14 @@ def test_xla_is_not_asked_to_compile_a_step_with_an_op_that_it_has_no_kernel_for
         ops += [event(f"adam/update/Mul_{n}:Mul", at + n * 60 * US, 40 * US) for n in range(20)]
     ops.append(event(f"x/a:{op_type}", step * 2 * MS + 1300 * US, 5 * US))
     ops.sort(key=lambda one: one[1])
-    found = rules_of(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
-    assert ("small-ops-without-xla" in found) is is_said
-    code = found["large-optimizer"].code
-    assert code.startswith("model.compile(..., jit_compile=True) fuses" if is_said else "A larger batch runs it less often.")
-    assert is_said or f"XLA cannot compile this step, which runs {op_type}." in code
+    found = advised(Study(read(host(line("python", *markers), line("w", *ops, line_id=5)))))
+    rule = "small-ops-without-xla" if is_said else "large-optimizer"  # the same ops: one advice
+    assert [one for one in found if one in ("small-ops-without-xla", "large-optimizer")] == [rule]
+    code = found[rule].code
+    assert code.startswith("model.compile(..., jit_compile=True) or" if is_said else "A larger batch runs it less often.")
+    # The optimizer computes for 8 of 20 ms; of a larger batch a half or a fifth of that remains.
+    assert is_said or found[rule].saves_ms == (pytest.approx(8 * 0.5), pytest.approx(8 * 0.8))
+    assert is_said or f"XLA cannot compile this step, which runs `{op_type}`." in code
 
 
 @pytest.mark.parametrize("name", ["pipeline-py-function", "pipeline-small-files", "python-input-slow"])
@@ -535,8 +550,9 @@ def test_what_a_pipeline_runs_on_its_own_threads_hinders_no_compiling(name):
 
 def test_a_growing_graph_by_its_versions():
     grown = on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 34, 41, 48])
-    assert rules_of(grown)["growing-graph"].bound_fraction == pytest.approx(0.9, abs=0.01)
-    assert "growing-graph" not in rules_of(on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 27, 27, 27]))
+    # Of 9.5 ms in a run the op of 1 ms and a call of 0.02 to 0.5 ms remain; of 4.5 ms between them a tenth or all.
+    assert advised(grown)["growing-graph"].saves_ms == (pytest.approx(95 - 10 - 5), pytest.approx(95 - 10 - 0.2 + 4.05))
+    assert "growing-graph" not in advised(on_cpu([("a/MatMul:MatMul", MS)], graph_versions=[20, 27, 27, 27, 27]))
 
 
 def test_the_argument_that_traces_a_function_anew_is_named():
@@ -568,20 +584,16 @@ def test_the_argument_whose_shape_compiles_anew_is_named():
     def of(size):
         return program("step", {"main": [parameter("x", 0, shape(F32, size, 16)), op("t", "tanh", shape(F32, size, 16), "x")]}, "main")
 
-    events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="step") for at in range(5)]
     programs = metadata_plane(**{f"step{size}": (size, of(size)) for size in (8, 9)})
-    study = Study(read(host(line("python", *steps_of()), line("compiler", *events, line_id=2)), programs))
-    assert "argument 1 had several shapes (f32[8,16], f32[9,16])" in rules_of(study)["recompiling"].evidence
+    assert "argument 1 had several shapes (f32[8,16], f32[9,16])" in advised(compiling(5, programs))["recompiling"].evidence
 
 
 def test_a_program_compiled_again_with_the_shapes_it_had_is_not_told_to_fix_its_shapes():
     text = program("step", {"main": [parameter("x", 0, shape(F32, 8, 16)), op("t", "tanh", shape(F32, 8, 16), "x")]}, "main")
-    events = [event("GpuCompiler::Compile", at * 10 * MS + 5 * MS, 2 * MS, name="step") for at in range(5)]
-    planes = host(line("python", *steps_of()), line("compiler", *events, line_id=2))
-    found = rules_of(Study(read(planes, metadata_plane(step1=(1, text), step2=(2, text)))))["recompiling"]
+    found = advised(compiling(5, metadata_plane(step1=(1, text), step2=(2, text))))["recompiling"]
     assert "its shapes are the same" in found.evidence
     assert "shape" not in found.code
-    assert "or the function is made anew" in rules_of(Study(read(planes)))["recompiling"].evidence  # no program is saved
+    assert "or the function is made anew" in advised(compiling(5))["recompiling"].evidence  # no program is saved
 
 
 def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():
@@ -666,32 +678,32 @@ def test_on_a_cpu_what_is_idle_inside_the_steps_counts_as_python_and_on_a_device
 
 @pytest.mark.parametrize(
     ("busy_us", "cores", "threads", "expected"),
-    [(2985, "4", "1", 0.3 * 0.75), (2984, "4", "1", None), (5000, "4", "3", 50 / 99.5 / 4), (5000, "4", "4", None), (5000, "999999", "1", 50 / 99.5), (5000, "1000000", "1", None)],
+    [(2985, "4", "1", 0.3 * 0.75), (700, "4", "1", None), (5000, "4", "3", 50 / 99.5 / 4), (5000, "4", "4", None), (5000, "999999", "1", 50 / 99.5), (5000, "1000000", "1", None)],
 )  # fmt: skip
-def test_idle_cores_are_said_of_a_cpu_that_is_busy_for_three_tenths(busy_us, cores, threads, expected):
+def test_idle_cores_are_said_of_a_cpu_that_computes_so_long_that_they_save_a_twentieth(busy_us, cores, threads, expected):
     study = on_cpu([("a/MatMul:MatMul", busy_us * US)], {"CPU cores": cores, "Intra-op threads": threads})
-    found = rules_of(study).get("idle-cores")
+    found = advised(study).get("idle-cores")
     assert (found and found.bound_fraction) == (expected and pytest.approx(expected, rel=1e-5))
 
 
 def test_idle_cores_are_not_said_of_python_that_an_op_calls():
     """It runs, or sleeps, on one core, however many threads an op may use; what computes beside it counts alone."""
     few = {"CPU cores": "4", "Intra-op threads": "1"}
-    assert "idle-cores" not in rules_of(on_cpu([("a/EagerPyFunc:EagerPyFunc", 8 * MS)], few))
+    assert "idle-cores" not in advised(on_cpu([("a/EagerPyFunc:EagerPyFunc", 8 * MS)], few))
     study = on_cpu([("a/PyFunc:PyFunc", 3 * MS), ("a/MatMul:MatMul", 7 * MS)], few)
-    assert rules_of(study)["idle-cores"].bound_fraction == pytest.approx(0.75 * 0.4, abs=0.03)
+    assert advised(study)["idle-cores"].bound_fraction == pytest.approx(0.75 * 0.4, abs=0.03)
 
 
 def test_idle_cores_are_not_said_beside_a_device():
     study = Study(read(host(line("python", *steps_of()), line("w", *busy(0, "a/MatMul:MatMul", share=10), line_id=2)), gpu(line("Stream #1", *busy(0)))), recording=Recording(environment={"CPU cores": "4", "Intra-op threads": "1"}))
-    assert not {"idle-cores", "oversubscribed"} & rules_of(study).keys()
+    assert not {"idle-cores", "oversubscribed"} & advised(study).keys()
 
 
 def beside(ops, others):
     """Steps on a CPU of two cores with ops of 4 ms in each, and other events, a thread each."""
     lines = [line(f"other {at}", *events, line_id=40 + at) for at, events in enumerate(others)]
     work = [line(f"worker {at}", *(event(f"{at}/MatMul:MatMul", begin * 10 * MS + MS, 4 * MS) for begin in range(10)), line_id=10 + at) for at in range(ops)]
-    return rules_of(Study(read(host(line("python", *steps_of()), *work, *lines)), recording=Recording(environment={"CPU cores": "2"})))
+    return advised(Study(read(host(line("python", *steps_of()), *work, *lines)), recording=Recording(environment={"CPU cores": "2"})))
 
 
 def test_one_and_a_half_times_as_many_ops_as_cores_are_too_many():
@@ -719,7 +731,7 @@ def test_ops_before_the_first_counted_step_take_no_turns():
     work = line("worker", *(event("a/MatMul:MatMul", at * 10 * MS + MS, 4 * MS) for at in range(1, 10)), line_id=2)
     study = Study(read(host(line("python", *steps), line("compiler", event("XlaCompile:#x#", MS, MS), line_id=3), work, *early)), recording=Recording(environment={"CPU cores": "2"}))
     assert study.summary.counted[0] == 1
-    assert "oversubscribed" not in rules_of(study)
+    assert "oversubscribed" not in advised(study)
 
 
 def beside_a_gpu(*more, planes=(gpu(),)):
@@ -901,7 +913,7 @@ def test_ops_of_a_validation_do_not_make_threads_that_are_not_there():
             ops.append(event("a/MatMul:MatMul", at + MS, 8 * MS))
             at += 11 * MS
         trace = read(host(line("python", *steps), line("w", *ops, line_id=2)))
-        return rules_of(Study(trace, 0, Recording(environment={"CPU cores": "2"})))
+        return advised(Study(trace, 0, Recording(environment={"CPU cores": "2"})))
 
     assert "oversubscribed" not in loop((["train"] * 4 + ["test"] * 40) * 3)
 
@@ -925,19 +937,19 @@ def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_bet
 @pytest.mark.parametrize(
     ("op", "count", "us", "said"),
     [
-        ("AssignAddVariableOp", 30, 40, "fuses its many small ops"),
-        ("AssignAddVariableOp", 7, 1000, "fuses its ops"),  # seven are not many, and a millisecond is not small
-        ("ResourceApplyAdam", 30, 40, "fuses its many small ops"),
+        ("AssignAddVariableOp", 30, 40, "fuses its ops"),
+        ("AssignAddVariableOp", 7, 1000, "fuses its ops"),
+        ("ResourceApplyAdam", 30, 40, "fuses its ops"),
         ("ResourceApplyAdam", 7, 1000, ""),  # one op for each variable already, bound by its memory
     ],
 )
-def test_the_optimizers_ops_are_called_many_and_small_where_they_are(op, count, us, said):
+def test_the_optimizers_ops_are_fused_unless_each_is_a_long_pass_over_its_variable(op, count, us, said):
     def of_step(at):
         return [event(f"adam/update_{n}:{op}", at * 10 * MS + n * us * MS // 1000, us * MS // 1000) for n in range(count)]
 
     rest = [event("dense/MatMul:MatMul", at * 10 * MS + 8 * MS, MS // 2) for at in range(10)]
     study = Study(read(host(line("python", *steps_of(), *(one for at in range(10) for one in of_step(at)), *rest))))
-    found = rules_of(study).get("large-optimizer")
+    found = advised(study).get("large-optimizer")
     assert (found is not None) is bool(said)
     if found is not None:
         assert said in found.code

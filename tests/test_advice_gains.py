@@ -9,7 +9,7 @@ import pytest
 from recorded import FACTS, program, rules
 
 import profnb
-from profnb.subjects.ops.advice import _is_optimizers as is_optimizers
+from profnb.subjects.ops.optimizers import is_of_optimizer
 from profnb.trace.names import FUNCTION_CALL
 
 GAINS = [
@@ -136,8 +136,8 @@ def test_real_optimizers_are_known_by_their_ops(tf):
     model.compile("adam", "mse")
     x, y = np.ones((4, 8), "float32"), np.ones((4, 4), "float32")
     p = profile(lambda _: model.train_on_batch(x, y))
-    assert any(is_optimizers(name) for name in p.ops.op_name)
-    assert not all(is_optimizers(name) for name in p.ops.op_name)
+    assert any(is_of_optimizer(name) for name in p.ops.op_name)
+    assert not all(is_of_optimizer(name) for name in p.ops.op_name)
 
 
 @pytest.mark.tensorflow

@@ -36,6 +36,7 @@ from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
 from profnb.advice.step_findings import find_all
 from profnb.subjects.reads import find_reads_beside_programs
+from profnb.subjects.compiled_again import find_compiled_again
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
@@ -1041,17 +1042,16 @@ def of_many_shapes():
         yield X[: 4 + at % 8], Y[: 4 + at % 8]
 
 
-def studied(run, **lasting_ms):
-    """A real run by made times."""
+def said(run, **lasting_ms):
+    """The advice on a real run by made times."""
+    return {advice.rule: advice for advice in find_all(study_of(run, **lasting_ms))}
+
+
+def study_of(run, **lasting_ms):
     with profnb.profile(max_seconds=300) as p:
         run()
     assert not any("A hook" in note for note in p.notes)
     return by_made_times(p, **lasting_ms)
-
-
-def said(run, **lasting_ms):
-    """The advice on a real run by made times."""
-    return {advice.rule: advice for advice in find_all(studied(run, **lasting_ms))}
 
 
 @pytest.mark.parametrize("source", ["a PyDataset", "a generator"])
@@ -1074,9 +1074,9 @@ def test_a_slow_callback_is_blamed_by_name_and_input_is_not(clock):
 
 @pytest.mark.skipif(BACKEND != "jax", reason="XLA compiles on JAX only")
 def test_shapes_that_change_are_blamed_for_compiling_and_steady_ones_are_not():
-    advice = said(lambda: make_model().fit(of_many_shapes(), verbose=0))
-    assert "argument" in advice["recompiling"].evidence and "several shapes" in advice["recompiling"].evidence
-    assert "recompiling" not in said(fit)  # though Keras itself fills arrays of three shapes, op by op
+    again = find_compiled_again(study_of(lambda: make_model().fit(of_many_shapes(), verbose=0)))
+    assert "argument" in again.why and "several shapes" in again.why
+    assert find_compiled_again(study_of(fit)) is None  # though Keras itself fills arrays of three shapes, op by op
 
 
 def test_arrays_in_memory_are_not_blamed():
@@ -1109,10 +1109,10 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile(clock):
         w.block_until_ready()
 
     loop(True)
-    study = studied(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
+    study = study_of(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
     assert find_reads_beside_programs(study)[1] == pytest.approx(20 / 50, abs=0.02)
     assert "float(loss)" in advised(study)["synchronising-reads"].code
-    assert "synchronising-reads" not in alone(studied(lambda: loop(False)))
+    assert "synchronising-reads" not in alone(study_of(lambda: loop(False)))
 
 
 # Loops of one's own.

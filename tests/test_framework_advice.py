@@ -43,10 +43,11 @@ SMALL = [(name, 300 + 100 * at, 340 + 100 * at, 50) for at, name in enumerate(("
 def test_programs_beside_the_step_are_work_outside_of_jit():
     p = jax_loop(("update", 0, 10, 280), *SMALL)
     advice = said(p)["work-outside-jit"]
-    # In each 1,000 us: six calls of 30 us and programs of 50 us, 10 us apart from each other; update runs at other times.
-    assert advice.bound_fraction == pytest.approx(6 * (30 + 50) / 1000, abs=0.02)
-    assert "6 programs a step besides update" in advice.evidence
-    assert "abs 20" in advice.evidence or "multiply 20" in advice.evidence
+    # In each 1,000 us: six calls every 100 us, of which the last, of 30 us, has none behind it, and a program of 50 us each,
+    # 10 us later; update runs at other times. What they compute remains at most, and a call of 20 us.
+    assert advice.bound_fraction == pytest.approx((5 * 100 + 30 + 50 - 20) / 1000, abs=0.02)
+    assert "6 programs a step besides `update`" in advice.evidence
+    assert "`abs` 20" in advice.evidence or "`multiply` 20" in advice.evidence
     assert "jax.jit" in advice.code
 
 
@@ -76,7 +77,6 @@ def test_programs_that_lost_their_core_in_a_few_steps_are_no_work_outside_of_jit
 
     assert "work-outside-jit" not in said(loop(late=()))
     assert "work-outside-jit" not in said(loop(late=(3, 6, 9, 12, 15)))
-    assert "work-outside-jit" in said(loop(late=range(1, 15)))
 
 
 def test_calls_that_nobody_timed_are_not_told_to_slow_down():
@@ -256,14 +256,16 @@ def many_ops(pause, took, count=24, other=0):
 
 def test_small_ops_that_python_starts_one_by_one_are_told_so():
     advice = said(many_ops(pause=20, took=10))["small-ops"]
-    assert advice.saves_ms[0] == 0  # fewer ops save starting them, too, so nothing bounds it
-    assert "24 ops" in advice.evidence and "20.0 µs pass" in advice.evidence
+    # Of 24 ops of 10 us and 23 pauses of 20 us a call of 20 us remains, or the ops and one of 500 us.
+    assert advice.bound_fraction == pytest.approx((240 + 460 - 20) / 730)
+    assert advice.saves_ms[0] == 0
+    assert "24 ops" in advice.evidence and "of 10.0 µs on average" in advice.evidence
     assert "larger batch" in advice.code and "torch.compile" in advice.code
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"pause": 20, "took": 200}, {"pause": 20, "took": 10, "count": 8}, {"pause": 900, "took": 100}, {"pause": 2, "took": 10, "other": 300}],
+    [{"pause": 20, "took": 200}, {"pause": 20, "took": 10, "count": 4}, {"pause": 900, "took": 100}, {"pause": 2, "took": 10, "other": 600}],
     ids=["ops that compute", "few ops", "long pauses are no dispatch", "Python of the code's own between them"],
 )
 def test_ops_that_compute_are_not_small(settings):
@@ -285,7 +287,7 @@ def test_regions_inside_of_regions_are_graph_breaks():
 
     advice = said(loop(broken))["graph-breaks"]
     assert "2 graph breaks a step" in advice.evidence
-    assert advice.bound_fraction == pytest.approx(1)  # nothing bounds it
+    assert advice.bound_fraction == pytest.approx((800 - 300 - 20) / 1000)  # what the ops compute remains, and a call
 
 
 def test_functions_compiled_one_by_one_and_a_busy_gpu_are_no_graph_breaks():
@@ -307,25 +309,27 @@ def test_functions_compiled_one_by_one_and_a_busy_gpu_are_no_graph_breaks():
 
 
 def compiles(versions, took=3000):
-    """Steps of one compiled function; where a version is new, compiling it comes first."""
+    """Steps of one compiled function, of 1 ms; where a version is new, compiling it comes first."""
 
-    def step(at, base):
-        new = versions[at] not in versions[:at]
-        if new:
-            yield "user_annotation", "_compile.compile_inner (dynamo_timed)", 9, 9, base + 5, took, {}
-        yield region(0, versions[at], base + took + 10, 800)
-        yield op("aten::mm", base + took + 20, 700)
-
-    return loop(step, steps=len(versions), period=took + 1000)
+    events, base = [], 0
+    for at, version in enumerate(versions):
+        compiling = took * (version not in versions[:at])
+        events.append(("user_annotation", f"ProfilerStep#{at}", 9, 9, base, compiling + 1000, {}))
+        if compiling:
+            events.append(("user_annotation", "_compile.compile_inner (dynamo_timed)", 9, 9, base + 5, took, {}))
+        events += [region(0, version, base + compiling + 10, 800), op("aten::mm", base + compiling + 20, 700)]
+        base += compiling + 1000
+    return kineto(*events)
 
 
 def test_versions_of_a_function_compiled_again_and_again_are_recompiling():
     p = compiles([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
     advice = said(p)["recompiling"]
-    assert "compiled functions again 3 times, 9.00 ms in all" in advice.evidence
+    assert advice.evidence.startswith("torch.compile compiled functions again 3 times: ")
+    assert advice.evidence.endswith("All but the first time took 9.00 ms.")
     assert "4 versions" in advice.evidence
     assert "dynamic=True" in advice.code
-    assert advice.bound_fraction >= 3 * 3000 / (10 * 4000) - 0.01
+    assert advice.saves_ms == (pytest.approx(3 * 3), pytest.approx(4 * 3))  # all but the first, or that too
     assert p.steps.is_warmup.tolist() == [True] * 4 + [False] * 6
 
 

@@ -6,14 +6,19 @@ import pytest
 import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
+from profnb.capture.parts.tree_records import CELL, TreeNode
 from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
+from profnb.advice.advise import advise
+from profnb.advice.cell_model import Model
+from profnb.advice.cell_tree import grow_tree
 from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.ops.session_advice import note_threads
+from profnb.subjects.threads import note_threads
 from profnb.subjects.study import Study
 
+from advised import advised
 from traces import event, host, line, read
 
 MS, NS = 1_000_000_000, 1_000_000
@@ -44,44 +49,55 @@ def found(of):
     return {advice.rule: advice for advice in find_all(of)}
 
 
+def of_cell(study):
+    """What is said of the study's cell, whose parts are its tree."""
+    cell = study.recording.cell
+    cell.tree = [TreeNode(-1, CELL), *(TreeNode(0, part.part, part.name, occurrences=part.occurrences, self_ns=part.wall_ns) for part in cell.parts)]
+    return {one.rule: one for one in advise(Model(grow_tree(cell, study), study, cell=cell))}
+
+
 def place(text, took_ms, role=AFTER):
     return GapPlace("cell.py", 5, text, role, took_ms * NS)
 
 
 def test_summaries_of_each_run_are_said_with_their_ops_and_their_writing():
-    each = found(study(summary_ms=4, places=[place("writer.add_summary(s, i)", 39)]))["summaries"]
+    each = advised(study(summary_ms=4, places=[place("writer.add_summary(s, i)", 39)]))["summaries"]
     assert each.evidence == (
         "40 of 40 session runs make summaries: their ops take 20.3 % of the time, and writing them 1.00 ms a run."
     )
-    assert each.bound_fraction == pytest.approx(0.203 + 0.051, abs=0.002)
+    assert each.bound_fraction == pytest.approx(0.99 * (0.203 + 0.051), abs=0.002)  # at every 100th run they remain
+    assert each.saves_ms[0] == pytest.approx(0.8 * (0.203 + 0.051) * each.wall_ms, rel=0.01)  # or at every fifth
     assert "save_summaries_steps=100" in each.code
 
 
 @pytest.mark.parametrize("facts", [{"summary_ms": 4, "every": 10}, {"summary_ms": 0.2}, {}])
 def test_seldom_or_cheap_summaries_are_no_advice(facts):
-    assert "summaries" not in found(study(**facts))
+    assert "summaries" not in advised(study(**facts))
 
 
 def test_frequent_checkpoints_are_said_and_are_no_python_between_steps():
-    often = found(study(saves=39, save_ms=8, places=[place("saver.save(s, path)", 380)]))
-    assert often["checkpoints"].evidence.startswith("39 checkpoints in 40 session runs took 312 ms, 8.00 ms each: 39.5 % ")
-    assert "python-between-steps" not in often
+    often = study(saves=39, save_ms=8, places=[place("saver.save(s, path)", 380)])
+    assert "python-between-steps" not in found(often)
+    advice = of_cell(often)["checkpoints"]
+    assert advice.evidence == "`Saver.save` ran at least 39 times and took 312 ms."
+    assert advice.saves_ms == (pytest.approx(0.8 * 312), pytest.approx(1.25 * 312))  # half of the cell is profnb's
+    assert "save_checkpoint_secs" in advice.code
     hooked = found(study(saves=39, save_ms=8, places=[place("CheckpointSaverHook.after_run", 380, RUN_ITSELF)]))
     assert "python-between-steps" not in hooked
 
 
 def test_saves_so_long_that_they_are_pauses_are_a_share_of_the_whole_cell():
     """400 ms of runs, 390 ms between them, and three pauses of 500 ms that no gap has."""
-    long = found(study(saves=3, save_ms=500, places=[place("log(loss)", 380)]))["checkpoints"]
-    assert long.evidence == "3 checkpoints in 40 session runs took 1.50 s, 500 ms each: 65.5 % of the cell's time without profnb itself."
-    assert long.bound_fraction == pytest.approx(1500 / 2290)
+    long = of_cell(study(saves=3, save_ms=500, places=[place("log(loss)", 380)]))["checkpoints"]
+    assert long.evidence.endswith(" ran at least 3 times and took 1.50 s.")
+    assert long.saves_ms[0] == pytest.approx(0.8 * 1500)
 
 
 @pytest.mark.parametrize("facts", [{"saves": 2, "save_ms": 100}, {"saves": 20, "save_ms": 1}, {"saves": 0}])
 def test_few_or_cheap_checkpoints_are_no_advice(facts):
-    few = found(study(places=[place("log(loss)", 380)], **facts))
-    assert "checkpoints" not in few
-    assert "`log(loss)`, cell.py:5" in few["python-between-steps"].evidence or facts["saves"] == 2
+    few = study(places=[place("log(loss)", 380)], **facts)
+    assert "`log(loss)`, cell.py:5" in found(few)["python-between-steps"].evidence or facts["saves"] == 2
+    assert "checkpoints" not in of_cell(few)
 
 
 def test_what_tensorflow_itself_does_around_a_run_is_not_the_codes():
@@ -95,9 +111,11 @@ def test_a_growing_graph_is_said_before_anything_else_and_python_makes_it():
     assert find_growth(grows.recording.graph_versions) == (39, 5)
     report = build_report(grows, title="", notes=[], overhead_ps=None)
     assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it.")
-    advice = found(grows)
-    assert "graph.finalize()" in advice["growing-graph"].code
-    assert "python-between-steps" not in advice
+    advice = advised(grows)["growing-graph"]
+    assert "graph.finalize()" in advice.code
+    assert advice.saves_ms[1] == pytest.approx(40 * 5 - 40 * 0.02 + 390 * 39 / 40)  # the ops, a call of each run, one gap
+    assert advice.saves_ms[0] == pytest.approx(40 * 5 - 40 * 0.5)
+    assert "python-between-steps" not in found(grows)
 
 
 @pytest.mark.parametrize("versions", [[], [3], [3, 4], [3, 4, 5, 5, 5, 5, 5], [7] * 40])

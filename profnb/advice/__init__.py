@@ -12,6 +12,8 @@ input_rules      rules that ask why steps wait for their input
 step_rules       rules that ask the tree and the trace's tables
 device_rules     rules that ask what devices compute and exchange
 idle_rules       rules that ask why devices idle
+compile_rules    rules on what is started piece by piece, and compiled again
+op_rules         rules on threads, TF1's loops, recurrent layers
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order
 """

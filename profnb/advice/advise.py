@@ -14,10 +14,12 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
 from profnb.advice.cell_tree import STEADY_STEPS
+from profnb.advice.compile_rules import COMPILE_RULES
 from profnb.advice.device_rules import DEVICE_RULES
 from profnb.advice.idle_rules import IDLE_RULES
 from profnb.advice.input_rules import INPUT_RULES
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE
+from profnb.advice.op_rules import OP_RULES
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
 from profnb.advice.step_findings import find_all
@@ -47,14 +49,13 @@ _NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
 _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
     "eager-ops": (EAGER,),
-    "checkpoints": (parts.CHECKPOINTING,),
 }
 # What lies between steps is told by looks, by name; what is left of it is the framework's own.
 _BETWEEN = {
     "epoch-ends": (parts.EPOCH_ENDS, SETTING_UP, parts.GAPS),
     "python-between-steps": (parts.GAPS, OTHERS),
 }
-_AGAIN = ("retracing", "recompiling")
+_AGAIN = ("retracing",)
 _STEPS = (*STEADY_STEPS, parts.SLOW_FIRST)
 
 
@@ -68,7 +69,7 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = [one for rule in CELL_RULES for one in rule(model)] if model.has_looks else []
     vague: list[Proposal] = []  # of rules that do not know which nodes they speak of
     if model.study is not None and not unrecorded_backend(model.study):
-        tables = (*INPUT_RULES, *STEP_RULES, *DEVICE_RULES, *IDLE_RULES)
+        tables = (*INPUT_RULES, *STEP_RULES, *COMPILE_RULES, *OP_RULES, *DEVICE_RULES, *IDLE_RULES)
         left += [one for rule in tables for one in rule(model)]
         vague = [_proposal(model, one) for one in find_all(model.study)]
         left += vague

@@ -57,6 +57,12 @@ class Model:
     cell: CellRecords | None = None
 
     @property
+    def traced(self) -> Study:
+        """The trace's analyses; only rules of a trace may ask."""
+        assert self.study is not None
+        return self.study
+
+    @property
     def framework(self) -> str:
         """Whose work was traced; "" where nothing was."""
         return "" if self.study is None else self.study.framework

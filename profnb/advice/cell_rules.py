@@ -17,7 +17,7 @@ from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWOR
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
-from profnb.trace.framework import JAX, SESSIONS
+from profnb.trace.framework import JAX, SESSIONS, words
 
 __all__ = ["CELL_RULES"]
 
@@ -176,9 +176,17 @@ def saved_often(model: Model) -> Iterator[Proposal]:
     yield Proposal(
         "checkpoints", "Save less often",
         f"{name} ran at least {count_text(times)} times and took {duration_text(took)}.",
-        "Save after several epochs or minutes, not after each. Where the optimizer's state is not needed, "
-        "save_weights writes less than save.",
-        "https://keras.io/api/callbacks/model_checkpoint/",
+        words(
+            model.framework,
+            "Save after several epochs or minutes, not after each. Where the optimizer's state is not "
+            "needed, save_weights writes less than save.",
+            sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. The "
+            "graph need be written only once: saver.save(..., write_meta_graph=False).",
+        ),
+        words(
+            model.framework, "https://keras.io/api/callbacks/model_checkpoint/",
+            sessions="https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/Saver",
+        ),
         [less_often(model, rows, f"saving took {duration_text(took)}")], model.line_above(most),
     )  # fmt: skip
 

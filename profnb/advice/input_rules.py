@@ -232,7 +232,7 @@ def waits_for_batches(model: Model) -> Iterator[Proposal]:
     spent = f"{percent_text(share)} of the time is waiting for the next batch."
     yield Proposal(
         "waiting-for-input", title, f"{spent} {why}", code, guide(study, "data_performance"),
-        [model.some_of((parts.INPUT,), share, remains, spent)],
+        input_scaled(model, *remains, share),
     )  # fmt: skip
 
 

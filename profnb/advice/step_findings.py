@@ -12,23 +12,12 @@ from profnb.subjects.advising import LEAST, Finding
 from profnb.subjects.cell.advice import new_model_in_a_loop
 from profnb.subjects.cell.slowing_advice import slowing_down
 from profnb.subjects.cell.validation_advice import own_validation
-from profnb.subjects.layers.rnn_advice import slow_rnn
-from profnb.subjects.ops.advice import (
-    growing_graph,
-    idle_cores,
-    large_optimizer,
-    oversubscribed,
-)
-from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
 from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.retracing_advice import retracing
-from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
-from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
 from profnb.subjects.python.advice import epoch_ends, python_between_steps
 from profnb.subjects.python.function_advice import python_in_the_step
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
-from profnb.subjects.xla.advice import recompiling, small_ops_without_xla
 
 __all__ = ["RULES", "find_all"]
 
@@ -41,22 +30,9 @@ RULES: tuple[Rule, ...] = (
     python_in_the_step,
     epoch_ends,
     retracing,
-    recompiling,
-    recompiling_in_torch,
-    graph_breaks,
     eager_ops,
     eager_ops_between,
-    work_outside_jit,
-    small_ops,
-    small_ops_without_xla,
-    large_optimizer,
-    idle_cores,
-    oversubscribed,
-    growing_graph,
-    summaries_each_step,
-    checkpoints_often,
     slowing_down,
-    slow_rnn,
 )
 
 

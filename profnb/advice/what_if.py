@@ -170,19 +170,25 @@ def without_input(model: Model, value: object) -> list[Edit]:
     return input_scaled(model, factor, factor)
 
 
-def input_scaled(model: Model, least: float, most: float) -> list[Edit]:
-    """The same, with so much of the waiting left at least and at most."""
+def input_scaled(model: Model, least: float, most: float, share: float | None = None) -> list[Edit]:
+    """The same, with so much of the waiting left at least and at most.
+
+    Args:
+        model: The cell.
+        least: How much of the waiting is left at least.
+        most: How much of it is left at most.
+        share: The waiting's share of the time from step to step; None for what tf.data tells.
+    """
     nodes, tree, study = model.rows(parts.INPUT), model.tree, model.study
     because = f"waiting for input took {_took(model, nodes)} that nothing else hid"
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
         return edits
     # The pipeline's own calls tell of waits, too, that no op asked for.
-    wait_ps = np.nan_to_num(study.input.waiting.fraction) * model.periods_ps
-    more = 1 - float(tree.wall_ps[nodes].sum()) / wait_ps if wait_ps else 0.0
+    share = float(np.nan_to_num(study.input.waiting.fraction if share is None else share))
+    more = share - float(tree.wall_ps[nodes].sum()) / max(model.periods_ps, 1)
     if more > 0:
-        share = more * study.input.waiting.fraction
-        edits.append(model.some_of((parts.GAPS, OTHERS), share, (least, most), because))
+        edits.append(model.some_of((parts.GAPS, OTHERS), more, (least, most), because))
     return edits + held_up(model, least, most)
 
 

@@ -16,9 +16,9 @@ from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
-from profnb.subjects.ops.session_advice import note_threads, note_waits
 from profnb.subjects.starving import note_files, note_queues
 from profnb.subjects.study import Study
+from profnb.subjects.threads import note_threads, note_waits
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
 from profnb.trace.model import Trace

@@ -16,6 +16,9 @@
     crowded              where threads waited for cores
     covered_time         how much of the time from step to step some spans cover
     uncompilable         ops for which XLA has no kernel
+    pieces               what is started one by one where a compiler would make few of it
+    threads              how many were set and at work; what is noted of them
+    compiled_again       programs that were compiled again and again, and why
     around_ops           how long TensorFlow is at work while no op that it records runs
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;

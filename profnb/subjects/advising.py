@@ -34,7 +34,6 @@ __all__ = [
     "cell_ps",
     "cell_share_text",
     "excess_share",
-    "gain_of_fusing",
     "guide",
     "idle_share_of",
     "input_shares",
@@ -252,9 +251,3 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
     has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
     has_op_inside[study.parent[ops]] = True
     return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
-
-
-def gain_of_fusing(study: Study, is_member: Callable[[str, str], bool]) -> float:
-    """Share of the time in which ops are at work but none that is no member: what fusing could save."""
-    others = op_events(study, lambda name, op_type: not is_member(name, op_type))
-    return max(share_of(study, "host compute") - covered_share(study, others), 0.0)

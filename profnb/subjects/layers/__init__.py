@@ -9,5 +9,4 @@ layer_columns, layer_table   the columns of the table; the table
 find                         all of it for one trace
 layer_tree, layer_chart      the table as a tree; as an icicle
 section                      how it is shown
-rnn_advice                   the rule on recurrent layers that run step by step on a GPU
 """

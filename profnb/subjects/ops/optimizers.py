@@ -2,7 +2,7 @@
 
 from profnb.trace.op_names import without_numbers
 
-__all__ = ["OPTIMIZERS", "is_optimizer"]
+__all__ = ["OPTIMIZERS", "is_of_optimizer", "is_optimizer"]
 
 OPTIMIZERS = frozenset(
     {
@@ -16,3 +16,8 @@ OPTIMIZERS = frozenset(
 def is_optimizer(scope: str) -> bool:
     """Whether a scope is an optimizer's: ``Adam``, ``sgd_1_1``."""
     return without_numbers(scope.lower()) in OPTIMIZERS
+
+
+def is_of_optimizer(op_name: str) -> bool:
+    """Whether an op was made in an optimizer's scope."""
+    return any(map(is_optimizer, op_name.split("/")))

@@ -15,9 +15,9 @@ from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.input.iterators import keras_array_rows
-from profnb.subjects.ops.dispatch_advice import work_outside_jit
 from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
 from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.pieces import find_programs
 from profnb.subjects.python.gap_causes import find_gap_cause
 from profnb.subjects.python.remedies import SELDOM, find_remedy
 from profnb.subjects.study import Study
@@ -126,7 +126,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
     rest -= min(rest, study.recording.marking_ns * PS_PER_NS * rows.size)
     is_eager = study.steps.origin in EAGER_LOOPS or eager_ops(study) is not None
     # PyTorch's ops are started by Python one by one, unless they are compiled.
-    is_eager |= study.framework == PYTORCH or work_outside_jit(study) is not None
+    is_eager |= study.framework == PYTORCH or find_programs(study) is not None
     if study.has_device or is_eager:  # inside such steps it dispatches the ops
         return rest, 0.0
     inside = float(study.breakdown.of("all others")[rows].sum())

@@ -7,5 +7,4 @@ xla_modules            programs: what each cost to compile, to run and to hold
 xla_ops, xla_tree      the table of XLA's ops; its time by program, op of XLA, op of the framework
 find                   all of it for one trace
 section, xla_chart     how it is shown
-advice                 rules
 """

@@ -1,0 +1,259 @@
+"""Pieces that are started one by one where a compiler would make few of them, and what they take.
+
+JAX: programs that Python starts besides the largest one. PyTorch: ops of an eager loop, and what
+``torch.compile`` made of a function that graph breaks cut. TensorFlow: ops that XLA would fuse,
+and recurrent layers that cuDNN would run as one.
+
+Source: PyTorch's torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (2.15): what was compiled
+runs in events ``Torch-Compiled Region: 2/1``, the third function that it came across, in its second version.
+A graph break ends a function's piece, and calls the rest, a function of its own, from inside of it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from profnb.capture.models.layer_facts import LayerFacts
+from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
+from profnb.core.columns import Bools, Int64s
+from profnb.steps.activities import FIRST_OF_DEVICE
+from profnb.steps.nesting import is_inside, outermost_of
+from profnb.subjects.advising import op_events
+from profnb.subjects.covered_time import (
+    Spans,
+    in_periods,
+    share_beyond,
+    spans_of,
+    usual_share_beyond,
+)
+from profnb.subjects.study import Study
+from profnb.subjects.xla.hlo_ops import width_of_hlo
+from profnb.trace.framework import JAX, PYTORCH
+
+__all__ = [
+    "Pieces", "compiled_regions", "find_cut_regions", "find_fusible", "find_programs", "find_step_by_step",
+    "find_torch_ops",
+]  # fmt: skip
+
+_CALL = "PjitFunction("
+_NO_NAME = re.compile(r"\W")
+_REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
+# Of fewer a step, what starts them is about a call of what is compiled (20 to 30 us in PyTorch 2.15).
+_FEWEST = 5
+_WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
+_LONG_UPDATE_PS = 50_000_000
+_PAUSE_PS = 200_000_000  # Python and executors come to the next one within it
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of the steps.
+
+    Attributes:
+        each: How many there are in a step.
+        starts: How often a step starts one after something else, so how many starts remain at least.
+        runs: The events in which they compute.
+        is_firm: Whether a compiler leaves each of these as it is, where it takes long, shape (N,).
+        spans: From when to when each is started and computes.
+        others: When something else computes, which hides them.
+        names: How often each name started, the most frequent first.
+        beside: What they run beside; "" where they are all there is.
+    """
+
+    each: float
+    starts: float
+    runs: Int64s
+    is_firm: Bools
+    spans: Spans
+    others: Spans
+    names: tuple[tuple[str, int], ...] = ()
+    beside: str = ""
+
+    def shares(self, study: Study, long_ps: int) -> tuple[float, float, float]:
+        """Give shares of the usual time from step to step.
+
+        Returns:
+            What they take; what remains computing of that at least, and at most.
+        """
+        is_long = self.is_firm & (study.trace.events.duration_ps[self.runs] > long_ps)
+        firm, every = spans_of(study, self.runs[is_long]), spans_of(study, self.runs)
+        # What a few steps lost to other programs is not in it.
+        whole, least, most = (
+            min(share_beyond(study, s, self.others), usual_share_beyond(study, s, self.others))
+            for s in (self.spans, firm, every)
+        )
+        return whole, min(least, whole), min(most, whole)
+
+
+def _with_pauses(study: Study, events: Int64s, among: Int64s) -> tuple[Spans, float]:
+    """Spans of N events, each up to the next of some others where the pause is short; how many are not so."""
+    begin, end = spans_of(study, events)
+    order = among[np.argsort(study.trace.events.begin_ps[among], kind="stable")]
+    begins = study.trace.events.begin_ps[order]
+    behind = np.searchsorted(begins, end)
+    is_followed = behind < order.size
+    behind = np.minimum(behind, order.size - 1)
+    is_followed &= study.groups.step[order[behind]] == study.groups.step[events]
+    is_followed &= begins[behind] - end < _PAUSE_PS
+    spans = begin, np.where(is_followed, begins[behind], end)
+    return spans, float((~is_followed).sum() / study.summary.counted.size)
+
+
+def _of_device(study: Study) -> Spans:
+    return spans_of(study, np.flatnonzero(study.activities >= FIRST_OF_DEVICE))
+
+
+def _is_of_steps(study: Study, framework: str) -> bool:
+    is_known = bool(study.summary.counted.size) and not study.steps.is_window
+    return is_known and study.framework == framework
+
+
+def find_programs(study: Study) -> Pieces | None:
+    """JAX's programs on a CPU; besides the largest one, unless that is one op.
+
+    Products stay what they are; what makes each number from those at its place is fused.
+    """
+    if not _is_of_steps(study, JAX) or study.has_device:
+        return None
+    trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
+    is_call = trace.select_names(lambda name: name.startswith(_CALL)) & trace.is_host_event
+    if roots.size:
+        is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
+    calls = outermost_of(is_call, study.groups.parent)
+    calls = calls[in_periods(study, trace.events.begin_ps[calls])]
+    texts = [trace.names[row] for row in trace.events.name[calls].tolist()]
+    names = [text.removeprefix(_CALL).removesuffix(")") for text in texts]
+    largest = _largest_program(study, set(names))
+    others = calls[np.array([name != largest for name in names], np.bool_)]
+    each = others.size / study.summary.counted.size
+    if each < _FEWEST:
+        return None
+    is_beside = np.array([op.module.rstrip("_") == _module_of(largest) for op in hlo.ops], np.bool_)
+    is_product = np.array([width_of_hlo(hlo, op)[1] for op in hlo.ops], np.bool_)
+    is_beside = is_beside[hlo.code]
+    runs = hlo.events[~is_beside]
+    spans, starts = _with_pauses(study, others, calls)
+    begin, end = (np.concatenate(both) for both in zip(spans, spans_of(study, runs), strict=True))
+    often = Counter(name for name in names if name != largest).most_common()
+    return Pieces(
+        each, starts, runs, is_product[hlo.code][~is_beside], (begin, end),
+        spans_of(study, hlo.events[is_beside]), tuple(often), largest,
+    )  # fmt: skip
+
+
+def _module_of(function: str) -> str:
+    return f"jit_{_NO_NAME.sub('_', function)}".rstrip("_")
+
+
+def _largest_program(study: Study, functions: set[str]) -> str:
+    """The function whose program took most time; "" where none is known to have run, or that is one op."""
+    spent, modules = Counter[str](), study.xla.modules
+    function_of_module = {_module_of(function): function for function in functions}
+    for name, took in zip(modules.module, modules.self_ps.tolist(), strict=True):
+        if took and name.rstrip("_") in function_of_module:
+            spent[function_of_module[name.rstrip("_")]] += took
+    largest = max(spent, key=lambda name: spent[name], default="")
+    saved = [m for m in study.xla.hlo.modules.values() if m.name.rstrip("_") == _module_of(largest)]
+    ops = {name for one in saved for name in one.op_names.texts if "/" in name}
+    return "" if len(ops) == 1 else largest  # ``jit(matmul)/dot_general``
+
+
+def find_torch_ops(study: Study) -> Pieces | None:
+    """The ops that PyTorch starts one by one on a CPU; those that take long compute."""
+    trace, roots = study.trace, study.steps.roots
+    if not _is_of_steps(study, PYTORCH) or study.has_device or not roots.size:
+        return None
+    is_op = _is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
+    is_op &= np.isin(study.groups.step, study.summary.counted)
+    ops = outermost_of(is_op, study.groups.parent)
+    each = ops.size / study.summary.counted.size
+    if each < _FEWEST:
+        return None
+    spans, starts = _with_pauses(study, ops, ops)
+    return Pieces(each, starts, ops, np.ones(ops.size, np.bool_), spans, _of_device(study))
+
+
+def _is_torch_op(study: Study) -> Bools:
+    trace = study.trace
+    if trace.is_op_name is None:
+        return np.zeros(len(trace.events), np.bool_)
+    is_op: Bools = trace.is_op_name[trace.events.name] & trace.is_host_event
+    is_op[study.steps.roots] = False
+    return is_op
+
+
+def compiled_regions(study: Study) -> tuple[Int64s, Int64s]:
+    """The events that run what was compiled, and which version of its function each is, from 0."""
+    trace = study.trace
+    matches = [_REGION.fullmatch(name) for name in trace.names.texts]
+    version = np.array([int(match[1]) if match else -1 for match in matches], np.int64)
+    events = np.flatnonzero((version[trace.events.name] >= 0) & trace.is_host_event)
+    return events, version[trace.events.name[events]]
+
+
+def find_cut_regions(study: Study) -> Pieces | None:
+    """Regions inside of regions: pieces of one function; those that follow each other are functions."""
+    if not _is_of_steps(study, PYTORCH):
+        return None
+    regions, _ = compiled_regions(study)
+    regions = regions[in_periods(study, study.trace.events.begin_ps[regions])]
+    is_region = np.zeros(len(study.trace.events), np.bool_)
+    is_region[regions] = True
+    outer = outermost_of(is_region, study.groups.parent)
+    breaks = (regions.size - outer.size) / study.summary.counted.size
+    starts = outer.size / study.summary.counted.size
+    if breaks < 1:
+        return None
+    ops = np.flatnonzero(_is_torch_op(study) & ~is_region)
+    ops = ops[is_inside(study.groups.parent, is_region, ops)]
+    is_leaf = ~np.isin(ops, study.groups.parent[ops])
+    return Pieces(breaks, starts, ops, is_leaf, spans_of(study, outer), _of_device(study))
+
+
+def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces | None:
+    """The device's ops of the steps, or the host's, where (op name, op type) is one that XLA fuses.
+
+    Fused they are one pass over memory, which takes as long as the longest of them. A long op that does the
+    whole update of a variable is one already.
+    """
+    runs, counted = study.ops.runs, study.summary.counted
+    if not counted.size or study.steps.is_window:
+        return None
+    chosen = op_events(study, lambda *_: True)
+    if study.has_device:
+        chosen = runs.events[study.activities[runs.events] >= FIRST_OF_DEVICE]
+    chosen = chosen[in_periods(study, study.trace.events.begin_ps[chosen])]
+    ops, _, rows = np.intersect1d(chosen, runs.events, return_indices=True)
+    code = runs.code[rows]
+    is_fused = np.array([is_member(*key) for key in runs.keys], np.bool_)[code]
+    is_whole = np.array([kind.startswith(_WHOLE_UPDATES) for _, kind in runs.keys], np.bool_)[code]
+    members = ops[is_fused]
+    if not members.size:
+        return None
+    took = study.trace.events.duration_ps[ops]
+    is_firm = code == np.bincount(code[is_fused], took[is_fused]).argmax()
+    is_firm |= is_whole & (took >= _LONG_UPDATE_PS)
+    spans, _ = _with_pauses(study, members, ops)
+    each = members.size / counted.size
+    return Pieces(each, 0.0, members, is_firm[is_fused], spans, spans_of(study, ops[~is_fused]))
+
+
+def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
+    """The layers that Keras keeps from cuDNN and that ran, with their ops and kernels of the steps."""
+    times, runs = study.layers.times, study.ops.runs
+    rows = {row for row, layer in enumerate(times.rows.layers) if WITHOUT_CUDNN in layer.numbers}
+    row_of_key = np.array([times.row_of_op.get(name, -1) for name, _ in runs.keys], np.int64)
+    is_theirs = np.isin(row_of_key, list(rows))[runs.code]
+    is_theirs &= np.isin(study.groups.step[runs.events], study.summary.counted)
+    events = np.asarray(runs.events[is_theirs], np.int64)
+    layers = [times.rows.layers[row] for row in np.unique(row_of_key[runs.code[is_theirs]])]
+    kernels = events[study.activities[events] >= FIRST_OF_DEVICE]
+    each = events.size / max(study.summary.counted.size, 1)
+    nothing = np.empty(0, np.int64)
+    return layers, Pieces(
+        each, len(layers), kernels, np.ones(kernels.size, np.bool_), spans_of(study, events),
+        (nothing, nothing),
+    )  # fmt: skip

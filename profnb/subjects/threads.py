@@ -1,0 +1,104 @@
+"""Threads on a CPU: how many were set, how many ops were at work at once, and what a report notes of them."""
+
+from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
+from profnb.core.units import count_text, duration_text
+from profnb.steps.streams import covered_ps
+from profnb.subjects.advising import op_events
+from profnb.subjects.covered_time import period_ps
+from profnb.subjects.crowded import is_crowded, is_crowded_by_others
+from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
+from profnb.subjects.study import Study
+from profnb.trace.names import PYTHON_OPS
+
+__all__ = ["note_threads", "note_waits", "number_set", "threads_at_work"]
+
+_FEWEST_STEPS = 5
+_LONG_START = 0.1  # of a step's period
+
+
+def number_set(study: Study, setting: str) -> int:
+    """A number that the capture noted of the environment; 0 where there is none."""
+    text = study.recording.environment.get(setting, "")
+    return int(text) if text.isdecimal() and len(text) < 7 else 0
+
+
+def threads_at_work(study: Study) -> float:
+    """How many of the host's ops ran at once on average, while any did, from the first counted step on."""
+    ops = op_events(study, lambda _, op_type: op_type != "Dataset")
+    events, counted = study.trace.events, study.summary.counted
+    inside = events.begin_ps[ops] >= study.steps.begin_ps[counted[0]]
+    inside &= events.end_ps[ops] <= study.steps.end_ps[counted[-1]]
+    begin, end = events.begin_ps[ops[inside]], events.end_ps[ops[inside]]
+    covered = covered_ps(begin, end)  # of all of them: a validation between the steps has ops too
+    return float((end - begin).sum() / covered) if covered else 0.0
+
+
+def note_threads(study: Study) -> list[str]:
+    """How many threads were set where those are more than cores, and runs that wait for one to begin."""
+    cores, intra, inter = (number_set(study, name) for name in (CORES, INTRA_OP, INTER_OP))
+    notes = []
+    thread_settings = [
+        f"{count_text(count)} {what}"
+        for count, what in ((intra, "for each op (intra-op)"), (inter, "to run ops (inter-op)"))
+        if count and cores and count > cores
+    ]
+    if thread_settings and cores and not study.has_device:
+        pools = [
+            p
+            for p, n in (("intra_op_threads", intra), ("inter_op_threads", inter))
+            if n and n > cores
+        ]
+        sweep = " ".join(
+            f"{p}={cores},{n}"
+            for p, n in zip(pools, (n for n in (intra, inter) if n and n > cores), strict=True)
+        )
+        notes.append(
+            f"Threads were set to {' and '.join(thread_settings)}; there are {count_text(cores)} cores, and "
+            f"threads that compute at once take turns. What that costs here, `%%tfsweep {sweep}` measures."
+        )
+    return [*notes, *_note_starts(study, inter or cores)]
+
+
+def note_waits(study: Study) -> list[str]:
+    """That threads waited for a core for half as long as they ran or longer, and whether others had them."""
+    waits = study.recording.core_waits
+    if not is_crowded(waits):
+        return []
+    others = (
+        f"Other programs had {waits.others_cores:.1f} of the {count_text(waits.cores)} cores meanwhile: run "
+        "it again while they rest to see what it takes alone."
+        if is_crowded_by_others(waits)
+        else "More threads were ready than there are cores."
+    )
+    return [
+        f"For each second that threads of this process ran while it was traced, they waited "
+        f"{count_text(round(waits.waited_fraction, 2))} s for a free core; an op that waits counts as "
+        f"computing. {others}"
+    ]
+
+
+def _threads_fill(count: int) -> str:
+    return "1 thread fills" if count == 1 else f"{count_text(count)} threads fill"
+
+
+def _note_starts(study: Study, pool: int) -> list[str]:
+    """That session runs wait for a thread before their first op, while Python functions hold as many."""
+    gaps, rows = session_gaps(study), study.summary.counted
+    fillers = [
+        q
+        for q in study.input.queues
+        if q.threads and any(op in PYTHON_OPS for op in q.record.sources)
+    ]
+    if gaps is None or not fillers or not pool or rows.size < _FEWEST_STEPS:
+        return []
+    threads = sum(queue.threads for queue in fillers)
+    period = period_ps(study) / rows.size
+    inside = inside_runs_ps(study, gaps)
+    if threads < pool or inside < _LONG_START * period:
+        return []
+    return [
+        f"Of each step {duration_text(inside)} pass inside of Session.run before its first op or after its "
+        f"last: {_threads_fill(threads)} queues with functions of Python, each of which holds one "
+        f"of {count_text(pool)} inter-op threads while it runs. ConfigProto(inter_op_parallelism_threads="
+        f"{threads + pool}) of the process's first session leaves some for the steps."
+    ]
