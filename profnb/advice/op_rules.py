@@ -39,7 +39,7 @@ def growing_graph(model: Model) -> Iterator[Proposal]:
     if growth is None or not study.summary.counted.size:
         return
     steps = [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)]
-    runs, between = with_below_of(tree, steps), np.array(model.rows(EAGER, parts.GAPS), np.int64)
+    runs, between = (with_below_of(tree, at) for at in (steps, model.rows(EAGER, parts.GAPS)))
     times = max(int(tree.occurrences[steps].sum()), 1)
     whole, making = (float(tree.self_ps[rows].sum()) for rows in (runs, between))
     ops_ps = covered_share(study, op_events(study, lambda *_: True)) * model.periods_ps
