@@ -9,6 +9,8 @@ numbers          the numbers that steer the rules
 proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 step_rules       rules that ask the tree and the trace's tables
+python_rules     rules on Python and what it runs one by one, between the steps and in them
+again_rules      rules on what is traced, validated or made again and again
 step_findings    what rules of single subjects find of the steps
 advise           every proposal with what it saves beside those before it, in order
 """

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from profnb.advice.again_rules import AGAIN_RULES
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_rules import CELL_RULES
-from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE, MOST_OF_OURS
 from profnb.advice.proposals import Advice, Proposal
+from profnb.advice.python_rules import PYTHON_RULES
 from profnb.advice.replay import Edit, Saving, once, replay, with_below_of
 from profnb.advice.step_findings import Refinement, find_all
 from profnb.advice.step_rules import STEP_RULES
@@ -23,14 +24,11 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import (
     CELL,
     COMPILATION,
-    EAGER,
-    EPOCH,
-    SETTING_UP,
     TRACING,
 )
 from profnb.core.units import PS_PER_MS
-from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import Finding, cell_ps, steps_share, window_of
+from profnb.subjects.advising import Finding, cell_ps, steps_share
+from profnb.subjects.unseen import unrecorded_backend
 
 if TYPE_CHECKING:
     from profnb.core.columns import Int64s
@@ -40,20 +38,13 @@ __all__ = ["advise"]
 _NOT_OF_STEPS = (CELL, parts.PROFNB, parts.IMPORTS, parts.BUILDING, parts.FIRST)
 _NOT_OF_CELL = (parts.PROFNB, parts.IMPORTS)
 _KINDS = {
-    "eager-ops": (EAGER,),
     "checkpoints": (parts.CHECKPOINTING,),
     **dict.fromkeys(
         ["input-bound", "network-files", "python-input", "prefetch-more", "waiting-for-input"],
         (parts.INPUT,),
     ),
 }
-# What lies between steps is told by looks, by name; what is left of it is the framework's own.
-_BETWEEN = {
-    "epoch-ends": (parts.EPOCH_ENDS, SETTING_UP, parts.GAPS),
-    "python-between-steps": (parts.GAPS, OTHERS),
-}
-_AGAIN = ("retracing", "recompiling")
-_STEPS = (*STEADY_STEPS, parts.SLOW_FIRST)
+_AGAIN = ("recompiling",)
 
 
 def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
@@ -67,6 +58,8 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     found: list[Proposal] = []  # by rules that do not know which nodes they speak of
     if model.study is not None:
         left += [one for rule in STEP_RULES for one in rule(model)]
+        if not unrecorded_backend(model.study):
+            left += [one for rule in (*PYTHON_RULES, *AGAIN_RULES) for one in rule(model)]
         found = [_proposal(model, one) for one in find_all(model.study, refine)]
         left += found
     least_ps = LEAST_SHARE * model.tree.whole_ps
@@ -111,8 +104,7 @@ def _proposal(model: Model, finding: Finding) -> Proposal:
     share = finding.concerned_fraction if finding.bound_fraction is None else finding.bound_fraction
     whole = cell_ps(study) or tree.whole_ps
     if not finding.is_of_cell:
-        of_window = min(window_of(study) / whole, 1.0) if whole else 1.0
-        share *= of_window if finding.rule == "epoch-ends" else steps_share(study)
+        share *= steps_share(study)
     most = float(tree.self_ps[rows].sum())
     saved = min(share * whole, most)
     edit = Edit(rows, 0.0, saved, finding.evidence, saved / most if most else 0.0)
@@ -139,24 +131,13 @@ def _as_proposal(finding: Finding, edits: Sequence[Edit]) -> Proposal:
 
 
 def _rows_of(model: Model, finding: Finding) -> "Int64s":
-    """The nodes that a finding speaks of: of steps and what lies between them, or of the latter alone."""
+    """The nodes that a finding speaks of: of steps and what lies between them."""
     tree = model.tree
     is_bounded = finding.bound_fraction is not None
     kinds: tuple[str, ...] = _KINDS.get(finding.rule, ()) if is_bounded else ()
-    if model.has_looks:
-        kinds = _BETWEEN.get(finding.rule, kinds)
-        is_told = finding.rule == "epoch-ends" and model.rows(EPOCH)  # by the rule of the tree
-        if is_told or (finding.rule in _BETWEEN and not model.rows(*kinds)):
-            return np.zeros(0, np.int64)
     if kinds and (chosen := model.rows(*kinds)):
         return with_below_of(tree, chosen)
     if finding.is_of_cell:
         return np.array([row for row, kind in enumerate(tree.kind) if kind not in _NOT_OF_CELL])
-    is_between = finding.rule in _BETWEEN
-    rows: Iterable[int] = (
-        row
-        for row, kind in enumerate(tree.kind)
-        if kind not in _NOT_OF_STEPS
-        and (kind == OTHERS or not is_between or not model.is_inside(row, _STEPS, 0))
-    )
+    rows: Iterable[int] = (row for row, kind in enumerate(tree.kind) if kind not in _NOT_OF_STEPS)
     return np.array(list(rows) or [0], np.int64)

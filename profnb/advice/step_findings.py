@@ -9,9 +9,6 @@ gained, or nothing bounds it, none is given. ``advise`` puts them in order, with
 from collections.abc import Callable
 
 from profnb.subjects.advising import LEAST, Finding
-from profnb.subjects.cell.advice import new_model_in_a_loop
-from profnb.subjects.cell.slowing_advice import slowing_down
-from profnb.subjects.cell.validation_advice import own_validation
 from profnb.subjects.device.advice import (
     exposed_collectives,
     imbalance,
@@ -43,12 +40,8 @@ from profnb.subjects.ops.advice import (
     oversubscribed,
 )
 from profnb.subjects.ops.dispatch_advice import small_ops, work_outside_jit
-from profnb.subjects.ops.eager_advice import eager_ops, eager_ops_between
-from profnb.subjects.ops.retracing_advice import retracing
 from profnb.subjects.ops.session_advice import checkpoints_often, summaries_each_step
 from profnb.subjects.ops.torch_compile_advice import graph_breaks, recompiling_in_torch
-from profnb.subjects.python.advice import epoch_ends, python_between_steps
-from profnb.subjects.python.function_advice import python_in_the_step
 from profnb.subjects.read_advice import synchronising_reads
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -60,8 +53,6 @@ Rule = Callable[[Study], Finding | None]
 Refinement = Callable[[Study, list[Finding]], list[Finding]]
 
 RULES: tuple[Rule, ...] = (
-    new_model_in_a_loop,
-    own_validation,
     unused_gpu,
     network_files,
     input_bound,
@@ -71,19 +62,13 @@ RULES: tuple[Rule, ...] = (
     feeding_by_hand,
     empty_queue,
     small_files,
-    python_between_steps,
-    python_in_the_step,
-    epoch_ends,
     gpu_thread_mode,
     launch_bound,
     copying_input,
     synchronising_reads,
-    retracing,
     recompiling,
     recompiling_in_torch,
     graph_breaks,
-    eager_ops,
-    eager_ops_between,
     work_outside_jit,
     small_ops,
     small_ops_without_xla,
@@ -99,7 +84,6 @@ RULES: tuple[Rule, ...] = (
     growing_graph,
     summaries_each_step,
     checkpoints_often,
-    slowing_down,
     slow_rnn,
 )
 

@@ -8,8 +8,6 @@ growth                  how a session's graph changed from run to run (TF1)
 find                    all of it for one trace
 section                 how it is shown
 advice                  rules on the optimizer, threads, graphs that grow
-eager_advice            rules on ops that Python runs one by one
-retracing_advice        the rule on tf.functions that are traced again and again
 session_advice          rules on what loops of TF1 do beside training
 dispatch_advice         rules on work of JAX and PyTorch that Python starts piece by piece
 torch_compile_advice    rules on ``torch.compile``
