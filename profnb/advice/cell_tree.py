@@ -212,10 +212,11 @@ def _recorded(study: Study) -> list[TreeNode]:
                         occurrences=of_kind.size, self_ns=int(steps.duration_ps[of_kind].sum()),
                     )
                 )  # fmt: skip
-    between = np.flatnonzero(gaps.duration_ps)
-    if between.size:
-        whole = int(gaps.duration_ps.sum())
-        nodes.append(TreeNode(0, parts.GAPS, occurrences=between.size, self_ns=whole))
+    is_end = np.isin(np.arange(len(steps)), gaps.between_epochs)
+    for kind, is_chosen in ((parts.GAPS, ~is_end), (parts.EPOCH_ENDS, is_end)):
+        chosen = gaps.duration_ps[is_chosen & (gaps.duration_ps > 0)]
+        if chosen.size:
+            nodes.append(TreeNode(0, kind, occurrences=chosen.size, self_ns=int(chosen.sum())))
     return nodes
 
 

@@ -52,35 +52,25 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         share, kinds = python.inside, [OTHERS]
         if not model.rows(parts.MARKED):
             return
-    because = f"Python took {percent_text(share)} of the time from step to step"
-    if is_own or study.framework != TENSORFLOW:
-        where = "in" if 2 * python.inside > share else "between"
-        remains = (
-            0.0,
-            1.0 if python.seldom else HALF,
-        )  # another program may have had the processor
-        feeding = study.input.feeding
-        most = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
-        yield Proposal(
-            "python-between-steps", f"Do less Python {where} the steps",
-            f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
-            f"{python.seldom or most}",
-            _less_python(study, seldom=bool(python.seldom)), guide(study, "function"),
-            [model.some_of(kinds, share, remains, because)],
-        )  # fmt: skip
-        return
-    # One call of several steps spares what Python and TensorFlow do around the others.
-    around = share_around_calls(study)
-    calls = f" TensorFlow took {percent_text(around)} to begin and end its calls." if around else ""
-    remains, knows = (1 / _AT_ONCE, HALF), _knows_who_runs(study)
+    took = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
+    where = "in" if 2 * python.inside > share else "between"
+    title = f"Do less Python {where} the steps"
+    code = _less_python(study, seldom=bool(python.seldom))
+    around = 0.0
+    remains = (0.0, 1.0 if python.seldom else HALF)  # another program may have run there
+    if not is_own and study.framework == TENSORFLOW and not python.seldom:
+        # One call of several steps spares what Python and TensorFlow do around the others.
+        around, remains = share_around_calls(study), (1 / _AT_ONCE, HALF)
+        title = "Run several steps in one call" if model.has_looks else title
+        code = _OF_FIT if _knows_who_runs(study) else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+    feeding = study.input.feeding
+    more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
+    if around:
+        more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
     yield Proposal(
-        "python-between-steps", "Run several steps in one call",
-        f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
-        f"{calls}{python.seldom}",
-        _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}",
-        "https://keras.io/api/models/model_training_apis/#compile-method",
-        [model.some_of(kinds, share, (0.0, 1.0) if python.seldom else remains, because),
-         model.some_of(("host compute",), around, remains, f"{percent_text(around)} was around calls")],
+        "python-between-steps", title, took + python.seldom + more, code, guide(study, "function"),
+        [model.some_of(kinds, share, remains, took),
+         model.some_of(("host compute",), around, remains, more)],
     )  # fmt: skip
 
 
@@ -117,10 +107,10 @@ def epoch_ends(model: Model) -> Iterator[Proposal]:
     study, tree = model.study, model.tree
     if study is None or study.steps.is_window or EAGER_TAPES in study.steps.origin:
         return  # it trains on batches of its own; the iterators are of something else
-    rows, is_training = study.gaps.between_epochs, study.summary.phase not in ("test", "predict")
+    rows = study.gaps.between_epochs
     trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
-    ends = int(trains[rows].sum()) if is_training else rows.size  # of epochs, not of validations
-    nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS) if model.has_looks else model.rows(parts.GAPS)
+    ends = int(trains[rows].sum()) if trains.any() else rows.size  # of epochs, not of validations
+    nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS)
     if ends < FEWEST or not nodes or (model.has_looks and model.rows(EPOCH)):
         return
     each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
@@ -137,7 +127,9 @@ def epoch_ends(model: Model) -> Iterator[Proposal]:
         "epoch-ends", "Make epochs longer, or their ends shorter",
         f"{count_text(rows.size)} gaps between passes over the data took "
         f"{duration_text(float(each_ps.sum()))}, {duration_text(each)} each as a rule, for a new iterator.",
-        "One iterator for several passes: for batch in dataset.repeat(epochs)."
+        "One call of evaluate or predict over all the data makes one iterator."
+        if not trains.any()
+        else "One iterator for several passes: for batch in dataset.repeat(epochs)."
         if is_own_loop(study)
         else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
         f"iterator over several passes.{again}",
@@ -222,7 +214,7 @@ def _put_into_a_function(
     assert model.study is not None
     period = model.study.summary.mean_period_ps * runs.share
     call_least, call_most = (cost / period for cost in model.costs.call_ps)
-    least = min(model.kernel_shares[0] + call_least, 1.0)
+    least = min(runs.computing / runs.share + call_least, 1.0)
     most = min(max(1 - runs.starting / runs.share + call_most, least), 1.0)
     return Proposal(
         "eager-ops", f"Put {what} into a tf.function",

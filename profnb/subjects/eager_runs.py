@@ -16,6 +16,7 @@ from profnb.subjects.covered_time import (
     spans_of,
     usual_share_beyond,
 )
+from profnb.subjects.ops.eager_ops import LONG_OP_PS
 from profnb.subjects.study import Study
 
 __all__ = ["EagerRuns", "eager_pauses", "find_eager_runs"]
@@ -32,18 +33,20 @@ _CLOSE_PS, _FAR_PS = 200_000_000, 2_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class EagerRuns:
-    """Executions of ops in the counted steps, or between them.
+    """Executions of ops in the counted steps, or between them; as they are in half of the steps too.
 
     Attributes:
         each: How many a step.
         share: What they take of the time from step to step, with Python from one to the next, while no device
             works.
-        starting: The part of it in which no kernel runs either, as it is in half of the steps too.
+        starting: The part of it in which no kernel runs either.
+        computing: The part of it in which an op computes that takes 50 us or longer.
     """
 
     each: float
     share: float
     starting: float
+    computing: float
 
 
 def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
@@ -66,11 +69,19 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
         _with_pauses(study, events, _CLOSE_PS),
         _with_pauses(study, events, _longest(study, events)),
     )
-    on_device = np.flatnonzero(study.activities >= FIRST_OF_DEVICE)
+    on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
     hidden = spans_of(study, on_device)
-    kernels = hidden if study.has_device else spans_of(study, ops_at_work(study))
+    kernels = hidden if study.has_device else spans_of(study, ops)
+    long = np.concatenate([on_device, ops[trace.events.duration_ps[ops] >= LONG_OP_PS]])
     starting = min(share_beyond(study, close, kernels), usual_share_beyond(study, close, kernels))
-    return EagerRuns(events.size / counted.size, share_beyond(study, far, hidden), starting)
+    share = min(share_beyond(study, far, hidden), usual_share_beyond(study, far, hidden))
+    gaps = (
+        np.count_nonzero(study.gaps.own_ps[counted]) if between else 0
+    )  # behind the last one is none
+    if not starting:
+        return None
+    computing = max(share - share_beyond(study, far, spans_of(study, long)), 0.0)
+    return EagerRuns(events.size / (gaps or counted.size), share, starting, computing)
 
 
 def eager_pauses(study: Study) -> float:
@@ -103,7 +114,8 @@ def _executions(study: Study, *, between: bool) -> Int64s:
 def _pauses(study: Study, events: Int64s) -> Int64s:
     """From each execution to the next one of its thread and step; negative for none, shape (N,)."""
     begin, end = spans_of(study, events)
-    line, step = study.trace.lines.of_event[events], study.groups.step[events]
+    line = study.trace.lines.of_event[events]
+    step = np.searchsorted(study.steps.begin_ps, begin, side="right")  # or the gap behind it
     follows = (line[1:] == line[:-1]) & (step[1:] == step[:-1])
     pauses = np.where(follows, np.maximum(begin[1:] - end[:-1], 0), -1)
     return np.asarray(np.append(pauses, -1), np.int64)
