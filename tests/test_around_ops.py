@@ -53,8 +53,8 @@ def test_fewer_calls_are_not_said_to_save_what_lies_between_the_ops_of_one(ops, 
     assert share_around_ops(study) > 0.35
     assert "Python ran for 20.0 % of the time" in advice.evidence
     assert ("75.0 % to begin and end its calls" in advice.evidence) == is_of_calls
-    whole = 0.95 if is_of_calls else 0.225  # one of 16 calls stays at least, and half of them at most
-    assert advice.bound_fraction == pytest.approx(whole * 15 / 16)
+    whole = 0.95 if is_of_calls else 0.225  # of which half stays at most
+    assert advice.bound_fraction == pytest.approx(whole)
     assert advice.saves_ms[0] == pytest.approx(80 * whole / 2)
 
 

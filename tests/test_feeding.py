@@ -13,7 +13,6 @@ import pytest
 import profnb
 from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
-from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.untraced.cost import TracingCost
@@ -23,6 +22,7 @@ from profnb.tf1.gap_watch import GapWatch
 from profnb.tf1.statements import Source, comes_from, fed_names, only_shows
 from profnb.capture.recording import Recording
 
+from advised import advised
 from traces import event, host, line, read
 
 MS = 1_000_000_000
@@ -78,11 +78,11 @@ def place(role, took_ms=300, text="batch = load(i)", at=8, **inner):
 
 
 def rules(of):
-    return [advice.rule for advice in find_all(of)]
+    return list(advised(of))
 
 
 def first_of(of):
-    return next(iter(find_all(of)))
+    return next(iter(advised(of).values()))
 
 
 def test_making_what_is_fed_is_input_with_its_lines_and_times():

@@ -14,6 +14,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.session_advice import note_threads
 from profnb.subjects.study import Study
 
+from advised import advised
 from traces import event, host, line, read
 
 MS, NS = 1_000_000_000, 1_000_000
@@ -79,14 +80,14 @@ def test_saves_so_long_that_they_are_pauses_are_a_share_of_the_whole_cell():
 
 @pytest.mark.parametrize("facts", [{"saves": 2, "save_ms": 100}, {"saves": 20, "save_ms": 1}, {"saves": 0}])
 def test_few_or_cheap_checkpoints_are_no_advice(facts):
-    few = found(study(places=[place("log(loss)", 380)], **facts))
+    few = advised(study(places=[place("log(loss)", 380)], **facts))
     assert "checkpoints" not in few
     assert "`log(loss)`, cell.py:5" in few["python-between-steps"].evidence or facts["saves"] == 2
 
 
 def test_what_tensorflow_itself_does_around_a_run_is_not_the_codes():
     own = study(places=[place("", 390, RUN_ITSELF)])
-    assert "python-between-steps" not in found(own)
+    assert "python-between-steps" not in advised(own)
     assert own.input.feeding is None
 
 

@@ -68,17 +68,16 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     traced = traced_steps(study) if model.has_looks else np.flatnonzero(study.steps.is_warmup)
     spent = float(study.steps.duration_ps[dues].sum())
     of_all = float(study.steps.duration_ps[np.union1d(traced, dues)].sum())
-    left = [float(cost * dues.size) for cost in model.costs.call_ps]
-    if study.summary.all_warm_up:
-        ops = ops_at_work(study)
+    phases = {study.steps.phase[row] for row in dues.tolist()}
+    usual = np.concatenate([study.steps.rows_of(phase) for phase in phases])
+    if usual.size:
+        usual_ps = study.steps.duration_ps[usual]
+        left = [float(np.median(usual_ps)) * dues.size, float(usual_ps.mean()) * dues.size]
+    else:
+        ops, beside = ops_at_work(study), max(spent - calls_ps, 0.0)
         ops_ps = float(study.trace.events.duration_ps[ops[np.isin(step[ops], dues)]].sum())
-        beside = max(spent - calls_ps, 0.0)
-        left = [left[0] + beside, left[1] + ops_ps + beside]
-    else:  # no quicker than the quickest half of the usual ones
-        left = [
-            dues.size * (study.summary.median_ps or 0.0),
-            dues.size * study.summary.mean_period_ps,
-        ]
+        least_ps, most_ps = (float(cost * dues.size) for cost in model.costs.call_ps)
+        left = [least_ps + beside, most_ps + ops_ps + beside]
     whole, share = float(tree.self_ps[rows].sum()), spent / of_all
     least, most = (whole * share * min(each / spent, 1.0) for each in sorted(left))
     because = f"steps that traced took {duration_text(whole * share)} besides the first"

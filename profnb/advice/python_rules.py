@@ -27,6 +27,7 @@ from profnb.subjects.between_steps import find_python_between
 from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
 from profnb.subjects.eager_runs import EagerRuns, find_eager_runs
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import TENSORFLOW, words
 from profnb.trace.names import MARKER_SOURCE, PYTHON_OPS
 from profnb.trace.op_names import parse_op
@@ -60,9 +61,10 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     remains = (0.0, 1.0 if python.seldom else HALF)  # another program may have run there
     if not is_own and study.framework == TENSORFLOW and not python.seldom:
         # One call of several steps spares what Python and TensorFlow do around the others.
-        around, remains = share_around_calls(study), (1 / _AT_ONCE, HALF)
+        is_fit = _knows_who_runs(study)
+        around, remains = share_around_calls(study), (1 / _AT_ONCE if is_fit else 0.0, HALF)
         title = "Run several steps in one call" if model.has_looks else title
-        code = _OF_FIT if _knows_who_runs(study) else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+        code = _OF_FIT if is_fit else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
     feeding = study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
     if around:
@@ -85,6 +87,7 @@ def _less_python(study: Study, *, seldom: bool) -> str:
             "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, "
             "another program had the processor: measure again without it."
         )
+    is_fed_unseen = is_fed(study) and study.input.feeding is None
     if is_loop_of_keras(study):
         return (
             "A larger batch makes fewer steps: Keras' Python takes as long for a small batch as for a "
@@ -95,7 +98,8 @@ def _less_python(study: Study, *, seldom: bool) -> str:
         "Do it after every 100th step; fetch data in another thread or process.",
         tensorflow="Do it after every 100th step. Make data once, or in tf.data with "
         f".prefetch(tf.data.AUTOTUNE), beside the steps. {_ONE_FUNCTION}",
-        sessions="Log and fetch every 100 steps; feed through tf.data instead of placeholders.",
+        sessions="Log and fetch every 100 steps instead of each."
+        + (" Feed through tf.data instead of placeholders." if is_fed_unseen else ""),
         jax="Do it after every 100th step; make data in another thread or process. jax.lax.scan inside one "
         "jax.jit runs several steps in one call.",
         pytorch="Do it after every 100th step; a DataLoader with workers makes data beside the steps.",
