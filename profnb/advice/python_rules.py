@@ -62,17 +62,17 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     if not is_own and study.framework == TENSORFLOW and not python.seldom:
         # One call of several steps spares what Python and TensorFlow do around the others.
         is_fit = _knows_who_runs(study)
-        around, remains = share_around_calls(study), (1 / _AT_ONCE if is_fit else 0.0, HALF)
+        around = share_around_calls(study) if is_fit else 0.0
+        remains = 1 / _AT_ONCE if is_fit else 0.0, HALF
         title = "Run several steps in one call" if model.has_looks else title
         code = _OF_FIT if is_fit else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
-    feeding = study.input.feeding
+    edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
     if around:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
+        edits.append(model.some_of(("host compute",), around, remains, more))
     yield Proposal(
-        "python-between-steps", title, took + python.seldom + more, code, guide(study, "function"),
-        [model.some_of(kinds, share, remains, took),
-         model.some_of(("host compute",), around, remains, more)],
+        "python-between-steps", title, took + python.seldom + more, code, guide(study, "function"), edits,
     )  # fmt: skip
 
 
