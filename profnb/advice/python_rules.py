@@ -38,6 +38,10 @@ _LONGEST = 60
 _AT_ONCE = 16  # steps of one call, as the advice has it
 _OF_FIT = f"model.compile(..., steps_per_execution={_AT_ONCE}) runs {_AT_ONCE} steps in one call."
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
+_AFTER_FEW = (
+    "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, another "
+    "program had the processor: measure again without it."
+)
 _STAYS = "Keep what reads values (a float or an array of a tensor, an if on one) outside of it."
 
 
@@ -48,18 +52,19 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     if study is None or python is None or study.summary.counted.size < FEWEST:
         return
     is_own = is_own_loop(study)
-    share, kinds = python.share, [parts.GAPS, OTHERS]
-    if model.has_looks and is_own:  # what lies between its steps are nodes with names
-        share, kinds = python.inside, [OTHERS]
-        if not model.rows(parts.MARKED):
-            return
+    share, seldom, kinds = python.share, python.seldom, [parts.GAPS, OTHERS]
+    if model.has_looks:  # which give what runs after few steps a name
+        seldom = ""
+        if is_own:  # what lies between its steps, too
+            share, kinds = python.inside, [OTHERS]
+            if not model.rows(parts.MARKED):
+                return
     took = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
-    where = "in" if 2 * python.inside > share else "between"
-    title = f"Do less Python {where} the steps"
-    code = _less_python(study, seldom=bool(python.seldom))
-    around = 0.0
-    remains = (0.0, 1.0 if python.seldom else HALF)  # another program may have run there
-    if not is_own and study.framework == TENSORFLOW and not python.seldom:
+    title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
+    around, remains, code = 0.0, (0.0, HALF), _less_python(study)
+    if seldom:
+        remains, code = (0.0, 1.0), _AFTER_FEW
+    elif not is_own and study.framework == TENSORFLOW:
         # One call of several steps spares what Python and TensorFlow do around the others.
         is_fit = _knows_who_runs(study)
         around = share_around_calls(study) if is_fit else 0.0
@@ -72,7 +77,7 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
         edits.append(model.some_of(("host compute",), around, remains, more))
     yield Proposal(
-        "python-between-steps", title, took + python.seldom + more, code, guide(study, "function"), edits,
+        "python-between-steps", title, took + seldom + more, code, guide(study, "function"), edits,
     )  # fmt: skip
 
 
@@ -81,12 +86,7 @@ def _knows_who_runs(study: Study) -> bool:
     return len(study.recording.steps) > 0 or len(study.trace.stats.texts(MARKER_SOURCE)) > 0
 
 
-def _less_python(study: Study, *, seldom: bool) -> str:
-    if seldom:
-        return (
-            "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, "
-            "another program had the processor: measure again without it."
-        )
+def _less_python(study: Study) -> str:
     is_fed_unseen = is_fed(study) and study.input.feeding is None
     if is_loop_of_keras(study):
         return (

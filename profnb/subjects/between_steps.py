@@ -23,6 +23,7 @@ from profnb.trace.framework import JAX, PYTORCH
 __all__ = ["PythonBetween", "find_python_between"]
 
 _NEARLY_ALL = 0.9
+_CALL_OF_JAX, _MANY_PROGRAMS = "PjitFunction(", 5  # a step: more than what is compiled as a whole starts
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
@@ -86,6 +87,9 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
     between = max(between - study.recording.marking_ns * PS_PER_NS * rows.size, 0.0)
     # Inside of steps that run their ops one by one, as PyTorch's do, Python starts them.
     is_eager = study.steps.origin in EAGER_LOOPS or study.framework == PYTORCH
+    calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
+    started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
+    is_eager |= bool(started >= _MANY_PROGRAMS * rows.size)
     if study.has_device or is_eager or find_eager_runs(study) is not None:
         return between, 0.0
     return between, float(study.breakdown.of("all others")[rows].sum())
