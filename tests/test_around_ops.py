@@ -53,9 +53,9 @@ def test_fewer_calls_are_not_said_to_save_what_lies_between_the_ops_of_one(ops, 
     assert share_around_ops(study) > 0.35
     assert "Python ran for 20.0 % of the time" in advice.evidence
     assert ("75.0 % to begin and end its calls" in advice.evidence) == is_of_calls
-    whole = 0.95 if is_of_calls else 0.225  # of which one of 16 calls stays at least, and half of them at most
+    whole = 0.95 if is_of_calls else 0.225  # of which one of 16 calls stays at least, and a quarter of them at most
     assert advice.bound_fraction == pytest.approx(whole * 15 / 16)
-    assert advice.saves_ms[0] == pytest.approx(80 * whole / 2)
+    assert advice.saves_ms[0] == pytest.approx(80 * whole * 3 / 4)
 
 
 def test_the_kernel_of_an_op_that_python_ran_is_an_op():

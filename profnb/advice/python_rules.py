@@ -36,6 +36,9 @@ __all__ = ["PYTHON_RULES"]
 
 _LONGEST = 60
 _AT_ONCE = 16  # steps of one call, as the advice has it
+# Of what Python and calls took 0 to 6 % remained in fits of three models (steps of 0.5 to 20 ms): 10 % of the
+# steps was predicted and 12 % saved, 35 and 37 %, 59 and 74 %. A slower machine may keep more.
+_AT_MOST = 0.25
 _OF_FIT = f"model.compile(..., steps_per_execution={_AT_ONCE}) runs {_AT_ONCE} steps in one call."
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
 _AFTER_FEW = (
@@ -68,7 +71,7 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         # One call of several steps spares what Python and TensorFlow do around the others.
         is_fit = _knows_who_runs(study)
         around = share_around_calls(study) if is_fit else 0.0
-        remains = 1 / _AT_ONCE if is_fit else 0.0, HALF
+        remains = (1 / _AT_ONCE, _AT_MOST) if is_fit else remains
         title = "Run several steps in one call" if model.has_looks else title
         code = _OF_FIT if is_fit else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
     edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
