@@ -105,7 +105,7 @@ def test_steps_that_run_more_and_more_ops():
     found = said(study_of(np.linspace(10, 40, 60), inside))
     assert "bit by bit" in found.evidence
     assert "Each step ran 15 ops then, 3 before." in found.evidence
-    assert "sequences that get longer" in found.code
+    assert "longer sequences" in found.code
 
 
 def test_python_that_grows_between_steps():

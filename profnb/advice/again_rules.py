@@ -36,11 +36,15 @@ def retracing(model: Model) -> Iterator[Proposal]:
     spent = duration_text(int(events.duration_ps[again.events].sum()))
     times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
     made = f"{name[:100]} was a new tf.function {times}: each object is traced on its own."
-    why = again.changing or "a Python number, a new object or a new shape comes with each call"
+    why = (
+        f": {printable(again.changing)}."
+        if again.changing
+        else ". A Python number, a new object or a new shape comes with each call."
+    )
     one_shape = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to few lengths."
     yield Proposal(
         "retracing", f"{'Make' if again.is_made else 'Trace'} {name[:_LONGEST]} once",
-        made if again.is_made else f"{name[:100]} was traced anew {times}: {printable(why)}.",
+        made if again.is_made else f"{name[:100]} was traced anew {times}{why}",
         "Make the tf.function once, before the loop, and pass what changes as tensors."
         if again.is_made
         else one_shape
@@ -62,9 +66,10 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
         nodes = model.rows(TRACING, COMPILATION) or model.rows(parts.GAPS) or [0]
         rows = with_below_of(tree, nodes)
         whole = float(tree.self_ps[rows].sum())
-        spoken = whole if model.has_looks else min(calls_ps, whole)
+        spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
+        least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
         because = f"tracing took {duration_text(spoken)}"
-        return Edit(rows, 0.0, spoken / again.traced, because, spoken / whole if whole else 0.0)
+        return Edit(rows, least, most, because, spoken / whole if whole else 0.0)
     traced = traced_steps(study) if model.has_looks else np.flatnonzero(study.steps.is_warmup)
     spent = float(study.steps.duration_ps[dues].sum())
     of_all = float(study.steps.duration_ps[np.union1d(traced, dues)].sum())
@@ -87,10 +92,10 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
 _GROWS = {
     slowing.INPUT: "Look for what the input does more of from batch to batch. A generator may search, copy "
     "or concatenate all it gave before, or read a file from its start each time.",
-    slowing.PYTHON: "Look for what grows in the loop, as a list of losses that is summed, drawn or saved "
-    "anew each time. Keep a running sum, and of each loss float(loss), not the tensor.",
-    slowing.MORE: "Look for what makes each step run more ops: sequences that get longer, a loop inside the "
-    "step that counts up, losses that are collected and added again.",
+    slowing.PYTHON: "Look for what grows in the loop, as a list of losses that is summed or drawn anew. Keep "
+    "a running sum, and of each loss float(loss), not the tensor.",
+    slowing.MORE: "Look for what makes each step run more ops: longer sequences, a loop that counts up, "
+    "losses that are added again.",
     slowing.SAME: "If batches and sequences keep their sizes, the machine got slower. Look at its clock and "
     "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE), its free memory, what else runs on it.",
     "": "Trace more of the steps (-n STEPS) to see which part of a step grows.",

@@ -209,7 +209,7 @@ def eager_ops_between(model: Model) -> Iterator[Proposal]:
     runs = find_eager_runs(study, between=True)
     if runs is not None:
         yield _put_into_a_function(
-            model, runs, "what runs between the steps",
+            model, runs, "what runs between steps",
             f"{count_text(round(runs.each))} ops a step one by one between the steps",
             "runs them (a model that is called, metrics that are updated).", (parts.GAPS,),
         )  # fmt: skip

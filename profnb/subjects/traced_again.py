@@ -30,6 +30,7 @@ class Retracing:
     Attributes:
         function: Its name.
         events: The calls in which it was traced, but for the first of all, which is its due.
+        share: Their share of the time of all calls that traced.
         traced: How many calls traced it.
         calls: How many there were.
         is_made: Whether one line of the user's makes it anew.
@@ -41,6 +42,7 @@ class Retracing:
 
     function: str
     events: Int64s
+    share: float
     traced: int
     calls: int
     is_made: bool
@@ -76,11 +78,13 @@ def find_retracing(study: Study) -> Retracing | None:
             worst = spent, text, dues, count, int(is_of_function.sum()), is_made
     if worst is None:
         return None
-    _, function, dues, count, total, is_made = worst
+    assert calls is not None
+    spent, function, dues, count, total, is_made = worst
+    of_all = study.trace.events.duration_ps[calls.events[calls.is_traced & ~calls.is_due]].sum()
     objects = [one for one in study.recording.functions if one.name == function]
     placed = max((o for o in objects if o.where), key=lambda o: o.tracings, default=None)
     return Retracing(
-        function, dues, count, total, is_made,
+        function, dues, spent / max(int(of_all), 1), count, total, is_made,
         function in _OF_KERAS or any(one.is_keras for one in objects),
         _changing_arguments(study, function), placed.where if placed else "",
     )  # fmt: skip
