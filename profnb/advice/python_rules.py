@@ -4,7 +4,7 @@ Where a capture of ours looked at the cell, callbacks, own functions and ends of
 of their own (``cell_rules``); what is left between the steps is the framework's.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -13,15 +13,16 @@ from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import FEWEST, HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
+from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
+from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
 from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import HOST_COMPUTE
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, is_loop_of_keras, is_own_loop, op_events
+from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop, op_events
 from profnb.subjects.around_ops import share_around_calls
 from profnb.subjects.between_steps import find_python_between
 from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
@@ -29,7 +30,7 @@ from profnb.subjects.eager_runs import EagerRuns, find_eager_runs
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import TENSORFLOW, words
-from profnb.trace.names import MARKER_SOURCE, PYTHON_OPS
+from profnb.trace.names import PYTHON_OPS
 from profnb.trace.op_names import parse_op
 
 __all__ = ["PYTHON_RULES"]
@@ -67,13 +68,13 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     around, remains, code = 0.0, (0.0, HALF), _less_python(study)
     if seldom:
         remains, code = (0.0, 1.0), _AFTER_FEW
-    elif not is_own and study.framework == TENSORFLOW:
+    elif not is_own and study.framework == TENSORFLOW and find_eager_runs(study) is None:
         # One call of several steps spares what Python and TensorFlow do around the others.
-        is_fit = _knows_who_runs(study)
-        around = share_around_calls(study) if is_fit else 0.0
-        remains = (1 / _AT_ONCE, _AT_MOST) if is_fit else remains
+        knows = is_fit(study)
+        around = share_around_calls(study) if knows else 0.0
+        remains = (1 / _AT_ONCE, _AT_MOST) if knows else remains
         title = "Run several steps in one call" if model.has_looks else title
-        code = _OF_FIT if is_fit else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+        code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
     edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
     if around:
@@ -82,11 +83,6 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     yield Proposal(
         "python-between-steps", title, took + seldom + more, code, guide(study, "function"), edits,
     )  # fmt: skip
-
-
-def _knows_who_runs(study: Study) -> bool:
-    """Whether it is recorded who marked the steps; a trace of others does not say it."""
-    return len(study.recording.steps) > 0 or len(study.trace.stats.texts(MARKER_SOURCE)) > 0
 
 
 def _less_python(study: Study) -> str:
@@ -186,18 +182,24 @@ def _of_steps(study: Study, is_wanted: Callable[[str], bool]) -> Int64s:
 
 def eager_ops(model: Model) -> Iterator[Proposal]:
     """Python runs the steps' ops one by one; compiled, the ops that compute and a call remain."""
-    study = model.study
+    study, tree = model.study, model.tree
     runs = None if study is None else find_eager_runs(study)
-    is_seen = any(model.is_main(row) for row in model.rows(*STEADY_STEPS))
-    if study is None or runs is None or (model.has_looks and not is_seen):  # nodes of their own
+    if study is None or runs is None:
         return
     is_window = study.steps.is_window
+    steps = [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)]
+    below = {
+        row: [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER] for row in steps
+    }
+    edits = [compiled_at(model, row, eager) for row, eager in below.items() if eager]
+    if model.has_looks and not steps:  # those nodes have a rule of their own
+        return
     many = f"{count_text(round(runs.each))} ops{'' if is_window else ' a step'} one by one"
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
     yield _put_into_a_function(
         model, runs, "the step", many + took,
         "runs them." if is_window else "does one step (model.run_eagerly must be False).",
-        () if is_window else ("host compute", "kernel launch", OTHERS),
+        () if is_window else ("host compute", "kernel launch", OTHERS), edits,
     )  # fmt: skip
 
 
@@ -216,7 +218,13 @@ def eager_ops_between(model: Model) -> Iterator[Proposal]:
 
 
 def _put_into_a_function(
-    model: Model, runs: EagerRuns, what: str, many: str, where: str, kinds: tuple[str, ...]
+    model: Model,
+    runs: EagerRuns,
+    what: str,
+    many: str,
+    where: str,
+    kinds: tuple[str, ...],
+    edits: Sequence[Edit] = (),
 ) -> Proposal:
     assert model.study is not None
     period = model.study.summary.mean_period_ps * runs.share
@@ -229,8 +237,8 @@ def _put_into_a_function(
         "fused or runs in parallel.",
         f"Put @tf.function(reduce_retracing=True) over the function that {where} {_STAYS}",
         f"{GUIDE}/function",
-        [model.some_of(kinds, runs.share, (least, most),
-                       f"ops that Python ran one by one took {percent_text(runs.share)} of the time")],
+        edits or [model.some_of(kinds, runs.share, (least, most),
+                                f"ops one by one took {percent_text(runs.share)} of the time")],
     )  # fmt: skip
 
 

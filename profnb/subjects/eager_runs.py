@@ -7,6 +7,7 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
+from profnb.subjects.advising import is_fit
 from profnb.subjects.around_ops import ops_at_work
 from profnb.subjects.covered_time import (
     Spans,
@@ -65,10 +66,10 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
     made = trace.select_named(f"{_EAGER_CALL}VarHandleOp").sum()
     if not events.size or (study.steps.is_window and events.size <= _OPS_TO_MAKE_A_VARIABLE * made):
         return None
-    close, far = (
-        _with_pauses(study, events, _CLOSE_PS),
-        _with_pauses(study, events, _longest(study, events)),
-    )
+    # What Keras' own steps do from one op to the next is Keras' own, however long it takes.
+    is_of_keras = is_fit(study) and not between
+    far = _with_pauses(study, events, _FAR_PS if is_of_keras else _longest(study, events))
+    close = far if is_of_keras else _with_pauses(study, events, _CLOSE_PS)
     on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
     hidden = spans_of(study, on_device)
     kernels = hidden if study.has_device else spans_of(study, ops)
