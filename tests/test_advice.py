@@ -900,10 +900,10 @@ def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_bet
     def loop(name, gap=0):
         at, events, kernels = 0, [], []
         for number in range(10):
-            events.append(event("train", at, 10 * MS, step_num=number, _r=1))
+            events.append(event("train", at, 8 * MS, step_num=number, _r=1))
             events += [event(name, at + n * 200 * US, 120 * US) for n in range(40)]
             kernels += [event("a/Mul:Mul", at + n * 200 * US + 20 * US, 80 * US) for n in range(40)]
-            at += 10 * MS + gap
+            at += 8 * MS + gap
         return advised(Study(read(host(line("python", *events), line("w", *kernels, line_id=2)))))
 
     assert "eager-ops" in loop("EagerLocalExecute: Mul")

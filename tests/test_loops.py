@@ -306,12 +306,13 @@ def test_what_eager_ops_cost_is_their_starting_and_the_python_from_one_to_the_ne
     [
         (200, 5, 40 * 20 + 39 * 5),  # beside 8 ms of kernels, which stay
         (180, 50, 40 * 20 + 39 * 50),
-        (5, 220, 40 * 25),  # whatever Python does between them, it is not coming to the next op
     ],
 )
 def test_kernels_and_other_python_stay_where_eager_ops_are_compiled(kernel_us, pause_us, saved_us):
-    found = rules(eager_steps(kernel_us, pause_us))["eager-ops"]
-    assert found.bound_fraction == pytest.approx((saved_us - 20) / 10_000, abs=1e-3)
+    found = rules(eager_steps(kernel_us, pause_us))
+    assert found["eager-ops"].bound_fraction == pytest.approx((saved_us - 20) / 10_000, abs=0.012)  # other Python, at the end, may take a part
+    other = rules(eager_steps(kernel_us=5, pause_us=220))  # whatever Python does between them, it is not coming to the next op
+    assert list(other) == ["python-between-steps"]
 
 
 def test_what_a_tf_function_saves_holds_pauses_that_a_slow_machine_makes():

@@ -68,16 +68,17 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     around, remains, code = 0.0, (0.0, HALF), _less_python(study)
     if seldom:
         remains, code = (0.0, 1.0), _AFTER_FEW
-    elif not is_own and study.framework == TENSORFLOW and find_eager_runs(study) is None:
+    elif not is_own and study.framework == TENSORFLOW:
         # One call of several steps spares what Python and TensorFlow do around the others.
         knows = is_fit(study)
-        around = share_around_calls(study) if knows else 0.0
+        eager = find_eager_runs(study)  # which start their ops in calls of their own
+        around = share_around_calls(study) - (eager.starting if eager else 0.0) if knows else 0.0
         remains = (1 / _AT_ONCE, _AT_MOST) if knows else remains
-        title = "Run several steps in one call" if model.has_looks else title
+        title = "Run several steps in one call" if knows else title
         code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
     edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
-    if around:
+    if around > 0:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
         edits.append(model.some_of(("host compute",), around, remains, more))
     yield Proposal(

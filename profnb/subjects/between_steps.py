@@ -14,7 +14,7 @@ from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.covered_time import period_ps
-from profnb.subjects.eager_runs import eager_pauses, find_eager_runs
+from profnb.subjects.eager_runs import eager_pauses
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
@@ -65,7 +65,8 @@ def find_python_between(study: Study) -> PythonBetween | None:
         return None
     runs, whole = session_gaps(study), period_ps(study)
     between, inside = _python_ps(study, runs)
-    between = max(between - eager_pauses(study) * whole, 0.0)
+    between = max(between - eager_pauses(study, between=True) * whole, 0.0)
+    inside = max(inside - eager_pauses(study, between=False) * whole, 0.0)
     share = (between + inside) / whole if whole else 0.0
     # Of a gap between session runs only the sum over all is known to be Python's, not that of each.
     seldom = "" if runs is not None else _few_gaps(study, between + inside)
@@ -93,7 +94,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
     calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
     started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
     is_eager |= bool(started >= _MANY_PROGRAMS * rows.size)
-    if study.has_device or is_eager or find_eager_runs(study) is not None:
+    if study.has_device or is_eager:
         return between, 0.0
     return between, float(study.breakdown.of("all others")[rows].sum())
 

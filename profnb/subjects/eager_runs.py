@@ -11,7 +11,6 @@ from profnb.subjects.advising import is_fit
 from profnb.subjects.around_ops import ops_at_work
 from profnb.subjects.covered_time import (
     Spans,
-    covered_share,
     in_periods,
     share_beyond,
     spans_of,
@@ -66,9 +65,8 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
     made = trace.select_named(f"{_EAGER_CALL}VarHandleOp").sum()
     if not events.size or (study.steps.is_window and events.size <= _OPS_TO_MAKE_A_VARIABLE * made):
         return None
-    # What Keras' own steps do from one op to the next is Keras' own, however long it takes.
-    is_of_keras = is_fit(study) and not between
-    far = _with_pauses(study, events, _FAR_PS if is_of_keras else _longest(study, events))
+    longest_ps = _longest(study, events, between=between)
+    far, is_of_keras = _with_pauses(study, events, longest_ps), is_fit(study) and not between
     close = far if is_of_keras else _with_pauses(study, events, _CLOSE_PS)
     on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
     hidden = spans_of(study, on_device)
@@ -85,13 +83,13 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
     return EagerRuns(events.size / (gaps or counted.size), share, starting, computing)
 
 
-def eager_pauses(study: Study) -> float:
-    """Share of the time from step to step in which Python comes from one op between steps to the next."""
-    events = _executions(study, between=True)
+def eager_pauses(study: Study, *, between: bool) -> float:
+    """Share of the time from step to step in which Python comes from one op to the next."""
+    events = _executions(study, between=between)
     if not events.size:
         return 0.0
-    whole = share_beyond(study, _with_pauses(study, events, _CLOSE_PS), spans_of(study, events[:0]))
-    return whole - covered_share(study, events)
+    spans = _with_pauses(study, events, _longest(study, events, between=between))
+    return share_beyond(study, spans, spans_of(study, events))
 
 
 def _executions(study: Study, *, between: bool) -> Int64s:
@@ -122,10 +120,12 @@ def _pauses(study: Study, events: Int64s) -> Int64s:
     return np.asarray(np.append(pauses, -1), np.int64)
 
 
-def _longest(study: Study, events: Int64s) -> int:
+def _longest(study: Study, events: Int64s, *, between: bool) -> int:
+    """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes."""
     pauses = _pauses(study, events)
     near = pauses[(pauses >= 0) & (pauses <= _FAR_PS)]
-    return _FAR_PS if near.size and np.median(near) <= _CLOSE_PS else _CLOSE_PS
+    is_short = near.size > 0 and np.median(near) <= _CLOSE_PS
+    return _FAR_PS if is_short or (is_fit(study) and not between) else _CLOSE_PS
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
