@@ -136,7 +136,9 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     import pandas  # noqa: F401, ICN001 - what comes next imports it, too, and so is two shorter pieces
 
     yield "pandas"
-    from profnb.advice.step_findings import find_all
+    from profnb.advice.advise import advise
+    from profnb.advice.cell_model import Model
+    from profnb.advice.cell_tree import grow_tree
     from profnb.steps.nesting import find_parents
     from profnb.steps.step_tables import STEPS
     from profnb.subjects.study import Study
@@ -154,7 +156,8 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     yield "ops"
     len(study.input.waiting.step_ps)
     yield "waiting"
-    find_all(study)
+    if tree := grow_tree(None, study):
+        advise(Model(tree, study))
     yield FIRST_VIEW
 
 

@@ -9,9 +9,10 @@ from profnb.advice.replay import replay
 
 
 def advised(study):
-    """What is said of it, in its order, by rule; shares are of the recorded window."""
-    tree = grow_tree(None, study)
-    return {} if tree is None else {one.rule: one for one in advise(Model(tree, study))}
+    """What is said of it, in its order, by rule; shares are of the recorded window, or of the cell where a capture looked at it."""
+    cell = study.recording.cell
+    tree = grow_tree(cell, study)
+    return {} if tree is None else {one.rule: one for one in advise(Model(tree, study, cell=cell))}
 
 
 def alone(study):

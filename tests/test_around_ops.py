@@ -1,11 +1,11 @@
 """Time in which TensorFlow works and no op that it records runs: the calls' own, and the executor's between the ops of one call."""
 
 import pytest
+from advised import advised
 from traces import event, gpu, host, line, plane, read
 
 from profnb.report.report import build_report
 from profnb.subjects.around_ops import share_around_calls, share_around_ops
-from profnb.subjects.python.advice import python_between_steps
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -15,7 +15,7 @@ def study_of(*calls, beside=(), devices=()):
     """Eight steps of 10 ms with these calls on Python's thread: begin, end and the ops of its executor, in ms."""
     python, executor, others = [], [], []
     for at in range(8):
-        python.append(event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at))
+        python.append(event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at, profnb_marker="keras"))
         for begin, end, *ops in calls:
             python.append(event("EagerKernelExecute", (at * 10 + begin) * MS, (end - begin) * MS))
             executor.append(event("ExecutorState::Process", (at * 10 + begin) * MS, (end - begin) * MS, _ct=15, _c=at))
@@ -49,11 +49,13 @@ def test_a_call_on_another_thread_joins_no_ops():
 def test_fewer_calls_are_not_said_to_save_what_lies_between_the_ops_of_one(ops, is_of_calls):
     """A turn of 10 ms: 2 of Python, and a call of 8 of which nearly all, or less than half, is around its ops."""
     study = study_of((0, 8, *ops))
-    advice = python_between_steps(study)
+    advice = advised(study)["python-between-steps"]
     assert share_around_ops(study) > 0.35
-    assert "20.0 % of the time, 2.00 ms a step, is Python" in advice.evidence
-    assert ("For another 75.0 %" in advice.evidence) == ("fewer calls save a part" in advice.evidence) == is_of_calls
-    assert advice.bound_fraction == pytest.approx(0.95 if is_of_calls else 0.225)
+    assert "Python ran for 20.0 % of the time" in advice.evidence
+    assert ("75.0 % to begin and end its calls" in advice.evidence) == is_of_calls
+    whole = 0.95 if is_of_calls else 0.225  # of which one of 16 calls stays at least, and a quarter of them at most
+    assert advice.bound_fraction == pytest.approx(whole * 15 / 16)
+    assert advice.saves_ms[0] == pytest.approx(80 * whole * 3 / 4)
 
 
 def test_the_kernel_of_an_op_that_python_ran_is_an_op():

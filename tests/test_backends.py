@@ -34,7 +34,6 @@ from made_times import by_made_times, plant
 import profnb
 from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
-from profnb.advice.step_findings import find_all
 from profnb.subjects.reads import find_reads_beside_programs
 from profnb.subjects.compiled_again import find_compiled_again
 from profnb.sweep import Sweep
@@ -1044,7 +1043,7 @@ def of_many_shapes():
 
 def said(run, **lasting_ms):
     """The advice on a real run by made times."""
-    return {advice.rule: advice for advice in find_all(study_of(run, **lasting_ms))}
+    return advised(study_of(run, **lasting_ms))
 
 
 def study_of(run, **lasting_ms):
@@ -1065,10 +1064,12 @@ def test_slow_input_is_blamed_first_and_in_keras_words(source, clock):
 
 
 def test_a_slow_callback_is_blamed_by_name_and_input_is_not(clock):
-    advice = said(lambda: make_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[SlowCallback(clock)]))
-    assert next(iter(advice)) == "python-between-steps"
-    assert advice["python-between-steps"].bound_fraction > 0.9
-    assert "SlowCallback.on_train_batch_end" in advice["python-between-steps"].code
+    with profnb.profile(max_seconds=300) as p:
+        make_model().fit(X, Y, batch_size=8, verbose=0, callbacks=[SlowCallback(clock)])
+    advice = advised(by_made_times(p))
+    assert next(iter(advice)) == "callback"
+    assert advice["callback"].bound_fraction > 0.9
+    assert "SlowCallback.on_train_batch_end" in advice["callback"].title
     assert "waiting-for-input" not in advice
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import DATA, every_shared_trace
+from advised import advised
 from test_chrome import kineto as read_chrome
 from traces import event, gpu, host, line, plane, read
 
@@ -17,7 +18,6 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 from profnb.profile import Profile
-from profnb.advice.step_findings import find_all
 
 US, MS = 10**6, 10**9
 
@@ -534,7 +534,7 @@ def test_what_xla_computes_on_the_cpu_after_the_call_returned_is_host_compute_an
     shares_of = {share.category: share.fraction for share in study.summary.shares}
     assert study.steps.duration_ps.tolist() == [6 * MS] * 6  # each to the end of its program
     assert shares_of["host compute"] == pytest.approx(6 * 5 / 56)
-    [advice] = [advice for advice in find_all(study) if advice.rule == "python-between-steps"]
+    advice = advised(study)["python-between-steps"]
     assert advice.bound_fraction == pytest.approx((5 * 4 + 6 * 1) / 56)
 
 

@@ -1,6 +1,7 @@
 """Threads that wait for a free core: read from what the system keeps, said where they waited long."""
 
 import pytest
+from advised import advised
 from traces import event, host, line, read
 
 from profnb.capture.machine import core_waits
@@ -9,7 +10,6 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.options import CaptureOptions
 from profnb.report.notes import notes_of
-from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 
@@ -96,9 +96,9 @@ def test_ops_are_said_to_compute_or_to_wait_where_they_may_have():
 
 
 def test_steps_that_slow_down_while_others_have_the_cores_are_no_fault_of_the_program():
-    assert "slowing-down" in {one.rule for one in find_all(study(CoreWaits(), late=2))}
-    assert "slowing-down" in {one.rule for one in find_all(study(CoreWaits(10 * S, 8 * S, 12 * S, S, 2), late=2))}
-    assert "slowing-down" not in {one.rule for one in find_all(study(CROWDED, late=2))}
+    assert "slowing-down" in advised(study(CoreWaits(), late=2))
+    assert "slowing-down" in advised(study(CoreWaits(10 * S, 8 * S, 12 * S, S, 2), late=2))
+    assert "slowing-down" not in advised(study(CROWDED, late=2))
 
 
 def test_waits_are_kept_beside_a_trace(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 from traces import event, host, line, plane, read
 
 from profnb.profile import Profile
-from profnb.subjects.cell.slowing_advice import find_rise, slowing_down
+from profnb.subjects.slowing import find_rise, find_slowing
 from profnb.trace.chrome.reader import read_chrome
 
 US = 1_000_000
@@ -88,7 +88,7 @@ def test_calls_that_nobody_timed_are_not_told_to_slow_down():
         begin += took
     study = Profile(read(plane("/host:metadata"), host(line("python", *python)))).study
     assert find_rise(study.steps.duration_ps.astype(float)) is not None
-    assert slowing_down(study) is None
+    assert find_slowing(study) is None
 
 
 def test_reading_a_result_in_each_step_costs_what_python_could_do_meanwhile():

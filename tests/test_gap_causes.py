@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_gaps import NEW_ITERATOR, facts, rules
+from test_gaps import NEW_ITERATOR, facts
 from traces import event, host, line, read
 
 import profnb
@@ -18,13 +18,11 @@ from profnb.capture.saved.codec import Codec
 from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.report import build_report
-from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
+from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6
 BOOT_NS = 12_345_678_901_234  # what Python's clock reads as the trace begins
-EPOCHS = ([1] * 15 + [60]) * 5 + [1] * 15  # an epoch's 16 steps of 10 ms, and 60 ms at its end
-ENDS = range(15, 90, 16)
 
 
 def begins(gaps_ms):
@@ -132,8 +130,8 @@ def test_where_they_could_be_laid_over_each_other_in_two_ways_nothing_is_named()
     epoch = [1] * 20 + [3200] + [1] * 20 + [1]
     call = (CALLBACKS, "Pause.on_epoch_end", 20 * 11 + 20, 20 * 11 + 3020, 3000)
     short = epoch[:-1]
-    assert find_gap_cause(study_of(short, recorded(short, [call])), np.array([20])) is not None
-    assert find_gap_cause(study_of(short, recorded(epoch + short, [call])), np.array([20])) is None
+    assert find_gap_cause(study_of(short, recorded(short, [call])), 20) is not None
+    assert find_gap_cause(study_of(short, recorded(epoch + short, [call])), 20) is None
 
 
 def test_a_longer_training_whose_other_steps_were_not_traced_is_no_obstacle():
@@ -142,24 +140,11 @@ def test_a_longer_training_whose_other_steps_were_not_traced_is_no_obstacle():
     assert "`Pause.on_epoch_end`" in said_of(study_of(ONE_PAUSE, recording))
 
 
-def test_time_in_which_a_device_worked_may_have_been_the_callbacks_and_does_not_count_for_it():
-    study, row = paused(GUILTY), np.array([39])
-
-    def found(aside_ms):
-        return find_gap_cause(study, row, np.array([aside_ms * MS]))
-
-    assert found(0).wall_ps == 3000 * MS
-    assert found(2000).wall_ps == 1000 * MS  # of 1,200
-    assert found(2900) is None  # 100 of 300
-    assert found(3200) is None
-
-
 def test_records_without_calls_or_of_others_name_nothing():
-    """Files of before calls were kept, traces of others, and an empty choice of gaps."""
+    """Files of before calls were kept, and traces of others."""
     recording = recorded(ONE_PAUSE, [GUILTY])
     study = study_of(ONE_PAUSE, recording)
-    assert find_gap_cause(study, np.array([], np.int64)) is None
-    assert find_gap_cause(study, np.array([len(ONE_PAUSE)])) is None  # behind the last step
+    assert find_gap_cause(study, len(ONE_PAUSE)) is None  # behind the last step
     for cell in (None, CellRecords(), CellRecords(parts=recording.cell.parts)):
         assert "Pause" not in said_of(study_of(ONE_PAUSE, Recording(steps=recording.steps, cell=cell)))
     assert "Pause" not in said_of(study_of(ONE_PAUSE, Recording(cell=recording.cell)))
@@ -180,51 +165,7 @@ def test_clocks_of_any_machine_and_files_of_any_numbers_do_not_overflow():
     assert "Pause" not in said_of(study_of(ONE_PAUSE, recording))
     recording = recorded(ONE_PAUSE, [GUILTY])
     recording.cell.long_wall_ns[0] = end - 1
-    find_gap_cause(study_of(ONE_PAUSE, recording), np.array([39]))
-
-
-# Ends of epochs.
-
-
-def at_ends(part, name, ms, after=2):
-    return [(part, name, begins(EPOCHS)[at] + 10 + after, begins(EPOCHS)[at] + 10 + after + ms, ms) for at in ENDS]
-
-
-def epoch_ends(*calls):
-    found = rules(study_of(EPOCHS, recorded(EPOCHS, [call for several in calls for call in several]), ENDS))["epoch-ends"]
-    return found.evidence, found.code
-
-
-def test_a_callback_that_is_most_of_the_ends_of_epochs_is_named_in_the_advice():
-    evidence, code = epoch_ends(at_ends(CALLBACKS, "Slow.on_epoch_end", 40), at_ends(CALLBACKS, "Quick.on_epoch_end", 10, 43))
-    assert evidence.endswith(" 200 ms of it is `Slow.on_epoch_end`, Cell [1]:8.")
-    assert code.startswith("Do less in `Slow.on_epoch_end`, Cell [1]:8. Fewer, longer epochs run it less often: ")
-    _, code = epoch_ends(at_ends(CHECKPOINTING, "Model.save", 40))
-    assert code.startswith("Save and load less often: `Model.save`, Cell [1]:8. Fewer, ")
-
-
-def test_what_ran_at_one_end_only_is_not_run_less_often_by_fewer_epochs():
-    gaps = [1] * 15 + [3000] + [1] * 15
-    began = begins(gaps)[15] + 12
-    study = study_of(gaps, recorded(gaps, [(CALLBACKS, "Once.on_epoch_end", began, began + 2900, 2900)]), [15])
-    assert rules(study)["epoch-ends"].code == "Do less in `Once.on_epoch_end`, Cell [1]:8."
-    assert rules(study)["epoch-ends"].where == "Cell [1]:8"
-
-
-@pytest.mark.parametrize(
-    "calls",
-    [
-        [at_ends(CALLBACKS, "A.on_epoch_end", 28)],  # less than half
-        [at_ends(CALLBACKS, "A.on_epoch_end", 28), at_ends(CALLBACKS, "B.on_epoch_end", 28, 31)],
-        [at_ends(CALLBACKS, "A.on_epoch_end", 55)[:2]],  # at two of five
-        [at_ends(CALLBACKS, "A.on_epoch_end", 40, after=30)],  # into the next step
-        [[(CALLBACKS, "A.on_train_begin", -300, -10, 290)]],
-    ],
-)
-def test_a_callback_that_is_not_most_of_them_or_is_elsewhere_is_not(calls):
-    evidence, code = epoch_ends(*calls)
-    assert "A." not in evidence + code
-    assert "B." not in evidence + code
+    find_gap_cause(study_of(ONE_PAUSE, recording), 39)
 
 
 # A real fit.
@@ -251,11 +192,11 @@ def cause_of_planted(p, row, hook):
     [(wall_ns, part)] = calls_of(p, hook, steps.end_ns[row], steps.begin_ns[row + 1])
     assert part.part == CALLBACKS and wall_ns >= SEEN * 1500 * NS
     gap_ps, timed_ps = int(p.study.gaps.duration_ps[row]), (steps.begin_ns[row + 1] - steps.end_ns[row]) * 1000
-    cause = find_gap_cause(p.study, np.array([row]))
+    cause = find_gap_cause(p.study, row)
     if cause is None:
         assert max(gap_ps, timed_ps) > 1.05 * wall_ns * 1000
     else:
-        assert (cause.part, cause.name, cause.gaps) == (part.part, part.name, 1)
+        assert cause.name == part.name
         assert cause.wall_ps >= SEEN * 1500 * MS - max(timed_ps - gap_ps, 0)
     return cause
 
@@ -307,9 +248,9 @@ def test_a_pause_planted_into_a_real_fit(name, tmp_path):
         assert cause.line.endswith(f"test_gap_causes.py:{part.line}")
         assert f"`Pause.on_epoch_end`, {cause.line}" in said_of(p.study) or longest_pause(p) != 31
     again = profnb.load(str(tmp_path)).study
-    assert (find_gap_cause(again, np.array([31])), said_of(again)) == (cause, said_of(p.study))
-    rest = find_gap_cause(p.study, np.delete(np.arange(95), 31))
-    assert rest is None or not rest.name.startswith("Innocent")
+    assert (find_gap_cause(again, 31), said_of(again)) == (cause, said_of(p.study))
+    rest = [find_gap_cause(p.study, row) for row in range(95) if row != 31]
+    assert not [one for one in rest if one is not None and one.name.startswith("Innocent")]
 
 
 def ended(gaps_ms, *ends):

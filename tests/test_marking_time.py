@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 import pytest
-from test_advice import MS, US, loop, rules_of
+from advised import advised
+from test_advice import MS, US, loop
 
 from profnb.capture.marking.open_steps import OpenSteps
 from profnb.capture.step_records import StepLog
@@ -109,15 +110,15 @@ def test_what_is_not_traced_is_not_clocked(clock):
 
 
 def marked(study, own_us):
-    return rules_of(Study(study.trace, 0, Recording(marking_ns=own_us * 1000))).get("python-between-steps")
+    return advised(Study(study.trace, 0, Recording(marking_ns=own_us * 1000))).get("python-between-steps")
 
 
 def test_what_marking_took_is_not_python_of_the_codes():
-    """Ten gaps of 44 us in eleven steps: 40 us a step, of which 20 must be left."""
+    """Ten gaps of 44 us in eleven steps: 40 us a step."""
     study = loop(11, 100 * US, 44 * US)
     assert marked(study, 0).bound_fraction == pytest.approx(440 / 1540)
     assert marked(study, 19).bound_fraction == pytest.approx((440 - 11 * 19) / 1540)
-    assert marked(study, 21) is None
+    assert marked(study, 35) is None  # 5 us of 140 are left
     assert marked(study, 10**6) is None  # what is not to be believed
 
 

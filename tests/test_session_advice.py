@@ -11,7 +11,6 @@ from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecor
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
-from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth
@@ -45,10 +44,6 @@ def study(*, summary_ms=0.0, every=1, saves=0, save_ms=10, gap_ms=10, places=(),
     return Study(trace, recording=recording)
 
 
-def found(of):
-    return {advice.rule: advice for advice in find_all(of)}
-
-
 def of_cell(study):
     """What is said of the study's cell, whose parts are its tree."""
     cell = study.recording.cell
@@ -77,13 +72,13 @@ def test_seldom_or_cheap_summaries_are_no_advice(facts):
 
 def test_frequent_checkpoints_are_said_and_are_no_python_between_steps():
     often = study(saves=39, save_ms=8, places=[place("saver.save(s, path)", 380)])
-    assert "python-between-steps" not in found(often)
+    assert "python-between-steps" not in advised(often)
     advice = of_cell(often)["checkpoints"]
     assert advice.evidence == "`Saver.save` ran at least 39 times and took 312 ms."
     of_cell_without_profnb = 1690 / (1690 - 900)
     assert advice.saves_ms == (pytest.approx(0.8 * 312 * of_cell_without_profnb), pytest.approx(312 * of_cell_without_profnb))
     assert "save_checkpoint_secs" in advice.code
-    hooked = found(study(saves=39, save_ms=8, places=[place("CheckpointSaverHook.after_run", 380, RUN_ITSELF)]))
+    hooked = advised(study(saves=39, save_ms=8, places=[place("CheckpointSaverHook.after_run", 380, RUN_ITSELF)]))
     assert "python-between-steps" not in hooked
 
 
@@ -97,13 +92,13 @@ def test_saves_so_long_that_they_are_pauses_are_a_share_of_the_whole_cell():
 @pytest.mark.parametrize("facts", [{"saves": 2, "save_ms": 100}, {"saves": 20, "save_ms": 1}, {"saves": 0}])
 def test_few_or_cheap_checkpoints_are_no_advice(facts):
     few = study(places=[place("log(loss)", 380)], **facts)
-    assert "`log(loss)`, cell.py:5" in found(few)["python-between-steps"].evidence or facts["saves"] == 2
+    assert "`log(loss)`, cell.py:5" in advised(few)["python-between-steps"].evidence or facts["saves"] == 2
     assert "checkpoints" not in of_cell(few)
 
 
 def test_what_tensorflow_itself_does_around_a_run_is_not_the_codes():
     own = study(places=[place("", 390, RUN_ITSELF)])
-    assert "python-between-steps" not in found(own)
+    assert "python-between-steps" not in advised(own)
     assert own.input.feeding is None
 
 
@@ -116,7 +111,7 @@ def test_a_growing_graph_is_said_before_anything_else_and_python_makes_it():
     assert "graph.finalize()" in advice.code
     assert advice.saves_ms[1] == pytest.approx(40 * 5 - 40 * 0.02 + 390 * 39 / 40)  # the ops, a call of each run, one gap
     assert advice.saves_ms[0] == pytest.approx(40 * 5 - 40 * 0.5)
-    assert "python-between-steps" not in found(grows)
+    assert "python-between-steps" not in advised(grows)
 
 
 @pytest.mark.parametrize("versions", [[], [3], [3, 4], [3, 4, 5, 5, 5, 5, 5], [7] * 40])

@@ -3,12 +3,12 @@ import lzma
 import numpy as np
 import pytest
 from conftest import DATA
+from advised import advised
 from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
 from profnb.capture.recording import Recording
 from profnb.report.notes import notes_of
-from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
@@ -417,7 +417,7 @@ def test_a_graph_that_grows_is_the_headline():
     assert not any("also recorded" in note for note in report.notes)
     apart = Study(read(host(line("python", *(event("session_run", at * 40 * 10**9, 10**9, step_num=at, _r=1) for at in range(40))))), recording=grows.recording)
     assert build_report(apart, title="t", notes=(), overhead_ps=None).answer.endswith("% (ops are made, and the session takes in the graph).")
-    assert "python-between-steps" not in {advice.rule for advice in find_all(apart)}
+    assert "python-between-steps" not in advised(apart)
     apart.recording.graph_versions[:] = [7] * 40
-    assert "python-between-steps" in {advice.rule for advice in find_all(Study(apart.trace, recording=apart.recording))}
+    assert "python-between-steps" in advised(Study(apart.trace, recording=apart.recording))
     assert not build_report(Study(trace, recording=Recording(graph_versions=[7] * 40)), title="t", notes=(), overhead_ps=None).alarm

@@ -1,6 +1,7 @@
 """Turns of eager loops by the wall clock: those that were not traced too, found by those that were."""
 
 import pytest
+from advised import advised
 from test_loops import make, run, study_of, taped, turns
 
 from profnb.capture.recording import Recording
@@ -8,7 +9,6 @@ from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.advice.step_findings import find_all
 from profnb.report.report import build_report
 from profnb.subjects.study import Study
 
@@ -136,4 +136,4 @@ def test_a_loop_of_keras_own_is_not_to_be_put_into_a_function(library, is_said):
     records.place[:] = type(records.place)("i", [1] * len(records))
     records.library_places = library
     study = timed(loop, records)
-    assert ("eager-ops" in {one.rule for one in find_all(study)}) is is_said
+    assert ("eager-ops" in advised(study)) is is_said

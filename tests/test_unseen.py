@@ -1,6 +1,7 @@
 """Captures without steps, and work that nobody recorded: each case has its own true sentence."""
 
 import pytest
+from advised import advised
 from traces import event, host, line, read, ref
 
 from profnb.capture.parts.part_records import CellRecords
@@ -9,7 +10,6 @@ from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
-from profnb.advice.step_findings import find_all
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.report.report import build_report
@@ -23,7 +23,7 @@ def study_of(*events, **seen):
 
 
 def report_of(study):
-    return build_report(study, title="t", notes=notes_of(study), overhead_ps=None, advice=find_all(study))
+    return build_report(study, title="t", notes=notes_of(study), overhead_ps=None, advice=list(advised(study).values()))
 
 
 def call(at, name):
@@ -118,9 +118,9 @@ def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_
         made += [event(name, at * 10 * MS, MS) for name in ["m:MatMul", *arguments]]
     study = study_of(*made, graph_versions=[3] * 20, environment={"TensorFlow": "2.21.0"})
     assert any("whatever fetches the data" in note for note in notes_of(study)) is is_said
-    assert "model.compile" not in find_all(study)[0].code
-    assert "one session.run" in find_all(study)[0].code
-    assert ("placeholders" in find_all(study)[0].code) is is_said
+    code = advised(study)["python-between-steps"].code
+    assert code.startswith("Log and fetch every 100 steps instead of each.")
+    assert ("placeholders" in code) is is_said
 
 
 def test_a_window_that_was_captured_is_mostly_python_where_no_op_ran_and_another_is_not_explained():

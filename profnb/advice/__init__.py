@@ -9,11 +9,11 @@ numbers          the numbers that steer the rules
 proposals        what a rule proposes, and what a user is told
 cell_rules       rules that ask the tree: done too often, set up again, not compiled
 input_rules      rules that ask why steps wait for their input
-step_rules       rules that ask the tree and the trace's tables
 device_rules     rules that ask what devices compute and exchange
 idle_rules       rules that ask why devices idle
 compile_rules    rules on what is started piece by piece, and compiled again
-op_rules         rules on threads, TF1's loops, recurrent layers
-step_findings    what rules of single subjects find of the steps
+op_rules         rules on loops of ops, threads, TF1's loops, recurrent layers
+python_rules     rules on Python and what it runs one by one, between the steps and in them
+again_rules      rules on what is traced, validated or made again and again
 advise           every proposal with what it saves beside those before it, in order
 """

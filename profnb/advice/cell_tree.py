@@ -213,14 +213,14 @@ def _recorded(study: Study) -> list[TreeNode]:
                         occurrences=of_kind.size, self_ns=int(steps.duration_ps[of_kind].sum()),
                     )
                 )  # fmt: skip
-    between = np.flatnonzero(gaps.duration_ps)
-    if between.size:
-        whole = int(gaps.duration_ps.sum())
-        nodes.append(TreeNode(0, parts.GAPS, occurrences=between.size))
-        shares = study.breakdown.gap_picoseconds.sum(axis=0)
-        _add_below(
-            nodes, len(nodes) - 1, whole, list(zip(CATEGORIES, shares.tolist(), strict=True))
-        )
+    is_end = np.isin(np.arange(len(steps)), gaps.between_epochs)
+    for kind, is_chosen in ((parts.GAPS, ~is_end), (parts.EPOCH_ENDS, is_end)):
+        chosen = is_chosen & (gaps.duration_ps > 0)
+        if chosen.any():
+            nodes.append(TreeNode(0, kind, occurrences=int(chosen.sum())))
+            shares = study.breakdown.gap_picoseconds[chosen].sum(axis=0).tolist()
+            whole = int(gaps.duration_ps[chosen].sum())
+            _add_below(nodes, len(nodes) - 1, whole, list(zip(CATEGORIES, shares, strict=True)))
     return nodes
 
 

@@ -1,4 +1,4 @@
-"""Rules on ops: threads that they use, graphs and summaries of TF1's loops, recurrent layers on a GPU."""
+"""Rules on ops: loops of them, their threads, graphs and summaries of TF1, recurrent layers on a GPU."""
 
 from collections.abc import Callable, Iterator
 
@@ -7,7 +7,7 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.compile_rules import compiled_together
-from profnb.advice.numbers import LONG_OP_PS, SELDOM
+from profnb.advice.numbers import AT_ONCE, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.environment import CORES, INTRA_OP
@@ -17,10 +17,11 @@ from profnb.capture.parts.tree_records import EAGER
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import op_events, share_of
+from profnb.subjects.advising import GUIDE, op_events, share_of
 from profnb.subjects.covered_time import covered_share, period_ps, share_beyond, spans_of
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
+from profnb.subjects.ops.graph_loops import find_loop
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.pieces import find_step_by_step
 from profnb.subjects.threads import number_set, threads_at_work
@@ -185,6 +186,58 @@ def _instead(reasons: list[str]) -> str:
     return f"{instead}. That is another model: train it anew, and see that it learns as well."
 
 
+def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
+    """A loop inside of a compiled function starts the same small ops again in each of its turns.
+
+    Not the loop of a recurrent layer, each of whose turns needs the one before.
+    """
+    study, tree = model.traced, model.tree
+    loop = find_loop(study, LONG_OP_PS)
+    steps = [row for row in model.rows(*_LOOPED_STEPS) if model.is_main(row)]
+    if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
+        return
+    if _RECURRENT_LAYERS & set(study.layers.table.layer_type):
+        return
+    rows = with_below_of(tree, steps)
+    whole = float(tree.self_ps[rows].sum())
+    spent = duration_text(loop.share * whole)
+    # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger.
+    rest = max(loop.share - loop.long_share, 0.0) / loop.turns
+    least = 1 - loop.share + loop.long_share + rest
+    if loop.long_share > loop.share / 2:  # it is computing that takes the time
+        return
+    edit = Edit(
+        rows,
+        whole * least,
+        whole * min(least + (1 - least) * AT_ONCE, 1.0),
+        f"the loop took {spent}",
+    )
+    name = next((tree.name[row] for row in steps if tree.name[row]), "")
+    where = f" in {quoted(name, _LONGEST)}" if name else ""
+    yield Proposal(
+        "loop-of-ops", f"Do all turns of the loop{where} at once",
+        f"A loop{where} (for, tf.while_loop or tf.map_fn) took {count_text(loop.turns)} turns a step, and "
+        f"{spent} in all, most of it starting small ops.",
+        "Where a turn does not need the one before: one op over all of them, with the loop's axis as one "
+        "more axis of the tensors (tf.vectorized_map does it for many functions). Else take several elements "
+        "a turn, or jit_compile=True.",
+        f"{GUIDE}/function#autograph_transformations", [edit], model.line_above(steps[0]),
+    )  # fmt: skip
+
+
+_RECURRENT_LAYERS = {
+    "LSTM",
+    "GRU",
+    "SimpleRNN",
+    "RNN",
+    "ConvLSTM1D",
+    "ConvLSTM2D",
+    "ConvLSTM3D",
+    "Bidirectional",
+}
+_LOOPED_STEPS = tuple(kind for kind in STEADY_STEPS if kind != parts.VALIDATION)
+
+
 OP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
-    growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
+    loops_of_small_ops, growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
 )  # fmt: skip

@@ -23,9 +23,9 @@ from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_ru
 from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
 from profnb.subjects.category_words import category_title
+from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.python.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 from profnb.trace.framework import UNKNOWN
 
@@ -217,7 +217,7 @@ def _facts_between(study: Study) -> list[Fact]:
         what = f", {GAP_KINDS[gaps.kind[longest]]}" if gaps.kind[longest] != PAUSE else ""
         epoch = epoch_behind(study, longest)
         what = f", at the end of epoch {epoch}" if epoch else what
-        cause = find_gap_cause(study, np.array([longest]))
+        cause = find_gap_cause(study, longest)
         if cause is not None:
             what += f": {duration_text(cause.wall_ps)} of it {cause.text}"
         facts.append(

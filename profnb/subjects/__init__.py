@@ -20,6 +20,11 @@
     threads              how many were set and at work; what is noted of them
     compiled_again       programs that were compiled again and again, and why
     around_ops           how long TensorFlow is at work while no op that it records runs
+    between_steps        Python between the steps of a loop, and in them, while nothing else is at work
+    eager_runs           ops that Python runs one by one, to what starting them takes
+    traced_again         tf.functions that are traced again and again
+    slowing              steps that take longer and longer
+    repeats              models that are made anew, functions that validate
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;
 ``section`` shows them and ``advice`` has its rules. What finds never imports what shows. The time

@@ -37,6 +37,7 @@ __all__ = [
     "guide",
     "idle_share_of",
     "input_shares",
+    "is_fit",
     "is_loop_of_keras",
     "is_own_loop",
     "line_text",
@@ -123,6 +124,12 @@ def is_own_loop(study: Study) -> bool:
         return KERAS not in kinds
     sources = study.trace.stats.texts(MARKER_SOURCE).texts
     return len(sources) > 0 and KERAS not in sources
+
+
+def is_fit(study: Study) -> bool:
+    """Whether it is recorded that Keras' own ``fit``, ``evaluate`` or ``predict`` ran the steps."""
+    knows = len(study.recording.steps) > 0 or len(study.trace.stats.texts(MARKER_SOURCE)) > 0
+    return knows and not is_own_loop(study)
 
 
 def is_loop_of_keras(study: Study) -> bool:

@@ -100,6 +100,15 @@ def few_epochs_of_many_batches():
     return lambda: model.fit(data, epochs=2, verbose=0), lambda: model.fit(data.repeat(), steps_per_epoch=400, epochs=2, verbose=0)
 
 
+@program("python-between-steps")
+def small_steps_of_a_fit():
+    keras, np, tf = tools()
+    (x, y), one, many = rows(np, 20_000), small(keras), small(keras)
+    many.compile("sgd", "mse", steps_per_execution=16)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).batch(50)
+    return lambda: one.fit(data, epochs=2, verbose=0), lambda: many.fit(data, epochs=2, verbose=0)
+
+
 def loop_with(measure, compiled):
     keras, np, tf = tools()
     x, model, optimizer = tf.constant(rows(np, 64)[0]), small(keras), keras.optimizers.SGD(0.01)
@@ -368,7 +377,7 @@ def child(name, is_captured):
             told = {"low": found.saves_ms[0] / cell_ms, "high": found.saves_ms[1] / cell_ms, "because": found.because}
     except ValueError as error:  # what costs nothing may never have been met by a look
         told["because"] = str(error)[:80]
-    advice = [{"rule": one.rule, "low": one.saves_ms[0] / one.wall_ms, "high": one.bound_fraction} for one in p.advice]
+    advice = [{"rule": one.rule, "low": one.saves_ms[0] / cell_ms, "high": min(one.saves_ms[1] / cell_ms, 1.0)} for one in p.advice]
     return told | {"advice": advice}
 
 

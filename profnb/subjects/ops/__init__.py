@@ -8,6 +8,4 @@ graph_loops             loops inside of compiled functions
 growth                  how a session's graph changed from run to run (TF1)
 find                    all of it for one trace
 section                 how it is shown
-eager_advice            rules on ops that Python runs one by one
-retracing_advice        the rule on tf.functions that are traced again and again
 """

@@ -5,7 +5,7 @@ import numpy as np
 from profnb.core.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["add_eager_ops", "find_eager_kernels", "is_eager_op", "shares_of_kernels"]
+__all__ = ["LONG_OP_PS", "add_eager_ops", "find_eager_kernels", "is_eager_op", "shares_of_kernels"]
 
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__",)
@@ -13,7 +13,7 @@ _NO_EAGER_OPS = ("__",)
 _KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
 _DATASET = "Dataset"
-_LONG_PS = (
+LONG_OP_PS = (
     50_000_000  # what is shorter is mostly being started: an op that adds two numbers takes 5 us
 )
 _LONGEST_PAUSE_PS = 2_000_000_000  # from an op to the next one that the same function runs
@@ -106,5 +106,5 @@ def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
     is_followed &= (pause >= 0) & (pause <= _LONGEST_PAUSE_PS)
     whole = max(int((end - begin).sum() + pause[is_followed].sum()), 1)
     took = trace.events.duration_ps[find_eager_kernels(trace, parent)]
-    long = took[took >= _LONG_PS]
+    long = took[took >= LONG_OP_PS]
     return min(int(long.sum()) / whole, 1.0), min(int(took.sum()) / whole, 1.0)

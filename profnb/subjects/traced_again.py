@@ -1,18 +1,16 @@
-"""The rule on tf.functions that are traced again and again: which, where, because of what."""
+"""Calls of tf.functions to the function that is traced again and again: where, because of what."""
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.marking.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
-from profnb.core.units import count_text, duration_text
-from profnb.subjects.advising import GUIDE, LEAST, Finding, excess_share, window_of
 from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
-__all__ = ["retracing"]
+__all__ = ["Retracing", "find_retracing", "traced_steps"]
 
 # Functions of Keras 2 and 3, of which each model has its own.
 _OF_KERAS = frozenset({
@@ -21,58 +19,84 @@ _OF_KERAS = frozenset({
 })  # fmt: skip
 _TRACING_COUNT = "tracing_count"  # which tracing of the function object it is: TF's own stat
 _SHOWN_VALUES, _MANY_OBJECTS = 4, 3
+# Two tracings are for a full batch and for the last one; of less than a fifth of the calls they end.
+_FEWEST, _FEWEST_OF_CALLS = 3, 5
 
 
-def retracing(study: Study) -> Finding | None:
-    """A tf.function was traced anew in three calls or more, a fifth of its calls at least.
+@dataclass(frozen=True, slots=True)
+class Retracing:
+    """A function that is traced again and again, or made anew for each call.
+
+    Attributes:
+        function: Its name.
+        events: The calls in which it was traced, but for the first of all, which is its due.
+        share: Their share of the time of all calls that traced.
+        traced: How many calls traced it.
+        calls: How many there were.
+        is_made: Whether one line of the user's makes it anew.
+        is_keras: Whether it is one of Keras', of which each model has its own.
+        changing: Which argument changed from call to call: "its argument factor was 1, 2, 3"; "" where the
+            function was not at hand.
+        where: The user's line at which it is defined, or "".
+    """
+
+    function: str
+    events: Int64s
+    share: float
+    traced: int
+    calls: int
+    is_made: bool
+    is_keras: bool
+    changing: str
+    where: str
+
+
+def find_retracing(study: Study) -> Retracing | None:
+    """Find the function that took most to be traced anew, in three calls or more and a fifth of its calls.
 
     The first tracing of a function object is its due, whatever other objects are called: where the trace
     says which tracing it was, one object has to be at its third. Not where another function that calls it was
     being traced: that traces it once, and is the one to speak of. A function that one line of the user's
-    makes anew for each call has first tracings only, and is told so.
+    makes anew for each call has first tracings only.
     """
-    calls = _calls(study)
-    window = window_of(study)
-    if calls is None or not window:
-        return None
-    worst: tuple[int, str, bool] = (0, "", False)
-    culprit, total = calls.events[:0], 0
-    for name in np.unique(calls.name[calls.is_traced]).tolist():
-        is_of_function = calls.name == name
-        text = study.trace.names[name]
+    calls, worst = _calls(study), None
+    for name in np.unique(calls.name[calls.is_traced]).tolist() if calls is not None else ():
+        assert calls is not None
+        is_of_function, text = calls.name == name, study.trace.names[name]
         again = calls.is_traced & is_of_function & ~calls.is_due
         first = again & (calls.tracing == 1)
         is_made = bool(first.sum() * 2 >= is_of_function.sum()) and _is_made_anew(study, text)
         chosen = first if is_made else again & (calls.tracing != 1)
-        is_third = (
-            is_made or (calls.tracing[chosen] == 0).any() or (calls.tracing[chosen] >= 3).any()
-        )
-        if chosen.sum() < 3 or chosen.sum() * 5 < is_of_function.sum() or not is_third:
+        tracings, count = calls.tracing[chosen], int(chosen.sum())
+        is_third = is_made or (tracings == 0).any() or (tracings >= 3).any()
+        if count < _FEWEST or count * _FEWEST_OF_CALLS < is_of_function.sum() or not is_third:
             continue
         events = calls.events[chosen]
-        knows_first = not is_made and calls.tracing[chosen].all()
-        dues = events if knows_first else events[1:]  # the first is its due
+        dues = events if not is_made and tracings.all() else events[1:]
         spent = int(study.trace.events.duration_ps[dues].sum())
-        if spent > worst[0]:
-            worst, culprit, total = (spent, text, is_made), events, int(is_of_function.sum())
-    spent, function, is_made = worst
-    if spent / window < LEAST:
+        if worst is None or spent > worst[0]:
+            worst = spent, text, dues, count, int(is_of_function.sum()), is_made
+    if worst is None:
         return None
-    share = min(max(spent / window, excess_share(study, culprit)), 1.0)
-    traced = f"in {count_text(culprit.size)} of its {count_text(total)} calls"
-    what = (
-        f"was a new tf.function {traced}, {duration_text(spent)} in all: each object is traced on its own"
-        if is_made
-        else f"was traced anew {traced}, {duration_text(spent)} in all: {_why_traced(study, function)}"
-    )
-    return Finding(
-        "retracing", f"{'Make' if is_made else 'Trace'} {function[:60]} once",
-        f"{function[:100]} {what}.",
-        share,
-        _remedy(study, function, is_made=is_made),
-        f"{GUIDE}/function#controlling_retracing",
-        where=_definition(study, function),
+    assert calls is not None
+    spent, function, dues, count, total, is_made = worst
+    of_all = study.trace.events.duration_ps[calls.events[calls.is_traced & ~calls.is_due]].sum()
+    objects = [one for one in study.recording.functions if one.name == function]
+    placed = max((o for o in objects if o.where), key=lambda o: o.tracings, default=None)
+    return Retracing(
+        function, dues, spent / max(int(of_all), 1), count, total, is_made,
+        function in _OF_KERAS or any(one.is_keras for one in objects),
+        _changing_arguments(study, function), placed.where if placed else "",
     )  # fmt: skip
+
+
+def traced_steps(study: Study) -> Int64s:
+    """The steps in which any function was traced, in order."""
+    calls = _calls(study)
+    if calls is None:
+        return np.zeros(0, np.int64)
+    step = np.unique(study.groups.step[calls.events[calls.is_traced]])
+    return np.asarray(step[step >= 0], np.int64)
 
 
 class _Calls(NamedTuple):
@@ -109,36 +133,11 @@ def _calls(study: Study) -> _Calls | None:
     return _Calls(call_texts.events, name, is_traced, is_due, np.asarray(count, np.int64))
 
 
-def _objects_of(study: Study, name: str) -> list[TracedFunction]:
-    return [function for function in study.recording.functions if function.name == name]
-
-
 def _is_made_anew(study: Study, name: str) -> bool:
     """Whether three functions or more were made of one piece of the user's code, each traced once."""
-    objects = [one for one in _objects_of(study, name) if one.where and one.tracings == 1]
-    most = Counter(one.code for one in objects).most_common(1)
+    objects = [one for one in study.recording.functions if one.name == name and one.where]
+    most = Counter(one.code for one in objects if one.tracings == 1).most_common(1)
     return bool(most) and most[0][1] >= _MANY_OBJECTS
-
-
-def _definition(study: Study, name: str) -> str:
-    """The user's line at which a function is defined, of the one of that name most often traced."""
-    placed = [one for one in _objects_of(study, name) if one.where]
-    most = max(placed, key=lambda one: one.tracings, default=None)
-    return most.where if most else ""
-
-
-def _remedy(study: Study, name: str, *, is_made: bool) -> str:
-    if is_made:
-        return "Make the tf.function once, before the loop, and pass what changes as tensors."
-    if name in _OF_KERAS or any(one.is_keras for one in _objects_of(study, name)):
-        return (
-            "Give every batch one shape and type: .batch(n, drop_remainder=True), sequences padded to a few "
-            "lengths."
-        )
-    return (
-        "Pass tensors instead of Python numbers, and fix the shapes: @tf.function(input_signature=["
-        "tf.TensorSpec([None, ...], tf.float32)]) or reduce_retracing=True; .batch(n, drop_remainder=True)."
-    )
 
 
 def _is_traced_inside(study: Study, events: Int64s) -> Bools:
@@ -156,13 +155,9 @@ def _is_traced_inside(study: Study, events: Int64s) -> Bools:
     return is_first
 
 
-def _why_traced(study: Study, function: str) -> str:
-    """Which argument changed from call to call, where the function was at hand."""
-    changing = study.recording.changing_arguments.get(function)
-    if not changing:
-        return "a Python number, a new object or a new shape comes with each call"
+def _changing_arguments(study: Study, function: str) -> str:
     changes = []
-    for argument, values in changing[:2]:
+    for argument, values in study.recording.changing_arguments.get(function, ())[:2]:
         listed = ", ".join(value[:40] for value in values[:_SHOWN_VALUES])
         more = ", ..." if len(values) > _SHOWN_VALUES else ""
         changes.append(f"its argument {argument[:60]} was {listed}{more}")

@@ -1,4 +1,4 @@
-"""The rule that speaks where steps take longer and longer: a trend, or a change that stays.
+"""Steps that take longer and longer: a trend, or a change that stays.
 
 Steps in order of their time are cut into 20 blocks of equal length; a block stands for its lower median,
 so that one slow step, or an epoch's end, moves none. Pettitt's statistic counts how many pairs of a block
@@ -16,9 +16,9 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
+from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.breakdown import CATEGORIES
-from profnb.subjects.advising import GUIDE, Finding, op_events
+from profnb.subjects.advising import op_events
 from profnb.subjects.crowded import (
     is_crowded_by_others,
     is_shared,
@@ -26,28 +26,16 @@ from profnb.subjects.crowded import (
     is_slowed_by_others,
 )
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, words
+from profnb.trace.framework import JAX
 
-__all__ = ["find_rise", "slowing_down"]
+__all__ = ["INPUT", "MORE", "PYTHON", "SAME", "Slowing", "find_rise", "find_slowing"]
 
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_STEPS = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
 _FAR_LONGER = 5
 _FEWEST_TRACED = 20
-_INPUT, _PYTHON, _MORE, _SAME = "input", "python", "more", "same"
-_CODE = {
-    _INPUT: "Look for what the input does more of from batch to batch: a generator that searches, copies or "
-    "concatenates all it gave before, a file that is read from its start each time.",
-    _PYTHON: "Look for what grows in the loop: a list of losses or predictions that is summed, concatenated, "
-    "drawn or saved anew each time. Keep a running sum, and of each loss float(loss), not the tensor.",
-    _MORE: "Look for what makes each step run more ops: sequences that get longer, a loop inside the step "
-    "that counts up, losses that are collected and added again.",
-    _SAME: "If batches and sequences keep their sizes, the machine got slower: look at its clock and its "
-    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE on a GPU), its free memory, what else runs on it.",
-    "": "Trace more of the steps (-n STEPS) to see which part of a step grows. What usually does: a list "
-    "that is summed or saved anew each time, sequences that get longer, a processor that clocks down.",
-}
+INPUT, PYTHON, MORE, SAME = "input", "python", "more", "same"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +55,26 @@ class Rise:
     late: float
     change: int | None
     excess: float
+
+
+@dataclass(frozen=True, slots=True)
+class Slowing:
+    """Steps that rise, and what grew.
+
+    Attributes:
+        rise: In picoseconds.
+        count: How many steps they are.
+        whole_ps: What they took together.
+        cause: The part of a step that grew: ``INPUT``, ``PYTHON``, ``MORE`` ops or the ``SAME`` ones; ""
+            where the traced steps do not show it.
+        what: That in a sentence.
+    """
+
+    rise: Rise
+    count: int
+    whole_ps: float
+    cause: str
+    what: str
 
 
 def find_rise(periods: Floats) -> Rise | None:
@@ -102,12 +110,11 @@ def find_rise(periods: Floats) -> Rise | None:
     )
 
 
-def slowing_down(study: Study) -> Finding | None:
-    """Of 40 steady steps of one fit or loop or more, the last quarter takes a quarter longer than the first.
+def find_slowing(study: Study) -> Slowing | None:
+    """Find a rise of the steady steps of one fit or loop.
 
-    The same steps in random order say so once in a thousand times. Not where a buffer of the input ran dry
-    (the wait for it grew once, and stays as it is), and not where a session's graph grows, which a rule of
-    its own tells.
+    Not where a buffer of the input ran dry (the wait for it grew once, and stays as it is), and not where a
+    session's graph grows, which a rule of its own tells.
     """
     versions = study.recording.graph_versions
     if study.steps.is_window or (versions and versions[-1] - versions[0] >= len(versions) // 2 > 0):
@@ -119,20 +126,7 @@ def slowing_down(study: Study) -> Finding | None:
     cause, what = _cause_of(study)
     if _has_another_reason(study, cause, rise, begins_ns):
         return None
-    at = (
-        "bit by bit"
-        if rise.change is None
-        else f"most of it from about step {count_text(rise.change)} on"
-    )
-    return Finding(
-        "slowing-down", "Find what slows the steps down",
-        f"The last quarter of {count_text(periods.size)} steps took {duration_text(rise.late)} each, the "
-        f"first {duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, {at}; "
-        f"in random order the same steps show that once in a thousand times.{what}",
-        rise.excess,
-        words(study.framework, _CODE[cause], sessions=_CODE[cause].replace("float(loss)", "its value")),
-        f"{GUIDE}/profiler",
-    )  # fmt: skip
+    return Slowing(rise, periods.size, float(periods.sum()), cause, what)
 
 
 def _has_another_reason(study: Study, cause: str, rise: Rise, begins_ns: Int64s) -> bool:
@@ -143,11 +137,11 @@ def _has_another_reason(study: Study, cause: str, rise: Rise, begins_ns: Int64s)
     """
     is_untimed = study.framework == JAX and not study.has_device and not begins_ns.size
     return (
-        (is_untimed and cause not in (_INPUT, _MORE))
-        or (cause == _INPUT and rise.change is not None)  # a buffer ran dry
+        (is_untimed and cause not in (INPUT, MORE))
+        or (cause == INPUT and rise.change is not None)  # a buffer ran dry
         # A note says who had the cores, or the table of the machine does.
-        or (cause == _SAME and is_crowded_by_others(study.recording.core_waits))
-        or (cause != _MORE and _may_be_of_others(study, begins_ns))
+        or (cause == SAME and is_crowded_by_others(study.recording.core_waits))
+        or (cause != MORE and _may_be_of_others(study, begins_ns))
     )
 
 
@@ -212,8 +206,8 @@ def _cause_of(study: Study) -> tuple[str, str]:
     if whole[1] < _LEAST_OF_TRACED * whole[0]:
         return "", ""
     for cause, (early, late), name in (
-        (_INPUT, input_ps, "the wait for its input"),
-        (_PYTHON, python_ps, "Python between steps and around ops"),
+        (INPUT, input_ps, "the wait for its input"),
+        (PYTHON, python_ps, "Python between steps and around ops"),
     ):
         if 2 * (late - early) > grown:
             before, after = duration_text(early), duration_text(late)
@@ -223,9 +217,9 @@ def _cause_of(study: Study) -> tuple[str, str]:
     early_ops, late_ops = (np.isin(ops, end).sum() / quarter for end in ends)
     if is_rest and late_ops > _GOES_ON * early_ops:
         now, before = count_text(round(late_ops)), count_text(round(early_ops))
-        return _MORE, f" Each step ran {now} ops then, {before} before."
+        return MORE, f" Each step ran {now} ops then, {before} before."
     if is_rest and early_ops and late_ops * _GOES_ON >= early_ops:
-        return _SAME, " As many ops ran as before, and each took longer."
+        return SAME, " As many ops ran as before, and each took longer."
     return "", ""
 
 

@@ -1,4 +1,4 @@
-"""Gaps between steps to the callback, or the saving of a model, that is proved to have taken most of them.
+"""A gap between steps to the callback, or the saving of a model, that is proved to have taken most of it.
 
 The trace has no event for a callback, and the capture's clock has no trace. What both saw are the steps, so
 the traced steps are laid over those that the capture timed::
@@ -9,8 +9,8 @@ the traced steps are laid over those that the capture timed::
     the gap                         |<--------------------->|
 
 A call counts for a gap where it began and ended inside it, with what it took by itself; another call of the
-same length elsewhere does not. Where the steps can be laid over each other in no way or in several, where the
-device worked on in the gap for too long, or where no call took more than half of it, nothing is named.
+same length elsewhere does not. Where the steps can be laid over each other in no way or in several, or where
+no call took more than half of it, nothing is named.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS
 from profnb.steps.spine import Spine
@@ -34,21 +33,17 @@ _MOST_PLACES, _LONGEST_NAME = 64, 60
 
 @dataclass(frozen=True, slots=True)
 class GapCause:
-    """What took most of some gaps.
+    """What took most of a gap.
 
     Attributes:
-        part: What it is; see ``PARTS``.
         name: A callback's hook, or what saves or loads: "Pause.on_epoch_end".
         line: Where it stands, or was called: "Cell [1]:8"; "" where that is not the user's.
-        wall_ps: Time of the gaps that it is proved to have taken.
-        gaps: In how many of the gaps it is proved to have run.
+        wall_ps: Time of the gap that it is proved to have taken.
     """
 
-    part: str
     name: str
     line: str
     wall_ps: int
-    gaps: int
 
     @property
     def text(self) -> str:
@@ -57,56 +52,40 @@ class GapCause:
         return f"{name}, {self.line}" if self.line else name
 
 
-def find_gap_cause(spine: Spine, rows: Int64s, aside_ps: Int64s | None = None) -> GapCause | None:
-    """The one call that took more than half of the time of some gaps.
+def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
+    """The one call that took more than half of the time of a gap.
 
     Args:
         spine: The steps, and what the capture saw.
-        rows: The gaps, as rows of the steps before them.
-        aside_ps: Time of each gap that does not count, shape like ``rows``: a device worked meanwhile.
+        row: The gap, as the row of the step before it.
 
     Returns:
         The call; None where none is proved to have taken so much.
     """
     cell, times = spine.recording.cell, spine.step_times
-    if cell is None or times.first_ns is None or not len(cell.long_part) or not rows.size:
+    if cell is None or times.first_ns is None or not len(cell.long_part):
         return None
     first = _first_of_trace(spine.steps, times)
-    if first is None:
+    wall = None if first is None else _wall_gap(spine.steps, times, row, first)
+    if wall is None:
         return None
-    aside = np.zeros(rows.size, np.int64) if aside_ps is None else aside_ps
-    gap_ps = spine.gaps.duration_ps[rows]
-    began, ended, took = (
-        np.asarray(column, np.int64) - base
-        for column, base in (
-            (cell.long_begin_ns, times.first_ns),
-            (cell.long_end_ns, times.first_ns),
-            (cell.long_wall_ns, 0),
-        )
-    )
-    part = np.asarray(cell.long_part, np.int64)
-    taken_ps, ran_in = (np.zeros(len(cell.parts), np.int64) for _ in range(2))
-    for row, gap, spare in zip(rows.tolist(), gap_ps.tolist(), aside.tolist(), strict=True):
-        wall = _wall_gap(spine.steps, times, row, first)
-        if wall is None:
-            continue
-        begin_ps, end_ps = wall
-        inside = (began >= begin_ps // PS_PER_NS) & (ended <= -(-end_ps // PS_PER_NS))
-        own_ps = np.zeros(len(cell.parts), np.int64)
-        np.add.at(own_ps, part[inside], took[inside] * PS_PER_NS)
-        # All that is known to have been something else may have been while the call ran.
-        own_ps -= max(end_ps - begin_ps - gap, 0) + spare
-        taken_ps += np.clip(own_ps, 0, gap)
-        ran_in += own_ps > 0
-    most = int(taken_ps.argmax())
-    whole_ps = int((gap_ps - aside).sum())
-    if whole_ps <= 0 or int(taken_ps[most]) * 2 <= whole_ps:
+    begin_ps, end_ps = wall
+    gap_ps = int(spine.gaps.duration_ps[row])
+    began = np.asarray(cell.long_begin_ns, np.int64) - times.first_ns
+    ended = np.asarray(cell.long_end_ns, np.int64) - times.first_ns
+    inside = (began >= begin_ps // PS_PER_NS) & (ended <= -(-end_ps // PS_PER_NS))
+    took_ps = np.zeros(len(cell.parts), np.int64)
+    part = np.asarray(cell.long_part, np.int64)[inside]
+    np.add.at(took_ps, part, np.asarray(cell.long_wall_ns, np.int64)[inside] * PS_PER_NS)
+    # All that is known to have been something else may have been while the call ran.
+    took_ps = np.clip(took_ps - max(end_ps - begin_ps - gap_ps, 0), 0, gap_ps)
+    most = int(took_ps.argmax())
+    if int(took_ps[most]) * 2 <= gap_ps:
         return None
-    call = cell.parts[most]
-    source = spine.recording.source
+    call, source = cell.parts[most], spine.recording.source
     cells = cell.cells | (source.cells if source else {})
     line = f"{file_title(call.file, cells)}:{call.line}" if call.file else ""
-    return GapCause(call.part, call.name, line, int(taken_ps[most]), int(ran_in[most]))
+    return GapCause(call.name, line, int(took_ps[most]))
 
 
 def epoch_behind(spine: Spine, row: int) -> int:
