@@ -15,12 +15,13 @@ Each folder's own docstring says what is in it.
     steps/      the spine: when training went through its iterations, and where each step's time went
     drawing/    what a section is drawn with: palette, tables, figures, the door to plotly
     subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: what
-                each finds, its ``section`` (how it is shown) and ``advice`` (what it says), if any;
+                each finds, and its ``section`` (how it is shown), if any;
                 ``find`` has what is found of a trace, and ``study`` all of those
-    advice/     what a change saves: the tree of the cell's time, and the replay of it with an edit
+    causes/     what may be behind the time of steps, as far as several subjects tell
+    advice/     what a change saves: the tree of the cell's time, its replay with an edit, the rules
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
-    report/     the page around the sections: words, notes, ranking of advice, frontends
+    report/     the page around the sections: words, notes, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers

@@ -3,8 +3,8 @@
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
-from profnb.advice.device_rules import DEVICE_RULES
-from profnb.advice.idle_rules import IDLE_RULES
+from profnb.advice.rules.device_rules import DEVICE_RULES
+from profnb.advice.rules.idle_rules import IDLE_RULES
 from profnb.advice.replay import replay
 
 

@@ -54,7 +54,7 @@ SUBJECTS = {
     "profnb.subjects.input.advice": "test_advice test_feeding test_advice_gains test_input_pipeline",
     "profnb.subjects.input.diagnosis": "test_input_pipeline",
     "profnb.subjects.covered_time": "test_advice test_loops test_framework_advice test_around_ops",
-    "profnb.subjects.around_ops": "test_around_ops test_lead",
+    "profnb.causes.around_ops": "test_around_ops test_lead",
     "profnb.subjects.ops.eager_advice": "test_loops test_advice",
     "profnb.subjects.python.function_advice": "test_function_advice",
     "profnb.trace.xplane": "test_xplane test_joining",

@@ -17,7 +17,7 @@ import profnb
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
 from profnb.advice.advise import TRACE_RULES
-from profnb.advice.cell_rules import CELL_RULES
+from profnb.advice.rules.cell_rules import CELL_RULES
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -25,8 +25,8 @@ from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import op_events
 from profnb.subjects.covered_time import covered_share
 from profnb.subjects.study import Study
-from profnb.subjects.traced_again import find_retracing
-from profnb.subjects.uncompilable import find_uncompilable
+from profnb.causes.traced_again import find_retracing
+from profnb.causes.uncompilable import find_uncompilable
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
 

@@ -34,8 +34,8 @@ from made_times import by_made_times, plant
 import profnb
 from profnb.capture.parts import in_flight
 from profnb.core.options import CaptureOptions
-from profnb.subjects.reads import find_reads_beside_programs
-from profnb.subjects.compiled_again import find_compiled_again
+from profnb.causes.reads import find_reads_beside_programs
+from profnb.causes.compiled_again import find_compiled_again
 from profnb.sweep import Sweep
 
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]

@@ -7,7 +7,7 @@ import pytest
 from traces import event, host, line, plane, read
 
 from profnb.profile import Profile
-from profnb.subjects.slowing import find_rise, find_slowing
+from profnb.causes.slowing import find_rise, find_slowing
 from profnb.trace.chrome.reader import read_chrome
 
 US = 1_000_000

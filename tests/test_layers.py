@@ -14,7 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
-    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"advice"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"},
+    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"causes"}, {"advice"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"},
     {"tables"}, {"profile"}, {"loading"}, {"several"}, {"lite_comparison"}, {"compared_runs"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm"}, {"magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
@@ -53,8 +53,8 @@ LONG = {
     "trace/hlo": "one message of XLA, field by field",
     "trace/xplane": "one message of the profiler, field by field",
 }
-# Files of a subject that show or advise; whatever else it has finds.
-SHOWS = ("section", "advice", "remedies")
+# Files of a subject that show; whatever else it has finds.
+SHOWS = ("section",)
 
 
 def is_shown(stem):

@@ -14,7 +14,7 @@ from profnb.advice.cell_tree import grow_tree
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.threads import note_threads
+from profnb.causes.threads import note_threads
 from profnb.subjects.study import Study
 
 from advised import advised

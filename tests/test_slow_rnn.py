@@ -12,7 +12,7 @@ from profnb.capture.models.layer_facts import describe_model
 from profnb.capture.recording import Recording
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
-from profnb.advice.op_rules import slow_rnn
+from profnb.advice.rules.op_rules import slow_rnn
 from profnb.subjects.study import Study
 
 BODY = "sequential/lstm/while/body/_9/sequential/lstm/while/lstm_cell"

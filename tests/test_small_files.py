@@ -10,11 +10,11 @@ import pytest
 import profnb
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
-from profnb.advice.input_rules import files_read_singly
+from profnb.advice.rules.input_rules import files_read_singly
 from profnb.advice.replay import replay
 from profnb.capture.datasets import find_files, mean_size
 from profnb.subjects.input.diagnosis import CAUSES
-from profnb.subjects.starving import note_files
+from profnb.causes.starving import note_files
 from profnb.subjects.input.input_functions import files_text, find_small_files
 
 from recorded import program

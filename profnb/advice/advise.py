@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profnb.advice.again_rules import AGAIN_RULES
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_rules import CELL_RULES
-from profnb.advice.compile_rules import COMPILE_RULES
-from profnb.advice.device_rules import DEVICE_RULES
-from profnb.advice.idle_rules import IDLE_RULES
-from profnb.advice.input_rules import INPUT_RULES
 from profnb.advice.numbers import LEAST_PS, LEAST_SHARE
-from profnb.advice.op_rules import OP_RULES
 from profnb.advice.proposals import Advice, Proposal
-from profnb.advice.python_rules import PYTHON_RULES
 from profnb.advice.replay import Saving, replay
+from profnb.advice.rules.again_rules import AGAIN_RULES
+from profnb.advice.rules.cell_rules import CELL_RULES
+from profnb.advice.rules.compile_rules import COMPILE_RULES
+from profnb.advice.rules.device_rules import DEVICE_RULES
+from profnb.advice.rules.idle_rules import IDLE_RULES
+from profnb.advice.rules.input_rules import INPUT_RULES
+from profnb.advice.rules.op_rules import OP_RULES
+from profnb.advice.rules.python_rules import PYTHON_RULES
 from profnb.core.units import PS_PER_MS
 from profnb.subjects.unseen import unrecorded_backend
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.causes.starving import note_files, note_queues
+from profnb.causes.threads import note_threads, note_waits
 from profnb.core.units import bytes_text, count_text, duration_text, longer_text, percent_text
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.untraced.clock import UntracedClock
@@ -16,9 +18,7 @@ from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse
-from profnb.subjects.starving import note_files, note_queues
 from profnb.subjects.study import Study
-from profnb.subjects.threads import note_threads, note_waits
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
 from profnb.trace.model import Trace

@@ -8,6 +8,7 @@ from typing import Any
 from markupsafe import Markup
 
 from profnb.advice.proposals import Advice
+from profnb.causes.around_ops import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
@@ -26,7 +27,6 @@ from profnb.report.text import (
 )
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
-from profnb.subjects.around_ops import share_around_ops
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.category_words import category_title, has_thread, known_framework
 from profnb.subjects.cell.cell_breakdown import CellBreakdown

@@ -16,6 +16,9 @@ from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
+from profnb.causes.around_ops import share_around_calls
+from profnb.causes.between_steps import find_python_between
+from profnb.causes.eager_runs import EagerRuns, find_eager_runs
 from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
@@ -23,10 +26,7 @@ from profnb.steps.activities import HOST_COMPUTE
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop, op_events
-from profnb.subjects.around_ops import share_around_calls
-from profnb.subjects.between_steps import find_python_between
 from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
-from profnb.subjects.eager_runs import EagerRuns, find_eager_runs
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import TENSORFLOW, words

@@ -18,6 +18,7 @@ from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
+from profnb.causes.starving import diagnose_queue, reads_singly
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras
@@ -25,7 +26,6 @@ from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.input.diagnosis import runs_ahead, runs_python
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.starving import diagnose_queue, reads_singly
 from profnb.subjects.study import Study
 
 __all__ = ["INPUT_RULES"]

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.causes.around_ops import ops_at_work
 from profnb.core.columns import Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.advising import is_fit
-from profnb.subjects.around_ops import ops_at_work
 from profnb.subjects.covered_time import (
     Spans,
     in_periods,

@@ -6,15 +6,15 @@ A device that idles more than it works always gets its cause, or the sentence th
 from collections.abc import Callable, Iterator
 
 from profnb.advice.cell_model import Model
-from profnb.advice.device_rules import WORKERS, Words, of_steps, propose
 from profnb.advice.numbers import HALF, LEAST_SHARE, LONG_OP_PS
 from profnb.advice.proposals import Proposal
+from profnb.advice.rules.device_rules import WORKERS, Words, of_steps, propose
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
+from profnb.causes import reads
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS
-from profnb.subjects import reads
 from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
 from profnb.subjects.device.copies import are_of_program
 from profnb.subjects.device.idle import IDLE_CAUSES

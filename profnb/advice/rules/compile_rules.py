@@ -15,21 +15,21 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import COMPILATION, TRACING
-from profnb.core.printable import quoted
-from profnb.core.units import count_text, duration_text, percent_text
-from profnb.subjects.advising import is_loop_of_keras
-from profnb.subjects.compiled_again import SAME_SHAPES, find_compiled_again
-from profnb.subjects.covered_time import period_ps, usual_share_beyond
-from profnb.subjects.ops.optimizers import is_of_optimizer
-from profnb.subjects.pieces import (
+from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
+from profnb.causes.pieces import (
     Pieces,
     find_cut_regions,
     find_fusible,
     find_programs,
     find_torch_ops,
 )
+from profnb.causes.uncompilable import find_uncompilable
+from profnb.core.printable import quoted
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.subjects.advising import is_loop_of_keras
+from profnb.subjects.covered_time import period_ps, usual_share_beyond
+from profnb.subjects.ops.optimizers import is_of_optimizer
 from profnb.subjects.study import Study
-from profnb.subjects.uncompilable import find_uncompilable
 from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes

@@ -9,12 +9,12 @@ import numpy as np
 
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.session_records import GapRecords
+from profnb.causes.eager_runs import eager_pauses
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.covered_time import period_ps
-from profnb.subjects.eager_runs import eager_pauses
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study

@@ -6,14 +6,16 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import STEADY_STEPS
-from profnb.advice.compile_rules import compiled_together
 from profnb.advice.numbers import AT_ONCE, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
+from profnb.advice.rules.compile_rules import compiled_together
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER
+from profnb.causes.pieces import find_step_by_step
+from profnb.causes.threads import number_set, threads_at_work
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
@@ -23,8 +25,6 @@ from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.ops.graph_loops import find_loop
 from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.pieces import find_step_by_step
-from profnb.subjects.threads import number_set, threads_at_work
 from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["OP_RULES"]

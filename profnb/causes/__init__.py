@@ -1,0 +1,15 @@
+"""What may be behind the time of steps, as far as more than one subject tells: what rules of advice ask.
+
+starving         queues that steps wait for, and files that are read one by one
+around_ops       how long TensorFlow is at work while no op that it records runs
+between_steps    Python between the steps of a loop, and in them, while nothing else is at work
+eager_runs       ops that Python runs one by one, to what starting them takes
+pieces           what is started one by one where a compiler would make few of it
+compiled_again   programs that were compiled again and again, and why
+traced_again     tf.functions that are traced again and again
+repeats          models that are made anew, functions that validate
+slowing          steps that take longer and longer
+reads            results that the host waits for in the loop
+threads          how many were set and at work; what is noted of them
+uncompilable     ops for which XLA has no kernel
+"""
