@@ -1,10 +1,8 @@
 """The advice on a trace that another program recorded, by rule."""
 
-from profnb.advice.advise import advise
+from profnb.advice.advise import advise, proposals_of
 from profnb.advice.cell_model import Model
 from profnb.advice.cell_tree import grow_tree
-from profnb.advice.rules.device_rules import DEVICE_RULES
-from profnb.advice.rules.idle_rules import IDLE_RULES
 from profnb.advice.replay import replay
 
 
@@ -16,7 +14,8 @@ def advised(study):
 
 
 def alone(study):
-    """What each change on devices would save, were it the only one, by rule: shares of the recorded window."""
-    model = Model(grow_tree(None, study), study)
-    savings = {one.rule: replay(model.tree, one.edits) for rule in (*DEVICE_RULES, *IDLE_RULES) for one in rule(model)}
+    """What each change would save, were it the only one, by rule: shares of the recorded window or the cell."""
+    cell = study.recording.cell
+    model = Model(grow_tree(cell, study), study, cell=cell)
+    savings = {one.rule: replay(model.tree, one.edits) for one in proposals_of(model)}
     return {rule: (saving.low_ps / model.tree.whole_ps, saving.high_ps / model.tree.whole_ps) for rule, saving in savings.items()}

@@ -449,7 +449,7 @@ def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
     bare = Study(read(host(line("python", *steps_of()))))
     for rule in (*CELL_RULES, *TRACE_RULES):
         assert rule.__doc__
-        assert list(rule(Model(grow_tree(None, bare), bare))) == []
+        assert all(one.rule == "python-between-steps" for one in rule(Model(grow_tree(None, bare), bare)))
 
 
 # More rules by hand.

@@ -183,21 +183,30 @@ class Model:
         share: float,
         remains: tuple[float, float],
         because: str,
+        *,
+        is_between: bool = False,
     ) -> Edit:
         """A share of the time from step to step, as far as nodes of some kinds took so long.
 
         Args:
-            kinds: Categories of the main phase's steps, or what lies between them; none of them: all of both.
+            kinds: Categories of the main phase's steps and of what lies between them; what lies between them,
+                by which its Python is meant; none of them: all of both.
             share: What is spoken of, of the steady steps and the gaps behind them.
             remains: How much of that remains at least and at most.
             because: Where these come from, a clause.
+            is_between: Whether only what lies between the steps is meant.
         """
-        tree = self.tree
+        tree, between = self.tree, self.rows(*_BETWEEN)
         steps = [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)]
-        everything = with_below_of(tree, [*steps, *self.rows(*_BETWEEN)])
-        chosen = [row for row in everything.tolist() if tree.kind[row] in kinds]
-        between = {row for row in chosen if tree.kind[row] in _BETWEEN}
-        chosen += [row for row in self.rows(OTHERS) if int(tree.parent[row]) in between]
+        everything = with_below_of(tree, between if is_between else [*steps, *between])
+
+        def is_chosen(row: int) -> bool:
+            above = tree.kind[int(tree.parent[row])]
+            if tree.kind[row] == OTHERS and above in _BETWEEN:
+                return above in kinds
+            return tree.kind[row] in kinds
+
+        chosen = [row for row in everything.tolist() if is_chosen(row)]
         rows = with_below_of(tree, [row for row in chosen if tree.kind[row] not in _BETWEEN])
         rows = np.union1d(rows, np.array(chosen, np.int64)) if kinds else everything
         rows = rows if rows.size else everything if everything.size else np.arange(len(tree))

@@ -214,7 +214,8 @@ def eager_ops_between(model: Model) -> Iterator[Proposal]:
         yield _put_into_a_function(
             model, runs, "what runs between steps",
             f"{count_text(round(runs.each))} ops a step one by one between the steps",
-            "runs them (a model that is called, metrics that are updated).", (parts.GAPS,),
+            "runs them (a model that is called, metrics that are updated).", ("host compute", parts.GAPS),
+            is_between=True,
         )  # fmt: skip
 
 
@@ -226,6 +227,8 @@ def _put_into_a_function(
     where: str,
     kinds: tuple[str, ...],
     edits: Sequence[Edit] = (),
+    *,
+    is_between: bool = False,
 ) -> Proposal:
     assert model.study is not None
     period = model.study.summary.mean_period_ps * runs.share
@@ -239,7 +242,8 @@ def _put_into_a_function(
         f"Put @tf.function(reduce_retracing=True) over the function that {where} {_STAYS}",
         f"{GUIDE}/function",
         edits or [model.some_of(kinds, runs.share, (least, most),
-                                f"ops one by one took {percent_text(runs.share)} of the time")],
+                                f"ops one by one took {percent_text(runs.share)} of the time",
+                                is_between=is_between)],
     )  # fmt: skip
 
 
