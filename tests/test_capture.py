@@ -319,15 +319,15 @@ def traced_of_40(monkeypatch, timers):
 
 
 def test_the_window_closes_where_its_steps_hold_much(traced_of_40):
-    """10 MB of events take a quarter of a second to read, at 2.5 us for 100 bytes."""
+    """5 MB of events take a quarter of a second to read, at 5 us for 100 bytes."""
     assert traced_of_40(lambda steps: 5 * steps) == (4, "events")
-    assert traced_of_40(lambda steps: 300 + 1.6 * steps) == (7, "events")
-    assert traced_of_40(lambda steps: 0.8 * steps, step_ms=20) == (13, "events")
+    assert traced_of_40(lambda steps: 300 + 0.8 * steps) == (7, "events")
+    assert traced_of_40(lambda steps: 0.4 * steps, step_ms=20) == (13, "events")
 
 
 def test_no_more_events_are_taken_for_recorded_than_threads_had_time_for(traced_of_40):
-    """100,000 take a quarter of a second to read; two threads record them in 0.1 s at the soonest."""
-    assert traced_of_40(lambda steps: 20 * steps, step_ms=10) == (10, "events")
+    """50,000 take a quarter of a second to read; two threads record them in 0.05 s at the soonest."""
+    assert traced_of_40(lambda steps: 20 * steps, step_ms=5) == (10, "events")
     assert traced_of_40(lambda steps: 20 * steps, step_ms=1) == (40, None)
 
 
@@ -351,7 +351,7 @@ def test_who_asks_for_steps_or_seconds_gets_them(traced_of_40):
 @pytest.mark.parametrize(
     "megabytes",
     [
-        lambda steps: 0.1 * steps,
+        lambda steps: 0.05 * steps,
         lambda steps: 800 * min(steps, 2),
         lambda steps: 40 * (steps > 1) + 40 * (steps > 2) + 30 * (steps > 10),
         lambda steps: 500 - 5 * steps,

@@ -201,17 +201,16 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     rows = with_below_of(tree, steps)
     whole = float(tree.self_ps[rows].sum())
     spent = duration_text(loop.share * whole)
-    # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger.
-    rest = max(loop.share - loop.long_share, 0.0) / loop.turns
-    least = 1 - loop.share + loop.long_share + rest
     if loop.long_share > loop.share / 2:  # it is computing that takes the time
         return
-    edit = Edit(
-        rows,
-        whole * least,
-        whole * min(least + (1 - least) * AT_ONCE, 1.0),
-        f"the loop took {spent}",
-    )
+    # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger. Of what
+    # lies around it other ops and a call remain, or all.
+    at_once = loop.long_share + max(loop.share - loop.long_share, 0.0) / loop.turns
+    calls = sum(map(model.times_of, steps)) * model.costs.call_ps[0] / max(whole, 1)
+    least = at_once + min(covered_share(study, loop.others) + calls, 1 - loop.share)
+    most = at_once + 1 - loop.share
+    most = min(most + (1 - most) * AT_ONCE, 1.0)
+    edit = Edit(rows, whole * least, whole * most, f"the loop took {spent}")
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""
     yield Proposal(

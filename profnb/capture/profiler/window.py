@@ -9,8 +9,9 @@ its end is found, for ``-t 10``, on the cell's own time::
     no step has ended at all      2 s more each time, for 60 s at most, while the process grows little
 
 It is bounded in events too. No profiler tells how many it holds, but what it holds is memory that it
-allocated: 91 bytes for an event of eager ops, 148 for one of tf.data's (TensorFlow 2.21), and stopping,
-reading and showing take some 2.5 us each (1.4 us to stop). How much is allocated a step is learned
+allocated: 91 bytes for an event of eager ops, 148 for one of tf.data's (TensorFlow 2.21). Stopping, reading
+and showing take 2.5 us for the former and up to 8 for the latter, whose threads go on meanwhile. How much is
+allocated a step is learned
 from step to step and from longer stretch to longer stretch; of the last three the smallest one counts, so
 that what a model allocates once does not, and no more than the processor time of all threads can have
 recorded. The window closes with the step after which all that would take a twentieth of the cell so far, and
@@ -40,7 +41,7 @@ __all__ = ["Window"]
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 _LONGEST_STOP_S = 120
-_BYTES_AN_EVENT, _S_AN_EVENT = 100, 2.5e-6  # of stopping, reading and showing; see above
+_BYTES_AN_EVENT, _S_AN_EVENT = 100, 5e-6  # of stopping, reading and showing; see above
 _LEAST_STOP_S, _STOP_SHARE = 0.25, 0.05
 _FEWEST_STEPS = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.steps.spine import Spine
 from profnb.trace.names import EXECUTOR_PROCESS
 from profnb.trace.op_names import parse_op
@@ -17,6 +18,11 @@ __all__ = ["Loop", "find_loop"]
 
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
+
+
+def _is_of_loop(name: str) -> bool:
+    """Whether an op is the loop itself, or stacks what it gave."""
+    return "/while" in f"/{name}" or "TensorList" in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +34,14 @@ class Loop:
         share: Share of the steps' time from its second turn to its last.
         long_share: Share of it in which its ops that compute for long run.
         is_recurrent: Whether it is one of a recurrent layer, each of whose turns needs the one before.
+        others: The ops of these steps outside of it.
     """
 
     turns: int
     share: float
     long_share: float
     is_recurrent: bool
+    others: Int64s
 
 
 def find_loop(spine: Spine, long_ps: int) -> Loop | None:
@@ -57,10 +65,10 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
     turns = np.zeros(steps.size, np.int64)
     np.maximum.at(turns, of_step, number)
     whole = float(spine.steps.duration_ps[counted].sum())
-    named = np.flatnonzero(
-        trace.select_names(lambda name: bool(_IN_LOOP.search(name) and parse_op(name)))
-    )
-    named = named[np.isin(spine.groups.step[named], counted)]
+    ops = np.flatnonzero(trace.select_names(lambda name: parse_op(name) is not None))
+    ops = ops[np.isin(spine.groups.step[ops], counted)]
+    is_inside = trace.are_named(ops, lambda name: _IN_LOOP.search(name) is not None)
+    named = ops[is_inside]
     took = trace.events.duration_ps[named]
     recurrent = trace.are_named(named, lambda name: _RECURRENT.search(name) is not None)
     return Loop(
@@ -68,4 +76,5 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
         min(float((last - first).sum()) / whole, 1.0),
         min(float(took[took > long_ps].sum()) / whole, 1.0),
         bool(recurrent.any()),
+        ops[~is_inside & ~trace.are_named(ops, _is_of_loop)],
     )
