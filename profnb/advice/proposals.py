@@ -72,7 +72,6 @@ def as_advice(finding: Finding, whole_ps: float) -> Advice:
     saves = (math.nan if math.isnan(bound) else 0.0, bound * whole_ms)
     return Advice(
         finding.rule, finding.title, finding.evidence, saves, whole_ms, finding.code, finding.link,
-        finding.where,
     )  # fmt: skip
 
 

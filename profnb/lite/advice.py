@@ -12,7 +12,7 @@ from itertools import groupby
 from profnb.core.printable import quoted
 from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
-from profnb.subjects.advising import LEAST, Finding
+from profnb.subjects.advising import Finding
 
 __all__ = ["advise_lite"]
 
@@ -21,6 +21,7 @@ _CONVERSION = "https://ai.google.dev/edge/litert/models/convert"
 _QUANTIZING = "https://developers.google.com/edge/litert/quantization/model_optimization"
 _SHAPES = ("SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE")
 _CONVERTING = ("QUANTIZE", "DEQUANTIZE")
+_LEAST = 0.02  # of a run: a gain below this is not worth a sentence
 _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.01, 0.02
 _NAME, _MOST_INFLATED = 60, 2
 
@@ -37,7 +38,7 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
         *_not_quantized(findings), *_slower(findings), *_threads(findings),
         *_calibration(findings, calibrated),
     ]  # fmt: skip
-    bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= LEAST]
+    bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST]
     return sorted(bounded, key=_weight, reverse=True)
 
 
@@ -247,10 +248,10 @@ def _threads(findings: LiteFindings) -> Iterator[Finding]:
             "threads",
             "More threads do not help",
             f"{'; '.join(useless[:4])}{f', on {cores} cores' if cores else ''}.",
-            worst if worst >= LEAST else None,
+            worst if worst >= _LEAST else None,
             "Interpreter(path, num_threads=1)",
             _QUANTIZING,
-            LEAST,
+            _LEAST,
         )
 
 
@@ -291,7 +292,7 @@ def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterato
             None,
             code,
             _QUANTIZING,
-            LEAST,
+            _LEAST,
         )
 
 

@@ -1,4 +1,4 @@
-"""What every rule of advice is made of: the answer, and the shares of time that bound what it can gain."""
+"""Shares of the time that rules of advice ask for, and a finding where there is no tree."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Int64s
-from profnb.core.units import PS_PER_NS, percent_text
+from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import (
     COPYING_IN,
     FIRST_OF_DEVICE,
@@ -27,13 +27,10 @@ from profnb.trace.op_names import parse_op
 __all__ = [
     "GUIDE",
     "KERAS_TRAINING",
-    "LEAST",
     "LEAST_INPUT",
     "READY",
     "Finding",
     "cell_ps",
-    "cell_share_text",
-    "excess_share",
     "guide",
     "idle_share_of",
     "input_shares",
@@ -51,7 +48,6 @@ GUIDE = "https://www.tensorflow.org/guide"
 KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"
 _JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
 _PYTORCH_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"
-_FEWEST_OTHERS = 3
 LEAST_INPUT = 0.05  # of the time; from here on input is said
 # What keeps the next batch ready, by framework.
 READY = {
@@ -67,26 +63,20 @@ READY = {
     "all epochs.",
     UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
 }
-_LEAST_ASIDE = 0.005  # of the cell: less does not show
-LEAST = 0.02  # a gain below this is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to change.
+    """One thing to change where there is no tree: of a LiteRT model, or of several hosts.
 
     Attributes:
         rule: The rule's name.
         title: What to do, in a few words.
         evidence: The numbers, in a sentence or two.
-        bound_fraction: Most of the time that it can save, 0 to 1: from step to step, or of the whole cell
-            (``is_of_cell``); None where nothing bounds it.
+        bound_fraction: Most of the time that it can save, 0 to 1; None where nothing bounds it.
         code: What to write.
         link: Where it is explained.
         concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
-        where: The line of the user's code that it speaks of, as "Cell [3]:8"; "" where that is not known.
-        is_of_cell: Whether the fractions are of the cell's time, imports and profnb left out, not of the time
-            from step to step.
     """
 
     rule: str
@@ -96,8 +86,6 @@ class Finding:
     code: str
     link: str
     concerned_fraction: float = 1.0
-    where: str = ""
-    is_of_cell: bool = False
 
 
 def line_text(study: Study, file: str, number: int) -> str:
@@ -135,24 +123,6 @@ def is_fit(study: Study) -> bool:
 def is_loop_of_keras(study: Study) -> bool:
     """Whether Keras, on one backend or another, makes the steps."""
     return KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
-
-
-def cell_share_text(study: Study, fraction: float) -> str:
-    """A share of the cell's time without imports and profnb: "96.9 % of the cell's time", and that it is.
-
-    The table of the cell's parts has both, so what is left out is said where it is enough to be seen there.
-    """
-    cell = study.recording.cell
-    parts = cell.parts if cell is not None else []
-    whole = sum(part.wall_ns for part in parts)
-    names = {IMPORTS: "imports", PROFNB: "profnb itself"}
-    aside = [
-        name
-        for kind, name in names.items()
-        if sum(p.wall_ns for p in parts if p.part == kind) > _LEAST_ASIDE * whole
-    ]
-    without = f" without {' and '.join(aside)}" if aside else ""
-    return f"{percent_text(fraction)} of the cell's time{without}"
 
 
 def cell_ps(study: Study) -> int:
@@ -223,24 +193,6 @@ def input_shares(study: Study) -> tuple[float, float]:
     of_moves = covered_share(study, np.concatenate([work, moves]))
     of_all = covered_share(study, np.concatenate([work, moves, waits]))
     return of_moves - of_work, of_all - of_moves
-
-
-def excess_share(study: Study, events: Int64s) -> float:
-    """What steps with one of these events took beyond the others of their phase, as share of all time.
-
-    The first such step is left out: what is done once is its due.
-    """
-    steps = study.steps
-    rows = np.array([phase == study.summary.phase for phase in steps.phase], np.bool_)
-    period = steps.duration_ps + study.gaps.own_ps
-    has_one = np.zeros(len(steps) + 1, np.bool_)
-    has_one[study.groups.step[events]] = True
-    slow = np.flatnonzero(has_one[:-1] & rows)
-    others = period[rows & ~has_one[:-1]]
-    usual = float(np.median(others)) if others.size >= _FEWEST_OTHERS else 0.0
-    whole = float(period[rows].sum())
-    excess = np.maximum(period[slow[1:]] - usual, 0).sum()
-    return float(excess / whole) if whole else 0.0
 
 
 def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
