@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import public_programs
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 NEAR, WIDEST = 0.10, 0.40
@@ -351,9 +353,13 @@ def a_recurrent_layer_that_has_nothing_to_change():
     return fit, fit
 
 
+PROGRAMS.update(public_programs.PROGRAMS)
+
+
 def child(name, is_captured):
     make, _, change = PROGRAMS[name]
     cell, changed = make()
+    changed = changed or cell
 
     def wall(function):
         began = time.perf_counter()
@@ -368,8 +374,7 @@ def child(name, is_captured):
 
     with profnb.profile() as p:
         cell()
-    own = p.cell_tree[p.cell_tree.kind == "profnb"].self_ms.sum()
-    cell_ms = p.cell_tree.wall_ms[0] - own
+    cell_ms = p.cell_tree.wall_ms[0]
     told = {"low": 0.0, "high": 0.0, "because": ""}
     try:
         found = p.what_if(**change) if change else None
