@@ -287,7 +287,7 @@ def test_without_svg_and_script_the_answer_still_reads(open_page, tmp_path):
     assert page.count("svg") == 0
     head = said.split("What to change")[0]
     assert "The GPU is idle 42.7 % of the time" in head
-    assert "→ Use a larger batch" in head
+    assert "→ Use twice the batch" in head
     assert "device compute 46.3 %" in head
     assert "slowest steps" in head and "█" in head
     assert "also recorded: 3 test steps" in said
