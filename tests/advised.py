@@ -13,6 +13,12 @@ def advised(study):
     return {} if tree is None else {one.rule: one for one in advise(Model(tree, study, cell=cell))}
 
 
+def proposed(study):
+    """What the rules propose of it, by rule, whatever that saves."""
+    cell = study.recording.cell
+    return {one.rule: one for one in proposals_of(Model(grow_tree(cell, study), study, cell=cell))}
+
+
 def alone(study):
     """What each change would save, were it the only one, by rule: shares of the recorded window or the cell."""
     cell = study.recording.cell

@@ -25,7 +25,7 @@ if BACKEND not in ("jax", "torch"):
 pytest.importorskip(BACKEND)
 keras = pytest.importorskip("keras")
 
-from advised import advised, alone
+from advised import advised, proposed
 from diagnosis import BY_BACKEND, kept_profile
 from diagnosis_frameworks import large_update
 from diagnosis_kit import check_run
@@ -1112,8 +1112,8 @@ def test_reading_the_loss_is_blamed_where_python_could_go_on_meanwhile(clock):
     loop(True)
     study = study_of(lambda: loop(True), **{"np.asarray(jax.Array)": 20})
     assert find_reads_beside_programs(study)[1] == pytest.approx(20 / 50, abs=0.02)
-    assert "float(loss)" in advised(study)["synchronising-reads"].code
-    assert "synchronising-reads" not in alone(study_of(lambda: loop(False)))
+    assert "float(loss)" in proposed(study)["synchronising-reads"].code
+    assert "synchronising-reads" not in proposed(study_of(lambda: loop(False)))
 
 
 # Loops of one's own.
