@@ -45,10 +45,6 @@ def study_of(cell, steps=(), functions=(), fits=()):
     return Study(trace, 0, Recording(steps=seen, cell=cell, functions=tuple(functions), fits=list(fits)))
 
 
-def rules_of(study):
-    return advised(study)
-
-
 def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=lambda _: 8, is_keras=True, several=False, training=1000, saved=0):
     """So many models, each traced as one line fits it; made and compiled in 10 ms each."""
     made, compiled = count if made is None else made, count if compiled is None else compiled
@@ -60,7 +56,7 @@ def models(count=4, *, made=None, compiled=None, loaded=0, tracing=300, line_of=
 
 def test_a_new_model_in_each_turn_by_hand():
     """Beside the first: 3 x 300 ms of steps that traced, 3 x 10 of making and 3 x 10 of compiling, of 2,280 ms."""
-    found = rules_of(models())
+    found = advised(models())
     assert "retracing" not in found
     found = found["new-model-in-a-loop"]
     assert found.title == "Make the model once, not in a loop"
@@ -73,11 +69,11 @@ def test_a_new_model_in_each_turn_by_hand():
 
 
 def test_models_that_are_saved_are_made_all_the_same():
-    assert "new-model-in-a-loop" in rules_of(models(saved=4))
+    assert "new-model-in-a-loop" in advised(models(saved=4))
 
 
 def test_a_model_that_is_compiled_in_each_turn_is_told_so():
-    found = rules_of(models(made=1))["new-model-in-a-loop"]
+    found = advised(models(made=1))["new-model-in-a-loop"]
     assert found.title == "Compile the model once, not in a loop"
     assert "learning_rate" in found.code
 
@@ -94,7 +90,7 @@ def test_a_model_that_is_compiled_in_each_turn_is_told_so():
     lambda: study_of(None, [], [TracedFunction("one_step", 0, True, "", "Cell [3]:8")] * 4),
 ])  # fmt: skip
 def test_models_that_no_loop_makes_are_left_alone(study):
-    assert "new-model-in-a-loop" not in rules_of(study())
+    assert "new-model-in-a-loop" not in advised(study())
 
 
 EPOCHS = (["train_step"] * 7 + ["val_step"] * 14) * 3
@@ -110,7 +106,7 @@ def validating_by_hand(validation=600, training=300, python=900, others=(), name
 
 
 def test_a_validation_of_an_own_loop_that_is_larger_than_training():
-    found = rules_of(validating_by_hand())["validation"]
+    found = advised(validating_by_hand())["validation"]
     assert "`val_step`, without gradients, took 600 ms (40 calls); the training took 300 ms" in found.evidence
     assert found.saves_ms == pytest.approx((600 * 4 / 5, 600))
 
@@ -123,7 +119,7 @@ def test_a_validation_of_an_own_loop_that_is_larger_than_training():
     {"names": (["val_step"] + ["train_step"] * 4) * 12},
 ])  # fmt: skip
 def test_a_validation_of_an_own_loop_that_is_not_much_is_left_alone(settings):
-    assert "validation" not in rules_of(validating_by_hand(**settings))
+    assert "validation" not in advised(validating_by_hand(**settings))
 
 
 def test_the_line_is_shown_once_and_escaped():
@@ -242,6 +238,6 @@ def test_models_of_different_sizes_are_not_asked_to_be_one(units, title):
     study = models()
     layers = [(LayerFacts("m", "m", "Sequential", True, -1, 0), LayerFacts("m/d", "d", "Dense", True, 0, 10 * n, (None, n))) for n in units]
     study.recording.models = tuple(ModelFacts(f"m_{at}", one, False) for at, one in enumerate(layers))
-    found = rules_of(study)["new-model-in-a-loop"]
+    found = advised(study)["new-model-in-a-loop"]
     assert found.title == title
     assert ("Keep saved" in found.code) is title.startswith("Make")

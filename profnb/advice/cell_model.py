@@ -170,6 +170,11 @@ class Model:
         return phase == self.study.summary.phase
 
     @cached_property
+    def main_steps(self) -> list[int]:
+        """The nodes of the steady steps of that phase."""
+        return [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)]
+
+    @cached_property
     def periods_ps(self) -> float:
         """What the steady steps of the main phase take, with the gaps behind them; the cell without steps."""
         study = self.study
@@ -197,8 +202,7 @@ class Model:
             is_between: Whether only what lies between the steps is meant.
         """
         tree, between = self.tree, self.rows(*_BETWEEN)
-        steps = [row for row in self.rows(*STEADY_STEPS) if self.is_main(row)]
-        everything = with_below_of(tree, between if is_between else [*steps, *between])
+        everything = with_below_of(tree, between if is_between else [*self.main_steps, *between])
 
         def is_chosen(row: int) -> bool:
             above = tree.kind[int(tree.parent[row])]

@@ -23,10 +23,8 @@ from profnb.trace.framework import JAX, PYTORCH
 __all__ = ["PythonBetween", "find_python_between"]
 
 _NEARLY_ALL = 0.9
-_CALL_OF_JAX, _MANY_PROGRAMS = (
-    "PjitFunction(",
-    5,
-)  # a step: more than what is compiled as a whole starts
+_CALL_OF_JAX = "PjitFunction("
+_MANY_PROGRAMS = 5  # a step: more than what is compiled as a whole starts
 _FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 

@@ -28,9 +28,9 @@ _LONGEST = 60
 
 def retracing(model: Model) -> Iterator[Proposal]:
     """A ``tf.function`` is traced again and again; each time but the first would be a usual call."""
-    study = model.study
-    again = None if study is None else find_retracing(study)
-    if study is None or again is None:
+    study = model.traced
+    again = find_retracing(study)
+    if again is None:
         return
     events, name = study.trace.events, printable(again.function)
     spent = duration_text(int(events.duration_ps[again.events].sum()))
@@ -104,9 +104,9 @@ _GROWS = {
 
 def slowing_down(model: Model) -> Iterator[Proposal]:
     """Steps take longer and longer; had they stayed as they began, all would take what the early ones do."""
-    study = model.study
-    slow = None if study is None else slowing.find_slowing(study)
-    if study is None or slow is None:
+    study = model.traced
+    slow = slowing.find_slowing(study)
+    if slow is None:
         return
     rise, code = slow.rise, _GROWS[slow.cause]
     since = f"most of it from about step {count_text(rise.change or 0)} on"
@@ -124,9 +124,9 @@ def slowing_down(model: Model) -> Iterator[Proposal]:
 
 def own_validation(model: Model) -> Iterator[Proposal]:
     """In a loop of one's own a ``tf.function`` that validates now and then takes longer than the training."""
-    study, tree = model.study, model.tree
+    study, tree = model.traced, model.tree
     rows = model.rows(parts.CALLS, *(() if model.has_looks else (parts.MARKED,)))
-    if study is None or len(rows) < 2:
+    if len(rows) < 2:
         return
     validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
     nodes = [row for row in rows if tree.name[row] in validating]
@@ -168,11 +168,11 @@ _ANEW = {
 
 def new_model_in_a_loop(model: Model) -> Iterator[Proposal]:
     """One line makes or compiles Keras' models again and again, each of which is traced."""
-    study, tree = model.study, model.tree
-    again = None if study is None else find_models_again(study)
+    study, tree = model.traced, model.tree
+    again = find_models_again(study)
     rows = with_below_of(tree, model.rows(parts.BUILDING, parts.FIRST))
     whole = float(tree.self_ps[rows].sum())
-    if study is None or again is None or not whole:
+    if again is None or not whole:
         return
     spent = min(float(again.spent_ps), whole)
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
@@ -263,7 +262,7 @@ def compiled_once(model: Model, times: int, again_ps: float) -> Edit:
     elif compiling:
         rows, usual_ps = np.array(compiling, np.int64), 0.0
     else:
-        rows = with_below_of(tree, [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)])
+        rows = with_below_of(tree, model.main_steps)
     whole = float(tree.self_ps[rows].sum())
     each = whole / times
     least = times * min(usual_ps, each) if usual_ps else each

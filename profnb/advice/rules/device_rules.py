@@ -24,7 +24,6 @@ from profnb.subjects.device.peaks import find_rates, is_nvidia
 from profnb.subjects.device.precision import WIDTHS, find_missed_dimensions
 from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import unrecorded_backend
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 __all__ = ["DEVICE_RULES", "WORKERS", "Words", "of_steps", "propose"]
@@ -55,14 +54,12 @@ def propose(study: Study, rule: str, words: Words, evidence: str, *edits: Edit) 
 def of_steps(
     rule: Callable[[Model, Study], Iterator[Proposal]],
 ) -> Callable[[Model], Iterator[Proposal]]:
-    """Ask a rule only where steps, and the work in them, were recorded."""
+    """Ask a rule only where steps were recorded."""
 
     @wraps(rule)
     def ask(model: Model) -> Iterator[Proposal]:
-        study = model.study
-        if study is None or study.steps.is_window or unrecorded_backend(study):
-            return
-        if study.summary.counted.size:
+        study = model.traced
+        if study.summary.counted.size and not study.steps.is_window:
             yield from rule(model, study)
 
     return ask

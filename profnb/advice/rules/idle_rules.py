@@ -20,7 +20,6 @@ from profnb.subjects.device.copies import are_of_program
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import unrecorded_backend
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 __all__ = ["IDLE_RULES"]
@@ -227,9 +226,9 @@ _CAUSES: dict[str, tuple[str, str, Words]] = {
 
 def idle_device(model: Model) -> Iterator[Proposal]:
     """A device idles more than it works; this is what the host did for most of that time."""
-    study = model.study
-    idle = None if study is None or unrecorded_backend(study) else study.device.idle
-    if study is None or idle is None or 2 * idle.total_ps.sum() < idle.window_ps:
+    study = model.traced
+    idle = study.device.idle
+    if idle is None or 2 * idle.total_ps.sum() < idle.window_ps:
         return
     row, is_open = int(idle.total_ps.argmax()), study.steps.is_window
     cause, part = IDLE_CAUSES[row], float(idle.total_ps[row] / idle.window_ps)

@@ -41,8 +41,7 @@ _MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "
 
 def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
     """The steps wait for a pipeline of tf.data, one of whose stages is the limit."""
-    study = model.study
-    assert study is not None
+    study = model.traced
     diagnosis = study.input.diagnosis
     if diagnosis is None:
         return
@@ -84,10 +83,10 @@ def _held_up(model: Model, study: Study) -> Iterator[Proposal]:
 
 def _remains(model: Model, cause: str) -> tuple[float, float]:
     """The least and the most of the waiting that is left with the remedy of a cause; see above."""
-    assert model.study is not None
-    wait, cores = model.study.input.waiting.fraction, max(model.cores, 1)
+    study = model.traced
+    wait, cores = study.input.waiting.fraction, max(model.cores, 1)
     many = model.cores or math.inf  # where nobody knows how many there are
-    is_ahead = runs_ahead(model.study.input.pipeline)
+    is_ahead = runs_ahead(study.input.pipeline)
     rest, work = 1 - wait, 1.0 if is_ahead else wait
     beside = 1.0 if is_ahead else max(1 - rest / wait, 1 / cores)
     if cause == "no prefetch":
@@ -127,8 +126,7 @@ def _network(study: Study) -> tuple[str, str] | None:
 
 def files_read_singly(model: Model) -> Iterator[Proposal]:
     """A function of tf.data reads a file for each element, and steps wait a little for it."""
-    study = model.study
-    assert study is not None
+    study = model.traced
     files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
     if files is None or diagnosis is None or diagnosis.cause == "small files":
         return
@@ -146,8 +144,7 @@ def files_read_singly(model: Model) -> Iterator[Proposal]:
 
 def starved_by_queue(model: Model) -> Iterator[Proposal]:
     """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
-    assert model.study is not None
-    starving = diagnose_queue(model.study)
+    starving = diagnose_queue(model.traced)
     if starving is None:
         return
     is_python = starving.cause == "python"
@@ -160,8 +157,7 @@ def starved_by_queue(model: Model) -> Iterator[Proposal]:
 
 def fed_by_hand(model: Model) -> Iterator[Proposal]:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
-    study = model.study
-    assert study is not None
+    study = model.traced
     feeding = study.input.feeding
     if feeding is None or not feeding.makes_input:
         return
@@ -199,8 +195,7 @@ _BY_INDEX = (
 
 def waits_for_batches(model: Model) -> Iterator[Proposal]:
     """The steps wait for the next batch, and no iterator of tf.data and no queue tells why."""
-    study = model.study
-    assert study is not None
+    study = model.traced
     if len(study.input.iterators) or study.input.queues:
         return
     share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
@@ -257,8 +252,7 @@ def made_again(model: Model) -> Iterator[Proposal]:
 
     Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
     """
-    study, tree = model.study, model.tree
-    assert study is not None
+    study, tree = model.traced, model.tree
     epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] > 1]
     table = study.input.pipeline
     kinds = set(table.kind)

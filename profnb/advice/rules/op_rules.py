@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import AT_ONCE, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
@@ -39,7 +38,7 @@ def growing_graph(model: Model) -> Iterator[Proposal]:
     growth = find_growth(study.recording.graph_versions)
     if growth is None or not study.summary.counted.size:
         return
-    steps = [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)]
+    steps = model.main_steps
     runs, between = (with_below_of(tree, at) for at in (steps, model.rows(EAGER, parts.GAPS)))
     times = max(int(tree.occurrences[steps].sum()), 1)
     whole, making = (float(tree.self_ps[rows].sum()) for rows in (runs, between))
@@ -193,7 +192,7 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     """
     study, tree = model.traced, model.tree
     loop = find_loop(study, LONG_OP_PS)
-    steps = [row for row in model.rows(*_LOOPED_STEPS) if model.is_main(row)]
+    steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
     if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
         return
     if _RECURRENT_LAYERS & set(study.layers.table.layer_type):
@@ -225,16 +224,8 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
 
 
 _RECURRENT_LAYERS = {
-    "LSTM",
-    "GRU",
-    "SimpleRNN",
-    "RNN",
-    "ConvLSTM1D",
-    "ConvLSTM2D",
-    "ConvLSTM3D",
-    "Bidirectional",
-}
-_LOOPED_STEPS = tuple(kind for kind in STEADY_STEPS if kind != parts.VALIDATION)
+    "LSTM", "GRU", "SimpleRNN", "RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "Bidirectional",
+}  # fmt: skip
 
 
 OP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import STEADY_STEPS
 from profnb.advice.numbers import FEWEST, HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
@@ -51,9 +50,9 @@ _STAYS = "Keep what reads values (a float or an array of a tensor, an if on one)
 
 def python_between_steps(model: Model) -> Iterator[Proposal]:
     """Python runs between the steps of a loop, or in them on a CPU, while nothing else is at work."""
-    study = model.study
-    python = None if study is None else find_python_between(study)
-    if study is None or python is None or study.summary.counted.size < FEWEST:
+    study = model.traced
+    python = find_python_between(study)
+    if python is None or study.summary.counted.size < FEWEST:
         return
     is_own = is_own_loop(study)
     share, seldom, kinds = python.share, python.seldom, [parts.GAPS, OTHERS]
@@ -108,8 +107,8 @@ def _less_python(study: Study) -> str:
 
 def epoch_ends(model: Model) -> Iterator[Proposal]:
     """A loop of one's own, or a loaded trace, makes a new iterator for each pass over the data."""
-    study, tree = model.study, model.tree
-    if study is None or study.steps.is_window or EAGER_TAPES in study.steps.origin:
+    study, tree = model.traced, model.tree
+    if study.steps.is_window or EAGER_TAPES in study.steps.origin:
         return  # it trains on batches of its own; the iterators are of something else
     rows = study.gaps.between_epochs
     trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
@@ -146,8 +145,8 @@ def epoch_ends(model: Model) -> Iterator[Proposal]:
 
 def python_in_the_step(model: Model) -> Iterator[Proposal]:
     """The steps' graph calls Python (``tf.numpy_function``) while no other op runs, in most of the steps."""
-    study = model.study
-    if study is None or not study.summary.counted.size or study.steps.is_window:
+    study = model.traced
+    if not study.summary.counted.size or study.steps.is_window:
         return
     if not any(name.endswith(PYTHON_OPS) for name in study.trace.names.texts):
         return  # as a rule
@@ -183,12 +182,12 @@ def _of_steps(study: Study, is_wanted: Callable[[str], bool]) -> Int64s:
 
 def eager_ops(model: Model) -> Iterator[Proposal]:
     """Python runs the steps' ops one by one; compiled, the ops that compute and a call remain."""
-    study, tree = model.study, model.tree
-    runs = None if study is None else find_eager_runs(study)
-    if study is None or runs is None:
+    study, tree = model.traced, model.tree
+    runs = find_eager_runs(study)
+    if runs is None:
         return
     is_window = study.steps.is_window
-    steps = [row for row in model.rows(*STEADY_STEPS) if model.is_main(row)]
+    steps = model.main_steps
     below = {
         row: [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER] for row in steps
     }
@@ -206,8 +205,8 @@ def eager_ops(model: Model) -> Iterator[Proposal]:
 
 def eager_ops_between(model: Model) -> Iterator[Proposal]:
     """The same between the steps of a loop of the user's own in a loaded trace: metrics that are updated."""
-    study = model.study
-    if study is None or model.has_looks or study.steps.is_window or not is_own_loop(study):
+    study = model.traced
+    if model.has_looks or study.steps.is_window or not is_own_loop(study):
         return
     runs = find_eager_runs(study, between=True)
     if runs is not None:
@@ -230,8 +229,7 @@ def _put_into_a_function(
     *,
     is_between: bool = False,
 ) -> Proposal:
-    assert model.study is not None
-    period = model.study.summary.mean_period_ps * runs.share
+    period = model.traced.summary.mean_period_ps * runs.share
     call_least, call_most = (cost / period for cost in model.costs.call_ps)
     least = min(runs.computing / runs.share + call_least, 1.0)
     most = min(max(1 - runs.starting / runs.share + call_most, least), 1.0)

@@ -11,11 +11,10 @@ its end is found, for ``-t 10``, on the cell's own time::
 It is bounded in events too. No profiler tells how many it holds, but what it holds is memory that it
 allocated: 91 bytes for an event of eager ops, 148 for one of tf.data's (TensorFlow 2.21). Stopping, reading
 and showing take 2.5 us for the former and up to 8 for the latter, whose threads go on meanwhile. How much is
-allocated a step is learned
-from step to step and from longer stretch to longer stretch; of the last three the smallest one counts, so
-that what a model allocates once does not, and no more than the processor time of all threads can have
-recorded. The window closes with the step after which all that would take a twentieth of the cell so far, and
-a quarter of a second.
+allocated a step is learned from step to step and from longer stretch to longer stretch; of the last three
+the smallest one counts, so that what a model allocates once does not, and no more than the processor time of
+all threads can have recorded. The window closes with the step after which all that would take a twentieth
+of the cell so far, and a quarter of a second.
 
 A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
 were traced by then.
@@ -45,9 +44,7 @@ _BYTES_AN_EVENT, _S_AN_EVENT = 100, 5e-6  # of stopping, reading and showing; se
 _LEAST_STOP_S, _STOP_SHARE = 0.25, 0.05
 _FEWEST_STEPS = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
-_EVENTS_A_S = (
-    500_000  # of processor time; the most seen were 390,000, tf.data's functions on two cores
-)
+_EVENTS_A_S = 500_000  # of processor time; the most seen were 390,000, of tf.data's functions
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _NEVER_STOPPED = (
     f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
