@@ -278,9 +278,9 @@ class Profile(Tables):
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
         for name in ("_cell_breakdown", "_cell_tree"):
             self.__dict__.pop(name, None)
-        breakdown = self._cell_breakdown
-        if breakdown is not None:
-            self._shown = self._shown[0], with_cell(report, breakdown)
+        breakdown, tree = self._cell_breakdown, self._cell_tree
+        if breakdown is not None and tree is not None:
+            self._shown = self._shown[0], with_cell(report, breakdown, tree)
 
     def _decide_report(self, again: str = "") -> "Report":
         from profnb.report.report import build_python_report, build_report
@@ -298,6 +298,7 @@ class Profile(Tables):
             runs=[times for times, _ in self.steady_step_times] if has_runs else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
+            tree=self._cell_tree if self._model is not None and self._model.has_looks else None,
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
             again=again,

@@ -165,7 +165,8 @@ def profile_of(program, **options):
 
 def diagnose(program, p):
     """Judge what a profile of a program says."""
-    headline = p.summary().split("\n", 1)[0]
+    content = p.to_dict()
+    headline = f"{content['headline']}. {content['answer']}"
     texts = [f"{one.title}. {one.evidence} {one.code}" for one in p.advice]
     return judge(program, [one.rule for one in p.advice], texts, headline)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.parts.tree_records import CELL, FRAMEWORK, TreeNode
+from profnb.capture.parts.tree_records import CELL, EPOCH, FRAMEWORK, TreeNode
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
@@ -22,7 +22,7 @@ from profnb.steps.breakdown import CATEGORIES
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 
-__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "STEADY_STEPS", "CellTree", "grow_tree"]
+__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "STEADY_STEPS", "STEPS", "CellTree", "grow_tree"]
 
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together
@@ -39,6 +39,7 @@ _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
 _OF_TRACE = (parts.INPUT, FRAMEWORK)  # which looks see, too, and the trace knows of every step
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
+STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,10 @@ class CellTree:
         """A node and all below it."""
         behind = np.flatnonzero(self.depth[row + 1 :] <= self.depth[row])
         return np.arange(row, row + 1 + behind[0] if behind.size else len(self))
+
+    def has_steps(self, row: int) -> bool:
+        """Whether steps, or epochs of them, are below a node, or it is some."""
+        return any(self.kind[at] in (*STEPS, EPOCH) for at in self.rows_below(row).tolist())
 
 
 CELL_TREE = Table[CellTree](

@@ -477,6 +477,9 @@ TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _N
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )
+CALL_EVENTS = Seam(
+    "sys:setprofile", "Python of less than 5 ms between two steps is told by amount, not by name", 1
+)
 CURRENT_FRAMES = Seam("sys:_current_frames", "parts of the whole cell are not told apart", 0)
 
 

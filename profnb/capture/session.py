@@ -20,6 +20,7 @@ from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
+from profnb.capture.parts.call_clock import CallClock
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
@@ -65,6 +66,7 @@ class Capture:
         self._hook_error: Exception | None = None
         self.own_time = OwnTime()
         self.sampler = Sampler(self._code_seen)
+        self._gaps = CallClock()
         self._flying: list[tuple[int, InFlight]] = []  # batches of JAX, and since when
         self.profilers = Doors(options, messages)
         self.source = SourceWatch(
@@ -83,6 +85,7 @@ class Capture:
             window.is_open,
             window.step_recorded,
             self._door_of_keras,
+            self._gaps,
         )
         self._tapes = TapeWatch(
             lambda: self.recorder.is_outside, window.is_open, window.step_recorded
@@ -168,6 +171,7 @@ class Capture:
         finally:
             self._window.stop_clock()
             self._watches.close()
+            self._gaps.stop(0)
             self.sampler.stop()
             self.recording.discard()
 
@@ -182,6 +186,7 @@ class Capture:
         ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
         self.graph_runs.see_gaps(self.sampler.end(), has_source=self.options.source)
+        timed = self._gaps.stop(self.sampler.base)
         looks = self.sampler.stop()
         try:
             self._window.close(None)
@@ -202,7 +207,7 @@ class Capture:
             self._flying,
             counting_ns() if len(log) else 0,
         )
-        cell = divide_cell(counts, looks)
+        cell = divide_cell(counts, looks, timed)
         self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
         recording.marking_ns = self.recorder.marking_ns
         recording.machine = self.machine.records if len(self.machine.records) else None

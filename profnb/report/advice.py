@@ -12,7 +12,7 @@ from profnb.core.printable import printable
 from profnb.drawing.theme import CHIP, MUTED
 from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
-__all__ = ["advice_html", "advice_section_text", "advice_text"]
+__all__ = ["advice_html", "advice_section_text", "advice_text", "first_change"]
 
 _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
@@ -34,6 +34,12 @@ def advice_text(advice: Advice) -> str:
     saves = f" (saves {text})" if (text := saves_text(advice)) else ""
     said = f"{advice.title}{saves}. {advice.evidence}{where}{code}"
     return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
+
+
+def first_change(listed: Sequence[Advice]) -> str:
+    """What to do first, and what that saves, as a clause."""
+    saves = saves_text(listed[0])
+    return f"{listed[0].title}{f', saves {saves}' if saves else ''}"
 
 
 def advice_section_text(listed: Sequence[Advice], again: str = "") -> str:

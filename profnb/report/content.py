@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from profnb.advice.proposals import Advice
 from profnb.core.sharing import Sharing
 from profnb.drawing.section import Section
+from profnb.report.cell_words import CellWords
 from profnb.report.step_chart import StepChart
 from profnb.report.text import Fact
-from profnb.subjects.cell.section import CellWords
 
 __all__ = ["Content", "ShareRow"]
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from markupsafe import Markup
 
+from profnb.advice.cell_tree import CellTree
 from profnb.advice.proposals import Advice
 from profnb.causes.around_ops import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
+from profnb.report.cell_words import cell_words
 from profnb.report.content import Content
 from profnb.report.forms.as_html import content_html
 from profnb.report.forms.as_text import content_text
@@ -30,7 +32,7 @@ from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.category_words import category_title, has_thread, known_framework
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
-from profnb.subjects.cell.section import EAGER, CellWords, cell_sections, cell_words
+from profnb.subjects.cell.section import cell_sections
 from profnb.subjects.crowded import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
@@ -88,6 +90,7 @@ def build_report(
     notes: Sequence[str],
     overhead_ps: float | None,
     cell: CellBreakdown | None = None,
+    tree: CellTree | None = None,
     machine: Sequence[Section] = (),
     has_tensorflow: bool = True,
     advice: Sequence[Advice] = (),
@@ -101,7 +104,8 @@ def build_report(
         title: The report's name.
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
-        cell: Where the whole cell's wall time went; None for a trace of others.
+        cell: The parts of the whole cell; None for a trace of others.
+        tree: The same time as a tree; None likewise.
         machine: What the machine did over the whole cell.
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
@@ -109,7 +113,9 @@ def build_report(
         again: The line over a cell that measures a change of it; "" where the result has no name.
     """
     if study is None:
-        return _report_without_trace(title, notes, cell, machine, has_tensorflow=has_tensorflow)
+        return _report_without_trace(
+            title, notes, cell, tree, machine, has_tensorflow=has_tensorflow
+        )
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
@@ -133,7 +139,7 @@ def build_report(
         unmeasured=unmeasured_text(study),
         answer=answer,
         lead=lead_text(study, explanation, has_host=has_host) if answer else "",
-        cell=_words(cell, has_eager_ops=len(study.ops.table) > 0),
+        cell=None if tree is None else cell_words(tree),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares, framework_name) if answer else (),
         notes=notes,
@@ -196,6 +202,7 @@ def _report_without_trace(
     title: str,
     notes: Sequence[str],
     cell: CellBreakdown | None,
+    tree: CellTree | None,
     machine: Sequence[Section],
     *,
     has_tensorflow: bool,
@@ -205,29 +212,25 @@ def _report_without_trace(
         return Report(title, "Nothing was captured", notes=notes)
     why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
     headline = f"{duration_text(cell.whole_ps)}, {why}"
-    words = _words(cell, has_eager_ops=has_tensorflow)
+    words = None if tree is None else cell_words(tree)
     sections = [*cell_sections(cell), *machine]
     return Report(title, headline, cell=words, notes=notes, sections=sections)
 
 
-def with_cell(report: Report, cell: CellBreakdown) -> Report:
+def with_cell(report: Report, cell: CellBreakdown, tree: CellTree) -> Report:
     """The same report of a cell whose parts have grown since: making the report is one.
 
     Args:
         report: What was decided before.
         cell: Its parts now.
+        tree: And its tree.
     """
-    words = _words(cell, has_eager_ops=report.cell is not None and EAGER in report.cell.text)
     (section,) = cell_sections(cell)
     sections = [section if one.tab == section.tab else one for one in report.sections]
     before, why = report.headline.partition(", ")[::2]
     is_of_cell = report.cell is not None and before in report.cell.head
     headline = f"{duration_text(cell.whole_ps)}, {why}" if is_of_cell else report.headline
-    return replace(report, headline=headline, cell=words, sections=sections)
-
-
-def _words(cell: CellBreakdown | None, *, has_eager_ops: bool) -> CellWords | None:
-    return None if cell is None else cell_words(cell, has_eager_ops=has_eager_ops)
+    return replace(report, headline=headline, cell=cell_words(tree), sections=sections)
 
 
 def _device_spoken_of(study: Study) -> str:

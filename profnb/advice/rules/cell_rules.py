@@ -7,7 +7,7 @@ speaks of the same nodes (see ``advise``).
 from collections.abc import Callable, Iterator, Sequence
 
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import STEADY_STEPS
+from profnb.advice.cell_tree import STEPS
 from profnb.advice.numbers import FEWEST, HALF, NEARLY_ALL, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
@@ -23,7 +23,6 @@ __all__ = ["CELL_RULES"]
 
 _LONGEST = 60
 _CALLBACKS = "https://keras.io/api/callbacks/"
-_STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 _ONCE = {
     "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
     "has to wait for the one before: model(x, training=False) inside a tf.function, or "
@@ -45,12 +44,12 @@ def runs_in_a_loop(model: Model) -> Iterator[Proposal]:
         if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
             continue
         below = [at for at in below if not model.is_inside(at, _APART, row)]
-        around = [at for at in below if not model.is_inside(at, _STEPS, row)]
+        around = [at for at in below if not model.is_inside(at, STEPS, row)]
         around += model.rows(parts.AROUND, below=int(tree.parent[row]))
         took = int(tree.self_ps[around].sum())
         because = f"setting up and leaving {count_text(times)} calls took {duration_text(took)}"
         edits = [once(tree, around, times, (0.0, 0.0), because, with_below=False)]
-        steps = [at for at in model.rows(*_STEPS, below=row) if tree.occurrences[at] == times]
+        steps = [at for at in model.rows(*STEPS, below=row) if tree.occurrences[at] == times]
         if steps:  # of one batch each: together they are as many examples in fewer steps
             edits.append(scale(tree, steps, 1 / times, 1.0, "larger batches take no longer"))
         yield Proposal(
@@ -196,7 +195,7 @@ def own_functions(model: Model) -> Iterator[Proposal]:
     tree = model.tree
     for row in model.rows(LINES):
         above = int(tree.parent[row])
-        if model.is_inside(above, (CALL, parts.CALLBACKS, *_STEPS), 0) or _is_whole(model, above):
+        if model.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0) or _is_whole(model, above):
             continue
         if not _is_whole(model, row):
             yield from _with_steps_inside(model, row)
@@ -228,10 +227,7 @@ _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 
 def _is_whole(model: Model, row: int) -> bool:
     """Whether a node is an own function, or lines of the cell, that runs no step."""
-    tree = model.tree
-    if tree.kind[row] in (CELL, EPOCH):
-        return False
-    return not any(tree.kind[at] in (*_STEPS, EPOCH) for at in tree.rows_below(row).tolist())
+    return model.tree.kind[row] != CELL and not model.tree.has_steps(row)
 
 
 def _with_steps_inside(model: Model, row: int) -> Iterator[Proposal]:

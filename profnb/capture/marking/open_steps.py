@@ -21,6 +21,7 @@ it began (``first_record``) is taken back when it ends::
     ends                                    -           -                         0..3 (call, "outer")
 """
 
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
 
 __all__ = [
     "MARKER",
+    "Gaps",
     "OpenSteps",
     "abandon_marker",
     "add_metadata",
@@ -43,6 +45,23 @@ _COUNTED, _CACHE_BYTES = 31, 1 << 20  # 3 ms of two slow cores
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
+class Gaps:
+    """Hears of gaps between steps; this one of none.
+
+    Attributes:
+        is_on: Whether a gap is heard of right now.
+        next_ns: From when on the next one is to be heard of, by ``time.perf_counter_ns``.
+    """
+
+    is_on, next_ns = False, sys.maxsize
+
+    def begin(self) -> None:
+        """A step has ended."""
+
+    def end(self) -> None:
+        """The next one begins."""
+
+
 class OpenSteps:
     """What runs on one thread, and the steps that ended there.
 
@@ -50,6 +69,7 @@ class OpenSteps:
         is_tracing: Whether the profiler is recording right now.
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
+        gaps: Told when what lies between two steps begins, and ends.
 
     Attributes:
         log: The steps that ended.
@@ -62,9 +82,14 @@ class OpenSteps:
         thread: The thread whose steps they are.
     """
 
-    def __init__(self, is_tracing: Callable[[], bool], on_step: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        is_tracing: Callable[[], bool],
+        on_step: Callable[[int], None],
+        gaps: Gaps | None = None,
+    ) -> None:
         """Nothing runs, and the thread is the calling one."""
-        self.is_tracing, self._on_step = is_tracing, on_step
+        self.is_tracing, self._on_step, self._gaps = is_tracing, on_step, gaps or Gaps()
         self.thread = threading.get_ident()
         self.log = StepLog()
         self.stack: list[OpenStep] = []
@@ -115,6 +140,10 @@ class OpenSteps:
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
+        if self._gaps.is_on and not (
+            self.is_in_run and kind == CALL
+        ):  # what a callback calls is its own
+            self._gaps.end()
         settled, _, late = self.log.stored
         first = settled + len(late)
         is_traced = not self.counts_only and self.is_tracing()
@@ -148,6 +177,8 @@ class OpenSteps:
         )
         if was_traced or (not self.counts_only and self.is_tracing()):
             self._count(span, end_ns, was_traced=was_traced)
+        elif end_ns >= self._gaps.next_ns and not self._gaps.is_on:
+            self._gaps.begin()
 
     def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:
         """Tell the window of a step; the part of it that is only timed needs none of this."""
@@ -176,6 +207,8 @@ class OpenSteps:
         steps, self._to_report = self._to_report, None
         if steps is not None:
             self._on_step(steps)
+            if not self._gaps.is_on and time.perf_counter_ns() >= self._gaps.next_ns:
+                self._gaps.begin()
 
 
 def counting_ns() -> int:

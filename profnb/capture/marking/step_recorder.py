@@ -16,7 +16,7 @@ began but never ended (the data ran out, an exception) is marked as abandoned an
 from collections.abc import Callable
 
 from profnb.capture.marking.keras_batches import KerasBatches
-from profnb.capture.marking.open_steps import OpenSteps
+from profnb.capture.marking.open_steps import Gaps, OpenSteps
 from profnb.capture.marking.own_loops import OwnLoops
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.step_records import Marking
@@ -32,6 +32,7 @@ class StepRecorder:
         on_step: Called after each step with how many like it were recorded under trace; of function
             calls, only those of the function that has taken the most time count.
         door_of_keras: The profiler that records what Keras does; None where nothing does.
+        gaps: Told when what lies between two steps begins, and ends.
 
     Attributes:
         log: The steps that ended.
@@ -45,9 +46,10 @@ class StepRecorder:
         is_tracing: Callable[[], bool],
         on_step: Callable[[int], None],
         door_of_keras: Callable[[], Marking | None],
+        gaps: Gaps | None = None,
     ) -> None:
         """Start with no steps, on the calling thread."""
-        self._open = OpenSteps(is_tracing, on_step)
+        self._open = OpenSteps(is_tracing, on_step, gaps)
         self.log = self._open.log
         self.events = TraceEvents(self._open)
         self.loops = OwnLoops(self._open)

@@ -22,6 +22,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.call_clock import TimedCalls
 from profnb.capture.parts.in_flight import InFlight
 from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
@@ -117,12 +118,17 @@ class _Parts:
         return self.add(key, first_ns, wall_ns)
 
 
-def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
+def divide_cell(
+    counts: CellCounts,
+    looks: StackRecords,
+    timed: TimedCalls = TimedCalls(),  # noqa: B008 - frozen
+) -> CellRecords:
     """The parts of a cell.
 
     Args:
         counts: What was counted.
         looks: What was seen; the parts are named without them, too, where there was no time for a look.
+        timed: What a few gaps between steps were spent on, which looks see badly where they are short.
 
     Returns:
         Parts whose wall times add up to the cell's, in the order in which they first began.
@@ -131,10 +137,7 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
 
     made = _Parts()
     spans = _Spans(counts, made)
-    seen = [
-        part_of_stack([looks.frames[frame] for frame in stack], looks.base)
-        for stack in looks.stacks
-    ]
+    seen = _parts_of(looks)
     times = np.asarray(looks.time_ns, np.int64)
     inside = (times > counts.begin_ns) & (times <= counts.end_ns)
     times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
@@ -145,7 +148,8 @@ def divide_cell(counts: CellCounts, looks: StackRecords) -> CellRecords:
         [seen[stack] for stack in stacks.tolist()],
     )
     paths = Paths(zip((part.path for part in met.part), met.apart.tolist(), strict=True))
-    calls = _divide_between(spans, made, met, paths)
+    votes = _votes_of(timed, spans, paths)
+    calls = _divide_between(spans, made, met, paths, votes)
     _place_steps(spans, made, met, paths)
     counted = _count(made, counts.log, spans.gaps)
     return _records(counts, made, calls, counted)
@@ -450,7 +454,31 @@ def _method_of(phase: str, *, is_validation: bool) -> str:
 _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
 
 
-def _divide_between(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> list[_Call]:
+_Votes = dict[int, Counter[tuple[_Key, Path]]]  # by context
+
+
+def _parts_of(looks: StackRecords) -> list[StackPart]:
+    """The part of each distinct stack."""
+    frames = looks.frames
+    return [part_of_stack([frames[at] for at in stack], looks.base) for stack in looks.stacks]
+
+
+def _votes_of(timed: TimedCalls, spans: _Spans, paths: Paths) -> _Votes:
+    """What gaps that were told call by call were spent on."""
+    votes: _Votes = {}
+    seen, stacks = _parts_of(timed.stacks), timed.stacks
+    for gap_ns, stack, took_ns in zip(stacks.time_ns, stacks.stack, timed.took_ns, strict=True):
+        piece = int(spans.edge_ns.searchsorted(gap_ns, "right")) - 1
+        if 0 <= piece < spans.is_between.size and spans.is_between[piece]:
+            key = _key_of(spans, piece, seen[stack])
+            path = _path_to(spans, piece, key, seen[stack].path, paths)
+            votes.setdefault(int(spans.context[piece]), Counter())[key, path] += took_ns
+    return votes
+
+
+def _divide_between(
+    spans: _Spans, made: _Parts, looks: _Looks, paths: Paths, exact: _Votes
+) -> list[_Call]:
     """Charge what lies between steps; the calls that were seen in it."""
     import numpy as np
 
@@ -464,7 +492,7 @@ def _divide_between(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) ->
     begin = np.where(is_first, edge_ns[piece], times - apart)
     end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)
     begin, end = (np.where(is_short[piece], times, at) for at in (begin, end))
-    votes: dict[int, Counter[tuple[_Key, Path]]] = {}
+    votes: _Votes = {}
     calls: list[_Call] = []
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
         part = looks.part[look]
@@ -483,7 +511,7 @@ def _divide_between(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) ->
         key = (*spans.contexts[spans.context[unseen]], "", 0)
         path = _path_to(spans, unseen, key, None, paths)
         made.add_with_path(key, path, int(edge_ns[unseen]), int(took[unseen]))
-    _divide_short(spans, made, between[is_short[between]], votes, paths)
+    _divide_short(spans, made, between[is_short[between]], votes | exact, paths)
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
         if key[0] in _SEEN:
@@ -492,9 +520,8 @@ def _divide_between(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) ->
 
 
 def _divide_short(
-    spans: _Spans, made: _Parts, short: "Int64s", votes: dict[int, Counter[tuple[_Key, Path]]],
-    paths: Paths,
-) -> None:  # fmt: skip
+    spans: _Spans, made: _Parts, short: "Int64s", votes: _Votes, paths: Paths
+) -> None:
     """Charge stretches that are shorter than the time between looks: those of one kind together."""
     import numpy as np
 

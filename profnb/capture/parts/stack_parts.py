@@ -44,7 +44,7 @@ from profnb.capture.parts.tree_records import (
 )
 from profnb.capture.source.user_code import is_user_file
 
-__all__ = ["RUN", "StackPart", "part_of_stack"]
+__all__ = ["RUN", "StackPart", "enters_framework", "is_named", "part_of_stack"]
 
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
 RUN = "run"  # in a fit, evaluate or predict, and nothing more is known
@@ -154,6 +154,17 @@ def _library_of(file: str) -> tuple[str, bool, bool]:
     leaves = ((AROUND, _LEAVES), (WAITING, _WAITS), (FRAMEWORK, _FRAMEWORKS))
     leaf = next((kind for kind, pattern in leaves if pattern.search(path)), "")
     return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None
+
+
+def is_named(name: str, file: str) -> bool:
+    """Whether a library's function is one that a part is named after: a callback's hook, what saves."""
+    return _last(name).startswith("on_") or _kind_of(name, file) != ""
+
+
+def enters_framework(name: str, file: str) -> bool:
+    """Whether a framework's function runs ops, calls what is compiled, or reads values."""
+    leaf, is_compiled, has_ops = _library_of(file)
+    return is_compiled or has_ops or (leaf == FRAMEWORK and _last(name) in _READ_VALUES)
 
 
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:

@@ -20,7 +20,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from profnb.capture.parts.part_records import AROUND, CALLBACKS, EPOCH_ENDS, GAPS, OTHER
-from profnb.capture.parts.tree_records import CALL, CELL, EPOCH, LINES, Place, TreeNode
+from profnb.capture.parts.tree_records import (
+    CALL,
+    CELL,
+    EAGER,
+    EPOCH,
+    FRAMEWORK,
+    LINES,
+    WAITING,
+    Place,
+    TreeNode,
+)
 
 __all__ = ["CellTree", "Path", "Paths", "common_path", "divided", "in_epochs"]
 
@@ -201,7 +211,7 @@ class Paths:
             for path, _ in looks
         ]
         if not any(cuts):
-            common = common_path([*(path for path, _ in looks), *around])
+            common = _above_leaf(common_path([*(path for path, _ in looks), *around]))
             cuts = [len(common)] * len(looks)
         shares: Counter[Path] = Counter()
         for (path, weight), cut in zip(looks, cuts, strict=True):
@@ -211,6 +221,13 @@ class Paths:
             outer = self.to_run(min(methods)) if methods else _of_functions(common_path(around))
             shares[(*in_epochs(outer, is_inside=True), step)] = 1
         return shares
+
+
+def _above_leaf(path: Path) -> Path:
+    """A path without what only says what its function called."""
+    while path and path[-1].kind in (FRAMEWORK, WAITING, EAGER):
+        path = path[:-1]
+    return path
 
 
 def _of_functions(path: Path) -> Path:

@@ -35,7 +35,10 @@ from profnb.capture.seams import CURRENT_FRAMES
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = ["Looks", "Sampler", "frames_of", "line_at", "lines_of_stacks", "looks_between"]
+__all__ = [
+    "Looks", "Sampler", "frames_above", "frames_of", "line_at", "lines_of_stacks", "looks_between",
+    "name_frames",
+]  # fmt: skip
 
 _FASTEST_S, _IN_WINDOW_S = 0.005, 0.001  # between looks; where --python asks for more of them
 _COST_SHARE, _LOOKS = 0.01, 500
@@ -76,6 +79,7 @@ class Sampler:
 
     Attributes:
         is_dense: Whether a look is taken every millisecond, whatever it costs: the user asked for it.
+        base: How many frames called the cell.
     """
 
     def __init__(self, code_seen: Callable[[str], object] = lambda _: None) -> None:
@@ -85,7 +89,7 @@ class Sampler:
         self._stacks: dict[tuple[int, ...], int] = {(): 0}  # what is too much is an empty stack
         self._codes: dict[int, CodeType] = {}
         self._time_ns, self._stack = array("q"), array("i")
-        self._begin_ns = self._kept = self._base = 0
+        self._begin_ns = self._kept = self.base = 0
         self._running = _thread.allocate_lock()
         self._sampler: threading.Thread | None = None
         self._frames_now: Any = None
@@ -99,7 +103,7 @@ class Sampler:
             frame.f_code.co_filename for frame in frames_of(threading.get_ident(), self._frames_now)
         ]
         callers = [file for file in reversed(files) if not is_own_file(file)]
-        self._base = max(
+        self.base = max(
             (at + 1 for at, file in enumerate(callers) if is_user_file(file)), default=0
         )
         self._running.acquire()
@@ -160,14 +164,15 @@ class Sampler:
     def stop(self) -> StackRecords:
         """End; no reference to code is kept."""
         looks = self.end()
-        records = StackRecords(self._begin_ns, self._time_ns, self._stack, base=self._base)
-        _name_frames(looks, records)
+        records = StackRecords(self._begin_ns, self._time_ns, self._stack, base=self.base)
+        name_frames(looks, records)
         self._stacks.clear()
         self._codes.clear()
         return records
 
 
-def _name_frames(looks: Looks, records: StackRecords) -> None:
+def name_frames(looks: Looks, records: StackRecords) -> None:
+    """Give records the stacks of looks, by the names of functions; profnb's own are left out."""
     frames: dict[tuple[int, int], int] = {}
     names = _names_of(looks.codes.values())
     for row in range(len(looks.keys)):
@@ -214,6 +219,15 @@ def frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> li
     stack = accumulate(chain(innermost, repeat("f_back", _DEEPEST - 1)), getattr)
     walk = takewhile(partial(is_not, None), stack)  # the outermost has no f_back
     return [frame for frame in list(chain(off, walk, on)) if frame is not None]
+
+
+def frames_above(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
+    """Code and instruction of a frame of the calling thread, and of those above it."""
+    for _ in range(_DEEPEST):
+        if frame is None:
+            return
+        yield frame.f_code, frame.f_lasti
+        frame = frame.f_back
 
 
 def _calls(function: Callable[[], _T]) -> Iterator[_T]:

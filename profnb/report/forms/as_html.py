@@ -15,11 +15,11 @@ from profnb.drawing.markup import without_controls
 from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Section, section_block, titled_block
 from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
-from profnb.report.advice import advice_html
+from profnb.report.advice import advice_html, first_change
+from profnb.report.cell_words import CellWords
 from profnb.report.content import Content, ShareRow
 from profnb.report.step_chart import step_table_html, strip_caption, strip_figure
 from profnb.report.text import Fact
-from profnb.subjects.cell.section import CellWords
 
 __all__ = ["content_html", "live_parts"]
 
@@ -40,7 +40,6 @@ def content_html(content: Content, *, live_id: str = "", is_page: bool = False) 
     """
     parts = [
         _head_html(content),
-        Markup("") if content.cell is None else _cell_html(content.cell),
         Markup("") if content.advice is None else advice_html(content.advice, content.again),
         _tabs_html(content, is_page=is_page),
         _about_html(content),
@@ -63,15 +62,16 @@ def _head_html(content: Content) -> Markup:
         '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;line-height:1.3;'
         'margin:4px 0 2px">{}</div>'
     )
-    parts = [
-        amber.format(alarm) if alarm else Markup(""),
-        first.format(content.lead or content.headline),
-    ]
-    facts = [content.headline] if content.lead else []
+    parts = [amber.format(alarm) if alarm else Markup("")]
+    said = [content.lead, content.headline] if content.lead else [content.headline]
+    if content.cell is None:
+        parts.append(first.format(said.pop(0)))
+    else:
+        parts += [first.format(_cell_sentence(content.cell)), _cell_bar(content.cell)]
     first_of_all = (
-        Markup("<b>→ {}</b> · ").format(content.advice[0].title) if content.advice else ""
+        Markup("<b>→ {}</b> · ").format(first_change(content.advice)) if content.advice else ""
     )
-    line = _LINE.format(MUTED, _facts_line(facts, content.facts))
+    line = _LINE.format(MUTED, _facts_line(said, content.facts))
     parts.append(Markup('<div style="margin:0 0 4px">{}{}</div>').format(first_of_all, line))
     if content.shares:
         parts.append(share_bar_html(content.shares))
@@ -199,8 +199,8 @@ def _facts_table(facts: Sequence[Fact]) -> Markup:
     return html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
 
 
-def _cell_html(cell: CellWords) -> Markup:
-    """Where the cell's time went: the sentence, in which each part has its colour, and one bar."""
+def _cell_sentence(cell: CellWords) -> Markup:
+    """Where the cell's time went, each part in the colour that it has in the bar."""
     last = len(cell.shares) - 1
     named = Markup(" ").join(
         Markup(
@@ -208,15 +208,17 @@ def _cell_html(cell: CellWords) -> Markup:
         ).format(share.colour, _with_code(share.text), "." if row == last else ",")
         for row, share in enumerate(cell.shares)
     )
+    return Markup("{} {}").format(cell.head, named)
+
+
+def _cell_bar(cell: CellWords) -> Markup:
     marks = _marks([share.fraction for share in cell.shares])
     bar = Markup("").join(
         Markup('<span style="color:{}">{}</span>').format(share.colour, "█" * count)
         for share, count in zip(cell.shares, marks, strict=True)
         if count
     )
-    return Markup(
-        '<div style="margin:6px 0 0">{} {}</div><div style="{};overflow:hidden">{}</div>'
-    ).format(cell.head, named, BAR, bar)
+    return Markup('<div style="{};overflow:hidden">{}</div>').format(BAR, bar)
 
 
 def _with_code(text: str) -> Markup:

@@ -5,7 +5,7 @@ from textwrap import fill
 from profnb.core.printable import for_terminal, printable
 from profnb.drawing.plain import plain_table
 from profnb.drawing.section import section_text
-from profnb.report.advice import advice_section_text
+from profnb.report.advice import advice_section_text, first_change
 from profnb.report.content import Content
 
 __all__ = ["content_text"]
@@ -17,7 +17,8 @@ def content_text(content: Content) -> str:
     """The report as plain text: what it says first, then its tables without their details."""
     parts = [printable(f"{content.first_line}. {content.answer}".strip())]
     if content.cell is not None:
-        parts[0] += f"\n{fill(printable(content.cell.text), _WIDTH)}"
+        change = f" First change: {first_change(content.advice)}." if content.advice else ""
+        parts[0] = f"{fill(printable(f'{content.cell.text}{change}'), _WIDTH)}\n{parts[0]}"
     if content.advice is not None:
         parts.append(advice_section_text(content.advice, content.again))
     parts.extend(f"Note: {printable(note)}" for note in content.notes)

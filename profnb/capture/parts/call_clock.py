@@ -1,0 +1,163 @@
+"""The functions that run between two steps, call by call, in a few of the gaps.
+
+Python that holds the interpreter's lock for less than 5 ms lets no other thread look at it: a look that is
+due meanwhile comes when the next call of a framework lets go of the lock, and shows that call. So between
+some steps the interpreter itself tells of calls and returns (``sys.setprofile``, of the cell's thread alone,
+and only where nobody else uses it). The time from one to the next belongs to what was innermost meanwhile: a
+function of the user's, a callback's hook, what saves, or what runs ops.
+
+So many gaps are told that all together cost a 300th of the cell. An event costs 0.3 us, one of the functions
+above some 5 (two shared cores, 26 November 2026); one gap may have 20,000 events.
+"""
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from inspect import currentframe
+from types import CodeType, FrameType
+
+from profnb.capture.marking.open_steps import Gaps
+from profnb.capture.parts.stack_parts import enters_framework, is_named
+from profnb.capture.seams import CALL_EVENTS
+from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.stacks import Looks, frames_above, name_frames
+from profnb.capture.source.user_code import is_own_file, is_user_file
+
+__all__ = ["CallClock", "TimedCalls"]
+
+_CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
+_LATER_NS = 100_000_000  # until somebody else's profiler is asked for again
+_OTHER, _NAMED, _FRAMEWORK = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCalls:
+    """What gaps between steps were spent on.
+
+    Attributes:
+        stacks: A stack each, and when its gap began.
+        took_ns: How long it was the innermost in that gap.
+    """
+
+    stacks: StackRecords = field(default_factory=StackRecords)
+    took_ns: Sequence[int] = ()
+
+
+class CallClock(Gaps):
+    """Tells what runs in gaps between steps, on the thread that calls it.
+
+    Attributes:
+        is_on: Whether a gap is told right now.
+        next_ns: From when on the next one is, by ``time.perf_counter_ns``.
+    """
+
+    def __init__(self) -> None:
+        """Nothing is told yet."""
+        self.is_on, self.next_ns = False, 0
+        self._began_ns = time.perf_counter_ns()
+        self._spent_ns = self._events = 0
+        self._gap_ns = self._since_ns = 0
+        self._place: tuple[int, ...] = ()
+        self._inside: FrameType | None = None  # what runs ops: what it calls is told of no more
+        self._codes: dict[int, CodeType] = {}
+        self._kinds: dict[int, int] = {}
+        self._took: Counter[tuple[int, tuple[int, ...]]] = Counter()  # by gap and place
+        self._hook = self._hear
+        self._set_profile = CALL_EVENTS.find()
+
+    def begin(self) -> None:
+        """A step has ended."""
+        now = time.perf_counter_ns()
+        # TensorFlow's and JAX's tracers of Python are known by what they set for new threads.
+        is_used = sys.getprofile() is not None or threading.getprofile() is not None
+        if is_used or self._set_profile is None:
+            self.next_ns = now + _LATER_NS
+            return
+        self.is_on, self._gap_ns, self._inside, self._events = True, now, None, 0
+        self._go_to(currentframe())
+        self._since_ns = time.perf_counter_ns()
+        self._spent_ns += self._since_ns - now
+        self._set_profile(self._hook)
+
+    def end(self) -> None:
+        """The next step begins, or the cell is over."""
+        if sys.getprofile() == self._hook:
+            self._set_profile(None)
+            self._charge(time.perf_counter_ns())
+        self.is_on, self._inside = False, None
+        self._spent_ns += self._events * _EVENT_NS
+        self.next_ns = self._began_ns + self._spent_ns * _CELL_PER_COST
+
+    def _charge(self, now: int) -> None:
+        self._took[self._gap_ns, self._place] += now - self._since_ns
+
+    def _hear(self, frame: FrameType, event: str, _: object) -> None:
+        """The interpreter calls, or returns."""
+        self._events += 1
+        if event not in ("call", "return"):
+            return
+        inside = self._inside
+        if inside is not None:
+            if frame is not inside or event == "call":
+                return
+            self._inside = None
+        kind = self._kind_of(frame)
+        if kind == _OTHER:
+            return
+        now = time.perf_counter_ns()
+        self._charge(now)
+        if event == "call" and kind == _FRAMEWORK:
+            self._inside = frame
+        if self._events > _MOST_EVENTS:
+            self._set_profile(None)
+            return
+        self._go_to(frame if event == "call" else frame.f_back)
+        self._since_ns = time.perf_counter_ns()
+        self._spent_ns += self._since_ns - now
+
+    def _kind_of(self, frame: FrameType) -> int:
+        code = frame.f_code
+        kind = self._kinds.get(id(code))
+        if kind is None:
+            self._codes[id(code)] = code
+            kind = self._kinds[id(code)] = _kind_of(code)
+        return kind
+
+    def _go_to(self, frame: FrameType | None) -> None:
+        key: list[int] = []
+        for code, offset in frames_above(frame):
+            self._codes.setdefault(id(code), code)
+            key += id(code), offset
+        self._place = tuple(key)
+
+    def stop(self, base: int) -> TimedCalls:
+        """What was told; no code is kept.
+
+        Args:
+            base: How many frames called the cell.
+        """
+        if self.is_on:
+            self.end()
+        keys = list(dict.fromkeys(place for _, place in self._took))
+        rows = {key: row for row, key in enumerate(keys)}
+        records = StackRecords(self._began_ns, base=base)
+        for gap_ns, place in self._took:
+            records.time_ns.append(gap_ns)
+            records.stack.append(rows[place])
+        name_frames(Looks(records.time_ns, records.stack, keys, self._codes), records)
+        calls = TimedCalls(records, list(self._took.values()))
+        self._took.clear()
+        self._codes.clear()
+        return calls
+
+
+def _kind_of(code: CodeType) -> int:
+    name, file = str(getattr(code, "co_qualname", code.co_name)), code.co_filename
+    if code.co_name.startswith("<") or is_own_file(file):  # a comprehension is its function's
+        return _OTHER
+    if is_user_file(file) or is_named(name, file):
+        return _NAMED
+    return _FRAMEWORK if enters_framework(name, file) else _OTHER

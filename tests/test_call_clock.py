@@ -1,0 +1,174 @@
+"""Which functions run between two steps, call by call: made calls by a clock of our own, then real fits and loops."""
+
+import sys
+import threading
+from collections import Counter
+
+import pytest
+
+from profnb.capture.parts import call_clock
+from profnb.capture.parts.call_clock import CallClock
+
+US = 1_000
+
+
+class Clock:
+    """Time that passes as functions say."""
+
+    def __init__(self, monkeypatch):
+        self.now = 1_000_000_000
+        monkeypatch.setattr(call_clock.time, "perf_counter_ns", lambda: self.now)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+def by_function(told):
+    """Microseconds by innermost function; what passed in this file's own test by ""."""
+    took = Counter()
+    for stack, ns in zip(told.stacks.stack, told.took_ns, strict=True):
+        names = [told.stacks.frames[at][0].rpartition(".")[2] for at in told.stacks.stacks[stack]]
+        name = next(name for name in reversed(names) if not name.startswith("<"))
+        took[name if not name.startswith("test_") else ""] += ns // US
+    return dict(took)
+
+
+def test_time_between_calls_belongs_to_the_innermost_function(clock):
+    def inner():
+        clock.now += 3 * US
+
+    def outer():
+        clock.now += 10 * US
+        inner()
+        clock.now += 20 * US
+
+    gaps = CallClock()
+    gaps.begin()
+    clock.now += 5 * US
+    outer()
+    [inner() for _ in range(4)]  # a comprehension is its function's
+    clock.now += 7 * US
+    gaps.end()
+    outer()  # in no gap
+    assert by_function(gaps.stop(0)) == {"": 12, "outer": 30, "inner": 15}
+    assert sys.getprofile() is None
+
+
+def test_who_called_whom_is_kept_and_gaps_are_told_apart(clock):
+    def shared():
+        clock.now += 4 * US
+
+    def one():
+        shared()
+
+    def two():
+        shared()
+        shared()
+
+    gaps = CallClock()
+    for call in (one, two):
+        gaps.begin()
+        clock.now += 1 * US
+        call()
+        gaps.end()
+        clock.now += 100 * US
+    told = gaps.stop(0)
+    assert len(set(told.stacks.time_ns)) == 2
+    paths = {}
+    for stack, ns in zip(told.stacks.stack, told.took_ns, strict=True):
+        names = [told.stacks.frames[at][0].rpartition(".")[2] for at in told.stacks.stacks[stack]]
+        if names[-1] == "shared":
+            paths[names[-2]] = paths.get(names[-2], 0) + ns
+    assert paths == {"one": 4 * US, "two": 8 * US}
+
+
+def test_an_exception_through_a_gap_is_the_codes_own(clock):
+    def fails():
+        clock.now += 2 * US
+        raise KeyError("mine")
+
+    gaps = CallClock()
+    gaps.begin()
+    with pytest.raises(KeyError, match="mine") as caught:
+        fails()
+    clock.now += 3 * US
+    gaps.end()
+    assert all("profnb/capture" not in str(entry.path) for entry in caught.traceback)
+    assert by_function(gaps.stop(0))["fails"] == 2
+
+
+@pytest.mark.parametrize("where", [sys, threading])
+def test_where_somebody_else_is_told_of_calls_nothing_is_touched(clock, where):
+    def theirs(*_):
+        return None
+
+    where.setprofile(theirs)
+    try:
+        gaps = CallClock()
+        gaps.begin()
+        assert not gaps.is_on and where.getprofile() is theirs
+        gaps.end()
+        assert where.getprofile() is theirs
+        assert not gaps.stop(0).took_ns
+    finally:
+        where.setprofile(None)
+
+
+def test_a_profiler_that_code_starts_in_a_gap_goes_on(clock):
+    def theirs(*_):
+        return None
+
+    gaps = CallClock()
+    gaps.begin()
+    sys.setprofile(theirs)
+    try:
+        gaps.end()
+        assert sys.getprofile() is theirs and not gaps.is_on
+    finally:
+        sys.setprofile(None)
+
+
+def test_a_gap_of_many_calls_is_left_and_gaps_cost_a_300th_of_the_cell(clock, monkeypatch):
+    monkeypatch.setattr(call_clock, "_MOST_EVENTS", 100)
+
+    def short():
+        clock.now += 10
+
+    gaps = CallClock()
+    began = clock.now
+    gaps.begin()
+    for _ in range(200):
+        short()
+    assert sys.getprofile() is None  # told no more, though the gap goes on
+    gaps.end()
+    assert gaps.next_ns >= began + 300 * 100 * 300  # a hundred events of 300 ns, at least
+    assert sum(gaps.stop(0).took_ns) == 50 * 10  # of 50 calls and returns
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("works", [True, False])
+def test_a_callback_of_short_python_in_each_batch_is_named(works):
+    """No look at the stack meets 1 ms of Python: the lock is not given away in it."""
+    keras, np = pytest.importorskip("keras"), pytest.importorskip("numpy")
+    import profnb
+
+    class Watch(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if works:
+                self.text = " ".join(f"{value:.3f}" for value in sorted(losses))
+
+    losses = np.random.default_rng(0).random(2_000).tolist()
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    x, y = np.ones((1_200, 4), "float32"), np.ones((1_200, 1), "float32")
+    model.fit(x, y, batch_size=8, verbose=0)
+    with profnb.profile() as p:
+        model.fit(x, y, batch_size=8, verbose=0, callbacks=[Watch()])
+    tree = p.cell_tree
+    named = tree[tree.name.str.endswith("Watch.on_train_batch_end")]
+    share = named.self_ms.sum() / tree[tree.kind == "epoch"].wall_ms.sum()
+    assert (share > 0.25) == works
+    assert ("callback" in [advice.rule for advice in p.advice]) == works
+    assert sys.getprofile() is None

@@ -1,0 +1,64 @@
+"""The sentence of a cell, from its tree: who is named, what is put together, what adds up."""
+
+import pytest
+
+from profnb.advice.cell_tree import grow_tree
+from profnb.capture.parts.part_records import (
+    AROUND, CALLBACKS, CALLS, GAPS, IMPORTS, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
+)  # fmt: skip
+from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
+from profnb.report.cell_words import cell_words
+
+MS = 1_000_000
+FILE = "<ipython-input-5-a>"
+
+
+def words(*rows):
+    """Of nodes behind the cell: depth, kind, name, milliseconds by itself, and how often or which line."""
+    nodes, at_depth = [TreeNode(-1, CELL)], {0: 0}
+    for depth, kind, name, ms, *rest in rows:
+        times, line = (rest[0], 0) if kind != LINES else (0, rest[0] if rest else 0)
+        at_depth[depth] = len(nodes)
+        nodes.append(TreeNode(at_depth[depth - 1], kind, name, FILE if line else "", line, times, ms * MS))
+    cells = {FILE: 5}
+    return cell_words(grow_tree(CellRecords(sum(n.self_ns for n in nodes), cells=cells, tree=nodes), None))
+
+
+def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():
+    said = words(
+        (1, CALL, "fit", 0, 1), (2, EPOCH, "", 0, 10), (3, TRAIN, "", 2800, 100), (3, GAPS, "", 50, 99),
+        (3, CALLBACKS, "Score.on_epoch_end", 300, 10), (4, CALL, "predict", 0, 10), (5, PREDICT, "", 3700, 90), (5, AROUND, "", 900, 10),
+        (3, CALL, "validation", 0, 10), (4, VALIDATION, "", 1200, 10), (4, AROUND, "", 500, 10),
+        (1, LINES, "report", 200, 3), (2, EAGER, "", 250, 0), (1, PROFNB, "stop", 100, 1),
+    )  # fmt: skip
+    assert said.text == (
+        "Of 10.0 s: `Score.on_epoch_end` 49 %, training 28 %, validation 12 %, set-up of runs 5 % (10 times validation), "
+        "`report` 4 % (ops one by one), other parts <1 %, profnb itself 1 %."
+    )
+    assert sum(share.fraction for share in said.shares) == pytest.approx(1)
+    assert len({share.colour for share in said.shares}) == len(said.shares)
+
+
+def test_a_function_that_has_the_loop_is_gone_into():
+    said = words(
+        (1, LINES, "train", 100, 3), (2, CALLS, "step", 600, 50), (2, FRAMEWORK, "", 50, 0), (2, LINES, "plot", 200, 9), (2, EAGER, "", 50, 0),
+    )  # fmt: skip
+    assert said.text == "Of 1.00 s: `step` 60 %, `plot` 20 %, `train` itself 15 %, eager ops 5 %."
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (((1, CALL, "predict", 0, 40), (2, AROUND, "", 8000, 40), (2, SETTING_UP, "", 1000, 0), (2, PREDICT, "", 1000, 40)),
+         "set-up of runs 80 % (40 times predict), new iterators 10 %, prediction 10 %."),
+        (((1, CALL, "fit", 0, 1), (2, AROUND, "", 9000, 1), (2, TRAIN, "", 1000, 40)), "set-up of runs 90 %, training 10 %."),
+        (((1, IMPORTS, "pandas", 9000, 0), (1, LINES, "", 1000, 4)), "importing `pandas` 90 %, Python 10 % (most of it Cell [5]:4)."),
+    ],
+)  # fmt: skip
+def test_what_more_there_is_to_say(rows, text):
+    assert words(*rows).text.partition(": ")[2] == text
+
+
+def test_lines_of_the_cell_are_python_and_where_most_of_it_is():
+    said = words((1, LINES, "", 10, 1), (1, LINES, "", 520, 3), (1, LINES, "", 420, 7), (1, PROFNB, "stop", 50, 1))
+    assert said.text == "Of 1.00 s: Python 95 % (most of it Cell [5]:3), profnb itself 5 %."
