@@ -23,10 +23,10 @@ from profnb.tables import Tables
 
 if TYPE_CHECKING:
     from profnb.advice.cell_model import Model
-    from profnb.advice.cell_tree import CellTree
     from profnb.advice.proposals import Advice
     from profnb.advice.what_if import WhatIf
     from profnb.capture.models.layer_facts import ModelFacts
+    from profnb.causes.cell_tree import CellTree
     from profnb.core.columns import Floats
     from profnb.drawing.plotly import Figures
     from profnb.report.report import Report
@@ -165,7 +165,7 @@ class Profile(Tables):
 
     @cached_property
     def _cell_tree(self) -> "CellTree | None":
-        from profnb.advice.cell_tree import grow_tree
+        from profnb.causes.cell_tree import grow_tree
 
         cell = None if self.recording is None else self.recording.cell
         return grow_tree(cell, self.study if self.has_trace else None)

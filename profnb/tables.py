@@ -11,8 +11,8 @@ from profnb.core.table import TableOf
 if TYPE_CHECKING:
     import pandas as pd
 
-    from profnb.advice.cell_tree import CellTree
     from profnb.capture.recording import Recording
+    from profnb.causes.cell_tree import CellTree
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
@@ -91,7 +91,7 @@ class Tables:
     cell_breakdown = TableOf(
         "profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown"
     )
-    cell_tree = TableOf("profnb.advice.cell_tree", "CELL_TREE", "_cell_tree")
+    cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")

@@ -138,7 +138,7 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     yield "pandas"
     from profnb.advice.advise import advise
     from profnb.advice.cell_model import Model
-    from profnb.advice.cell_tree import grow_tree
+    from profnb.causes.cell_tree import grow_tree
     from profnb.steps.nesting import find_parents
     from profnb.steps.step_tables import STEPS
     from profnb.subjects.study import Study

@@ -2,7 +2,7 @@
 
 from profnb.advice.advise import advise, proposals_of
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.advice.replay import replay
 
 

@@ -15,7 +15,7 @@ from traces import event, gpu, host, line, read
 
 import profnb
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.advice.advise import TRACE_RULES
 from profnb.advice.rules.cell_rules import CELL_RULES
 from profnb.report.report import build_report

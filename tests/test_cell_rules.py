@@ -5,7 +5,7 @@ from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, cal
 
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.capture.step_records import CALL, RUN
 
 EAGER_OP = ("matmul", f"{TENSORFLOW}/ops/gen_math_ops.py", 100, 120)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.capture.parts.part_records import (
     AROUND, CALLBACKS, CALLS, GAPS, IMPORTS, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
 )  # fmt: skip

@@ -9,7 +9,7 @@ from traces import event, host, line, plane, read
 
 from profnb.advice.advise import proposals_of
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.profile import Profile
 from profnb.causes.slowing import find_rise, find_slowing
 from profnb.trace.chrome.reader import read_chrome

@@ -10,7 +10,7 @@ from profnb.capture.parts.tree_records import CELL, TreeNode
 from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.growth import find_growth

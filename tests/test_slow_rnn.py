@@ -11,7 +11,7 @@ from traces import event, gpu, host, line, read
 from profnb.capture.models.layer_facts import describe_model
 from profnb.capture.recording import Recording
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.advice.rules.op_rules import slow_rnn
 from profnb.subjects.study import Study
 

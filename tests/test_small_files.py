@@ -9,7 +9,7 @@ import pytest
 
 import profnb
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import grow_tree
+from profnb.causes.cell_tree import grow_tree
 from profnb.advice.rules.input_rules import files_read_singly
 from profnb.advice.replay import replay
 from profnb.capture.datasets import find_files, mean_size

@@ -8,7 +8,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.advice import measured_costs
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import CellTree, grow_tree
+from profnb.causes.cell_tree import CellTree, grow_tree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.advice.replay import once, remove, replay, scale
 from profnb.advice.what_if import what_if

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import LEAST_PS, LEAST_SHARE
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Saving, replay
 from profnb.advice.rules.again_rules import AGAIN_RULES
@@ -21,6 +20,7 @@ from profnb.advice.rules.idle_rules import IDLE_RULES
 from profnb.advice.rules.input_rules import INPUT_RULES
 from profnb.advice.rules.op_rules import OP_RULES
 from profnb.advice.rules.python_rules import PYTHON_RULES
+from profnb.causes.numbers import LEAST_PS, LEAST_SHARE
 from profnb.core.units import PS_PER_MS
 from profnb.subjects.unseen import unrecorded_backend
 

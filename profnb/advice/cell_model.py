@@ -6,14 +6,14 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.advice.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
-from profnb.advice.numbers import HALF
 from profnb.advice.replay import Edit, Saving, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
+from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
+from profnb.causes.numbers import HALF
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS
 from profnb.steps.breakdown import CATEGORIES

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from profnb.advice.numbers import NEARLY_ALL
 from profnb.advice.replay import Edit
+from profnb.causes.numbers import NEARLY_ALL
 from profnb.core.units import PS_PER_MS, duration_text
 from profnb.subjects.advising import Finding
 

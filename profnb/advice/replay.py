@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profnb.advice.cell_tree import CellTree
+from profnb.causes.cell_tree import CellTree
 from profnb.core.columns import Floats, Int64s
 
 __all__ = ["Edit", "Saving", "once", "remove", "replay", "scale", "with_below_of"]

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF
 from profnb.advice.replay import Edit, Saving, once, remove, replay, scale, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
+from profnb.causes.cell_tree import STEADY_STEPS
+from profnb.causes.numbers import HALF
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
@@ -138,6 +139,11 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
     for epoch in model.rows(EPOCH):
         times = int(model.tree.occurrences[epoch])
         nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
+        for steps in model.rows(*STEADY_STEPS, below=epoch):
+            if (
+                model.tree.occurrences[steps] < 2 * times
+            ):  # each waits for the new iterator's first batch
+                nodes += model.rows(parts.INPUT, below=steps)
         if times > 1 and nodes:
             took = _took(model, nodes)
             because = (
@@ -207,6 +213,24 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
     return [scale(tree, rows, left, 1 - surely, because, with_below=False)]
 
 
+def input_work_share(study: Study) -> float:
+    """How long the pipelines' threads work, beside the steps, of the time that was recorded."""
+    pipeline, window = study.input.pipeline, window_of(study)
+    if not len(pipeline) or not window:
+        return 0.0
+    parent = pipeline.tree.parent
+    on_own_thread = (parent >= 0) & pipeline.tree.is_async[np.maximum(parent, 0)]
+    works_ps = int(pipeline.total_ps[on_own_thread].sum())
+    works_ps += int(pipeline.function_ps[pipeline.tree.is_async].sum())
+    return works_ps / window
+
+
+def input_runs_python(study: Study) -> bool:
+    """Whether a pipeline runs Python, under the interpreter's lock."""
+    pipeline = study.input.pipeline
+    return any(runs_python(pipeline, row) for row in range(len(pipeline)))
+
+
 def _crowded_share(study: Study) -> tuple[float, float]:
     """Find how much of what the steps compute on the host the pipeline's threads held up.
 
@@ -217,22 +241,14 @@ def _crowded_share(study: Study) -> tuple[float, float]:
     Returns:
         What they held up at most, and surely, of that time.
     """
-    pipeline, window, waits = study.input.pipeline, window_of(study), study.recording.core_waits
-    computing = share_of(study, "host compute")
-    if not len(pipeline) or not window or not computing:
-        return 0.0, 0.0
-    parent = pipeline.tree.parent
-    on_own_thread = (parent >= 0) & pipeline.tree.is_async[np.maximum(parent, 0)]
-    works_ps = int(
-        pipeline.total_ps[on_own_thread].sum() + pipeline.function_ps[pipeline.tree.is_async].sum()
-    )
-    works = works_ps / window / computing
-    if any(runs_python(pipeline, row) for row in range(len(pipeline))):
+    waits, computing = study.recording.core_waits, share_of(study, "host compute")
+    works = input_work_share(study) / computing if computing else 0.0
+    if input_runs_python(study):
         return min(works, 1.0), min(works, 1.0) * HALF
     held_up = min(works, waits.waited_fraction / (1 + waits.waited_fraction))
     every = waits.wall_ns * waits.cores
     busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
-    waiting = share_of(study, "input") / computing
+    waiting = share_of(study, "input") / computing if computing else 0.0
     return held_up, min(max(busy * works / max(waits.cores, 1) - waiting, 0.0), held_up)
 
 

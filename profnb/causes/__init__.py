@@ -1,5 +1,7 @@
-"""What may be behind the time of steps, as far as more than one subject tells: what rules of advice ask.
+"""Where the cell's time went, and what may be behind it, as far as more than one subject tells.
 
+cell_tree        the wall time of the cell as one tree, down to what its steps computed
+numbers          what steers the rules: 12 numbers, and how each was found
 starving         queues that steps wait for, and files that are read one by one
 around_ops       how long TensorFlow is at work while no op that it records runs
 between_steps    Python between the steps of a loop, and in them, while nothing else is at work

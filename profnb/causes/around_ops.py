@@ -7,6 +7,7 @@ those ops: of small steps most. Of an op that Python ran by itself the kernel is
 
 import numpy as np
 
+from profnb.causes.numbers import LONG_OP_PS
 from profnb.core.columns import Int64s
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import op_events, share_of
@@ -15,7 +16,7 @@ from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW
 
-__all__ = ["ops_at_work", "share_around_calls", "share_around_ops"]
+__all__ = ["ops_at_work", "share_around_calls", "share_around_ops", "share_of_short_ops"]
 
 # What one call of a function, or of an op outside of any, is made in.
 _CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
@@ -44,6 +45,14 @@ def share_around_calls(study: Study) -> float:
     events, ops = study.trace.events, _ops_of_steps(study)
     spans = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
     return max(share_of(study, "host compute") - share_of_spans(study, spans), 0.0)
+
+
+def share_of_short_ops(study: Study) -> float:
+    """What ops that compute for less than 50 us, and the executor between ops, take of the same."""
+    ops = _ops_of_steps(study)
+    long = ops[study.trace.events.duration_ps[ops] >= LONG_OP_PS]
+    within = share_of(study, "host compute") - share_around_calls(study)
+    return max(within - covered_share(study, long), 0.0)
 
 
 def ops_at_work(study: Study) -> Int64s:

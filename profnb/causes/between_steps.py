@@ -10,6 +10,7 @@ import numpy as np
 from profnb.capture.parts.part_records import CHECKPOINTING
 from profnb.capture.session_records import GapRecords
 from profnb.causes.eager_runs import eager_pauses
+from profnb.causes.numbers import FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.breakdown import CATEGORIES
@@ -22,10 +23,7 @@ from profnb.trace.framework import JAX, PYTORCH
 
 __all__ = ["PythonBetween", "find_python_between"]
 
-_NEARLY_ALL = 0.9
 _CALL_OF_JAX = "PjitFunction("
-_MANY_PROGRAMS = 5  # a step: more than what is compiled as a whole starts
-_FAR_LONGER, _FEW = 5, 5  # times the median gap; after a fifth of the steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
     is_eager = study.steps.origin in EAGER_LOOPS or study.framework == PYTORCH
     calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
     started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
-    is_eager |= bool(started >= _MANY_PROGRAMS * rows.size)
+    is_eager |= bool(started >= FEWEST * rows.size)
     if study.has_device or is_eager:
         return between, 0.0
     return between, float(study.breakdown.of("all others")[rows].sum())
@@ -112,16 +110,16 @@ def _is_paced_by_input(study: Study) -> bool:
         return False
     parent, is_async = table.tree.parent, table.tree.is_async
     is_last = np.isin(parent, np.flatnonzero(parent < 0))
-    many = _NEARLY_ALL * int(waiting.counted.sum())
+    many = NEARLY_ALL * int(waiting.counted.sum())
     return bool((is_async & is_last).any()) and waiting.starved >= many
 
 
 def _few_gaps(study: Study, whole_ps: float) -> str:
     """Say where most of it lies after few steps: what runs there is no cost of each, or another program's."""
     python_ps = _in_gaps(study)[:, -1]
-    far = python_ps > _FAR_LONGER * np.median(python_ps)
+    far = python_ps > FAR_LONGER * np.median(python_ps)
     far_ps, count = int(python_ps[far].sum()), int(far.sum())
-    if not 0 < count * _FEW <= far.size or far_ps * 2 <= whole_ps:
+    if not 0 < count * SELDOM <= far.size or far_ps * 2 <= whole_ps:
         return ""
     return (
         f" {percent_text(min(far_ps / whole_ps, 1.0))} of that comes after {count_text(count)} of "

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.causes.around_ops import ops_at_work
+from profnb.causes.numbers import CLOSE_PS
 from profnb.core.columns import Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
@@ -26,9 +27,8 @@ _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",
 )  # fmt: skip
 _OPS_TO_MAKE_A_VARIABLE = 30
-# How long Python takes from one op to the next; longer, where it calls a layer or a machine is slow, only if
-# most of the pauses are no longer than the first.
-_CLOSE_PS, _FAR_PS = 200_000_000, 2_000_000_000
+# Where Python calls a layer or a machine is slow it takes longer, only if most of the pauses are close.
+_FAR_PS = 10 * CLOSE_PS
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
         return None
     longest_ps = _longest(study, events, between=between)
     far, is_of_keras = _with_pauses(study, events, longest_ps), is_fit(study) and not between
-    close = far if is_of_keras else _with_pauses(study, events, _CLOSE_PS)
+    close = far if is_of_keras else _with_pauses(study, events, CLOSE_PS)
     on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
     hidden = spans_of(study, on_device)
     kernels = hidden if study.has_device else spans_of(study, ops)
@@ -124,8 +124,8 @@ def _longest(study: Study, events: Int64s, *, between: bool) -> int:
     """How long a pause may be: what Keras' steps do from op to op is Keras' own, however long it takes."""
     pauses = _pauses(study, events)
     near = pauses[(pauses >= 0) & (pauses <= _FAR_PS)]
-    is_short = near.size > 0 and np.median(near) <= _CLOSE_PS
-    return _FAR_PS if is_short or (is_fit(study) and not between) else _CLOSE_PS
+    is_short = near.size > 0 and np.median(near) <= CLOSE_PS
+    return _FAR_PS if is_short or (is_fit(study) and not between) else CLOSE_PS
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:

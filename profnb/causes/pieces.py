@@ -18,6 +18,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
+from profnb.causes.numbers import CLOSE_PS, FEWEST, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, outermost_of
@@ -41,11 +42,7 @@ __all__ = [
 _CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
-# Of fewer a step, what starts them is about a call of what is compiled (20 to 30 us in PyTorch 2.15).
-_FEWEST = 5
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
-_LONG_UPDATE_PS = 50_000_000
-_PAUSE_PS = 200_000_000  # Python and executors come to the next one within it
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,7 @@ def _with_pauses(study: Study, events: Int64s, among: Int64s) -> tuple[Spans, fl
     is_followed = behind < order.size
     behind = np.minimum(behind, order.size - 1)
     is_followed &= study.groups.step[order[behind]] == study.groups.step[events]
-    is_followed &= begins[behind] - end < _PAUSE_PS
+    is_followed &= begins[behind] - end < CLOSE_PS
     spans = begin, np.where(is_followed, begins[behind], end)
     return spans, float((~is_followed).sum() / study.summary.counted.size)
 
@@ -129,7 +126,7 @@ def find_programs(study: Study) -> Pieces | None:
     largest = _largest_program(study, set(names))
     others = calls[np.array([name != largest for name in names], np.bool_)]
     each = others.size / study.summary.counted.size
-    if each < _FEWEST:
+    if each < FEWEST:
         return None
     is_beside = np.array([op.module.rstrip("_") == _module_of(largest) for op in hlo.ops], np.bool_)
     is_product = np.array([width_of_hlo(hlo, op)[1] for op in hlo.ops], np.bool_)
@@ -170,7 +167,7 @@ def find_torch_ops(study: Study) -> Pieces | None:
     is_op &= np.isin(study.groups.step, study.summary.counted)
     ops = outermost_of(is_op, study.groups.parent)
     each = ops.size / study.summary.counted.size
-    if each < _FEWEST:
+    if each < FEWEST:
         return None
     spans, starts = _with_pauses(study, ops, ops)
     return Pieces(each, starts, ops, np.ones(ops.size, np.bool_), spans, _of_device(study))
@@ -235,7 +232,7 @@ def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces 
         return None
     took = study.trace.events.duration_ps[ops]
     is_firm = code == np.bincount(code[is_fused], took[is_fused]).argmax()
-    is_firm |= is_whole & (took >= _LONG_UPDATE_PS)
+    is_firm |= is_whole & (took >= LONG_OP_PS)
     spans, _ = _with_pauses(study, members, ops)
     each = members.size / counted.size
     return Pieces(each, 0.0, members, is_firm[is_fused], spans, spans_of(study, ops[~is_fused]))

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from profnb.causes.numbers import FAR_LONGER
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.breakdown import CATEGORIES
@@ -33,7 +34,6 @@ __all__ = ["INPUT", "MORE", "PYTHON", "SAME", "Slowing", "find_rise", "find_slow
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_STEPS = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
-_FAR_LONGER = 5
 _FEWEST_TRACED = 20
 INPUT, PYTHON, MORE, SAME = "input", "python", "more", "same"
 
@@ -103,7 +103,7 @@ def find_rise(periods: Floats) -> Rise | None:
     near = min(best, _BLOCKS - best, quarter)
     jump = float(np.median(blocks[best : best + near]) / np.median(blocks[best - near : best]))
     is_jump = jump >= (late / early) ** 0.8
-    usual = np.minimum(periods, _FAR_LONGER * np.repeat(blocks, np.diff(bounds)))
+    usual = np.minimum(periods, FAR_LONGER * np.repeat(blocks, np.diff(bounds)))
     excess = float(usual.sum()) - periods.size * float(usual[: bounds[quarter]].mean())
     return Rise(
         early, late, int(bounds[best]) if is_jump else None, max(excess / float(periods.sum()), 0.0)

@@ -1,6 +1,7 @@
 """Threads on a CPU: how many were set, how many ops were at work at once, and what a report notes of them."""
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
+from profnb.causes.numbers import FEWEST
 from profnb.core.units import count_text, duration_text
 from profnb.steps.streams import covered_ps
 from profnb.subjects.advising import op_events
@@ -12,7 +13,6 @@ from profnb.trace.names import PYTHON_OPS
 
 __all__ = ["note_threads", "note_waits", "number_set", "threads_at_work"]
 
-_FEWEST_STEPS = 5
 _LONG_START = 0.1  # of a step's period
 
 
@@ -89,7 +89,7 @@ def _note_starts(study: Study, pool: int) -> list[str]:
         for q in study.input.queues
         if q.threads and any(op in PYTHON_OPS for op in q.record.sources)
     ]
-    if gaps is None or not fillers or not pool or rows.size < _FEWEST_STEPS:
+    if gaps is None or not fillers or not pool or rows.size < FEWEST:
         return []
     threads = sum(queue.threads for queue in fillers)
     period = period_ps(study) / rows.size

@@ -8,8 +8,8 @@ place of advice on exchange and on uneven work; where none does, exchange is wha
 from dataclasses import replace
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF
 from profnb.advice.proposals import Proposal
+from profnb.causes.numbers import HALF
 from profnb.core.units import duration_text, percent_text
 from profnb.fleet.costs import FEWEST_STEPS
 from profnb.fleet.device_digests import digest_devices

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
-from profnb.advice.cell_tree import CellTree
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import (
     CALL,
@@ -23,6 +22,7 @@ from profnb.capture.parts.tree_records import (
     TRACING,
     WAITING,
 )  # fmt: skip
+from profnb.causes.cell_tree import CellTree
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES

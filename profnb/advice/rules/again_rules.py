@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import FEWEST, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.rules.cell_rules import less_often
@@ -13,6 +12,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import COMPILATION, TRACING
 from profnb.causes import slowing
 from profnb.causes.around_ops import ops_at_work
+from profnb.causes.numbers import FEWEST, SELDOM
 from profnb.causes.repeats import find_models_again, find_validating
 from profnb.causes.traced_again import Retracing, find_retracing, traced_steps
 from profnb.core.printable import printable, quoted

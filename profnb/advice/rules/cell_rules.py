@@ -7,13 +7,13 @@ speaks of the same nodes (see ``advise``).
 from collections.abc import Callable, Iterator, Sequence
 
 from profnb.advice.cell_model import Model
-from profnb.advice.cell_tree import STEPS
-from profnb.advice.numbers import FEWEST, HALF, NEARLY_ALL, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import compiled_at, epochs_restart_free
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES
+from profnb.causes.cell_tree import STEPS
+from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, SELDOM
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import COMPILATION, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
+from profnb.causes.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.causes.pieces import (
     Pieces,
     find_cut_regions,
@@ -36,9 +36,6 @@ from profnb.trace.op_names import is_packing, packing_scopes
 __all__ = ["COMPILE_RULES", "compiled_once", "compiled_together"]
 
 _LONGEST, _SHOWN = 60, 4
-# XLA multiplies matrices on a CPU up to 1.7 times as long as TensorFlow: where an optimizer was 39 % of a
-# dense model's ops, jit_compile=True took 4 % more processor time although it fused them.
-_PRODUCTS = 1.7
 _JIT_OF_SESSIONS = (
     "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
 )
@@ -170,7 +167,9 @@ def _fused(model: Model, ops: Pieces) -> Iterator[tuple[Edit, float]]:
     share, one_pass, _ = ops.shares(study, 0)
     share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
     whole, least = share + others, others + min(one_pass, share)
-    most = max((1.0 if study.has_device else _PRODUCTS) * others + HALF * share, least)
+    # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
+    # ops, jit_compile=True took 4 % more processor time although it fused them.
+    most = max((1.0 if study.has_device else 1 / HALF) * others + HALF * share, least)
     if least + most < 2 * whole:
         because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
         yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0)), because), share

@@ -10,9 +10,9 @@ from functools import wraps
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit
+from profnb.causes.numbers import HALF, LIMITING
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import percent_text
@@ -28,9 +28,6 @@ from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 __all__ = ["DEVICE_RULES", "WORKERS", "Words", "of_steps", "propose"]
 
-# Of the time, from which on the device is what limits: with 16 bits each of 14 recorded runs whose device
-# idled more was slower, as casts are kernels too.
-_LIMITING = 0.75
 _LONGEST = 100
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
@@ -125,7 +122,7 @@ def mixed_precision(model: Model, study: Study) -> Iterator[Proposal]:
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
     width = "TF32" if "TF32" in rates else "16-bit"
     times = rates.get(width, 0) / rates.get("32-bit", np.inf)
-    if share_of(study, "device compute") < _LIMITING or times <= 1 or not share > narrow:
+    if share_of(study, "device compute") < LIMITING or times <= 1 or not share > narrow:
         return
     yield propose(
         study, "mixed-precision", _NARROWER[width],

@@ -6,11 +6,11 @@ A device that idles more than it works always gets its cause, or the sentence th
 from collections.abc import Callable, Iterator
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF, LEAST_SHARE, LONG_OP_PS
 from profnb.advice.proposals import Proposal
 from profnb.advice.rules.device_rules import WORKERS, Words, of_steps, propose
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
+from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, NEARLY_ALL
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES
@@ -24,9 +24,6 @@ from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 __all__ = ["IDLE_RULES"]
 
-# Of launching, what threads that only launch left in 14 recorded pairs of runs, which saved 8 to 34 %.
-_LEFT_BY_THREADS = (0.5, 0.8)
-_ROOMY = 0.2  # of the time idle: where a device is busier, a step may grow as much as its batch
 _LONGEST = 100
 _OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
 _GUIDE = "gpu_performance_analysis"
@@ -77,7 +74,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Iterator[Proposal]:
             study, "gpu-thread-mode", _THREADS,
             "Threads of the pool that also runs ops and input launched the kernels. The device idled "
             f"{percent_text(idle)} of the time meanwhile.",
-            *model.of_category("kernel launch", idle, _LEFT_BY_THREADS, "so much was left in 14 runs"),
+            *model.of_category("kernel launch", idle, (HALF, NEARLY_ALL), "half to all was left in 14 runs"),
         )  # fmt: skip
 
 
@@ -177,7 +174,7 @@ def larger_batch(model: Model, study: Study) -> Iterator[Proposal]:
     size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
     idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
     fixed = idle - sum(idle_share_of(study, c) for c in ("waiting for input", "copying input"))
-    if not size or fixed < _ROOMY:
+    if not size or fixed < 1 - LIMITING:
         return
     kernels, computing = study.device.kernels, share_of(study, "device compute")
     rest = 1 - computing - share_of(study, "input")

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import once
 from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
+from profnb.causes.numbers import HALF, HAND_OVER_PS
 from profnb.causes.starving import diagnose_queue, reads_singly
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
@@ -93,7 +93,8 @@ def _remains(model: Model, cause: str) -> tuple[float, float]:
         return max(1 - rest / wait, 0.0), beside
     if cause in ("sequential map", "read"):
         return max(work / many - rest, 0.0) / wait, min(work / cores / wait, beside)
-    return 0.0, min(HALF, beside)
+    # Half of the work at most is left, behind the rest of the step where it runs ahead.
+    return 0.0, min(max(HALF - rest, 0.0) / wait if is_ahead else HALF, beside)
 
 
 def _network(study: Study) -> tuple[str, str] | None:
@@ -177,8 +178,6 @@ def fed_by_hand(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-# It takes as long to hand a batch over from a worker, or for Keras to slice arrays and convert them.
-_HAND_OVER_PS = 1_000_000_000
 _READY_FOR_KERAS = (
     "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
     "makes the next batches beside the training; a generator works alone, so write one of it."
@@ -199,7 +198,7 @@ def waits_for_batches(model: Model) -> Iterator[Proposal]:
     if len(study.input.iterators) or study.input.queues:
         return
     share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
-    is_short = share * period_ps(study) < _HAND_OVER_PS * study.summary.counted.size
+    is_short = share * period_ps(study) < HAND_OVER_PS * study.summary.counted.size
     if not share or (is_keras and is_short):
         return
     on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import AT_ONCE, LONG_OP_PS, SELDOM
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.rules.compile_rules import compiled_together
@@ -13,6 +12,7 @@ from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER
+from profnb.causes.numbers import AT_ONCE, LONG_OP_PS, SELDOM
 from profnb.causes.pieces import find_step_by_step
 from profnb.causes.threads import number_set, threads_at_work
 from profnb.core.printable import quoted

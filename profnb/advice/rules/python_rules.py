@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.numbers import FEWEST, HALF
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
-from profnb.advice.what_if import compiled_at
+from profnb.advice.what_if import compiled_at, input_runs_python, input_work_share
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
-from profnb.causes.around_ops import share_around_calls
+from profnb.causes.around_ops import share_around_calls, share_of_short_ops
 from profnb.causes.between_steps import find_python_between
 from profnb.causes.eager_runs import EagerRuns, find_eager_runs
+from profnb.causes.numbers import AT_ONCE, FEWEST, HALF
 from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
@@ -35,11 +35,10 @@ from profnb.trace.op_names import parse_op
 __all__ = ["PYTHON_RULES"]
 
 _LONGEST = 60
-_AT_ONCE = 16  # steps of one call, as the advice has it
-# Of what Python and calls took 0 to 6 % remained in fits of three models (steps of 0.5 to 20 ms): 10 % of the
-# steps was predicted and 12 % saved, 35 and 37 %, 59 and 74 %. A slower machine may keep more.
-_AT_MOST = 0.25
-_OF_FIT = f"model.compile(..., steps_per_execution={_AT_ONCE}) runs {_AT_ONCE} steps in one call."
+_IN_ONE_CALL = 16
+_OF_FIT = (
+    f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
+)
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
 _AFTER_FEW = (
     "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, another "
@@ -72,14 +71,21 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         knows = is_fit(study)
         eager = find_eager_runs(study)  # which start their ops in calls of their own
         around = share_around_calls(study) - (eager.starting if eager else 0.0) if knows else 0.0
-        remains = (1 / _AT_ONCE, _AT_MOST) if knows else remains
+        remains = (1 / _IN_ONE_CALL, AT_ONCE) if knows else remains
         title = "Run several steps in one call" if knows else title
         code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+    if share and input_runs_python(study):  # of both only one runs at a time
+        held_up = min(input_work_share(study) / share, 1.0)
+        remains = remains[0], max(remains[1], held_up)
     edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
     if around > 0:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-        edits.append(model.some_of(("host compute",), around, remains, more))
+        # Short ops behind each other take up to half as long again where each call wakes the threads anew.
+        short = share_of_short_ops(study)
+        least = around / _IN_ONE_CALL + short * HALF, around * AT_ONCE + short
+        left = least[0] / (around + short), least[1] / (around + short)
+        edits.append(model.some_of(("host compute",), around + short, left, more))
     yield Proposal(
         "python-between-steps", title, took + seldom + more, code, guide(study, "function"), edits,
     )  # fmt: skip

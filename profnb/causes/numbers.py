@@ -13,10 +13,21 @@ HALF = 0.5
 # functions are traced and threads start, is too large a part (10 to 100 times as long in all programs tried).
 FEWEST = 5
 # Of what doing the turns of a loop at once saves, so much may be lost again, as the ops are larger then: maps
-# over 64 to 500 rows of 6 to 40 numbers kept 0 to 20 % of it.
+# over 64 to 500 rows of 6 to 40 numbers kept 0 to 20 % of it. Of what Python and calls took, several steps in
+# a call left 0 to 6 % in fits of three models (steps of 0.5 to 20 ms); a slower machine may keep more.
 AT_ONCE = 0.25
 # From this share on a part is as good as the whole: a range from nothing to it says nothing, and a function
 # that holds so much of another is the one to name.
 NEARLY_ALL = 0.95
 # An op that takes longer computes; a shorter one is mostly being started: to add two numbers takes 5 us.
 LONG_OP_PS = 50_000_000
+# So many times as long as usual is another kind of thing: a model is saved, data is read anew. What varied by
+# itself stayed below three times in all programs tried.
+FAR_LONGER = 5
+# Python comes from one op to the next within it, wherever nothing else runs between (20 to 150 us).
+CLOSE_PS = 200_000_000
+# Of the time, from which on the device is what limits: with 16 bits each of 14 recorded runs whose device
+# idled more was slower, as casts are kernels too; where it idles less, a step may grow as much as its batch.
+LIMITING = 0.75
+# It takes as long to hand a batch over from a worker, or for Keras to slice arrays and convert them.
+HAND_OVER_PS = 1_000_000_000
