@@ -3,11 +3,15 @@
 import sys
 import threading
 from collections import Counter
+from inspect import currentframe
+from itertools import chain
 
 import pytest
 
 from profnb.capture.parts import call_clock
 from profnb.capture.parts.call_clock import CallClock
+from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.stacks import Looks, frames_above, name_frames
 
 US = 1_000
 
@@ -54,6 +58,27 @@ def test_time_between_calls_belongs_to_the_innermost_function(clock):
     outer()  # in no gap
     assert by_function(gaps.stop(0)) == {"": 12, "outer": 30, "inner": 15}
     assert sys.getprofile() is None
+
+
+def test_what_is_freed_as_a_function_returns_is_its_own():
+    """A look finds the caller at the instruction that called it, and the function's frame gone."""
+    seen = []
+
+    def inner():
+        seen.append(list(frames_above(currentframe())))
+
+    def outer():
+        inner()
+        seen.append(list(frames_above(currentframe())))
+
+    outer()
+    within, behind = seen
+    looks = Looks(keys=[tuple(chain.from_iterable((id(c), at) for c, at in key)) for key in (within, within[1:], behind)])
+    looks.codes.update({id(code): code for key in seen for code, _ in key})
+    records = StackRecords()
+    name_frames(looks, records)
+    names = [records.frames[stack[-1]][0].rpartition(".")[2] for stack in records.stacks]
+    assert names == ["inner", "inner", "outer"]
 
 
 def test_who_called_whom_is_kept_and_gaps_are_told_apart(clock):

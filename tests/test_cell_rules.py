@@ -178,7 +178,7 @@ def test_python_of_ones_own_between_the_steps_is_named(cell):
         cell.work(30, mine("plot"))
     (advice,) = advise(model_of(cell))
     assert (advice.rule, advice.title) == ("own-python", "Do less in `plot`")
-    assert advice.saves_ms[1] <= 300 * 1.25 and advice.saves_ms[0] <= 150
+    assert advice.saves_ms[1] <= 300 * 1.25 and advice.saves_ms[0] <= 180
 
 
 def test_the_function_that_holds_nearly_all_of_another_is_named(cell):

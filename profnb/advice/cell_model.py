@@ -13,7 +13,7 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.parts.tree_records import CALL, LINES
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
-from profnb.causes.numbers import HALF
+from profnb.causes.numbers import HALF, QUARTER
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS
 from profnb.steps.breakdown import CATEGORIES
@@ -243,6 +243,21 @@ class Model:
         """Of a share of each step that one call starts all at once: that call at least, half at most."""
         step_ps = self.study.summary.mean_period_ps if self.study is not None else 0.0
         return min(self.costs.call_ps[0] / max(share * step_ps, 1), HALF), HALF
+
+    def steps_behind(self, times: int, took_ps: float) -> list[Edit]:
+        """The steps, as far as they take longer behind what runs so often between them.
+
+        Args:
+            times: How often it runs; what runs after few steps leaves the others alone.
+            took_ps: What it takes.
+        """
+        tree = self.tree
+        steps = [row for row in self.main_steps if 0 < tree.occurrences[row] <= 2 * times]
+        rows = with_below_of(tree, steps)
+        whole = float(tree.self_ps[rows].sum())
+        colder = min(QUARTER * whole, HALF * took_ps)
+        because = "threads and caches stay warm"
+        return [Edit(rows, whole - colder, whole, because)] if colder else []
 
     def line_above(self, row: int) -> str:
         """The line of a node, or of the next one above that has one."""

@@ -14,8 +14,9 @@ HALF = 0.5
 FEWEST = 5
 # Of what doing the turns of a loop at once saves, so much may be lost again, as the ops are larger then: maps
 # over 64 to 500 rows of 6 to 40 numbers kept 0 to 20 % of it. Of what Python and calls took, several steps in
-# a call left 0 to 6 % in fits of three models (steps of 0.5 to 20 ms); a slower machine may keep more.
-AT_ONCE = 0.25
+# a call left 0 to 6 % in fits of three models (steps of 0.5 to 20 ms); a slower machine may keep more. And of
+# steps of 1.1 ms behind a callback of 1.5 ms so much went with it: their threads and caches stayed warm.
+QUARTER = 0.25
 # From this share on a part is as good as the whole: a range from nothing to it says nothing, and a function
 # that holds so much of another is the one to name.
 NEARLY_ALL = 0.95

@@ -1,6 +1,6 @@
 """Rules on what is traced, validated or made again and again, and on steps that take longer each time."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.rules.cell_rules import less_often
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import COMPILATION, TRACING
+from profnb.capture.parts.tree_records import COMPILATION, LINES, TRACING
 from profnb.causes import slowing
 from profnb.causes.around_ops import ops_at_work
 from profnb.causes.numbers import FEWEST, SELDOM
@@ -129,9 +129,15 @@ def own_validation(model: Model) -> Iterator[Proposal]:
     if len(rows) < 2:
         return
     validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
-    nodes = [row for row in rows if tree.name[row] in validating]
+    steps_of_training = [row for row in rows if tree.name[row] in training]
+    nodes = [
+        _function_around(model, row, steps_of_training)
+        for row in rows
+        if tree.name[row] in validating
+    ]
+    nodes = list(dict.fromkeys(nodes))
     took = int(tree.wall_ps[nodes].sum())
-    trained = int(tree.wall_ps[[row for row in rows if tree.name[row] in training]].sum())
+    trained = int(tree.wall_ps[steps_of_training].sum())
     if steps < FEWEST or took <= trained:
         return
     names = " and ".join(quoted(name, _LONGEST) for name in validating)
@@ -145,6 +151,15 @@ def own_validation(model: Model) -> Iterator[Proposal]:
         f"{GUIDE}/keras/writing_a_training_loop_from_scratch",
         [less_often(model, nodes, f"{names} took {duration_text(took)}")], model.line_above(nodes[0]),
     )  # fmt: skip
+
+
+def _function_around(model: Model, row: int, others: Sequence[int]) -> int:
+    """The outermost function of the user's around some steps that runs no others."""
+    tree = model.tree
+    above = int(tree.parent[row])
+    if tree.kind[above] != LINES or np.isin(others, tree.rows_below(above)).any():
+        return row
+    return _function_around(model, above, others)
 
 
 _ANEW = {

@@ -13,7 +13,7 @@ from profnb.advice.what_if import compiled_at, epochs_restart_free
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES
 from profnb.causes.cell_tree import STEPS
-from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, SELDOM
+from profnb.causes.numbers import FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
@@ -81,7 +81,8 @@ def callbacks(model: Model) -> Iterator[Proposal]:
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
             f"{duration_text(took / times)} each{f', most of it in {inside}' if inside else ''}.",
             _SELDOM_IN_CALLBACK.get(hook.rpartition(".on_")[2], _SELDOM_IN_CALLBACK["epoch_end"]),
-            _CALLBACKS, [less_often(model, rows, f"{name} took {duration_text(took)}")],
+            _CALLBACKS,
+            [less_often(model, rows, f"{name} took {duration_text(took)}"), *model.steps_behind(times, took)],
             tree.line[rows[0]], {"without": hook},
         )  # fmt: skip
 
@@ -283,7 +284,12 @@ def _python(
         f"Do it every {SELDOM}th time, vectorise it, or move it to a thread that works beside the "
         "steps.",
         f"{GUIDE}/data_performance",
-        [scale(tree, rows, left, left + (1 - left) * HALF, because, with_below=False)], where,
+        [
+            # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
+            scale(tree, rows, left, left + (1 - left) * 2 / SELDOM, because, with_below=False),
+            *model.steps_behind(model.times_of(row), python),
+        ],
+        where,
         {"without": tree.name[row]} if name else None,
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.rules.device_rules import WORKERS, Words, of_steps, propose
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
-from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, NEARLY_ALL
+from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, SELDOM
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES
@@ -74,7 +74,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Iterator[Proposal]:
             study, "gpu-thread-mode", _THREADS,
             "Threads of the pool that also runs ops and input launched the kernels. The device idled "
             f"{percent_text(idle)} of the time meanwhile.",
-            *model.of_category("kernel launch", idle, (HALF, NEARLY_ALL), "half to all was left in 14 runs"),
+            *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM), "so much was left in 14 runs"),
         )  # fmt: skip
 
 

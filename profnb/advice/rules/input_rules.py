@@ -53,7 +53,7 @@ def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
         evidence, code = on_network
         yield Proposal(
             "network-files", "Copy the data to this machine's disk first", evidence, code, _LINK,
-            input_scaled(model, 0.0, HALF),
+            input_scaled(model, *_remains(model, "network")),
         )  # fmt: skip
     if diagnosis.iterator < 0:
         return

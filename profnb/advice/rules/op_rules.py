@@ -12,7 +12,7 @@ from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER
-from profnb.causes.numbers import AT_ONCE, LONG_OP_PS, SELDOM
+from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import find_step_by_step
 from profnb.causes.threads import number_set, threads_at_work
 from profnb.core.printable import quoted
@@ -208,7 +208,7 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     calls = sum(map(model.times_of, steps)) * model.costs.call_ps[0] / max(whole, 1)
     least = at_once + min(covered_share(study, loop.others) + calls, 1 - loop.share)
     most = at_once + 1 - loop.share
-    most = min(most + (1 - most) * AT_ONCE, 1.0)
+    most = min(most + (1 - most) * QUARTER, 1.0)
     edit = Edit(rows, whole * least, whole * most, f"the loop took {spent}")
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""

@@ -10,14 +10,15 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit, with_below_of
-from profnb.advice.what_if import compiled_at, input_runs_python, input_work_share
+from profnb.advice.replay import Edit, once, with_below_of
+from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EAGER, EPOCH, SETTING_UP
+from profnb.capture.parts.tree_records import EAGER, EPOCH, LINES, SETTING_UP, TRACING
 from profnb.causes.around_ops import share_around_calls, share_of_short_ops
 from profnb.causes.between_steps import find_python_between
 from profnb.causes.eager_runs import EagerRuns, find_eager_runs
-from profnb.causes.numbers import AT_ONCE, FEWEST, HALF
+from profnb.causes.held_up import input_runs_python, input_work_share
+from profnb.causes.numbers import FEWEST, HALF, QUARTER
 from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
@@ -71,7 +72,7 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         knows = is_fit(study)
         eager = find_eager_runs(study)  # which start their ops in calls of their own
         around = share_around_calls(study) - (eager.starting if eager else 0.0) if knows else 0.0
-        remains = (1 / _IN_ONE_CALL, AT_ONCE) if knows else remains
+        remains = (1 / _IN_ONE_CALL, QUARTER) if knows else remains
         title = "Run several steps in one call" if knows else title
         code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
     if share and input_runs_python(study):  # of both only one runs at a time
@@ -83,7 +84,7 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
         # Short ops behind each other take up to half as long again where each call wakes the threads anew.
         short = share_of_short_ops(study)
-        least = around / _IN_ONE_CALL + short * HALF, around * AT_ONCE + short
+        least = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
         left = least[0] / (around + short), least[1] / (around + short)
         edits.append(model.some_of(("host compute",), around + short, left, more))
     yield Proposal(
@@ -131,6 +132,22 @@ def epoch_ends(model: Model) -> Iterator[Proposal]:
     left = [min(cost / each, 1.0) if each else 1.0 for cost in model.costs.restart_ps]
     if not spoken:
         return
+    traced = (
+        [] if not model.has_looks else [row for row in model.rows(TRACING) if _is_own(model, row)]
+    )
+    took = int(tree.self_ps[traced].sum())
+    if took > spoken:  # in what makes the pipeline: its functions are new each time
+        yield Proposal(
+            "epoch-ends", "Make the dataset once, before the loop",
+            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing its functions "
+            f"took {duration_text(took)}, new iterators took {duration_text(spoken)}.",
+            "A dataset can be passed over again: for batch in dataset. Its shuffle and random ops differ in "
+            "each pass all the same.",
+            f"{GUIDE}/data",
+            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps, "it would be traced once")],
+            model.line_above(traced[0]),
+        )  # fmt: skip
+        return
     again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
     yield Proposal(
         "epoch-ends", "Make epochs longer, or their ends shorter",
@@ -147,6 +164,12 @@ def epoch_ends(model: Model) -> Iterator[Proposal]:
               f"{count_text(rows.size)} new iterators took {duration_text(spoken)}",
               spoken / whole)],
     )  # fmt: skip
+
+
+def _is_own(model: Model, row: int) -> bool:
+    """Whether a node is the doing of the user's own functions, and of no step."""
+    above = int(model.tree.parent[row])
+    return above == 0 or (model.tree.kind[above] == LINES and _is_own(model, above))
 
 
 def python_in_the_step(model: Model) -> Iterator[Proposal]:

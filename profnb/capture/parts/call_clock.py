@@ -6,8 +6,9 @@ some steps the interpreter itself tells of calls and returns (``sys.setprofile``
 and only where nobody else uses it). The time from one to the next belongs to what was innermost meanwhile: a
 function of the user's, a callback's hook, what saves, or what runs ops.
 
-So many gaps are told that all together cost a 300th of the cell. An event costs 0.3 us, one of the functions
-above some 5 (two shared cores, 26 November 2026); one gap may have 20,000 events.
+So many gaps are told that all together cost a 300th of the cell, some 500 in each tenfold of its time. An
+event costs 0.3 us, one of the functions above some 5 (two shared cores, 26 November 2026); one gap may have
+20,000 events.
 """
 
 import sys
@@ -29,6 +30,7 @@ from profnb.capture.source.user_code import is_own_file, is_user_file
 __all__ = ["CallClock", "TimedCalls"]
 
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
+_GAPS, _MOST_PLACES = 200, 10_000
 _LATER_NS = 100_000_000  # until somebody else's profiler is asked for again
 _OTHER, _NAMED, _FRAMEWORK = range(3)
 
@@ -60,11 +62,12 @@ class CallClock(Gaps):
         self._began_ns = time.perf_counter_ns()
         self._spent_ns = self._events = 0
         self._gap_ns = self._since_ns = 0
-        self._place: tuple[int, ...] = ()
+        self._place = 0  # a row of those seen; 0 where there are too many
+        self._places: dict[tuple[int, ...], int] = {(): 0}
         self._inside: FrameType | None = None  # what runs ops: what it calls is told of no more
         self._codes: dict[int, CodeType] = {}
         self._kinds: dict[int, int] = {}
-        self._took: Counter[tuple[int, tuple[int, ...]]] = Counter()  # by gap and place
+        self._took: Counter[tuple[int, int]] = Counter()  # by gap and place
         self._hook = self._hear
         self._set_profile = CALL_EVENTS.find()
 
@@ -89,7 +92,10 @@ class CallClock(Gaps):
             self._charge(time.perf_counter_ns())
         self.is_on, self._inside = False, None
         self._spent_ns += self._events * _EVENT_NS
-        self.next_ns = self._began_ns + self._spent_ns * _CELL_PER_COST
+        now = time.perf_counter_ns()
+        self.next_ns = max(
+            self._began_ns + self._spent_ns * _CELL_PER_COST, now + (now - self._began_ns) // _GAPS
+        )
 
     def _charge(self, now: int) -> None:
         self._took[self._gap_ns, self._place] += now - self._since_ns
@@ -130,8 +136,11 @@ class CallClock(Gaps):
         key: list[int] = []
         for code, offset in frames_above(frame):
             self._codes.setdefault(id(code), code)
-            key += id(code), offset
-        self._place = tuple(key)
+            key += id(code), offset + (not key)  # behind what was called there last
+        rows, place = self._places, tuple(key)
+        self._place = rows.get(place, 0)
+        if not self._place and len(rows) < _MOST_PLACES:
+            self._place = rows[place] = len(rows)
 
     def stop(self, base: int) -> TimedCalls:
         """What was told; no code is kept.
@@ -141,16 +150,16 @@ class CallClock(Gaps):
         """
         if self.is_on:
             self.end()
-        keys = list(dict.fromkeys(place for _, place in self._took))
-        rows = {key: row for row, key in enumerate(keys)}
         records = StackRecords(self._began_ns, base=base)
         for gap_ns, place in self._took:
             records.time_ns.append(gap_ns)
-            records.stack.append(rows[place])
-        name_frames(Looks(records.time_ns, records.stack, keys, self._codes), records)
+            records.stack.append(place)
+        looks = Looks(records.time_ns, records.stack, list(self._places), self._codes)
+        name_frames(looks, records)
         calls = TimedCalls(records, list(self._took.values()))
         self._took.clear()
         self._codes.clear()
+        self._places.clear()
         return calls
 
 

@@ -502,7 +502,10 @@ def _divide_between(
             context = int(spans.context[piece[look]])
             votes.setdefault(context, Counter())[key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
-        made.add_with_path(key, path, since, until - since, 1).places[part.file, part.line] += 1
+        is_exact = is_short[piece[look]] and int(spans.context[piece[look]]) in exact
+        made.add_with_path(key, path, since, until - since, not is_exact).places[
+            part.file, part.line
+        ] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
             calls[-1] = key, calls[-1][1], until, calls[-1][3] + until - since
         else:

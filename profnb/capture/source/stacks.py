@@ -172,12 +172,19 @@ class Sampler:
 
 
 def name_frames(looks: Looks, records: StackRecords) -> None:
-    """Give records the stacks of looks, by the names of functions; profnb's own are left out."""
+    """Give records the stacks of looks, by the names of functions; profnb's own are left out.
+
+    What a function leaves to be freed as it returns (an iterator, whose threads end) is its own, though its
+    frame has gone: where the innermost frame stands at an instruction that calls it in other looks.
+    """
     frames: dict[tuple[int, int], int] = {}
-    names = _names_of(looks.codes.values())
+    names, called = _names_of(looks.codes.values()), _called_at(looks)
     for row in range(len(looks.keys)):
-        stack = []
-        for code, offset in looks.stack_of(row):
+        stack, path = [], looks.stack_of(row)
+        left = called.get(looks.keys[row][:2])
+        if left is not None:
+            path = (*path, (looks.codes[left], 0))
+        for code, offset in path:
             if is_own_file(code.co_filename):
                 continue
             place = id(code), line_at(code, offset)
@@ -187,6 +194,15 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
                 records.frames.append(frame)
             stack.append(number)
         records.stacks.append(tuple(stack))
+
+
+def _called_at(looks: Looks) -> dict[tuple[int, ...], int]:
+    """By frame and instruction, the code that it calls there."""
+    called: dict[tuple[int, ...], int] = {}
+    for key in looks.keys:
+        for at in range(2, len(key), 2):
+            called[key[at : at + 2]] = key[at - 2]
+    return called
 
 
 def _names_of(codes: Iterable[CodeType]) -> dict[int, str]:

@@ -253,12 +253,13 @@ def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
     elif in_function and kind not in _MAPS:
         cause = "busy"
     elif in_function or kind in _MAPS:
+        is_parallel = table.tree.is_async[row] and table.parallelism[row] != 1
         if _reads_a_file_each(table, row):
             cause = "small files"
-        elif ops and ops[0][0].startswith(_DECODERS) and table.tree.is_async[row]:
+        elif ops and ops[0][0].startswith(_DECODERS) and is_parallel:
             cause = "decode"
         else:
-            cause = "transform" if table.tree.is_async[row] else "sequential map"
+            cause = "transform" if is_parallel else "sequential map"
     elif kind.startswith(_READERS):
         cause = "read"
     elif kind.startswith("Shuffle"):
