@@ -29,7 +29,6 @@ from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.step_records import CALL, KERAS, KINDS, RUN, USER
 from profnb.drawing.theme import CELL_COLOURS
-from profnb.report.forms.as_html import _marks
 from profnb.report.report import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
 
@@ -747,15 +746,6 @@ def test_names_in_a_stack_are_data(cell):
     cell.work(5, (evil, evil, 1, 10**9), *imports(evil))
     cell.step(5, CALL, evil)
     assert sorted(part for part, _ in cell.finish()) == sorted([CALLBACKS, IMPORTS, CALLS])
-
-
-def test_the_bar_is_as_long_as_the_whole_and_no_mark_is_lost():
-    rng = np.random.default_rng(0)
-    for count in range(1, 9):
-        shares = rng.dirichlet(np.ones(count)).tolist()
-        marks = _marks(shares)
-        assert sum(marks) == 72
-        assert all(abs(mark - 72 * share) <= 1 for mark, share in zip(marks, shares, strict=True))
 
 
 def test_every_part_has_a_meaning_and_a_colour():

@@ -12,7 +12,7 @@ from profnb.core.printable import printable
 from profnb.drawing.theme import CHIP, MUTED
 from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
-__all__ = ["advice_html", "advice_section_text", "advice_text", "first_change"]
+__all__ = ["advice_html", "advice_section_text", "advice_text", "first_change", "with_names"]
 
 _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
@@ -87,8 +87,8 @@ def _row_html(advice: Advice) -> Markup:
     ).format(
         meaning=explain("saving") if saves_text(advice) else _UNBOUNDED,
         gain=_gain_html(advice),
-        title=f"{advice.title}.",
-        evidence=_with_code(advice.evidence),
+        title=with_names(f"{advice.title}."),
+        evidence=with_names(advice.evidence),
         code=_with_code(advice.code),
         where=_where_html(_place_of(advice)),
         link=_link_html(advice.link),
@@ -103,6 +103,16 @@ def _gain_html(advice: Advice) -> Markup:
         '<span style="{}">saves</span> <b style="font-size:15px;white-space:nowrap">{}</b>'
         '<span style="{}"> of {}</span>'
     ).format(MUTED, saves, MUTED, whole)
+
+
+def with_names(text: str) -> Markup:
+    """Text whose names stand in backticks, with them in a font for code instead."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # a name has one itself
+        return Markup("{}").format(text)
+    return Markup("").join(
+        (_CODE if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
+    )
 
 
 def _with_code(sentence: str) -> Markup:

@@ -6,7 +6,6 @@ too, drawn by the report's script where they stand: a sanitizer that shows ``<sv
 """
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
 
 from markupsafe import Markup
 
@@ -15,7 +14,7 @@ from profnb.drawing.markup import without_controls
 from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Section, section_block, titled_block
 from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
-from profnb.report.advice import advice_html, first_change
+from profnb.report.advice import advice_html, first_change, with_names
 from profnb.report.cell_words import CellWords
 from profnb.report.content import Content, ShareRow
 from profnb.report.step_chart import step_table_html, strip_caption, strip_figure
@@ -23,7 +22,6 @@ from profnb.report.text import Fact
 
 __all__ = ["content_html", "live_parts"]
 
-_BAR_MARKS = 72
 _STEPS = "Steps"
 _PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
 _LINE = Markup('<span style="{}" data-part="facts">{}</span>')
@@ -69,7 +67,9 @@ def _head_html(content: Content) -> Markup:
     else:
         parts += [first.format(_cell_sentence(content.cell)), _cell_bar(content.cell)]
     first_of_all = (
-        Markup("<b>→ {}</b> · ").format(first_change(content.advice)) if content.advice else ""
+        Markup("<b>→ {}</b> · ").format(with_names(first_change(content.advice)))
+        if content.advice
+        else ""
     )
     line = _LINE.format(MUTED, _facts_line(said, content.facts))
     parts.append(Markup('<div style="margin:0 0 4px">{}{}</div>').format(first_of_all, line))
@@ -102,24 +102,32 @@ def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
         '<span style="display:inline-block;width:1px;height:26px;vertical-align:top"></span>'
         '<span style="display:inline-block;white-space:nowrap;vertical-align:top;padding:0 5px">{}</span>'
     )
-    piece = Markup(
-        '<span title="{title}" style="display:block;width:{percent};background:{colour};color:{ink};'
-        'overflow:hidden;height:26px">{text}</span> '
-    )
-    parts = Markup("").join(
-        piece.format(
-            title=f"{name}: {mean} of a step, {share}",
-            percent=share.replace(" ", "").replace("<", ""),
-            colour=colour_of(name),
-            ink=ink_on(colour_of(name)),
-            text=label.format(text) if (text := _bar_label(name, share)) else "",
+    pieces = [
+        (
+            f"{name}: {mean} of a step, {share}",
+            share.replace(" ", "").replace("<", ""),
+            colour_of(name),
+            label.format(text) if (text := _bar_label(name, share)) else Markup(""),
         )
         for name, _, mean, share in shares
+    ]
+    return _bar_html("bar", pieces)
+
+
+def _bar_html(part: str, pieces: Sequence[tuple[str, str, str, Markup]]) -> Markup:
+    """A bar of the full width: of each piece what stands under the pointer, its width, colour and label."""
+    piece = Markup(
+        '<span title="{}" style="display:block;width:{};background:{};color:{};overflow:hidden;'
+        'height:26px">{}</span> '
     )
+    made = [
+        piece.format(title, width, colour, ink_on(colour), label)
+        for title, width, colour, label in pieces
+    ]
     return Markup(
-        '<div data-part="bar" style="display:flex;height:26px;line-height:26px;border-radius:3px;'
+        '<div data-part="{}" style="display:flex;height:26px;line-height:26px;border-radius:3px;'
         'overflow:hidden;font-size:12px;margin:2px 0 6px">{}</div>'
-    ).format(parts)
+    ).format(part, Markup("").join(made))
 
 
 def _bar_label(name: str, share: str) -> str:
@@ -205,35 +213,16 @@ def _cell_sentence(cell: CellWords) -> Markup:
     named = Markup(" ").join(
         Markup(
             '<span style="display:inline-block"><span style="color:{}">■</span> {}{}</span>'
-        ).format(share.colour, _with_code(share.text), "." if row == last else ",")
+        ).format(share.colour, with_names(share.text), "." if row == last else ",")
         for row, share in enumerate(cell.shares)
     )
     return Markup("{} {}").format(cell.head, named)
 
 
 def _cell_bar(cell: CellWords) -> Markup:
-    marks = _marks([share.fraction for share in cell.shares])
-    bar = Markup("").join(
-        Markup('<span style="color:{}">{}</span>').format(share.colour, "█" * count)
-        for share, count in zip(cell.shares, marks, strict=True)
-        if count
-    )
-    return Markup('<div style="{};overflow:hidden">{}</div>').format(BAR, bar)
-
-
-def _with_code(text: str) -> Markup:
-    """Text whose names stand in backticks, with them in a font for code instead."""
-    code, plain = Markup('<span style="font-family:monospace">{}</span>'), Markup("{}")
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # a name has one itself
-        return plain.format(text)
-    return Markup("").join((code if at % 2 else plain).format(p) for at, p in enumerate(pieces))
-
-
-def _marks(fractions: Sequence[float]) -> list[int]:
-    """How many marks of the bar each part gets: all of them together, and none more than half a mark off."""
-    ends = [round(end * _BAR_MARKS) for end in accumulate(fractions)]
-    return [end - begin for begin, end in pairwise([0, *ends])]
+    nothing = Markup("")
+    pieces = [(one.text, f"{one.fraction:.2%}", one.colour, nothing) for one in cell.shares]
+    return _bar_html("cell", pieces)
 
 
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:
