@@ -1,10 +1,13 @@
 """The tree of a cell: by made looks to the nanosecond, of real programs, and of traces that others recorded."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_whose_callback_predicts, keras_run, saves
 
 import profnb
+from profnb.capture.parts.part_records import FIRST, PREDICT, PROFNB, TRAIN
 from profnb.capture.parts.tree_making import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.tree_records import LINES, TRACING, Place
@@ -197,3 +200,20 @@ def test_the_tree_of_a_trace_that_another_program_recorded(cpu_trace_path):
     assert {"host compute"} <= set(tree.kind)
     for row in tree[tree.parent.notna()].itertuples():
         assert row.wall_ms <= tree.wall_ms[row.parent] + 1e-9
+
+
+@pytest.mark.tensorflow
+def test_the_parts_of_a_cell_are_those_of_its_tree():
+    """Steps, what profnb did and the whole take as long in both: what is below a step is the step's."""
+    records = fit_whose_callback_predicts(epochs=3)[0].recording.cell
+    of_tree, of_parts, steps = Counter(), Counter(), (TRAIN, PREDICT, FIRST, PROFNB)
+    for node in records.tree:
+        at = node
+        while at.kind not in steps and at.parent >= 0:
+            at = records.tree[at.parent]
+        of_tree[at.kind] += node.self_ns
+    for part in records.parts:
+        of_parts[part.part] += part.wall_ns
+    assert of_tree.total() == of_parts.total() == records.wall_ns
+    for kind in steps:
+        assert of_tree[kind] == of_parts[kind], kind

@@ -175,13 +175,13 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
     """Give records the stacks of looks, by the names of functions; profnb's own are left out.
 
     What a function leaves to be freed as it returns (an iterator, whose threads end) is its own, though its
-    frame has gone: where the innermost frame stands at an instruction that calls it in other looks.
+    frame has gone: where the innermost frame is the user's, and called it in other looks of the same stack.
     """
     frames: dict[tuple[int, int], int] = {}
     names, called = _names_of(looks.codes.values()), _called_at(looks)
     for row in range(len(looks.keys)):
         stack, path = [], looks.stack_of(row)
-        left = called.get(looks.keys[row][:2])
+        left = called.get(looks.keys[row])
         if left is not None:
             path = (*path, (looks.codes[left], 0))
         for code, offset in path:
@@ -197,11 +197,14 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
 
 
 def _called_at(looks: Looks) -> dict[tuple[int, ...], int]:
-    """By frame and instruction, the code that it calls there."""
+    """By stack, the code that its innermost frame calls there, where that frame is the user's."""
+    stacks = set(looks.keys)
+    users = {number for number, code in looks.codes.items() if is_user_file(code.co_filename)}
     called: dict[tuple[int, ...], int] = {}
     for key in looks.keys:
         for at in range(2, len(key), 2):
-            called[key[at : at + 2]] = key[at - 2]
+            if key[at] in users and key[at:] in stacks:
+                called[key[at:]] = key[at - 2]
     return called
 
 
