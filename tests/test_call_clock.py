@@ -179,6 +179,9 @@ def test_a_callback_of_short_python_in_each_batch_is_named(works):
     keras, np = pytest.importorskip("keras"), pytest.importorskip("numpy")
     import profnb
 
+    if keras.__version__.startswith("2."):
+        pytest.skip("Keras 2 calls the callbacks of a batch inside of its own step")
+
     class Watch(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             if works:
