@@ -187,7 +187,7 @@ def test_a_callback_of_short_python_in_each_batch_is_named(works):
             if works:
                 self.text = " ".join(f"{value:.3f}" for value in sorted(losses))
 
-    losses = np.random.default_rng(0).random(2_000).tolist()
+    losses = np.random.default_rng(0).random(5_000).tolist()
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
     x, y = np.ones((1_200, 4), "float32"), np.ones((1_200, 1), "float32")
@@ -196,7 +196,8 @@ def test_a_callback_of_short_python_in_each_batch_is_named(works):
         model.fit(x, y, batch_size=8, verbose=0, callbacks=[Watch()])
     tree = p.cell_tree
     named = tree[tree.name.str.endswith("Watch.on_train_batch_end")]
-    share = named.self_ms.sum() / tree[tree.kind == "epoch"].wall_ms.sum()
+    steps = tree[tree.kind.isin(["train steps", "first steps"])].wall_ms.sum()  # which others on the machine make longer
+    share = named.self_ms.sum() / (tree[tree.kind == "epoch"].wall_ms.sum() - steps)
     assert (share > 0.25) == works
     assert ("callback" in [advice.rule for advice in p.advice]) == works
     assert sys.getprofile() is None

@@ -47,11 +47,16 @@ def share_around_calls(study: Study) -> float:
     return max(share_of(study, "host compute") - share_of_spans(study, spans), 0.0)
 
 
-def share_of_short_ops(study: Study) -> float:
-    """What ops that compute for less than 50 us, and the executor between ops, take of the same."""
+def share_of_short_ops(study: Study, around_calls: float) -> float:
+    """What ops that compute for less than 50 us, and the executor between ops, take of the same.
+
+    Args:
+        study: The analyses.
+        around_calls: What ``share_around_calls`` found.
+    """
     ops = _ops_of_steps(study)
     long = ops[study.trace.events.duration_ps[ops] >= LONG_OP_PS]
-    within = share_of(study, "host compute") - share_around_calls(study)
+    within = share_of(study, "host compute") - around_calls
     return max(within - covered_share(study, long), 0.0)
 
 

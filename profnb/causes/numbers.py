@@ -6,8 +6,8 @@ LEAST_SHARE = 0.05
 LEAST_PS = 50_000_000_000  # of a cell that ran: nobody waits for less
 # What is done "less often" is done every fifth time: of what it took a fifth remains at most.
 SELDOM = 5
-# Of Python of one's own that is made faster, run less often or beside the steps, half remains at most: what
-# people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
+# Of Python that is made faster, or moved beside the steps, half remains at most: what people reached in the
+# programs of tests/benchmarks/gains.py was 60 to 100 %.
 HALF = 0.5
 # From so many times on, what is set up each time is told by all of them: of fewer the first, in which
 # functions are traced and threads start, is too large a part (10 to 100 times as long in all programs tried).

@@ -5,7 +5,7 @@ an own function that runs no steps, training, an import. A run of Keras', its ep
 the loop are gone into, as what they hold tells more.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -98,10 +98,11 @@ class CellWords:
 
 def cell_words(tree: CellTree) -> CellWords:
     """The sentence and the bar of a cell."""
-    named = _named_nodes(tree)
+    outer = {row for row in range(len(tree)) if _is_outer(tree, row)}
+    named = _named_nodes(tree, outer)
     rows: dict[str, list[int]] = {}
     for row, at in enumerate(named):
-        rows.setdefault(_title(tree, at), []).append(row)
+        rows.setdefault(_title(tree, at, is_outer=at in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
     profnb = _TITLES[parts.PROFNB]
@@ -122,12 +123,12 @@ def cell_words(tree: CellTree) -> CellWords:
     return CellWords(f"Of {duration_text(tree.whole_ps)}:", shares)
 
 
-def _named_nodes(tree: CellTree) -> list[int]:
+def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
     """Of each node the one above it, or itself, by whose name its time goes."""
     named: list[int] = []
     for row, kind in enumerate(tree.kind):
         above = int(tree.parent[row])
-        is_told = above >= 0 and (kind in (FRAMEWORK, WAITING) or not _is_outer(tree, named[above]))
+        is_told = above >= 0 and (kind in (FRAMEWORK, WAITING) or named[above] not in outer)
         named.append(named[above] if is_told else row)
     return named
 
@@ -141,11 +142,11 @@ def _is_outer(tree: CellTree, row: int) -> bool:
     return tree.has_steps(row) or (is_large and not set(below) <= {EAGER, FRAMEWORK, WAITING})
 
 
-def _title(tree: CellTree, row: int) -> str:
+def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
     kind, name = tree.kind[row], tree.name[row]
     if kind in (parts.CALLBACKS, parts.CALLS, LINES) and name:
         name = name if len(name) <= _LONGEST else name.rpartition(".")[2]
-        itself = " itself" if _is_outer(tree, row) else ""
+        itself = " itself" if is_outer else ""
         return f"{quoted(name, _LONGEST)}{itself}"
     if kind == parts.IMPORTS and name:
         return f"importing {quoted(name, _LONGEST)}"

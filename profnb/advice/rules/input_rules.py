@@ -17,6 +17,7 @@ from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
+from profnb.causes.held_up import input_runs_python
 from profnb.causes.numbers import HALF, HAND_OVER_PS
 from profnb.causes.starving import diagnose_queue, reads_singly
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
@@ -262,9 +263,7 @@ def made_again(model: Model) -> Iterator[Proposal]:
     ):
         return
     ops = {op for functions in table.function_ops for op, *_ in functions}
-    if any("Random" in op for op in ops) or any(
-        runs_python(table, row) for row in range(len(table))
-    ):
+    if any("Random" in op for op in ops) or input_runs_python(study):
         return
     times = max(int(tree.occurrences[row]) for row in epochs)
     edits = input_scaled(model, 1 / times, 1 / times)

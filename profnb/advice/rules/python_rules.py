@@ -64,14 +64,17 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
                 return
     took = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
-    around, remains, code = 0.0, (0.0, HALF), _less_python(study)
+    around_calls, around, remains, code = 0.0, 0.0, (0.0, HALF), _less_python(study)
     if seldom:
         remains, code = (0.0, 1.0), _AFTER_FEW
     elif not is_own and study.framework == TENSORFLOW:
         # One call of several steps spares what Python and TensorFlow do around the others.
         knows = is_fit(study)
-        eager = find_eager_runs(study)  # which start their ops in calls of their own
-        around = share_around_calls(study) - (eager.starting if eager else 0.0) if knows else 0.0
+        around_calls = share_around_calls(study) if knows else 0.0
+        eager = (
+            find_eager_runs(study) if knows else None
+        )  # which start their ops in calls of their own
+        around = around_calls - (eager.starting if eager else 0.0)
         remains = (1 / _IN_ONE_CALL, QUARTER) if knows else remains
         title = "Run several steps in one call" if knows else title
         code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
@@ -83,10 +86,10 @@ def python_between_steps(model: Model) -> Iterator[Proposal]:
     if around > 0:
         more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
         # Short ops behind each other take up to half as long again where each call wakes the threads anew.
-        short = share_of_short_ops(study)
-        least = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
-        left = least[0] / (around + short), least[1] / (around + short)
-        edits.append(model.some_of(("host compute",), around + short, left, more))
+        short = share_of_short_ops(study, around_calls)
+        whole = around + short
+        least, most = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
+        edits.append(model.some_of(("host compute",), whole, (least / whole, most / whole), more))
     yield Proposal(
         "python-between-steps", title, took + seldom + more, code, guide(study, "function"), edits,
     )  # fmt: skip

@@ -140,9 +140,8 @@ class OpenSteps:
         self, marker: object, kind: str | None, name: str, step_num: int | None = None
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
-        if self._gaps.is_on and not (
-            self.is_in_run and kind == CALL
-        ):  # what a callback calls is its own
+        # What a callback calls is the callback's, and no step.
+        if self._gaps.is_on and not (self.is_in_run and kind == CALL):
             self._gaps.end()
         settled, _, late = self.log.stored
         first = settled + len(late)
