@@ -225,7 +225,14 @@ def run_all(page):
 
 
 def complaints(page):
-    return page.page.evaluate(
-        "[...document.querySelectorAll('.jp-OutputArea-output')].filter(e => e.checkVisibility()).map(e => e.innerText)"
-        ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
-    )
+    """What stands in the notebook as an error and stays: JupyterLab complains of a widget it hasn't found yet, and the page's scripts take
+    that away, each in its turn."""
+    for _ in range(60):
+        found = page.page.evaluate(
+            "[...document.querySelectorAll('.jp-OutputArea-output')].filter(e => e.checkVisibility()).map(e => e.innerText)"
+            ".filter(t => /Error displaying|model not found|Traceback|not defined/i.test(t))"
+        )
+        if not found:
+            break
+        page.page.wait_for_timeout(500)
+    return found
