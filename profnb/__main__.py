@@ -15,8 +15,6 @@ from profnb.core.errors import ProfnbError
 from profnb.core.printable import for_terminal, printable, printable_lines
 from profnb.lite.entry import ALLOWED, KINDS
 
-__all__ = ["main"]
-
 _MOST_ROWS = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
 

@@ -27,8 +27,6 @@ from profnb.profile import Profile
 if TYPE_CHECKING:
     from profnb.core.columns import Bytes
 
-__all__ = ["CapturedProfile", "profile", "step"]
-
 _NAMELESS = "capture"
 _SPARE_FILES = 16
 _LARGE = 100_000  # bytes of a trace from which on compiled kernels read it

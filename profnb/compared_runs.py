@@ -10,8 +10,6 @@ from profnb.loading import load
 from profnb.profile import Profile
 from profnb.several.fleets import Fleet
 
-__all__ = ["NOT_ALIKE", "Source", "differing_parts", "distinct", "one_per_capture", "profiles_of"]
-
 NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from profnb.drawing.plotly import Figures
     from profnb.lite_comparison import LiteComparison
 
-__all__ = ["Comparison", "compare"]
-
 
 class Comparison:
     """B against A: how much faster, how sure that is, and where the difference comes from.

@@ -14,8 +14,6 @@ from profnb.captured import profile
 from profnb.core.errors import CaptureError
 from profnb.profile import Profile
 
-__all__ = ["run_demo"]
-
 _CLASSES = 4
 _SIZE = 28
 

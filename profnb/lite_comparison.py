@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from profnb.lite.result import LiteResult
     from profnb.report.report import Report
 
-__all__ = ["LiteComparison", "LiteDifference"]
-
 _NAN = float("nan")
 
 

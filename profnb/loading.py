@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from profnb.trace.model import Trace
     from profnb.trace.runs.grouping_files import TraceFile
 
-__all__ = ["load"]
-
 _PYTHON_SUFFIXES = (".prof", ".pstats")
 _SESSION_RUN = "session_run"
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts

@@ -43,8 +43,6 @@ from profnb.magic.magic_options import (
 from profnb.profile import Profile
 from profnb.warm import Warming
 
-__all__ = ["ProfnbMagics", "load_magics", "unload_magics"]
-
 _CELL_MAGICS = ("tfprofile", "tftimeline")
 
 

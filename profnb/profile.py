@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.environment import CORES
-from profnb.capture.session import Recording
+from profnb.capture.recording import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
     from profnb.trace.runs.capture_times import CaptureTime
-
-__all__ = ["Profile"]
 
 _LEAST_UNTRACED = 0.1  # of a cell's wall time: less is not worth a note
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from profnb.profile import Profile
     from profnb.several.sweep_rounds import RoundResult
 
-__all__ = ["Sweep", "combine", "run_order"]
-
 Setting = Mapping[str, object]
 
 

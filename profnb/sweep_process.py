@@ -21,8 +21,6 @@ from profnb.capture.switches import (
 )
 from profnb.captured import CapturedProfile
 
-__all__ = ["UNTRACED", "WITHOUT_EFFECT", "main"]
-
 UNTRACED = (
     "untraced.xplane.pb"  # there is no such file; what was seen stands beside where it would be
 )

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
 
-__all__ = ["Tables"]
-
 
 class Tables:
     """What ``Profile`` shows as tables."""

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from profnb.trace.model import Trace
 
-__all__ = ["FIRST_VIEW", "Warming", "kernel_by_kernel", "tiny_trace", "warm_up"]
-
 FIRST_VIEW = "the first view"  # the headline, the typical step, and advice
 
 

@@ -12,7 +12,7 @@ from profnb.__main__ import main
 from profnb.profile import Profile
 from profnb.report.forms.as_data import MOST_BYTES
 from profnb.report.text import MEANINGS
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 
 jsonschema = pytest.importorskip("jsonschema")
 SCHEMA = json.loads((Path(profnb.__file__).parent / "report" / "forms" / "report.schema.json").read_text("utf-8"))

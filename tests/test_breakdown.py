@@ -11,7 +11,8 @@ from test_chrome import kineto as read_chrome
 from traces import event, gpu, host, line, plane, read
 
 from profnb.steps import grouping
-from profnb.steps.breakdown import CATEGORIES, break_down_steps
+from profnb.steps.breakdown import break_down_steps
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.nesting import find_parents
 from profnb.report.notes import notes_of
 from profnb.subjects.device.idle import IDLE_CAUSES

@@ -9,7 +9,8 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.steps.breakdown import category_column
+from profnb.steps.activities import CATEGORIES
 from profnb.subjects.study import Study
 from profnb.subjects.device.devices import DEVICE_STEPS
 from profnb.subjects.device.idle import UTILIZATION

@@ -26,32 +26,10 @@ SUBJECTS = {
     "feeds": set(), "input": {"feeds"}, "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
     "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "system": set(), "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
 }  # fmt: skip
-# Files of more than 300 lines, and why they are one.
+# Files of more than 500 lines, and why they are one.
 LONG = {
-    "capture/hooks": "one way to hook with the drawing of it; its classes are each other's parts",
-    "capture/models/layer_facts": "one reading of a layer, attribute by attribute",
-    "capture/models/model_watch": "one watch, from the first call of a model to its facts",
     "capture/parts/cell_division": "one division of a cell's wall time, by which everything adds up",
-    "capture/parts/stack_parts": "one walk from a stack to a part, with the drawing of it",
-    "capture/saved/limits": "one list of limits, an entry for each field",
-    "capture/seams": "one list of every outside name, with what is lost without it",
-    "capture/source/line_watch": "one state machine of sys.monitoring, with the drawing of it",
-    "capture/profiler/window": "one window of the profiler, from its opening to its last trace",
-    "comparison": "the public class, a property an answer",
-    "core/glossary": "one list of words",
-    "core/table": "a column, a table and the descriptor: what declaring once takes",
-    "lite/process/interpreting": "runs in a process of its own, with nothing of profnb beside it",
     "profile": "the public class, a property an answer",
-    "report/notes": "every note of a report, a function each, in the order in which they stand",
-    "report/text": "the plain report, a function a part",
-    "several/fleets": "the public class, a property an answer",
-    "steps/spine": "one timeline of steps, from what delimits them to what each spent",
-    "subjects/device/idle": "every cause of an idle span, in the order in which they are asked",
-    "subjects/layers/layer_times": "one hand-out of times, with its worked example",
-    "subjects/xla/hlo_costs": "one cost for each kind of instruction",
-    "tf1/session_runs": "one watch of a graph's runs, from the first to what is kept",
-    "trace/hlo": "one message of XLA, field by field",
-    "trace/xplane": "one message of the profiler, field by field",
 }
 # Files of a subject that show; whatever else it has finds.
 SHOWS = ("section",)
@@ -138,7 +116,7 @@ def test_no_file_name_is_used_twice():
 
 
 def test_no_file_is_long_without_a_reason():
-    long = [place_of(path) for path in FILES if len(path.read_text("utf-8").splitlines()) > 300]
+    long = [place_of(path) for path in FILES if len(path.read_text("utf-8").splitlines()) > 500]
     assert long == sorted(LONG)
 
 

@@ -4,7 +4,7 @@ import pytest
 from advised import advised
 from traces import event, gpu, host, line, read
 
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.finding.sources import find_steps
 from profnb.subjects.study import Study
 

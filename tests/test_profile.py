@@ -9,7 +9,8 @@ import pytest
 from traces import event, gpu, host, line, read, xspace
 
 import profnb
-from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.steps.breakdown import category_column
+from profnb.steps.activities import CATEGORIES
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.trace.files import find_traces, pick_trace

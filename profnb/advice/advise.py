@@ -24,8 +24,6 @@ from profnb.causes.numbers import LEAST_PS, LEAST_SHARE
 from profnb.core.units import PS_PER_MS
 from profnb.subjects.unseen import unrecorded_backend
 
-__all__ = ["TRACE_RULES", "Refinement", "advise", "proposals_of"]
-
 Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
 TRACE_RULES = (

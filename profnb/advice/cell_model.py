@@ -16,14 +16,12 @@ from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import HALF, QUARTER
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, share_of, steps_share
 from profnb.subjects.ops.eager_ops import shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
-
-__all__ = ["Model"]
 
 _NAMED = (
     LINES,

@@ -16,8 +16,6 @@ import numpy as np
 from profnb.capture.seams import DATASET_RANGE, EXECUTING_EAGERLY, FUNCTION
 from profnb.core.units import PS_PER_NS
 
-__all__ = ["Costs", "costs_here", "typical_costs"]
-
 Range = tuple[int, int]
 _TIMES, _MOST_NS = 24, 25_000_000
 

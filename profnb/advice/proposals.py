@@ -9,8 +9,6 @@ from profnb.causes.numbers import NEARLY_ALL
 from profnb.core.units import PS_PER_MS, duration_text
 from profnb.subjects.advising import Finding
 
-__all__ = ["Advice", "Proposal", "as_advice", "saves_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class Advice:

@@ -17,8 +17,6 @@ import numpy as np
 from profnb.causes.cell_tree import CellTree
 from profnb.core.columns import Floats, Int64s
 
-__all__ = ["Edit", "Saving", "once", "remove", "replay", "scale", "with_below_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Edit:

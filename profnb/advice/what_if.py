@@ -30,8 +30,6 @@ from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["WhatIf", "what_if"]
-
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:

@@ -39,18 +39,6 @@ from profnb.capture.seams import (
 from profnb.capture.signals import interrupt_held_back
 from profnb.core.parsing import parse_again
 
-__all__ = [
-    "as_written",
-    "awaits",
-    "body_of",
-    "call_after_cell",
-    "can_transform",
-    "loaded_magics",
-    "make_transformer",
-    "names_of",
-    "run_quietly",
-]
-
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
 _HELP = re.compile(r"^\?|(^|\s)(-h|--help)(\s|$)")

@@ -21,15 +21,6 @@ from profnb.capture.seams import (
 )
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
-__all__ = [
-    "Chain",
-    "count_elements",
-    "describe_datasets",
-    "find_files",
-    "locate_datasets",
-    "mean_size",
-]
-
 Chain = tuple[tuple[str, str], ...]
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
 _MOST_LOOKED_AT = 100  # files; on a network each takes a while

@@ -9,11 +9,6 @@ from pathlib import Path
 
 from profnb.capture.seams import BACKEND, DEVICES, POLICY, THREADING, VERSION
 
-__all__ = [
-    "CORES", "INTER_OP", "INTRA_OP", "KERAS_BACKEND", "allocated_bytes", "describe_environment",
-    "explain_nothing", "list_devices", "resident_bytes",
-]  # fmt: skip
-
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"

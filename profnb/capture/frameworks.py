@@ -47,8 +47,6 @@ from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
 
-__all__ = ["Frameworks", "Watchers"]
-
 JAX, TORCH = "jax", "torch"  # as Keras calls them
 
 

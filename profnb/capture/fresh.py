@@ -17,8 +17,6 @@ from pathlib import Path
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 
-__all__ = ["ERROR", "JOB", "read_job", "run_fresh"]
-
 JOB, ERROR = "job.json", "error.txt"
 _COLOURS = re.compile(r"\x1b\[[\d;]*m")
 

@@ -23,11 +23,6 @@ from typing import Any
 
 from profnb.capture.signals import signal_of
 
-__all__ = [
-    "guarded", "on_import", "put_again", "put_aside", "put_back_uncovered", "replace_attribute", "watch",
-    "watched_call", "without_us",
-]  # fmt: skip
-
 Hook = Callable[..., object]
 Faults = Callable[[Exception], object]
 _MISSING: Any = object()

@@ -9,8 +9,6 @@ from typing import Any
 from profnb.capture.hooks import guarded, replace_attribute, watch, watched_call
 from profnb.capture.seams import SEAMS, SHELL_INSTANCE, Seam
 
-__all__ = ["Library", "explain_missing", "modules_beside"]
-
 _TITLES = {
     "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
     "importlib": "Python",

@@ -25,8 +25,6 @@ from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.step_records import StepRecords
 
-__all__ = ["NOT_ENDED", "Recording"]
-
 NOT_ENDED = "The first step had not ended"  # how the message begins that says so
 
 

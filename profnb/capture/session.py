@@ -42,8 +42,6 @@ from profnb.tf1.session_runs import GraphRuns
 if TYPE_CHECKING:
     from profnb.capture.parts.in_flight import InFlight
 
-__all__ = ["Capture", "Recording"]
-
 _MODEL_CODE = re.compile(
     "tensorflow|keras"
 )  # of a file in which graphs and models are made and run

@@ -5,11 +5,6 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = [
-    "AFTER", "BEFORE", "FEEDS", "ROLES", "RUN_ITSELF", "GapPlace", "GapRecords", "QueueRecord",
-    "SessionRecords",
-]  # fmt: skip
-
 FEEDS, BEFORE, RUN_ITSELF, AFTER = "feeds", "before", "run", "after"
 # What a statement between two runs is to the run that follows.
 ROLES = {

@@ -20,10 +20,6 @@ from itertools import pairwise
 from types import CodeType, FrameType, TracebackType
 from typing import Any, NamedTuple
 
-__all__ = [
-    "Lost", "OwnFaults", "handed_on", "interrupt_held_back", "signal_of",
-]  # fmt: skip
-
 _LOOK_S = 0.001
 Handler = Callable[[int, FrameType | None], object]
 

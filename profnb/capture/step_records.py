@@ -9,20 +9,6 @@ from itertools import accumulate
 from struct import Struct
 from typing import Any, Protocol
 
-__all__ = [
-    "CALL",
-    "KERAS",
-    "KINDS",
-    "RUN",
-    "TAPE",
-    "USER",
-    "KerasRunSeen",
-    "Marking",
-    "OpenStep",
-    "StepLog",
-    "StepRecords",
-]
-
 KINDS = KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 TAPE = "tape"  # marks where a step may begin, and is none
 _COLUMNS = (

@@ -19,11 +19,6 @@ from typing import Any
 from profnb.capture.hooks import on_import, replace_attribute
 from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
 
-__all__ = [
-    "BACKEND", "FRESH", "SWITCHES", "THREADS", "apply_switches", "missing_backend", "set_backend",
-    "set_threads", "switches_of",
-]  # fmt: skip
-
 THREADS = ("intra_op_threads", "inter_op_threads")
 _OF_COMPILE = ("jit_compile", "steps_per_execution")
 BACKEND = "backend"

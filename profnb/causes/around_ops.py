@@ -16,8 +16,6 @@ from profnb.subjects.ops.eager_ops import find_eager_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW
 
-__all__ = ["ops_at_work", "share_around_calls", "share_around_ops", "share_of_short_ops"]
-
 # What one call of a function, or of an op outside of any, is made in.
 _CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
 

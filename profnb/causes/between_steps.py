@@ -13,15 +13,13 @@ from profnb.causes.eager_runs import eager_pauses
 from profnb.causes.numbers import FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
-
-__all__ = ["PythonBetween", "find_python_between"]
 
 _CALL_OF_JAX = "PjitFunction("
 

@@ -18,11 +18,9 @@ from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
-
-__all__ = ["CELL_TREE", "PHASE_OF_STEPS", "STEADY_STEPS", "STEPS", "CellTree", "grow_tree"]
 
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together

@@ -15,8 +15,6 @@ from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
 from profnb.trace.framework import PYTORCH
 from profnb.trace.hlo import HloModule
 
-__all__ = ["SAME_SHAPES", "CompiledAgain", "find_compiled_again"]
-
 _SHOWN_SHAPES = 4
 _FEWEST = 3  # the first is a program's due, and the second its due for other shapes
 SAME_SHAPES = (

@@ -20,8 +20,6 @@ from profnb.subjects.covered_time import (
 from profnb.subjects.ops.eager_ops import LONG_OP_PS
 from profnb.subjects.study import Study
 
-__all__ = ["EagerRuns", "eager_pauses", "find_eager_runs"]
-
 _EAGER_CALL = "EagerLocalExecute: "
 _FUNCTION_NAMES = (
     "__inference", "__forward", "__backward", "Iterator", "MakeIterator", "Anonymous",

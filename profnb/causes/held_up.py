@@ -7,8 +7,6 @@ from profnb.subjects.advising import share_of, window_of
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.study import Study
 
-__all__ = ["crowded_share", "input_runs_python", "input_work_share"]
-
 
 def input_work_share(study: Study) -> float:
     """How long the pipelines' threads work, beside the steps, of the time that was recorded."""

@@ -34,11 +34,6 @@ from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.framework import JAX, PYTORCH
 
-__all__ = [
-    "Pieces", "compiled_regions", "find_cut_regions", "find_fusible", "find_programs", "find_step_by_step",
-    "find_torch_ops",
-]  # fmt: skip
-
 _CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")

@@ -10,8 +10,6 @@ from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
 from profnb.trace.names import HLO_MODULE, RUN_ID
 
-__all__ = ["INTO", "OUT_OF", "SIZE", "VALUE", "find_reads_beside_programs", "find_waiting_op"]
-
 VALUE, SIZE = "a value", "the size of a result"
 INTO, OUT_OF = "copies to the device", "copies to the host"
 # Ops of PyTorch that wait for something of the device.

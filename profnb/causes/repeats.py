@@ -15,8 +15,6 @@ from profnb.core.units import PS_PER_NS
 from profnb.subjects.study import Study
 from profnb.trace.op_names import parse_op
 
-__all__ = ["ModelsAgain", "find_models_again", "find_validating"]
-
 _MODELS = 3  # two are compared; three come from a loop
 _COMPILE, _LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(

@@ -18,7 +18,7 @@ import numpy as np
 from profnb.causes.numbers import FAR_LONGER
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.subjects.advising import op_events
 from profnb.subjects.crowded import (
     is_crowded_by_others,
@@ -28,8 +28,6 @@ from profnb.subjects.crowded import (
 )
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX
-
-__all__ = ["INPUT", "MORE", "PYTHON", "SAME", "Slowing", "find_rise", "find_slowing"]
 
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_STEPS = 2 * _BLOCKS

@@ -9,8 +9,6 @@ from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["StarvingQueue", "diagnose_queue", "note_files", "note_queues", "reads_singly"]
-
 _BUSY = 0.5
 _MANY_EMPTY = 0.1
 _LARGE_BYTES, _LONG_FILL_PS = 1 << 30, 1_000_000_000_000

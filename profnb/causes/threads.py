@@ -11,8 +11,6 @@ from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["note_threads", "note_waits", "number_set", "threads_at_work"]
-
 _LONG_START = 0.1  # of a step's period
 
 

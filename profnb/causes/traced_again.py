@@ -10,8 +10,6 @@ from profnb.core.columns import Bools, Int64s
 from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
-__all__ = ["Retracing", "find_retracing", "traced_steps"]
-
 # Functions of Keras 2 and 3, of which each model has its own.
 _OF_KERAS = frozenset({
     "train_function", "test_function", "predict_function", "one_step_on_data", "one_step_on_iterator",

@@ -7,8 +7,6 @@ Source: the kernels that TensorFlow 2.21 registers for XLA_CPU_JIT, of which the
 
 from profnb.subjects.study import Study
 
-__all__ = ["find_uncompilable"]
-
 _KINDS = (
     "PyFunc", "EagerPyFunc", "Print", "String", "AsString", "Regex", "StaticRegex", "Lookup",
     "HashTable", "MutableHashTable", "Write", "Decode", "Encode", "ParseExample", "ParseSingleExample",

@@ -14,8 +14,6 @@ from profnb.compare.dunnett import dunnett_factor
 from profnb.compare.rounds import RoundFit
 from profnb.core.columns import Bools, Floats, Int64s
 
-__all__ = ["MOST_ROUNDS", "Ranking", "rank"]
-
 _POWER = 0.8416  # of 80 %: the normal's quantile
 MOST_ROUNDS = 200
 _SAME = 1e-9

@@ -12,8 +12,6 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import COLOURS
 
-__all__ = ["box_figures"]
-
 _MOST_POINTS, _MOST_RUNS = 60, 20
 _FAR_OUT = 2  # of where the boxes end
 _STEPS, _RUNS = "Time from step to step", "Time of whole runs"

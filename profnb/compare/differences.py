@@ -9,14 +9,6 @@ from profnb.steps.examples import usual_batch_size
 from profnb.steps.streams import busiest_device
 from profnb.subjects.study import Study
 
-__all__ = [
-    "CATEGORY_DIFFERENCES",
-    "CategoryDifference",
-    "batch_sizes",
-    "compare_categories",
-    "find_guards",
-]
-
 _MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
 

@@ -20,8 +20,6 @@ import numpy as np
 
 from profnb.core.columns import Floats
 
-__all__ = ["dunnett_factor"]
-
 _NODES, _MANY, _LEVEL = 64, 4000, 0.95
 
 

@@ -13,8 +13,6 @@ import numpy as np
 
 from profnb.core.columns import Floats
 
-__all__ = ["Estimate", "estimate_mean", "mann_whitney", "student_factor"]
-
 # Student's t, 97.5 %, for 1, 2, ... degrees of freedom; further on it is near the normal's 1.96.
 _STUDENT = (
     12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,

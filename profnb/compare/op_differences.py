@@ -20,8 +20,6 @@ from profnb.subjects.layers.layer_table import SCOPE
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
-__all__ = ["OP_DIFFERENCES", "OpDifference", "compare_ops", "rank_scopes"]
-
 _NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
 _DATASET = "Dataset"
 _DEEPEST, _LONGEST_NUMBERS = 40, 40

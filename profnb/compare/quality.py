@@ -16,8 +16,6 @@ from profnb.compare.estimates import estimate_mean
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import metric_text
 
-__all__ = ["QUALITY", "MetricDifference", "compare_metrics", "is_higher_better", "pick_metric"]
-
 _HIGHER = re.compile(
     r"(^|_)(acc|accuracy|auc|precision|recall|f1|f_?beta|iou|dice|r2|psnr|ssim|bleu)", re.IGNORECASE
 )

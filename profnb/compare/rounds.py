@@ -28,8 +28,6 @@ from profnb.compare.dunnett import dunnett_factor
 from profnb.compare.estimates import Estimate, student_factor
 from profnb.core.columns import Bools, Floats, Int64s
 
-__all__ = ["RoundFit", "fit_rounds", "of_single_runs"]
-
 
 @dataclass(frozen=True)
 class RoundFit:

@@ -23,8 +23,6 @@ from profnb.drawing.section import Bar, Section, Shown, section_block, section_o
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.op_title import op_titles
 
-__all__ = ["ComparisonView", "comparison_bundle", "comparison_text"]
-
 _SHOWN_OPS, _SHOWN_METRICS = 12, 8
 
 

@@ -7,8 +7,6 @@ from profnb.compare.sweeps import SweepTable
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, count_text, metric_text
 
-__all__ = ["settings_table"]
-
 
 def settings_table(sweep: SweepTable) -> Table[SweepTable]:
     """The table of a sweep, whose columns depend on what was swept, counted and learned.

@@ -27,8 +27,6 @@ from profnb.compare.estimates import Estimate, mann_whitney
 from profnb.core.columns import Floats
 from profnb.core.units import range_text
 
-__all__ = ["Difference", "RunSet", "compare_runs", "estimate_step"]
-
 _MOST_STEPS = 1000
 _SAMPLES = 1000
 _FEWEST_STEPS = 2

@@ -13,8 +13,6 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 
-__all__ = ["steady_step_times"]
-
 _ENOUGH_UNTRACED = 10
 _UNDER_WAY, _LEAST_BLOCKS = 32, 4
 

@@ -17,8 +17,6 @@ from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT
 
-__all__ = ["sweep_bundle", "sweep_figures", "sweep_text"]
-
 _MOST_BARS, _LONGEST_LABEL = 40, 40
 _BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
 _MB = 1e6

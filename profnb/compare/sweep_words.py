@@ -8,8 +8,6 @@ from profnb.compare.best_setting import MOST_ROUNDS, Ranking
 from profnb.compare.rounds import RoundFit
 from profnb.core.units import count_text
 
-__all__ = ["ranking_notes", "seed_note", "slower_text"]
-
 _TIE, _MOST_NAMED, _LONGEST = math.log(1.02), 3, 60
 _ALWAYS = 1e-4  # a difference below which nothing was left to chance
 

@@ -21,14 +21,6 @@ from profnb.core.columns import Bools, Floats
 from profnb.core.units import PS_PER_S
 from profnb.subjects.study import Study
 
-__all__ = [
-    "SweepPoint",
-    "SweepTable",
-    "peak_bytes",
-    "setting_text",
-    "tabulate_sweep",
-]
-
 _LONGEST_ERROR = 600
 _EQUAL_MEMORY = 0.01
 _SAME = 1e-9  # of logarithms: what rounding makes

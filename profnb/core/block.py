@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Block"]
-
 
 @dataclass(frozen=True, slots=True)
 class Block:

@@ -5,19 +5,6 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "Bools",
-    "Bytes",
-    "Floats",
-    "Int8s",
-    "Int32s",
-    "Int64s",
-    "gather",
-    "look_up",
-    "match",
-    "stable_order",
-]
-
 Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 Int8s = npt.NDArray[np.int8]

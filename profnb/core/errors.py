@@ -9,8 +9,6 @@ Every message says what was found, with the value, and then what to do about it.
 
 from profnb.core.printable import printable_lines
 
-__all__ = ["CaptureError", "ProfnbError", "TraceFormatError"]
-
 
 class ProfnbError(Exception):
     """Base of every error that profnb raises on purpose.

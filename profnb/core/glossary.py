@@ -6,8 +6,6 @@ is a term, or one of its ``headings``, shows the term's sentence under the point
 
 from dataclasses import dataclass
 
-__all__ = ["GLOSSARY", "Term", "explain", "glossary_markdown"]
-
 
 @dataclass(frozen=True, slots=True)
 class Term:

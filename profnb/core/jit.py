@@ -30,8 +30,6 @@ from typing import Any, TypeVar
 import numba
 import numpy as np
 
-__all__ = ["Tiered", "compiled", "compiling", "load_compiler", "plain_version", "tiered"]
-
 Kernel = TypeVar("Kernel", bound=Callable[..., object])
 
 _PACKAGE = Path(__file__).parents[1]

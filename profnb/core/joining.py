@@ -8,8 +8,6 @@ import numpy as np
 from profnb.core.columns import Bools, Int32s, Int64s, gather, stable_order
 from profnb.core.jit import tiered
 
-__all__ = ["Keyed", "Links", "link_by_key", "number_keys"]
-
 # What so many of both sides share says nothing about who caused what (kMaxGroups in group_events.cc, which
 # asks for 64 on both sides; the product also bounds how many links a small file can ask for).
 _TOO_COMMON = 64

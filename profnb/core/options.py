@@ -3,8 +3,6 @@
 import os
 from dataclasses import dataclass
 
-__all__ = ["CaptureOptions"]
-
 _STEPS, _SECONDS = 100, 20.0
 _BACKENDS = ("tensorflow", "jax", "pytorch")
 

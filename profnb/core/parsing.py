@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["parse_again", "warned_before"]
-
 _MAY_WARN = re.compile(r"\\|\d[A-Za-z]")  # an escape that is none, a number that ends in a keyword
 
 

@@ -2,10 +2,6 @@
 
 import sys
 
-__all__ = [
-    "cut_middle", "for_terminal", "printable", "printable_lines", "quoted", "shortened",
-]  # fmt: skip
-
 # What we draw with and write, and what stands for it where there is only ASCII.
 _SIMPLER = {
     **dict.fromkeys("█▉▊▋▌■▇▆", "#"), **dict.fromkeys("▅▄", "+"), **dict.fromkeys("▃▂▁▍▎▏⋮", "."),

@@ -16,8 +16,6 @@ from profnb.core.printable import printable
 if TYPE_CHECKING:
     from profnb.core.columns import Bytes
 
-__all__ = ["check_regular", "is_regular", "open_regular", "read_whole"]
-
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not everywhere
 _KINDS = {
     stat.S_IFIFO: "a pipe",

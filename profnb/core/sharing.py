@@ -17,8 +17,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-__all__ = ["PIECE", "Sharing", "short_path"]
-
 PIECE = Markup('<span style="display:inline-block">{}</span>')  # of a text that breaks where it may
 
 _FILE, _HOST, _USER, _HOME = "file", "host", "user", "home"

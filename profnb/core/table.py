@@ -30,8 +30,6 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Column", "Table", "TableOf", "of_each", "sequence_of", "tables_of"]
-
 T = TypeVar("T")
 _GIGA = 1e9
 _WIDTH = 108

@@ -6,26 +6,6 @@ person would choose. A missing value (NaN or None) becomes an em dash, never a z
 
 import math
 
-__all__ = [
-    "MISSING",
-    "PS_PER_MS",
-    "PS_PER_NS",
-    "PS_PER_S",
-    "PS_PER_US",
-    "bar_text",
-    "bytes_text",
-    "count_text",
-    "counted_text",
-    "duration_text",
-    "examples_text",
-    "longer_text",
-    "metric_text",
-    "percent_text",
-    "range_text",
-    "rate_text",
-    "signed_text",
-]
-
 MISSING = "—"
 PS_PER_S, PS_PER_MS, PS_PER_US = 1e12, 1e9, 1e6
 PS_PER_NS = 1000  # an integer: nanoseconds become picoseconds exactly

@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-__all__ = ["claim_folder", "folder_prefix", "remove_leftovers", "whole_file"]
-
 _MOST_FOLDERS = 100_000
 _LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from profnb.drawing.theme import GRID, TEXT_COLOUR
 
-__all__ = ["axis", "figure_layout"]
-
 
 def figure_layout(title: str, height: int) -> dict[str, Any]:
     """What the layouts of all figures share."""

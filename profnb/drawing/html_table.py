@@ -14,8 +14,6 @@ from profnb.core.printable import cut_middle
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED, NUMBER
 
-__all__ = ["Cell", "fitted", "html_table", "note_list"]
-
 # Text; text and an inline style; then a second text shown fainter behind it, and the whole name for the
 # text under the pointer.
 Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]

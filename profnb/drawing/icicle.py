@@ -11,8 +11,6 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import ink_on
 
-__all__ = ["icicle_figure"]
-
 _CHARACTERS, _CHARACTERS_BESIDE_NAMES = 120, 104  # of a full block's label, at a usual width
 _MARGIN, _MARGIN_OF_NAMES = 12, 96
 _SHORTEST_LABEL = 3

@@ -13,8 +13,6 @@ from markupsafe import Markup
 
 from profnb.drawing.widget_marks import HIDDEN, WIDGET_VIEW
 
-__all__ = ["show_bridge"]
-
 
 def show_bridge(live_id: str, answer: Callable[[str], str]) -> Any:
     """Make the kernel answer what on a page has this id.

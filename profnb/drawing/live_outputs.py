@@ -11,8 +11,6 @@ from typing import Any
 from profnb.capture.seams import CELL_ID, EVENTS, REGISTER, UNREGISTER
 from profnb.capture.signals import handed_on
 
-__all__ = ["LiveOutputs", "close_widgets"]
-
 _MOST = 50
 
 

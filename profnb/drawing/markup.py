@@ -11,8 +11,6 @@ import re
 
 from markupsafe import Markup, escape
 
-__all__ = ["content_policy", "figure_text", "script_element", "without_controls"]
-
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _NOTHING = "'none'"
 _OPENED, _CLOSED = "<script>", "</script>"

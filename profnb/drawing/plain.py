@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from profnb.core.printable import printable
 
-__all__ = ["plain_table"]
-
 
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
     """Rows as aligned columns of plain text; number columns align right."""

@@ -14,8 +14,6 @@ from markupsafe import Markup
 from profnb.drawing.markup import script_element
 from profnb.drawing.theme import ROOT
 
-__all__ = ["Figures", "figure_html", "is_static", "plotly_script"]
-
 
 def is_static(figure: Mapping[str, Any]) -> bool:
     """Whether nothing is gained by zooming into a figure, so that plotly.js need not draw it."""

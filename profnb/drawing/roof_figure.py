@@ -8,8 +8,6 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import TEXT_COLOUR
 
-__all__ = ["RoofPoints", "roof_figure"]
-
 
 @dataclass(frozen=True, slots=True)
 class RoofPoints:

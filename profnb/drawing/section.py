@@ -17,17 +17,6 @@ from profnb.drawing.plain import plain_table
 from profnb.drawing.sortable import Finder, Key, Sortable, script_data
 from profnb.drawing.theme import BAR, MUTED
 
-__all__ = [
-    "Bar",
-    "Section",
-    "Shown",
-    "section_block",
-    "section_of",
-    "section_text",
-    "titled_block",
-    "without_empty_columns",
-]
-
 T = TypeVar("T")
 
 _MOST_PLAIN = 1000

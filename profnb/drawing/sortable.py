@@ -12,8 +12,6 @@ from typing import Any, Generic, TypeVar
 
 from profnb.drawing.html_table import Cell, fitted
 
-__all__ = ["Finder", "Key", "Sortable", "script_data"]
-
 Rows = TypeVar("Rows")
 Key = float | str | None
 

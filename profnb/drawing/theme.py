@@ -7,25 +7,6 @@ bar or chart differ for the colour-blind too: by 12 or more (CIEDE2000), in simu
 tests/test_colours.py measures both.
 """
 
-__all__ = [
-    "BAR",
-    "CAUSE_COLOURS",
-    "CELL",
-    "CELL_COLOURS",
-    "CELL_SHADES",
-    "CHIP",
-    "COLOURS",
-    "GRID",
-    "MEMORY_COLOUR",
-    "MUTED",
-    "NUMBER",
-    "PART_COLOURS",
-    "ROOT",
-    "TEXT_COLOUR",
-    "colour_of",
-    "ink_on",
-]
-
 COLOURS = {
     "device compute": "#2489fd",
     "device to device": "#0198a9",

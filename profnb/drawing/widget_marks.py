@@ -2,8 +2,6 @@
 
 from markupsafe import Markup
 
-__all__ = ["HIDDEN", "OURS", "WIDGET_VIEW"]
-
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 OURS = "Live controls need the kernel"  # as reports of 0.1 say it; now they are hidden
 HIDDEN = Markup(

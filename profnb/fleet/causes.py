@@ -9,8 +9,6 @@ from profnb.fleet.digest import Digest, noun_of
 from profnb.fleet.merging import Merged
 from profnb.fleet.own_work import OWN_CATEGORIES
 
-__all__ = ["find_cause"]
-
 _WORTH = 0.2  # of the excess: an op or a line below it explains nothing
 _WORDS = {
     "input": "waiting for input",

@@ -28,8 +28,6 @@ from profnb.steps.streams import COLLECTIVE, kinds_of_work, raw_device_lines
 from profnb.trace.model import Trace
 from profnb.trace.names import STEP_NUM, is_host_collective
 
-__all__ = ["HostCollectives", "Key", "find_collectives", "has_pairs"]
-
 Key = tuple[str, int, int, int]  # group or name, instance, step or -1, occurrence
 
 _INSTANCE, _GROUP = "instance_key", "group_key"

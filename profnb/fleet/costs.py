@@ -14,8 +14,6 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.fleet.merging import Merged
 
-__all__ = ["FEWEST_STEPS", "costs_of_each", "excess", "gains", "median_interval"]
-
 FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
 _CONFIDENCE = 0.95
 

@@ -18,8 +18,6 @@ from profnb.fleet.merging import merge
 from profnb.fleet.verdict import judge, time_hosts
 from profnb.trace.runs.capture_times import CaptureTime
 
-__all__ = ["refine_with_devices"]
-
 _EXCHANGE, _UNEVEN = "exposed-collectives", "imbalance"
 _MOST = 2_000  # collectives of a device: as many as a report has time for
 _ALL = " profnb.load_fleet(p), of this profile or its file, shows all devices."

@@ -28,8 +28,6 @@ from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.study import Study
 from profnb.trace.runs.capture_times import CaptureTime
 
-__all__ = ["digest_devices"]
-
 _MOST_OPS = 60
 _SLACK_PS = 20_000_000  # between the clocks of devices that one profiler has put on one
 _APART_PS = 100_000_000  # a TPU's, of 122 ms each, were left within 0.02 ms

@@ -22,8 +22,6 @@ from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective
 from profnb.trace.runs.capture_times import CaptureTime
 
-__all__ = ["Digest", "count_of", "digest_study", "noun_of", "rank_of_name"]
-
 _MOST_OPS = 60
 _FIRST_PORT = 1024  # that a process may open without being root
 

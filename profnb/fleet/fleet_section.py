@@ -21,8 +21,6 @@ from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.script import report_script
 
-__all__ = ["FleetView", "fleet_bundle", "fleet_page", "fleet_text"]
-
 _MOST_HOSTS, _MOST_STEPS = 64, 200
 _SHARING = Sharing(names_hosts=True)
 _LEVELS = "·▁▂▃▄▅▆▇█"

@@ -12,8 +12,6 @@ from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes
 from profnb.steps.breakdown import category_column
 
-__all__ = ["FLEET_COLLECTIVES", "FLEET_HOSTS", "FLEET_STEPS", "FleetSteps"]
-
 
 @dataclass(frozen=True, slots=True)
 class FleetSteps:

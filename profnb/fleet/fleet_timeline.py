@@ -14,8 +14,6 @@ from profnb.report.frontend import show_timeline_page
 from profnb.subjects.study import Study
 from profnb.timeline.element import Timeline, build_timeline
 
-__all__ = ["FleetTimeline", "build_fleet_timeline", "show_fleet_timeline"]
-
 _MOST_NAMES = 8
 _READING = (
     "A line per {noun}: own work, then exchange; what is blank between them is waiting for others. Steps are "

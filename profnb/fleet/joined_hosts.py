@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.fleet.merging import Merged
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.grouping import Groups
 from profnb.steps.summary import Summary
 from profnb.steps.windows import Steps
@@ -24,8 +24,6 @@ from profnb.timeline.lanes import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.stats import Stats
-
-__all__ = ["EXCHANGE", "OWN_WORK", "JoinedStudy", "join_hosts"]
 
 OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)

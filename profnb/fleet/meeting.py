@@ -15,8 +15,6 @@ from profnb.fleet.digest import Digest, count_of, noun_of
 if TYPE_CHECKING:
     from profnb.fleet.collectives import Key
 
-__all__ = ["Meeting", "find_meeting"]
-
 _FEWEST_KEYS, _MOST_NAMES = 2, 8
 
 

@@ -26,8 +26,6 @@ from profnb.fleet.digest import Digest
 from profnb.fleet.own_work import DEVICE_COMPUTE, OWN_CATEGORIES
 from profnb.steps.gaps import is_pause
 
-__all__ = ["Clocks", "Joints", "Merged", "merge"]
-
 _FEWEST = 2
 _COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]
 _LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit

@@ -10,8 +10,6 @@ from profnb.steps.breakdown import Pieces, find_stretches, host_pieces, sum_stre
 from profnb.steps.spine import Spine
 from profnb.steps.summary import GAP
 
-__all__ = ["DEVICE_COMPUTE", "OWN_CATEGORIES", "AtWork", "Doings", "all_at_work", "find_doings"]
-
 AtWork = tuple[Int8s, Pieces]
 
 _COLLECTIVES = "device collectives"

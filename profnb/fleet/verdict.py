@@ -27,8 +27,6 @@ from profnb.fleet.merging import Merged
 from profnb.fleet.own_work import DEVICE_COMPUTE
 from profnb.subjects.advising import Finding
 
-__all__ = ["HostTimes", "Verdict", "judge", "time_hosts"]
-
 _LEAST = 0.1  # of the step: less is nobody's fault
 _BESIDE = 0.25  # of the waiting: less is not worth a word
 _MOSTLY = 0.75  # of what all cost one another: more is one's

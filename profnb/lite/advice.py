@@ -14,8 +14,6 @@ from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
 from profnb.subjects.advising import Finding
 
-__all__ = ["advise_lite"]
-
 _OPS = "https://ai.google.dev/edge/litert/models/ops_compatibility"
 _CONVERSION = "https://ai.google.dev/edge/litert/models/convert"
 _QUANTIZING = "https://developers.google.com/edge/litert/quantization/model_optimization"

@@ -26,8 +26,6 @@ from profnb.lite.given import write_examples
 from profnb.lite.process.interpreters import own_environment, why_it_ended
 from profnb.lite.saved_model import save_model
 
-__all__ = ["Converted", "convert_model", "is_keras", "read_file", "stripped"]
-
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LACKING = re.compile(r"'tf\.(\w+)' op is neither")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}

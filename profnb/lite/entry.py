@@ -11,8 +11,6 @@ from typing import Any
 
 from profnb.lite.result import LiteResult, is_saved, open_result
 
-__all__ = ["ALLOWED", "KINDS", "lite"]
-
 KINDS = ("float32", "float16", "dynamic", "int8")
 ALLOWED = ("select-tf", "custom")
 

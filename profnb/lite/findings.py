@@ -15,8 +15,6 @@ from profnb.compare.speedup import estimate_step
 from profnb.lite.judging import Price, mean_interval, paired_price, share_interval
 from profnb.subjects.advising import Finding
 
-__all__ = ["KERAS", "LiteFindings", "LiteLayer", "LiteModel", "LiteOp"]
-
 KERAS = "Keras"
 _UNKNOWN = math.nan
 

@@ -19,8 +19,6 @@ from profnb.lite.measured.keras_side import KerasSide, layers_of
 from profnb.lite.measured.measuring import Measuring
 from profnb.lite.result import LiteResult
 
-__all__ = ["measure_models"]
-
 _MOST_CALIBRATED = 100
 
 

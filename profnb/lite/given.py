@@ -11,17 +11,6 @@ import numpy as np
 
 from profnb.core.regular_files import check_regular
 
-__all__ = [
-    "GivenData",
-    "padded",
-    "plain_array",
-    "random_data",
-    "read_arrays",
-    "read_data",
-    "read_examples",
-    "write_examples",
-]
-
 _MOST, _RANDOM = 10_000, 8
 _FORMS = "data is (x, y), x alone, a tf.data.Dataset of batches, or an .npz file with x and y"
 

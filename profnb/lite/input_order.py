@@ -3,8 +3,6 @@
 import re
 from collections.abc import Sequence
 
-__all__ = ["match_inputs"]
-
 
 def match_inputs(
     names: Sequence[str],

@@ -14,16 +14,6 @@ import numpy as np
 from profnb.compare.estimates import estimate_mean
 from profnb.core.columns import Floats
 
-__all__ = [
-    "Judged",
-    "Price",
-    "judge_outputs",
-    "mean_interval",
-    "metric_of",
-    "paired_price",
-    "share_interval",
-]
-
 _Z = 1.96
 
 

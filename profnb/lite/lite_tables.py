@@ -9,8 +9,6 @@ from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, PS_PER_S, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
-__all__ = ["LITE_DIFFERENCES", "LITE_LAYERS", "LITE_MODELS", "LITE_OPS", "clock_text"]
-
 _NAN = float("nan")
 
 

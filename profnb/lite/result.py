@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from profnb.lite.findings import LiteFindings, LiteModel
     from profnb.report.report import Report
 
-__all__ = ["LiteResult", "LiteTables", "is_saved", "open_result"]
-
 _SUFFIX = ".lite.json.gz"
 _VERSION = 1
 _MOST_BYTES = 1 << 28

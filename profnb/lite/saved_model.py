@@ -14,8 +14,6 @@ from typing import Any
 from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 
-__all__ = ["save_model"]
-
 
 def save_model(model: Any, target: Path, batch: int | None) -> Path:
     """A SavedModel of it, with this batch or, for None, the one that the model leaves open."""

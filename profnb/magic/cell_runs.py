@@ -19,8 +19,6 @@ from profnb.report.running.live_text import LiveText, run_words
 from profnb.report.running.progress import Progress
 from profnb.warm import Warming
 
-__all__ = ["CellRuns", "FailedCellError"]
-
 Show = Callable[[Profile, bool | None], None]
 
 

@@ -18,8 +18,6 @@ from profnb.profile import Profile
 from profnb.several.fleet_loading import find_fleet
 from profnb.several.fleets import Fleet
 
-__all__ = ["KnownResults", "check_name", "labels_of", "say", "write_json"]
-
 
 def say(sentence: str) -> None:
     """Show one sentence where the cell's output is."""

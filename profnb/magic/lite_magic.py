@@ -11,8 +11,6 @@ from profnb.core.printable import printable
 from profnb.lite.entry import lite
 from profnb.lite.result import LiteResult
 
-__all__ = ["lite_line"]
-
 
 def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
     """Convert a model and show what each kind costs and gains.

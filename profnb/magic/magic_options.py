@@ -14,11 +14,6 @@ from profnb.lite.entry import ALLOWED, KINDS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-__all__ = [
-    "CAPTURE_ARGUMENTS", "COMPARE_ARGUMENTS", "LITE_ARGUMENTS", "OPEN_ARGUMENTS", "SWEEP_ARGUMENTS",
-    "capture_options",    "parse_settings", "with_arguments",
-]  # fmt: skip
-
 
 def _unquoted(text: str) -> str:
     """An argument without the quotes around it, which IPython leaves."""

@@ -26,8 +26,6 @@ from profnb.report.running.progress import Progress
 from profnb.several.sweep_rounds import FreshRound, run_rounds
 from profnb.sweep import Sweep, combine, run_order
 
-__all__ = ["sweep_cell"]
-
 _MOST_SETTINGS = 500
 
 

@@ -12,8 +12,6 @@ from profnb.core.printable import printable
 from profnb.drawing.theme import CHIP, MUTED
 from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
-__all__ = ["advice_html", "advice_section_text", "advice_text", "first_change", "with_names"]
-
 _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
 _UNBOUNDED = "This trace does not tell how much it can save."

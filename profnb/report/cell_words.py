@@ -27,8 +27,6 @@ from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES
 
-__all__ = ["CellShare", "CellWords", "cell_words"]
-
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 5, 0.015, 0.005
 _LONGEST, _MOST_LINES = 60, 3
 _REST = "other parts"

@@ -10,8 +10,6 @@ from profnb.report.cell_words import CellWords
 from profnb.report.step_chart import StepChart
 from profnb.report.text import Fact
 
-__all__ = ["Content", "ShareRow"]
-
 ShareRow = tuple[str, str, str, str]
 
 

@@ -26,9 +26,6 @@ from profnb.subjects.ops.section import ops_section, rows_of_ops
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
 
-__all__ = ["answer_choice", "show_controls"]
-
-
 # What a range of steps can be of, and the rows of each.
 _EVERYTHING = "everything"
 _SCOPES: dict[str, Callable[[Study], Int64s]] = {

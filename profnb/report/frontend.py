@@ -29,16 +29,6 @@ from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.live import show_live_detail
 
-__all__ = [
-    "for_notebooks",
-    "is_colab",
-    "show_bundles",
-    "show_report",
-    "show_sentence",
-    "show_timeline",
-    "show_timeline_page",
-]
-
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 
 

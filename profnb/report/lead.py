@@ -19,8 +19,6 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
 from profnb.trace.framework import UNKNOWN
 
-__all__ = ["lead_text", "unmeasured_text"]
-
 _LEAST_IDLE, _LEAST_CAUSE, _LEAST_OP = 0.1, 0.05, 0.1
 _MOST, _SHARE_OF_FIRST = 0.5, 1 / 3
 _LONGEST = 60

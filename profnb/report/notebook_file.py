@@ -13,8 +13,6 @@ from typing import Any
 from profnb.core.whole_files import whole_file
 from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
 
-__all__ = ["clean_notebook"]
-
 _STATE = "application/vnd.jupyter.widget-state+json"
 
 

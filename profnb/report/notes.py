@@ -23,18 +23,6 @@ from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words
 from profnb.trace.model import Trace
 
-__all__ = [
-    "note_contents",
-    "note_cost",
-    "note_devices",
-    "note_input",
-    "note_memory",
-    "note_missing_devices",
-    "note_starvation",
-    "note_steps",
-    "notes_of",
-]
-
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _MOST_PHASES = 4

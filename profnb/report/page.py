@@ -11,8 +11,6 @@ from profnb.report.script import report_script
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 
-__all__ = ["page_html"]
-
 _STYLE = Markup(
     ":root{color-scheme:light dark}"
     "body{margin:24px auto;max-width:1100px;padding:0 16px;background:Canvas;color:CanvasText;"

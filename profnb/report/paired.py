@@ -4,8 +4,6 @@ from profnb.report.frontend import show_timeline_page
 from profnb.subjects.study import Study
 from profnb.timeline.pair import build_pair
 
-__all__ = ["show_pair"]
-
 
 def show_pair(first: Study, second: Study, labels: tuple[str, str], *, live: bool | None) -> None:
     """Show two traces on one axis of time.

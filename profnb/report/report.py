@@ -49,8 +49,6 @@ from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorde
 from profnb.subjects.xla.section import xla_sections
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
 
-__all__ = ["Report", "build_python_report", "build_report"]
-
 
 @dataclass(frozen=True)
 class Report(Content):

@@ -8,8 +8,6 @@ The script is constant.
 from functools import cache
 from importlib import resources
 
-__all__ = ["report_script", "script_bundle"]
-
 _DRAWING = ("format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js")
 
 

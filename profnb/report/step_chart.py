@@ -22,10 +22,6 @@ from profnb.steps.gaps import Gaps
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
 from profnb.steps.windows import Steps
 
-__all__ = [
-    "StepChart", "step_chart", "step_figure", "step_table_html", "strip_caption", "strip_figure",
-]  # fmt: skip
-
 _MOST_ROWS = 12
 _MOST_BARS = 120
 _MOST_PAUSES = 6

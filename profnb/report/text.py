@@ -29,17 +29,6 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.framework import UNKNOWN
 
-__all__ = [
-    "MEANINGS",
-    "Fact",
-    "alarm_text",
-    "answer_text",
-    "fact_rows",
-    "headline_text",
-    "run_facts",
-    "share_rows",
-]
-
 _MOST = 0.5
 _FEWEST_FOR_P95 = 20
 _TELLING_COST = 0.05

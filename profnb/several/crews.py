@@ -11,8 +11,6 @@ from profnb.core.units import count_text
 if TYPE_CHECKING:
     from profnb.several.sweep_rounds import RoundResult
 
-__all__ = ["Crew"]
-
 _MOST_NAMED = 4
 _CPU = "processor"
 _COMPARED = ("CPU cores", "Python", "TensorFlow", "JAX", "PyTorch", "Keras", "tf_keras")

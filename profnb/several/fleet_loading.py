@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from profnb.fleet.digest import Digest
     from profnb.trace.runs.grouping_files import TraceFile
 
-__all__ = ["find_fleet", "load_fleet", "read_digest"]
-
 Source = str | os.PathLike[str]
 
 

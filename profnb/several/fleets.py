@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from profnb.fleet.merging import Merged
     from profnb.fleet.verdict import HostTimes, Verdict
 
-__all__ = ["Fleet"]
-
 Source = str | os.PathLike[str]
 _NUMBERS = re.compile(r"(\d+)")
 _MOST_OPENED, _MOST_BYTES = 8, 100_000_000  # hosts whose threads a timeline shows, and their traces

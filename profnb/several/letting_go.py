@@ -7,8 +7,6 @@ import gc
 import os
 from pathlib import Path
 
-__all__ = ["let_go"]
-
 _EACH_BYTES = 100_000_000  # a collection takes a tenth of a second: not after each small trace
 
 

@@ -6,8 +6,6 @@ from typing import TypeVar
 
 from profnb.core.printable import printable
 
-__all__ = ["MOST_TEXT", "LostWorkerError", "call_on_workers"]
-
 _Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
 MOST_TEXT = 300  # characters of what others say, a worker or a machine

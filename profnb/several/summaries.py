@@ -27,8 +27,6 @@ from profnb.steps.summary import GAP, GAP_WORK
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SUMMARIES", "TraceSummary", "summarize", "summarize_trace"]
-
 Source = str | os.PathLike[str]
 _PARTS = (*CATEGORIES, GAP, GAP_WORK)
 _FEWEST_FOR_PROGRESS = 8

@@ -22,8 +22,6 @@ from profnb.core.options import CaptureOptions
 from profnb.core.whole_files import folder_prefix
 from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
 
-__all__ = ["DoneRun", "FreshRound", "RoundResult", "Worker", "run_round", "run_rounds"]
-
 _ONE_AT_A_TIME = threading.Lock()
 _CPU_FACTS = Path("/proc/cpuinfo")
 

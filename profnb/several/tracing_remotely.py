@@ -11,8 +11,6 @@ from profnb.profile import Profile
 from profnb.several.fleet_loading import load_fleet
 from profnb.several.fleets import Fleet
 
-__all__ = ["trace_remotely"]
-
 
 def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
     """Trace processes that run ``profnb.serve(port)``, all in one window.

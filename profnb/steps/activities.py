@@ -38,12 +38,6 @@ from profnb.trace.names import (
 )
 from profnb.trace.op_names import parse_op
 
-__all__ = [
-    "ACTIVITIES", "AT_WORK", "AWAITING", "CATEGORIES", "COMPILING", "COPYING_IN", "COPYING_OUT",
-    "DEVICE_COMPUTE", "DISPATCH", "EXCHANGING", "FIRST_OF_DEVICE", "HOST_COMPUTE", "HOST_TO_DEVICE",
-    "NOTHING", "SYNCHRONISING", "TRACING", "WAITING_FOR_INPUT", "XLA_ON_CPU", "find_activities",
-]  # fmt: skip
-
 CATEGORIES = (
     "device compute", "device to device", "device collectives", "host compute", "kernel launch", "input",
     "output", "compilation", "all others",

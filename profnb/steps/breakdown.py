@@ -44,18 +44,6 @@ from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import HLO_MODULE
 
-__all__ = [
-    "CATEGORIES",
-    "Pieces",
-    "StepBreakdown",
-    "break_down_steps",
-    "categorize_events",
-    "category_column",
-    "find_stretches",
-    "host_pieces",
-    "sum_stretches",
-]
-
 
 def category_column(category: str) -> str:
     """The name of a category's column: "device compute" becomes ``device_compute_ms``."""

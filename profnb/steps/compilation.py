@@ -8,8 +8,6 @@ from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL
 
-__all__ = ["FRAME_COMPILES", "is_compilation", "was_compiled_during"]
-
 # Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
 # ``PjRtCApiCompiler::BufferFromHostBuffer``.
 _ALWAYS = ("backend_compile", "CpuCompiler", "GpuCompiler")

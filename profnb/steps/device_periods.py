@@ -24,8 +24,6 @@ from profnb.steps.streams import busiest_device, raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["extend_to_device_work"]
-
 
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     """Let each step end with the device work it launched, and the next begin no sooner.

@@ -21,9 +21,6 @@ from profnb.steps.grouping import Groups
 from profnb.trace.model import Trace
 from profnb.trace.names import EXAMPLES, NEXT_BATCH
 
-__all__ = ["batch_size_of", "examples_per_step", "usual_batch_size"]
-
-
 _ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
     "float": 4, "int32": 4, "uint32": 4, "double": 8, "int64": 8, "uint64": 8, "complex64": 8,

@@ -18,10 +18,6 @@ import numpy as np
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.steps.windows import Steps
 
-__all__ = [
-    "BETWEEN_EPOCHS", "GAP_KINDS", "IN_LOOP", "LAST", "OTHER_PHASE", "PAUSE", "Gaps", "find_gaps", "is_pause",
-]  # fmt: skip
-
 GAP_KINDS = ("in the loop", "between epochs", "pause", "before another phase", "last")
 IN_LOOP, BETWEEN_EPOCHS, PAUSE, OTHER_PHASE, LAST = range(5)
 _FAR_LONGER, _SHORTEST_PAUSE_PS, _RARE, _FEWEST = 10, 100_000_000_000, 10, 3

@@ -45,9 +45,6 @@ from profnb.trace.names import (
     RUN_ID,
 )
 
-__all__ = ["Groups", "group_events"]
-
-
 _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
 _ITERATOR_WAITS = frozenset(

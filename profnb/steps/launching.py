@@ -33,17 +33,6 @@ from profnb.trace.enqueued import is_program
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, FUNCTION_RUNS, HLO_MODULE, RUN_ID, XLA_OPS_LINE
 
-__all__ = [
-    "FunctionRuns",
-    "ProgramRuns",
-    "find_executions",
-    "find_function_runs",
-    "find_launches",
-    "find_program_runs",
-    "follow_programs",
-    "work_of_pipelines",
-]
-
 _CALL = "PjitFunction("
 # What tf.data does for an element, on whatever thread, and its own threads.
 _OF_PIPELINES = ("Iterator::", "PrefetchProduce", FUNCTION_RUNS)

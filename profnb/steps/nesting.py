@@ -19,16 +19,6 @@ from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.core.jit import tiered
 from profnb.trace.model import Trace
 
-__all__ = [
-    "find_parents",
-    "has_inside",
-    "is_inside",
-    "last_around",
-    "nearest_of",
-    "outermost_of",
-    "self_times",
-]
-
 
 @tiered
 def _find_parents(end: Int64s, offsets: Int64s, parent: Int32s) -> None:

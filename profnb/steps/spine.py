@@ -41,8 +41,6 @@ from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
-__all__ = ["Spine"]
-
 _CHUNK = 1 << 16  # events
 # What is the same for any clock. Of steps, which the wall clock timed, too.
 _WITHOUT_TIMES = ("activities", "function_runs", "framework", "step_times", "tracing_cost")

@@ -7,15 +7,14 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.breakdown import CATEGORIES, category_column
+from profnb.steps.activities import CATEGORIES
+from profnb.steps.breakdown import category_column
 from profnb.steps.gaps import GAP_KINDS, IN_LOOP
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["EVENTS", "STEPS", "STEP_TIMES"]
 
 # Without a device's own lines in the trace these were not measured.
 _DEVICE_CATEGORIES = (

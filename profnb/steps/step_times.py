@@ -17,13 +17,6 @@ from profnb.steps.finding.cycles import find_phases
 from profnb.steps.finding.turn_times import time_turns
 from profnb.steps.windows import Steps
 
-__all__ = [
-    "StepTimes",
-    "step_times_of_trace",
-    "turn_step_times",
-    "wall_step_times",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:

@@ -21,20 +21,6 @@ from profnb.trace.names import (
     is_collective,
 )
 
-__all__ = [
-    "COLLECTIVE",
-    "COMPUTE",
-    "COPY",
-    "DIRECTIONS",
-    "busiest_device",
-    "by_device_clock",
-    "covered_ps",
-    "directions_of_copies",
-    "kinds_of_work",
-    "raw_device_lines",
-    "working_devices",
-]
-
 COMPUTE, COPY, COLLECTIVE = range(3)
 _LONGEST_PS = 1 << 61
 DIRECTIONS = (

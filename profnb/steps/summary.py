@@ -13,15 +13,10 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_S
-from profnb.steps.breakdown import CATEGORIES, StepBreakdown
+from profnb.steps.activities import CATEGORIES
+from profnb.steps.breakdown import StepBreakdown
 from profnb.steps.gaps import Gaps
 from profnb.steps.windows import Steps
-
-__all__ = [
-    "GAP", "GAP_WORK", "OTHERS", "Share", "Summary", "is_of_runs", "periods_by_category", "periods_of",
-    "share_time", "summarize",
-]  # fmt: skip
-
 
 GAP, GAP_WORK = "between steps", "work between steps"
 OTHERS = CATEGORIES[-1]

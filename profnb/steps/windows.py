@@ -13,8 +13,6 @@ from profnb.capture.marking.retracings import TracedFunction
 from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["WINDOW", "Steps", "make_steps", "outermost", "with_lambda"]
-
 WINDOW = "window"
 _LAMBDA = "<lambda>"
 _TRAINS = re.compile(r"(?<![a-z])train", re.IGNORECASE)  # train_step, distributed_training

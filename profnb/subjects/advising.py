@@ -24,26 +24,6 @@ from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, 
 from profnb.trace.names import MARKER_SOURCE
 from profnb.trace.op_names import parse_op
 
-__all__ = [
-    "GUIDE",
-    "KERAS_TRAINING",
-    "LEAST_INPUT",
-    "READY",
-    "Finding",
-    "cell_ps",
-    "guide",
-    "idle_share_of",
-    "input_shares",
-    "is_fit",
-    "is_loop_of_keras",
-    "is_own_loop",
-    "line_text",
-    "op_events",
-    "share_of",
-    "steps_share",
-    "window_of",
-]
-
 GUIDE = "https://www.tensorflow.org/guide"
 KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"
 _JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"

@@ -4,8 +4,6 @@ from profnb.steps.summary import OTHERS
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, UNKNOWN
 
-__all__ = ["category_title", "has_thread", "known_framework"]
-
 
 def has_thread(study: Study) -> bool:
     """Whether the thread of the steps was recorded: not where a device's line of steps is all there is.

@@ -9,17 +9,6 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.subjects.study import Study
 
-__all__ = [
-    "Spans",
-    "covered_share",
-    "in_periods",
-    "period_ps",
-    "share_beyond",
-    "share_of_spans",
-    "spans_of",
-    "usual_share_beyond",
-]
-
 Spans = tuple[Int64s, Int64s]  # when each of N begins and ends, in any order
 
 

@@ -6,14 +6,6 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_records import MachineRecords
 from profnb.core.columns import Int64s
 
-__all__ = [
-    "is_crowded",
-    "is_crowded_by_others",
-    "is_shared",
-    "is_shared_between",
-    "is_slowed_by_others",
-]
-
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000
 _MANY_OTHERS = 0.25
 _MORE_WORK, _FEWEST_LOOKS = 1.25, 2

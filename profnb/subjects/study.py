@@ -18,8 +18,6 @@ from profnb.subjects.python.find import Python
 from profnb.subjects.source.find import Source
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Study"]
-
 
 class Study(Spine):
     """One trace: its steps, as ``Spine`` has them, and what each subject finds."""

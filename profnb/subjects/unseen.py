@@ -10,10 +10,6 @@ from profnb.subjects.study import Study
 from profnb.trace.framework import TENSORFLOW
 from profnb.trace.names import FUNCTION_CALL
 
-__all__ = [
-    "headline_without_work", "is_fed", "note_backend", "note_window", "nothing_ran", "unrecorded_backend",
-]  # fmt: skip
-
 _OURS = frozenset({"profnb.clock"})
 _BACKENDS = {"jax": "JAX", "torch": "PyTorch", "openvino": "OpenVINO", "numpy": "NumPy"}
 _MOST_NAMED = 3

@@ -21,8 +21,6 @@ from profnb.tf1.statements import (
     only_shows,
 )
 
-__all__ = ["Stack", "tell_roles"]
-
 Stack = tuple[tuple[CodeType, int], ...]  # the outermost first
 
 _MOST_PLACES = 12

@@ -29,8 +29,6 @@ from profnb.capture.source.stacks import Looks
 from profnb.capture.source.user_code import is_user_file, number_cells
 from profnb.tf1.gap_roles import Stack, tell_roles
 
-__all__ = ["GapWatch", "shorten_gaps"]
-
 _MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256
 _RUNS_LATER = 3
 _FAR_LONGER, _SHORTEST_PAUSE_NS = 10, 100_000_000

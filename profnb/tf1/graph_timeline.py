@@ -17,8 +17,6 @@ from profnb.trace.chrome.writer import open_text
 from profnb.trace.model import Trace
 from profnb.trace.names import GRAPH_RUNS, ROOT_LEVEL, STEP_NUM
 
-__all__ = ["is_graph_run", "write_graph_timeline"]
-
 _PIECE = 10_000
 
 

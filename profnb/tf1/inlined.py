@@ -20,8 +20,6 @@ from typing import Any
 
 from profnb.core.parsing import parse_again, warned_before
 
-__all__ = ["Around", "copy_inside", "run_around"]
-
 # Given the instance and the arguments' values: a context manager that yields their values to use.
 Around = Callable[..., AbstractContextManager[tuple[Any, ...]]]
 

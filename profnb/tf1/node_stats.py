@@ -12,8 +12,6 @@ from profnb.tf1.nodes import Nodes
 from profnb.trace.names import GROUP_ID, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.stats import StatColumn, Stats
 
-__all__ = ["GraphStats", "Label", "parse_label"]
-
 _OP_LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
 _OP_TOKEN = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
 _UNKNOWN = "unknown"

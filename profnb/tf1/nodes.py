@@ -13,8 +13,6 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field
 
-__all__ = ["Column", "Messages", "Nodes", "read_nodes"]
-
 _NAME, _LABEL = 1, 8
 _BEGIN_US, _DURATION_US, _SCHEDULED_US, _THREAD = 2, 5, 9, 10
 _BEGIN_NS, _DURATION_NS, _SCHEDULED_NS = 13, 16, 17

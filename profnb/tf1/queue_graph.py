@@ -11,8 +11,6 @@ from profnb.capture.datasets import mean_size
 from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RUNNER_OPS
 from profnb.capture.session_records import QueueRecord
 
-__all__ = ["read_queues"]
-
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")
 _MOST_OPS, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100

@@ -18,8 +18,6 @@ from profnb.capture.session_records import QueueRecord
 from profnb.tf1.inlined import copy_inside
 from profnb.tf1.queue_graph import read_queues
 
-__all__ = ["QueueWatch"]
-
 _MOST_RUNS = 200_000
 _Arguments = tuple[Any]
 

@@ -29,8 +29,6 @@ from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
 
-__all__ = ["looks_like_run_metadata", "read_run_metadata"]
-
 _STATS_DEVICES = 1
 _DEVICE_NAME, _DEVICE_NODES = 1, 2
 _FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1

@@ -15,15 +15,6 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.whole_files import whole_file
 from profnb.tf1.nodes import Messages
 
-__all__ = [
-    "RUNS_SUFFIX",
-    "RunBytes",
-    "join_run_metadata",
-    "no_run_metadata",
-    "runs_of",
-    "write_runs",
-]
-
 RunBytes = tuple[Messages, int]  # a run's StepStats, and the size of what it stands in
 RUNS_SUFFIX = ".run_metadata.pb.gz"
 _LEVEL = 1  # of gzip: protobufs of runs are alike

@@ -42,8 +42,6 @@ from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.inlined import copy_inside, run_around
 from profnb.tf1.queue_watch import QueueWatch
 
-__all__ = ["GraphRuns"]
-
 _ARGUMENTS = ("feed_dict", "options", "run_metadata")
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200

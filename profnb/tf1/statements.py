@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from profnb.core.parsing import parse_again
 
-__all__ = ["Source", "comes_from", "fed_names", "is_fed", "loaded_names", "only_shows"]
-
 _LONGEST = 110
 # What only shows or keeps what has been: never what the next run is fed with.
 _SHOWS = frozenset({

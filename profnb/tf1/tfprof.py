@@ -26,8 +26,6 @@ from profnb.capture.profiler.held_back import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
 
-__all__ = ["VIEWS", "TfprofRow", "tfprof_view"]
-
 VIEWS = ("scope", "graph", "op", "code")
 _TFPROF_LOG = re.compile(rb"tfprof|^\s*$")
 _FED = re.compile(r"_arg_(.+)_0_\d+")  # what is fed for a placeholder's output 0

@@ -12,8 +12,6 @@ from profnb.trace.model import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TFPROF", "tfprof_frame"]
-
 
 def _device_us(rows: Sequence[TfprofRow]) -> list[float]:
     has_device = any(row.device_us > 0 for row in rows)

@@ -13,8 +13,6 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["GraphRuns", "find_graph_runs"]
-
 _FIRST_NODE = "_SOURCE:NoOp"
 
 

@@ -21,8 +21,6 @@ from profnb.timeline.pack import fit_timeline
 from profnb.timeline.scene import Scene
 from profnb.timeline.still import still_html, still_picture, still_text
 
-__all__ = ["Timeline", "build_timeline", "timeline_script"]
-
 # A notebook cell's budget is 0.5 MB for what is usual and 1.2 MB at most; base64 adds a third.
 _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000

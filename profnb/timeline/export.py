@@ -13,8 +13,6 @@ from profnb.tf1.graph_timeline import is_graph_run, write_graph_timeline
 from profnb.trace.chrome.writer import Additions, write_chrome
 from profnb.trace.model import Trace
 
-__all__ = ["export_chrome"]
-
 
 def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> None:
     """Write a trace as a Chrome trace, with launches, steps and sampled quantities.

@@ -4,8 +4,6 @@ import numpy as np
 
 from profnb.subjects.study import Study
 
-__all__ = ["typical_steps"]
-
 _SHOWN = 3
 
 

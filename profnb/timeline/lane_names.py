@@ -12,8 +12,6 @@ from profnb.steps.streams import raw_device_lines
 from profnb.timeline.lanes import Lanes
 from profnb.trace.model import Trace
 
-__all__ = ["derived_of", "lane_names", "recorded_name"]
-
 _LONGEST = 300
 _THREAD = re.compile(r"(.+?)/-?\d+$")
 _STREAM = re.compile(r"Stream #(\d+)\((\w+(?:,\w+)*)\)$")

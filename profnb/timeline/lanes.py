@@ -16,8 +16,6 @@ from profnb.steps.streams import raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["Lanes", "busy_in_bins", "lay_out_lanes"]
-
 _MOST_LANES_OF_A_LINE = 128
 _EARLIEST = np.int64(np.iinfo(np.int64).min)
 _MOST_LINES = 400  # no real host shows more; a hostile file may claim a million

@@ -14,8 +14,6 @@ from profnb.subjects.study import Study
 from profnb.timeline.pack import event_details, pack_timeline, unit_of
 from profnb.timeline.scene import Scene
 
-__all__ = ["answer_question", "show_live_detail"]
-
 _MOST_MARKS, _MOST_DETAILS = 30_000, 500
 _FARTHEST_PS = 1 << 62
 

@@ -16,8 +16,6 @@ from profnb.core.jit import tiered
 from profnb.timeline.lanes import Lanes
 from profnb.trace.model import Trace
 
-__all__ = ["Marks", "merge_events", "pick_marks"]
-
 # A block spans at most this many resolutions, so that zooming in still shows where time went.
 _BLOCK_SPAN = 8
 # How often to halve the distance to a resolution that is too fine: to an eighth is fine enough.

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from profnb.core.columns import Int64s
 from profnb.drawing.theme import colour_of
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.launching import find_launches
 from profnb.timeline.first_view import typical_steps
 from profnb.timeline.lane_names import recorded_name
@@ -31,14 +31,6 @@ from profnb.timeline.marks import Marks, pick_marks
 from profnb.timeline.scene import Scene
 from profnb.timeline.tracks import thin_track
 from profnb.trace.names import STEPS_LINE
-
-__all__ = [
-    "PackedTimeline",
-    "event_details",
-    "fit_timeline",
-    "pack_timeline",
-    "unit_of",
-]
 
 _LONGEST_NAME = 300
 _LONGEST_DETAIL = 600

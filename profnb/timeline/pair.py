@@ -13,8 +13,6 @@ from profnb.drawing.theme import ROOT
 from profnb.subjects.study import Study
 from profnb.timeline.element import Timeline, build_timeline
 
-__all__ = ["TimelinePair", "build_pair"]
-
 
 @dataclass(frozen=True, slots=True)
 class TimelinePair:

@@ -7,8 +7,6 @@ from profnb.timeline.lane_names import derived_of, lane_names
 from profnb.timeline.lanes import Lanes, lay_out_lanes
 from profnb.timeline.tracks import Track, find_tracks
 
-__all__ = ["Scene"]
-
 
 class Scene:
     """A study with its lanes and tracks, which are laid out once.

@@ -17,8 +17,6 @@ from profnb.drawing.theme import MUTED, colour_of
 from profnb.timeline.lanes import busy_in_bins
 from profnb.timeline.scene import Scene
 
-__all__ = ["Still", "still_html", "still_picture", "still_text"]
-
 _BINS = 60
 _MOST_LINES = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"

@@ -13,8 +13,6 @@ from profnb.subjects.memory.samples import sample_memory
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 
-__all__ = ["Track", "find_tracks", "thin_track"]
-
 _MEMORY, _RESERVED, _BUFFER = "memory", "reserved memory", "buffered elements"
 _QUEUE = "queued elements"
 _TITLES = {_MEMORY: "memory in use"}

@@ -16,8 +16,6 @@ from profnb.trace.stats import Stats
 
 PlaneStats = Mapping[str, int | float | str | bytes]
 
-__all__ = ["FoundLine", "PlaneStats", "assemble_trace", "repeats_other_lines"]
-
 
 @dataclass(frozen=True, slots=True)
 class FoundLine:

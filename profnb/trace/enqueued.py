@@ -14,8 +14,6 @@ from profnb.core.units import duration_text
 from profnb.trace.model import Events, Trace
 from profnb.trace.names import DEVICE_ORDINAL, RUN_ID, XLA_MODULES_LINE
 
-__all__ = ["align_clocks", "find_enqueued", "is_program"]
-
 _ENQUEUES = "DoEnqueueProgram"
 _MOST_PS = 10**12  # a clock that is further off is no clock
 KeyedEvents = tuple[Int64s, tuple[Int64s, Int64s]]

@@ -24,10 +24,6 @@ from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
 from profnb.trace.runs.masked_trace import masked
 from profnb.trace.xplane import read_xplane
 
-__all__ = [
-    "TraceFile", "find_traces", "pick_trace", "read_trace", "write_into_run", "write_trace",
-]  # fmt: skip
-
 _SUFFIX = ".xplane.pb"
 # What else a folder may hold that we read; only where there is no XPlane trace.
 _OTHER_SUFFIXES = (

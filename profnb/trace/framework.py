@@ -11,8 +11,6 @@ from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL
 from profnb.trace.op_names import parse_op
 
-__all__ = ["JAX", "PYTORCH", "SESSIONS", "TENSORFLOW", "UNKNOWN", "find_framework", "words"]
-
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
 _JAX_PREFIXES = ("PjitFunction(", "jit(", "pmap(", "shard_map(")

@@ -20,8 +20,6 @@ from profnb.trace.chrome.stat_texts import DOUBLE, StatCsr
 from profnb.trace.model import StringTable
 from profnb.trace.wire import Number, check, find_row, read_tag, read_varint, split_field
 
-__all__ = ["GroupedStats", "StatEntries", "StatKeys", "narrow", "read_csr", "read_grouped"]
-
 _Columns = tuple[Int64s, Bytes, Int64s, Int32s]
 _WIRES = np.array([0, 0, 1, 0, 0, 2, 2, 0])  # the wire type of each field of a stat
 _COUNT_QUICKLY, _COUNT, _KEEP = range(3)

@@ -19,11 +19,6 @@ from profnb.trace.hlo_shapes import Shapes, read_shapes
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field, split_numbers
 
-__all__ = [
-    "CONVOLUTION", "DOT", "WINDOW", "HloModule", "program_of", "read_hlo_module",
-    "read_hlo_modules",
-]  # fmt: skip
-
 _STATS = ("Hlo Proto", "hlo_proto")
 _PROTO_MODULE, _PROTO_BUFFERS = 1, 3
 _MODULE_NAME, _MODULE_COMPUTATIONS, _MODULE_ENTRY, _MODULE_SCHEDULE, _MODULE_FRAMES = 1, 3, 6, 7, 17

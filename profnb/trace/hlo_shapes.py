@@ -11,8 +11,6 @@ from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
-__all__ = ["Shapes", "read_shapes"]
-
 _ELEMENT_TYPE, _DIMENSIONS, _PARTS = 2, 3, 4
 _MOST_SHAPES = 16_000_000
 _DEEPEST_TUPLE = 8

@@ -25,8 +25,6 @@ from profnb.trace.stats import Stats
 _FEW_NAMES = 4  # comparing a column with so many numbers is faster than looking all of it up
 Value = TypeVar("Value", bound=np.generic)
 
-__all__ = ["Counter", "Events", "Lines", "Plane", "StringTable", "Trace"]
-
 
 @dataclass(frozen=True)
 class StringTable:

@@ -9,15 +9,6 @@ from collections.abc import Set as AbstractSet
 
 from profnb.trace.names import is_host_collective
 
-__all__ = [
-    "is_packing",
-    "packing_scopes",
-    "parse_op",
-    "without_call",
-    "without_number",
-    "without_numbers",
-]
-
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from profnb.core.errors import TraceFormatError
 
-__all__ = ["MOST_BYTES", "CallCounts", "read_pstats"]
-
 _LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what picoseconds can hold
 _DEEPEST, MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
 _DICT, _END, _REF = ord("{"), ord("0"), 0x80

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from profnb.core.columns import Bytes, Int64s
 
-__all__ = ["StatColumn", "Stats"]
-
 _EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 
 

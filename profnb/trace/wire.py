@@ -18,20 +18,6 @@ from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled, tiered
 
-__all__ = [
-    "LENGTH",
-    "OK",
-    "VARINT",
-    "Number",
-    "check",
-    "find_row",
-    "read_fields",
-    "read_tag",
-    "split_field",
-    "split_numbers",
-]
-
-
 # In a kernel, int() of an unsigned number stays unsigned and then mixes to float; np.int64() does not.
 Number = int | np.int64
 

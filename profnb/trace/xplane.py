@@ -30,8 +30,6 @@ from profnb.trace.wire import (
 )
 from profnb.trace.xplane_stats import XPlaneStats, read_plane_stats
 
-__all__ = ["read_xplane"]
-
 # Message fields of interest.
 _SPACE_PLANES, _SPACE_ERRORS, _SPACE_WARNINGS, _SPACE_HOSTNAMES = 1, 2, 3, 4
 _PLANE_NAME, _PLANE_LINES, _PLANE_EVENT_METADATA = 2, 3, 4

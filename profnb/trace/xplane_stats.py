@@ -33,9 +33,6 @@ from profnb.trace.grouped_stats import (
 from profnb.trace.stats import StatColumn, Stats
 from profnb.trace.wire import split_field
 
-__all__ = ["XPlaneStats", "read_plane_stats"]
-
-
 Value = int | float | str | bytes
 _Values = tuple[
     Int64s | Floats, tuple[str, ...]

@@ -21,8 +21,6 @@ from profnb.subjects.advising import GUIDE
 from profnb.subjects.study import Study
 from profnb.trace.framework import words
 
-__all__ = ["AGAIN_RULES"]
-
 _LONGEST = 60
 
 

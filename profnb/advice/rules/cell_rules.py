@@ -19,8 +19,6 @@ from profnb.core.units import count_text, duration_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
 from profnb.trace.framework import JAX, SESSIONS, words
 
-__all__ = ["CELL_RULES"]
-
 _LONGEST = 60
 _CALLBACKS = "https://keras.io/api/callbacks/"
 _ONCE = {

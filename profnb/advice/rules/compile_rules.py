@@ -33,8 +33,6 @@ from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes
 
-__all__ = ["COMPILE_RULES", "compiled_once", "compiled_together"]
-
 _LONGEST, _SHOWN = 60, 4
 _JIT_OF_SESSIONS = (
     "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"

@@ -26,8 +26,6 @@ from profnb.subjects.device.unused import is_mixed_precision
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
-__all__ = ["DEVICE_RULES", "WORKERS", "Words", "of_steps", "propose"]
-
 _LONGEST = 100
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE

@@ -22,8 +22,6 @@ from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
-__all__ = ["IDLE_RULES"]
-
 _LONGEST = 100
 _OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
 _GUIDE = "gpu_performance_analysis"

@@ -29,8 +29,6 @@ from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 
-__all__ = ["INPUT_RULES"]
-
 _LINK = f"{GUIDE}/data_performance"
 _IDS = {
     "python": ("python-input", "Feed the model without Python"),

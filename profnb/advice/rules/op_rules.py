@@ -26,8 +26,6 @@ from profnb.subjects.ops.graph_loops import find_loop
 from profnb.subjects.ops.growth import find_growth
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = ["OP_RULES"]
-
 _TF_API = "https://www.tensorflow.org/api_docs/python/tf/"
 _SHOWN, _LONGEST = 3, 100
 

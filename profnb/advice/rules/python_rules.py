@@ -33,8 +33,6 @@ from profnb.trace.framework import TENSORFLOW, words
 from profnb.trace.names import PYTHON_OPS
 from profnb.trace.op_names import parse_op
 
-__all__ = ["PYTHON_RULES"]
-
 _LONGEST = 60
 _IN_ONE_CALL = 16
 _OF_FIT = (

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["CoreClock", "CoreWaits"]
-
 THREADS, CORES = Path("/proc/self/task"), Path("/proc/stat")
 _IDLE = (
     3,

@@ -16,8 +16,6 @@ from typing import Any
 
 from profnb.capture.machine.machine_records import MISSING, BoardRecords, MachineRecords
 
-__all__ = ["GpuReader", "visible_boards"]
-
 _MOST_BOARDS = 16
 
 

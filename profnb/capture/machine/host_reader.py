@@ -10,8 +10,6 @@ from typing import Any
 
 from profnb.capture.machine.machine_records import MISSING, MachineRecords
 
-__all__ = ["HostReader"]
-
 _NS = 1e9
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = ["MISSING", "BoardRecords", "MachineRecords"]
-
 MISSING = -1  # of any column: nobody could tell
 
 

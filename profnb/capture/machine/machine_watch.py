@@ -16,8 +16,6 @@ from profnb.capture.machine.gpu_reader import GpuReader
 from profnb.capture.machine.host_reader import HostReader
 from profnb.capture.machine.machine_records import MISSING, MachineRecords
 
-__all__ = ["MOST_LOOKS", "MachineWatch"]
-
 _PERIOD_S, _LEAST_IDLE, _PATIENCE_S = 0.25, 200, 2.0
 MOST_LOOKS = 2000
 

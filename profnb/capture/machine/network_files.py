@@ -18,8 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["NetworkFiles", "network_mounts", "watch_network_files"]
-
 MOUNTS, OPEN_FILES = Path("/proc/self/mounts"), Path("/proc/self/fd")
 # File systems of other machines. Not those that clusters are built on (Lustre, GPFS), which are fast, nor 9p,
 # which sandboxes mount everything by.

@@ -34,8 +34,6 @@ from profnb.capture.step_records import KERAS, KerasRunSeen, Marking
 from profnb.capture.underway.keras_runs import KerasRuns
 from profnb.trace.names import NEXT_BATCH
 
-__all__ = ["KerasBatches"]
-
 RunHook = Callable[[str, Any], object]
 
 

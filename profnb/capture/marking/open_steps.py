@@ -31,16 +31,6 @@ from profnb.capture.hooks import watched_call
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import CALL, KINDS, USER, OpenStep, StepLog
 
-__all__ = [
-    "MARKER",
-    "Gaps",
-    "OpenSteps",
-    "abandon_marker",
-    "add_metadata",
-    "counting_ns",
-    "end_marker",
-]
-
 _COUNTED, _CACHE_BYTES = 31, 1 << 20  # 3 ms of two slow cores
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 

@@ -6,8 +6,6 @@ from profnb.capture.marking.open_steps import OpenSteps, abandon_marker
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import RUN, USER, Marking, OpenStep
 
-__all__ = ["OwnLoops"]
-
 _SESSION_RUN = "session_run"
 
 

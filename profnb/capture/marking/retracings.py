@@ -16,13 +16,6 @@ from profnb.capture.seams import PYTHON_FUNCTION, SIGNATURES, TRACING_COUNT
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells, user_place
 
-__all__ = [
-    "ChangingArguments",
-    "FunctionLog",
-    "TracedFunction",
-    "find_changing_arguments",
-]
-
 # By the function's name: its arguments that changed, each with the distinct values it was traced for.
 ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
 

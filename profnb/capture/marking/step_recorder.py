@@ -21,8 +21,6 @@ from profnb.capture.marking.own_loops import OwnLoops
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.step_records import Marking
 
-__all__ = ["StepRecorder"]
-
 
 class StepRecorder:
     """Watches one thread's steps.

@@ -35,8 +35,6 @@ from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KERAS, TAPE, USER, OpenStep
 
-__all__ = ["TraceEvents"]
-
 _SHORTEST_TRACING_NS = (
     300_000  # of an empty function, TensorFlow 2.15 to 2.21, two slow cores: 3.3 ms
 )

@@ -10,8 +10,6 @@ from typing import Any
 from profnb.capture.seams import CALLBACK_MODEL
 from profnb.capture.signals import OwnFaults
 
-__all__ = ["FitResult", "FitWatch"]
-
 _TRAIN, _MOST_METRICS, _LONGEST_NAME = "train", 50, 100
 
 

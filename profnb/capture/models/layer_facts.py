@@ -24,8 +24,6 @@ from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs
 from profnb.capture.seams import COMPILED_LOSS, FLATTEN_LAYERS, LOSSES, OPEN_NAME_SCOPE
 from profnb.capture.signals import signal_of
 
-__all__ = ["LayerFacts", "ModelFacts", "TracedLayer", "describe_model", "parts_of"]
-
 T = TypeVar("T")
 
 _MOST_LAYERS = 20_000

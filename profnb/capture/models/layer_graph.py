@@ -6,8 +6,6 @@ from typing import Any
 from profnb.capture.models.layer_shapes import Shape, inherits, nodes_of
 from profnb.capture.seams import LAYER_GRAPH, NODE_LAYER, NODE_PARENTS
 
-__all__ = ["is_called_again", "with_gradients"]
-
 # Layers whose parts are all given the layer's own input, but for the part that joins the others.
 _SIDE_BY_SIDE = ("Bidirectional", "MultiHeadAttention", "GroupedQueryAttention")
 _JOINS = "attention_output"

@@ -15,17 +15,6 @@ from profnb.capture.seams import (
     NODE_OUTPUTS,
 )
 
-__all__ = [
-    "WITHOUT_CUDNN",
-    "Shape",
-    "inherits",
-    "input_shapes",
-    "kernel_shapes",
-    "nodes_of",
-    "output_shape",
-    "settings_of",
-]
-
 Shape = tuple[int | None, ...]
 _LARGEST = 1 << 40
 WITHOUT_CUDNN = (

@@ -31,8 +31,6 @@ from profnb.capture.seams import (
 )
 from profnb.capture.signals import OwnFaults, signal_of
 
-__all__ = ["ModelWatch", "as_models", "describe_models"]
-
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
 _LIBRARIES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.

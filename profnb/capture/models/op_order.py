@@ -26,16 +26,6 @@ from profnb.capture.seams import (
     VARIABLE_VALUE,
 )
 
-__all__ = [
-    "BACKWARD",
-    "METRICS",
-    "UPDATE",
-    "OpFact",
-    "describe_ops",
-    "function_graphs",
-    "handle_of",
-]
-
 UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
 _CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass

@@ -6,8 +6,6 @@ from typing import Any
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 
-__all__ = ["compiled_in", "describe_module", "is_loss"]
-
 _MOST_LAYERS, _DEEPEST = 20_000, 30
 _LIBRARY = "torch.nn."
 _LOSSES = "torch.nn.modules.loss"

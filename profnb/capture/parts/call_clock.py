@@ -27,8 +27,6 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.stacks import Looks, frames_above, name_frames
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = ["CallClock", "TimedCalls"]
-
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
 _GAPS, _MOST_PLACES = 200, 10_000
 _LATER_NS = 100_000_000  # until somebody else's profiler is asked for again

@@ -37,8 +37,6 @@ from profnb.capture.step_records import RUN as SESSION_RUN
 if TYPE_CHECKING:
     from profnb.core.columns import Bools, Int64s
 
-__all__ = ["CellCounts", "divide_cell"]
-
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes

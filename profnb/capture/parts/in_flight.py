@@ -16,8 +16,6 @@ from profnb.capture.hooks import watch
 from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
 from profnb.capture.signals import signal_of
 
-__all__ = ["InFlight", "is_in_flight", "watch_in_flight"]
-
 _LONGEST_START_S = 0.05
 
 

@@ -5,8 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["OwnTime"]
-
 
 class OwnTime:
     """What profnb does on the thread that makes it: of blocks inside each other the outermost counts.

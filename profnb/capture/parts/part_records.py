@@ -8,34 +8,6 @@ from dataclasses import dataclass, field, replace
 from profnb.capture.parts.tree_records import CELL, TreeNode
 from profnb.capture.source.kept_source import shorten_files
 
-__all__ = [
-    "AROUND",
-    "BUILDING",
-    "CALLBACKS",
-    "CALLS",
-    "CHECKPOINTING",
-    "EPOCH_ENDS",
-    "EVALUATION",
-    "FAILED",
-    "FIRST",
-    "GAPS",
-    "IMPORTS",
-    "INPUT",
-    "LOADING",
-    "MARKED",
-    "OTHER",
-    "PARTS",
-    "PREDICT",
-    "PROFNB",
-    "SESSION_RUNS",
-    "SLOW_FIRST",
-    "TRAIN",
-    "VALIDATION",
-    "CellPart",
-    "CellRecords",
-    "shorten_parts",
-]
-
 IMPORTS, BUILDING = "imports", "building models"
 FIRST, SLOW_FIRST = "first steps", "slow first steps"
 TRAIN, VALIDATION, EVALUATION = "train steps", "validation steps", "evaluation steps"

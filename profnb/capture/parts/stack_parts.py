@@ -44,8 +44,6 @@ from profnb.capture.parts.tree_records import (
 )
 from profnb.capture.source.user_code import is_user_file
 
-__all__ = ["RUN", "StackPart", "enters_framework", "is_named", "part_of_stack"]
-
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
 RUN = "run"  # in a fit, evaluate or predict, and nothing more is known
 _CALLBACK_LIST, _COMPILE, _LAYERS = "callback list", "Model.compile", "layers"

@@ -32,8 +32,6 @@ from profnb.capture.parts.tree_records import (
     TreeNode,
 )
 
-__all__ = ["CellTree", "Path", "Paths", "common_path", "divided", "in_epochs"]
-
 Path = tuple[Place, ...]
 _FIT, _VALIDATION = Place(CALL, "fit"), Place(CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")

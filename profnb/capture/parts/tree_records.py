@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CALL", "CELL", "COMPILATION", "EAGER", "EPOCH", "FRAMEWORK", "LINES", "SETTING_UP", "TRACING",
-    "WAITING", "Place", "TreeNode",
-]  # fmt: skip
-
 CELL, CALL, EPOCH, LINES = "cell", "call", "epoch", "own lines"
 SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
 FRAMEWORK = "framework code"  # that an own function calls: no ops, and no Python of its own

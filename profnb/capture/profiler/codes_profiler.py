@@ -23,8 +23,6 @@ from profnb.capture.recording import Recording
 from profnb.capture.seams import Seam
 from profnb.capture.step_records import StepLog
 
-__all__ = ["CodesProfiler"]
-
 _EARLIER = "earlier.xplane.pb"  # the trace of a window that the code's own profiler ended
 _ENDS_THERE = "Your code started {} itself, so details end there; all steps were timed."
 

@@ -15,8 +15,6 @@ from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.core.options import CaptureOptions
 from profnb.core.whole_files import claim_folder, folder_prefix, remove_leftovers
 
-__all__ = ["Door", "Doors"]
-
 _SUFFIXES = (".xplane.pb", ".pt.trace.json")
 Door = ProfilerDoor | JaxDoor | TorchDoor
 # What a trace holds, somewhere, if the framework did anything while it was recorded.

@@ -22,8 +22,6 @@ from profnb.capture.seams import (
     Seam,
 )
 
-__all__ = ["watch_fetching"]
-
 Hook = Callable[[], object]
 SizeHook = Callable[[int | None], object]
 

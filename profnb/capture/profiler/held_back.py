@@ -7,8 +7,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 
-__all__ = ["log_held_back", "profiler_log_held_back"]
-
 _PROFILER_LOG = re.compile(
     rb"(profiler_session|session_manager|save_profile)\.cc:\d+\]"
     rb"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \w+\.(cpp|h):\d+\]"  # Kineto's

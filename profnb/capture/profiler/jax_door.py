@@ -23,8 +23,6 @@ from profnb.capture.seams import (
 )
 from profnb.core.options import CaptureOptions
 
-__all__ = ["JaxDoor"]
-
 _PATIENCE_S, _PAUSE_S = 10, 0.0005
 
 

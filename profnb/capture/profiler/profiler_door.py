@@ -15,8 +15,6 @@ from profnb.capture.source.user_code import is_own_file
 from profnb.core.options import CaptureOptions
 from profnb.core.whole_files import folder_prefix
 
-__all__ = ["ProfilerDoor", "first_line", "is_called_by_a_capture"]
-
 _QUIET_S = 0.5
 _STARTS = ("_start_taking_over", "start")  # what calls a profiler of another capture
 

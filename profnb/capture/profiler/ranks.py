@@ -22,8 +22,6 @@ from profnb.capture.seams import (
 )
 from profnb.core.options import CaptureOptions
 
-__all__ = ["Rank", "bound_by_steps", "find_rank"]
-
 # Variables of a process' number and of how many there are, in order of trust.
 _VARIABLES = (
     ("RANK", "WORLD_SIZE"),

@@ -11,8 +11,6 @@ from pathlib import Path
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.core.errors import CaptureError
 
-__all__ = ["SCHEME", "parse_addresses", "serve", "trace_processes"]
-
 SCHEME = "grpc://"
 _PORTS = range(1, 1 << 16)
 _ATTEMPTS = 3

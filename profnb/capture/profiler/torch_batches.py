@@ -13,8 +13,6 @@ from typing import Any
 
 from profnb.capture.seams import TORCH_COLLATES
 
-__all__ = ["BatchCount", "count_examples"]
-
 _MOST_PARTS = 64
 
 

@@ -14,8 +14,6 @@ from functools import cache
 from profnb.capture.hooks import put_again, put_aside
 from profnb.capture.seams import TORCH_COMPILE_CALLBACKS, TORCH_SKIPS
 
-__all__ = ["unseen_by_torch_compile"]
-
 
 @contextmanager
 def unseen_by_torch_compile() -> Iterator[None]:

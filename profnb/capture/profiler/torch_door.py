@@ -44,8 +44,6 @@ from profnb.trace.names import (
     KINETO_STEP,
 )
 
-__all__ = ["StepMark", "TorchDoor"]
-
 _NORMAL_LEVEL = 2
 _CLOCK_READINGS = 3
 _RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch

@@ -18,8 +18,6 @@ from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.seams import TORCH_NEXT_BATCH, TORCH_STEP_HOOK, TORCH_ZERO_GRAD
 from profnb.capture.signals import signal_of
 
-__all__ = ["TorchLoops"]
-
 _BY_BATCH, _BY_ZERO_GRAD, _BY_END = 1, 2, 3
 
 

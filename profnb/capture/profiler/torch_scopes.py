@@ -29,8 +29,6 @@ from profnb.capture.seams import (
     Seam,
 )
 
-__all__ = ["TorchScopes"]
-
 _METRICS = "metrics"
 
 

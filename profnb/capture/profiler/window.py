@@ -35,8 +35,6 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.core.options import CaptureOptions
 
-__all__ = ["Window"]
-
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
 _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 _LONGEST_STOP_S = 120

@@ -27,8 +27,6 @@ from typing import Any, NoReturn, TypeVar
 
 from profnb.core.errors import TraceFormatError
 
-__all__ = ["Codec", "Limit"]
-
 T = TypeVar("T")
 _LONGEST_TEXT, _MOST_ITEMS, _LARGEST = 2000, 10_000, 1e100
 _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}

@@ -27,8 +27,6 @@ from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.capture.step_records import StepRecords
 from profnb.core.options import CaptureOptions
 
-__all__ = ["CHECKS", "LIMITS"]
-
 _NOT_KEPT = Limit(is_kept=False)
 _NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000

@@ -25,8 +25,6 @@ from profnb.core.options import CaptureOptions
 from profnb.core.sharing import Sharing
 from profnb.core.whole_files import whole_file
 
-__all__ = ["read_recordings", "sidecar_of", "write_recordings"]
-
 _SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
 _VERSION = 2
 _MOST_BYTES, _LEVEL, _MOST_RUNS = 64 << 20, 5, 1000

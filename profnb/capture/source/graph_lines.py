@@ -34,8 +34,6 @@ from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_
 from profnb.capture.source.source_records import GraphLines
 from profnb.capture.source.user_code import Places
 
-__all__ = ["GraphWatch"]
-
 _MOST_OPS, _MOST_GRAPHS = 30_000, 1_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
 

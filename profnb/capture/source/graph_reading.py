@@ -21,8 +21,6 @@ from profnb.capture.source.user_code import Places, is_user_file
 if TYPE_CHECKING:
     from profnb.capture.source.graph_shapes import GraphShapes
 
-__all__ = ["Place", "Reading", "is_whole", "number_of"]
-
 _DEEPEST = 20
 # They leave no event, or none of any length.
 _UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})

@@ -9,8 +9,6 @@ from typing import Any
 
 from profnb.capture.seams import GRAPH_OPERATIONS
 
-__all__ = ["GraphShapes", "Shape", "read_shapes"]
-
 Shape = tuple[int | None, ...]
 
 # The settings that decide how much an op computes and that no shape tells.

@@ -18,8 +18,6 @@ from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.core.parsing import parse_again
 from profnb.core.sharing import short_path
 
-__all__ = ["keep_near", "shorten_files", "shorten_source", "shorten_stacks"]
-
 _AROUND = 2
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
 _LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"

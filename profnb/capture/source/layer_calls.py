@@ -17,8 +17,6 @@ from typing import Any
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.parsing import parse_again
 
-__all__ = ["Call", "calls_in_files"]
-
 _MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
 _MOST_CALLS = 2_000
 

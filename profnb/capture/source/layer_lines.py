@@ -17,8 +17,6 @@ from typing import Any
 
 from profnb.capture.source.layer_calls import Call, calls_in_files
 
-__all__ = ["find_layer_lines", "model_types", "of_types"]
-
 _MOST_MODELS, _MOST_LAYERS = 200, 600
 _PLAIN = (bool, int, float, str)
 

@@ -38,8 +38,6 @@ from profnb.capture.seams import MONITORING
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
 from profnb.capture.source.user_code import is_user_file
 
-__all__ = ["LineWatch"]
-
 _TOOLS, _NAME = range(6), "profnb"  # Python has six
 _BATCH = 1 << 13
 _FULL = 3 * _BATCH  # a row is three values

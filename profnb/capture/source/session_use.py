@@ -9,8 +9,6 @@ from profnb.capture.library import Library
 from profnb.capture.seams import EXECUTING_EAGERLY
 from profnb.capture.source.user_code import is_user_file
 
-__all__ = ["is_session_file", "uses_sessions"]
-
 _NAMES = ("Session", "compat.v1", "v1", "estimator")
 _MOST_MODULES, _MOST_VALUES = 30, 2_000
 _FILE, _CLASSES = "/tensorflow/python/client/session.py", "tensorflow.python.client.session"

@@ -7,15 +7,6 @@ from dataclasses import dataclass, field
 
 from profnb.capture.source.graph_shapes import GraphShapes  # noqa: TC001 - read as it runs
 
-__all__ = [
-    "ENTERED",
-    "LEFT",
-    "GraphLines",
-    "LineRecords",
-    "SourceRecords",
-    "StackRecords",
-]
-
 LEFT, ENTERED = 0, -1
 
 

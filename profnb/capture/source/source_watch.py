@@ -29,8 +29,6 @@ from profnb.capture.source.stacks import Sampler, lines_of_stacks, looks_between
 from profnb.capture.source.user_code import Places, number_cells, read_sources
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 
-__all__ = ["SourceWatch"]
-
 _CLOCK_READINGS = 3
 
 

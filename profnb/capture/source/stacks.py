@@ -35,11 +35,6 @@ from profnb.capture.seams import CURRENT_FRAMES
 from profnb.capture.source.source_records import LEFT, LineRecords, StackRecords
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
-__all__ = [
-    "Looks", "Sampler", "frames_above", "frames_of", "line_at", "lines_of_stacks", "looks_between",
-    "name_frames",
-]  # fmt: skip
-
 _FASTEST_S, _IN_WINDOW_S = 0.005, 0.001  # between looks; where --python asks for more of them
 _COST_SHARE, _LOOKS = 0.01, 500
 # A forced change of threads: 0.28 to 0.35 ms of an eager step (reference/sampled-tree.md).

@@ -36,8 +36,6 @@ from profnb.capture.source.turn_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import TAPE
 
-__all__ = ["TapeWatch"]
-
 _DEPTH, _MOST_SITES = 8, 1000
 _KERAS = ("/keras/src/", "/tf_keras/src/")
 

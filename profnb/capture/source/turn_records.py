@@ -5,8 +5,6 @@ from __future__ import annotations  # array[int] cannot be subscripted at run ti
 from array import array
 from dataclasses import dataclass, field
 
-__all__ = ["MOST_MARKS", "TurnRecords"]
-
 MOST_MARKS = 200_000
 
 

@@ -26,16 +26,6 @@ from profnb.capture.seams import (
     SHELL_IS_THERE,
 )
 
-__all__ = [
-    "Places",
-    "file_title",
-    "is_own_file",
-    "is_user_file",
-    "number_cells",
-    "read_sources",
-    "user_place",
-]
-
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 _LONGEST_TITLE = 110
 # What a cell's first line became (``capture.cell``), and how the user wrote it.

@@ -12,8 +12,6 @@ from typing import Any
 from profnb.capture.seams import CALLBACK_MODEL, CALLBACK_PARAMS
 from profnb.capture.signals import OwnFaults
 
-__all__ = ["KerasRun", "KerasRuns"]
-
 _TRAIN = "train"
 
 

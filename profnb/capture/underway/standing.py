@@ -7,8 +7,6 @@ from itertools import pairwise
 from profnb.capture.step_records import StepLog, StepRecords
 from profnb.capture.underway.keras_runs import KerasRun
 
-__all__ = ["Standing", "recent_step_ns"]
-
 _RECENT = 64
 
 

@@ -23,8 +23,6 @@ from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
 from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.study import Study
 
-__all__ = ["LAYER_DIFFERENCES", "LayerDifference", "compare_layers", "layer_guards", "op_time"]
-
 _MOST_BLOCKS, _LEAST_STEPS = 6, 3
 _FORWARD, _UPDATE = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
 _NAN = float("nan")

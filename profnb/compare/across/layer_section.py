@@ -9,8 +9,6 @@ from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 
-__all__ = ["layer_section"]
-
 _MOST_ROWS, _MOST_NAMED = 60, 5
 _TITLE = "Layers, forward + backward"
 

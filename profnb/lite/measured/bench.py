@@ -10,8 +10,6 @@ from profnb.lite.findings import LiteModel
 from profnb.lite.given import GivenData, plain_array, write_examples
 from profnb.lite.process.interpreters import InterpreterProcess
 
-__all__ = ["Bench"]
-
 
 @dataclass
 class Bench:

@@ -9,8 +9,6 @@ import numpy as np
 
 from profnb.lite.input_order import match_inputs
 
-__all__ = ["KerasSide", "layers_of"]
-
 _BURST = 3
 
 

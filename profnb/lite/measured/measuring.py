@@ -35,8 +35,6 @@ from profnb.lite.process.interpreters import (
     pick_engine,
 )
 
-__all__ = ["Measuring"]
-
 _BURST, _SLOW_BURST, _SLOW_SECONDS = 5, 2, 0.05
 _FEWEST_ROUNDS, _MOST_ROUNDS = 30, 300
 _FLEX = "Select TensorFlow op"

@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Graph", "OpLayer", "align", "assign_layers", "read_graph"]
-
 _HEAVY = re.compile(
     r"conv|matmul|depthwise|biasadd|einsum|while|lstm|gru|gather|pool|mean|tensordot", re.IGNORECASE
 )

@@ -11,8 +11,6 @@ from profnb.core.units import PS_PER_US
 from profnb.lite.findings import LiteLayer, LiteModel, LiteOp
 from profnb.lite.measured.op_layers import Graph, OpLayer, align
 
-__all__ = ["LayerErrors", "layer_errors", "layer_rows", "list_ops", "timed_ops", "with_ops"]
-
 _MARGIN = 2  # steps: the 1 of a softmax is one beyond its fixed range, and nothing is lost
 LayerErrors = dict[tuple[str, str], tuple[float, float]]
 

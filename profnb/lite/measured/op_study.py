@@ -21,8 +21,6 @@ from profnb.lite.measured.op_rows import (
 )
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 
-__all__ = ["OpStudy"]
-
 _PROFILED_RUNS, _LOOKED_INTO = 60, 8
 _METHOD = LITE_OPS.attributes[0]  # of the interpreter: lists its ops
 _NO_OPS = f"The interpreter hides {LITE_OPS.name}, so {LITE_OPS.lost}."

@@ -13,8 +13,6 @@ from profnb.lite.measured.bench import Bench
 from profnb.lite.measured.keras_side import KerasSide
 from profnb.lite.process.interpreters import InterpreterProcess
 
-__all__ = ["judge_models"]
-
 _JUDGING_SECONDS, _FEWEST_JUDGED, _KERAS_BATCH = 30.0, 200, 128
 
 

@@ -15,8 +15,6 @@ import numpy as np
 
 from profnb.lite.input_order import match_inputs
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Convert what the folder's job says.

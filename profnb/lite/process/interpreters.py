@@ -15,14 +15,6 @@ from typing import Any
 
 from profnb.core.errors import CaptureError
 
-__all__ = [
-    "InterpreterProcess",
-    "InterpreterRefusalError",
-    "own_environment",
-    "pick_engine",
-    "why_it_ended",
-]
-
 _SECONDS = 600
 
 

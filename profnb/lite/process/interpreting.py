@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["main"]
-
 _WARM_UP = 10
 _LARGEST_TENSOR = 1 << 24  # elements: what is shown of a layer has to fit
 

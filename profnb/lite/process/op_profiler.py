@@ -17,8 +17,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["find_library", "profile_ops"]
-
 _WARM_UP = 10
 _INVOKE, _OP, _DELEGATED = 1, 2, 8
 _NAMES = {"linux": "libLiteRt.so", "darwin": "libLiteRt.dylib", "win32": "libLiteRt.dll"}

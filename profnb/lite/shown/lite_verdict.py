@@ -7,8 +7,6 @@ from profnb.core.units import bytes_text, duration_text, range_text
 from profnb.lite.findings import LiteFindings, LiteModel
 from profnb.lite.judging import Price
 
-__all__ = ["difference_text", "price_text", "speedup_text", "verdict_text"]
-
 _SAME_SIZE = 0.005
 
 

@@ -12,8 +12,6 @@ from profnb.drawing.theme import COLOURS
 from profnb.lite.findings import KERAS, LiteFindings
 from profnb.lite.lite_tables import LITE_LAYERS, LITE_OPS, clock_text
 
-__all__ = ["colour_of_model", "layer_section", "op_section"]
-
 _MOST_LAYERS, _LONGEST = 60, 40
 _MODEL_COLOURS = tuple(
     COLOURS[name]

@@ -20,8 +20,6 @@ from profnb.lite.findings import KERAS, LiteFindings
 from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_MODELS
 from profnb.lite.shown.op_sections import colour_of_model, layer_section, op_section
 
-__all__ = ["difference_section", "lite_sections"]
-
 _SHORT_BAR = 6
 _MODELS = "Models"
 

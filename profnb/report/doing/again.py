@@ -4,8 +4,6 @@ import sys
 from shlex import quote
 from typing import Any
 
-__all__ = ["again_line", "name_in_notebook"]
-
 _LAST = "_tfprofile"
 
 

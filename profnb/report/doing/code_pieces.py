@@ -7,8 +7,6 @@ backticks, and what can be nothing else by its form: calls, dotted names, ``name
 import re
 from dataclasses import dataclass
 
-__all__ = ["CodePiece", "code_pieces"]
-
 _BEGINS = re.compile(r"`[^`]+`|(?<![\w.'\"/])[@.]?[A-Za-z_]\w*")
 _GOES_ON = re.compile(r"\.[A-Za-z_]\w*")
 _A_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\.\.\.|[A-Za-z_]\w*(?:\.\w+)*|-?\d+(?:\.\d+)?(?:e-?\d+)?)"

@@ -22,8 +22,6 @@ from profnb.subjects.study import Study
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MOST_BYTES", "REPORT_FORMAT", "TOP_TABLES", "as_json", "report_data"]
-
 REPORT_FORMAT = 1
 MOST_BYTES = 8192
 _MOST_ADVICE, _MOST_NOTES, _MOST_PARTS, _MOST_OTHERS = 5, 8, 8, 12

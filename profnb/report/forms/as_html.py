@@ -20,8 +20,6 @@ from profnb.report.content import Content, ShareRow
 from profnb.report.step_chart import step_table_html, strip_caption, strip_figure
 from profnb.report.text import Fact
 
-__all__ = ["content_html", "live_parts"]
-
 _STEPS = "Steps"
 _PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
 _LINE = Markup('<span style="{}" data-part="facts">{}</span>')

@@ -8,8 +8,6 @@ from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text, first_change
 from profnb.report.content import Content
 
-__all__ = ["content_text"]
-
 _WIDTH = 150
 
 

@@ -14,8 +14,6 @@ from markupsafe import Markup
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.report.running.slot import Slot, open_slot
 
-__all__ = ["LiveLine"]
-
 _PERIOD_S, _LEAST_IDLE = 0.5, 200
 _PATIENCE_S = 1.0
 

@@ -8,8 +8,6 @@ from profnb.capture.underway.keras_runs import KerasRun
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 
-__all__ = ["LiveText", "about_text", "run_words"]
-
 _NS_PER_S = 1e9
 _FEWEST, _LEAST_NS = 3, 4e8  # batches and time that a speed is told by
 _TITLES = {"train": ("step", "fit"), "test": ("evaluation step", "evaluation"),

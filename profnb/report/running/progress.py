@@ -14,8 +14,6 @@ from profnb.drawing.theme import MUTED, ROOT
 from profnb.report.running.live_text import about_text
 from profnb.report.running.slot import Slot, open_slot
 
-__all__ = ["Progress"]
-
 _MOST_ROWS = 40
 
 

@@ -12,8 +12,6 @@ from uuid import uuid4
 
 from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
 
-__all__ = ["EMPTY", "Slot", "open_slot"]
-
 EMPTY = {"text/html": "", "text/plain": ""}
 
 

@@ -11,8 +11,6 @@ from profnb.tf1.timeline_runs import find_graph_runs
 from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL, HLO_MODULE
 
-__all__ = ["called_steps", "graph_runs"]
-
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _MOST_NAMED = 4
 _FAR_LONGER = 2

@@ -6,8 +6,6 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 
-__all__ = ["Turns", "find_phases", "find_sequence", "pick_cycle"]
-
 _MOSTLY = 0.9
 _LONGEST, _GLANCE = 1000, 16
 _FEWEST_INSIDE, _MOST_TRIES = 3, 64

@@ -6,8 +6,6 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["find_epoch_ends", "iterators_made"]
-
 _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
 
 

@@ -20,8 +20,6 @@ from profnb.steps.nesting import find_parents, last_around
 from profnb.steps.windows import Steps, make_steps
 from profnb.trace.model import Trace
 
-__all__ = ["EAGER_LOOPS", "EAGER_TAPES", "EAGER_TURNS", "Thread", "eager_steps", "names_of_phases"]
-
 EAGER_TURNS = "turns of an eager loop, each from asking tf.data for the next element"
 EAGER_TAPES = "turns of an eager loop, each from entering a GradientTape"
 EAGER_LOOPS = frozenset({EAGER_TURNS, EAGER_TAPES, f"{EAGER_TURNS}; {EAGER_TAPES}"})

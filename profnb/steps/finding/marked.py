@@ -18,8 +18,6 @@ from profnb.trace.names import (
     STEPS_LINE,
 )
 
-__all__ = ["derived_steps", "marked_steps"]
-
 _LONGEST_NUMBER = 15  # digits of a step's number
 
 

@@ -34,8 +34,6 @@ from profnb.steps.finding.warm_up import find_warm_up
 from profnb.steps.windows import WINDOW, Steps
 from profnb.trace.model import Trace
 
-__all__ = ["find_steps"]
-
 _MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
 
 

@@ -23,8 +23,6 @@ from profnb.steps.windows import Steps, make_steps
 from profnb.trace.model import Trace
 from profnb.trace.names import TAPE_NUMBER, TAPE_SITE
 
-__all__ = ["taped_steps"]
-
 _ASKS = ("EagerLocalExecute: IteratorGetNext", "EagerLocalExecute: MakeIterator")
 _PREPARES = ("convert_to_tensor", "tf.constant", "TFE_DeleteTensorHandle")
 

@@ -24,8 +24,6 @@ from profnb.steps.finding.cycles import find_phases
 from profnb.steps.finding.loops import EAGER_TAPES, EAGER_TURNS
 from profnb.steps.windows import Steps
 
-__all__ = ["TurnTimes", "time_turns"]
-
 _NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
 _CANDIDATES = 8
 _CLOCKS_PS = 100_000_000  # what two clocks of one machine may drift apart while a trace is recorded

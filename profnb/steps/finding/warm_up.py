@@ -13,8 +13,6 @@ from profnb.steps.finding.epochs import iterators_made
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["find_warm_up"]
-
 _FEWEST, _FAR_LONGER, _FAR_BEYOND = 5, 5, 30
 
 

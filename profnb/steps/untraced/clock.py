@@ -34,8 +34,6 @@ from profnb.steps.untraced.cost import NEAR, TracingCost
 from profnb.steps.windows import Steps
 from profnb.trace.model import Events, Trace
 
-__all__ = ["UntracedClock", "find_untraced_clock"]
-
 _MOST_PS = 2_000_000  # of one event; a few times what was measured, which was with warm caches
 _BY_PYTHON = "tf.constant", "convert_to_tensor"  # events that Python makes, as many as ops
 _TIMES_BY_PYTHON = 6  # what such an event costs, of what another does

@@ -7,8 +7,6 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.steps.step_times import StepTimes
 
-__all__ = ["NEAR", "TracingCost", "tracing_cost"]
-
 NEAR, _DISTURBED = 24, 4
 _ENOUGH = 5  # fewer steps say too little to compare
 _NORMAL_95 = 1.96

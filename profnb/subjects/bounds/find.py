@@ -18,8 +18,6 @@ from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Bounds"]
-
 _REWRITTEN = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the graph's widths are not what ran
 
 

@@ -36,8 +36,6 @@ from profnb.subjects.bounds.op_kinds import ELEMENTWISE, LIKE_FIRST
 from profnb.subjects.bounds.recorded_shapes import without_loops
 from profnb.subjects.bounds.tensor_sizes import Sizes, fill_shapes
 
-__all__ = ["GraphCosts", "find_costs"]
-
 _MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 _BATCH_NORM = "FusedBatchNorm"
 _WITH_BIAS = "WithBias"

@@ -27,8 +27,6 @@ import numpy as np
 from profnb.core.units import percent_text, range_text, rate_text
 from profnb.subjects.device.peaks import Peak
 
-__all__ = ["MeasuredPeak", "kept_peak", "measure_cpu"]
-
 _LEAST_RUNS = 5
 _SMALLEST, _USUAL, _LARGEST = 512, 2048, 8192  # of matrices: rows and columns
 _LONG_ENOUGH_S, _TOO_LONG_S = 0.03, 0.1

@@ -40,8 +40,6 @@ from profnb.subjects.bounds.op_kinds import (
 )
 from profnb.subjects.bounds.tensor_sizes import count_of, label_sizes
 
-__all__ = ["Cost", "OpTensors", "Tensor", "is_product", "op_cost", "op_flops"]
-
 _BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2,
     "int16": 2, "uint16": 2, "float32": 4, "int32": 4, "uint32": 4, "float64": 8, "int64": 8, "uint64": 8,

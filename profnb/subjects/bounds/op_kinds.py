@@ -1,29 +1,5 @@
 """Types of TensorFlow's ops by what they do to the shapes that they are given, and how much they compute."""
 
-__all__ = [
-    "APPLIES",
-    "ASSIGNS",
-    "BATCHED",
-    "BATCH_PRODUCTS",
-    "CONVOLUTIONS",
-    "COPIES",
-    "ELEMENTWISE",
-    "FILTER_GRADIENTS",
-    "GATHERS",
-    "INPUT_GRADIENTS",
-    "JOINS",
-    "KEEPS",
-    "LIKE_FIRST",
-    "NORMALIZATIONS",
-    "PICKS",
-    "POOLS",
-    "POOL_GRADIENTS",
-    "PRODUCTS",
-    "REDUCTIONS",
-    "SHAPED_BY",
-    "SOFTMAXES",
-]
-
 
 def _types(text: str) -> frozenset[str]:
     return frozenset(text.split())

@@ -27,8 +27,6 @@ from profnb.subjects.device.peaks import Peak
 from profnb.subjects.device.roofline import reached_columns
 from profnb.subjects.ops.op_table import OpTable
 
-__all__ = ["COMPUTE", "MEMORY", "NEITHER", "OP_ROOFLINE", "OpRoofline", "bound_by", "place_ops"]
-
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
 _NEAR, _CACHED, _REFUTED = 0.6, 1.25, 1.1
 

@@ -10,8 +10,6 @@ from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OpRoofline
 from profnb.trace.op_names import without_call
 
-__all__ = ["BOUND_COLOURS", "op_roofline_figure"]
-
 BOUND_COLOURS = {
     COMPUTE: colour_of("device compute"),
     MEMORY: MEMORY_COLOUR,

@@ -11,8 +11,6 @@ from profnb.subjects.bounds.tensor_sizes import Sizes
 from profnb.trace.model import Trace
 from profnb.trace.op_names import without_call
 
-__all__ = ["find_recorded_shapes", "read_sizes", "without_loops"]
-
 _MOST_SHAPES = 8  # of one op: it has no one shape then
 _OUTPUT = "output"
 _BRANCH = re.compile(r".*/(?:body|cond|then|else)/_\d+/")

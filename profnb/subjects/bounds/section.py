@@ -18,8 +18,6 @@ from profnb.subjects.bounds.op_roofline_chart import BOUND_COLOURS, op_roofline_
 from profnb.subjects.layers.op_title import op_title
 from profnb.subjects.study import Study
 
-__all__ = ["bounds_sections", "share_sentence"]
-
 _SHOWN, _LONGEST_NAME = 12, 300
 
 

@@ -31,8 +31,6 @@ from profnb.subjects.bounds.op_kinds import (
     SHAPED_BY,
 )
 
-__all__ = ["Sizes", "count_of", "fill_shapes", "label_sizes"]
-
 Sizes = tuple[int, ...]
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}

@@ -25,8 +25,6 @@ from profnb.core.columns import Floats, Int32s, Int64s, look_up
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
-__all__ = ["product_flops"]
-
 _SHAPES, _SETTINGS = "Input Dims", "Concrete Inputs"
 # Of a product of two matrices, which of what it takes they are.
 _MATRICES = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}

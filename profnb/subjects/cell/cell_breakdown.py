@@ -11,8 +11,6 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 
-__all__ = ["CELL_BREAKDOWN", "CellBreakdown", "break_down_cell"]
-
 _LONGEST = 110
 
 

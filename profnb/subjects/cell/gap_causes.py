@@ -24,8 +24,6 @@ from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 
-__all__ = ["GapCause", "epoch_behind", "find_gap_cause"]
-
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
 _MOST_PLACES, _LONGEST_NAME = 64, 60

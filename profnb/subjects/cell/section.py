@@ -7,8 +7,6 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS
 from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
-__all__ = ["cell_sections"]
-
 _LEAST_SHOWN = 0.001
 _SHOWN, _LONGEST = 15, 60
 

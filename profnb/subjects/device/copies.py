@@ -26,8 +26,6 @@ from profnb.steps.streams import (
 )
 from profnb.trace.model import Trace
 
-__all__ = ["COPIES", "CopyTable", "are_of_program", "tabulate_copies"]
-
 _MEMCPY_DETAILS = "memcpy_details"
 _MEMSET_DETAILS = "memset_details"
 _KINETO_BYTES = "bytes"

@@ -10,8 +10,6 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 from profnb.subjects.device.idle import IDLE_CAUSES, WORK, IdleTable
 
-__all__ = ["utilization_figure"]
-
 _WORK_COLOURS = ("device compute", "device collectives", "device to device")
 
 

@@ -26,8 +26,6 @@ from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 from profnb.trace.op_names import parse_op
 
-__all__ = ["DeviceOps", "name_device_work"]
-
 _XLA_MODULE = "XlaModule"
 _HLO_SOURCES = ("hlo_op", "name")  # the later one wins
 _ANNOTATIONS = ("annotation", "level 0")

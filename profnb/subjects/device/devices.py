@@ -11,7 +11,8 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.breakdown import CATEGORIES, StepBreakdown, category_column
+from profnb.steps.activities import CATEGORIES
+from profnb.steps.breakdown import StepBreakdown, category_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COLLECTIVE,
@@ -23,8 +24,6 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-
-__all__ = ["DEVICES", "DEVICE_STEPS", "DeviceTable", "tabulate_devices"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from profnb.subjects.device.unused import find_unused_gpus
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Devices"]
-
 
 class Devices:
     """The devices' part of a trace, each value worked out when asked for."""

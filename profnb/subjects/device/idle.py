@@ -57,8 +57,6 @@ from profnb.steps.summary import periods_of
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = ["IDLE", "IDLE_CAUSES", "UTILIZATION", "WORK", "IdleTable", "attribute_idle"]
-
 IDLE_CAUSES = (
     "compiling",
     "waiting for input",

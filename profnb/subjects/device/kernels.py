@@ -28,17 +28,6 @@ from profnb.subjects.device.peaks import is_tensor_core_eligible, uses_tensor_co
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
 
-__all__ = [
-    "KERNELS",
-    "KernelTable",
-    "LaunchShape",
-    "find_kernels",
-    "is_tensor_core_eligible",
-    "parse_launch_shape",
-    "tabulate_kernels",
-    "uses_tensor_core",
-]
-
 _KERNEL_DETAILS = "kernel_details"
 _KINETO_NUMBERS = "registers per thread", "shared memory", "est. achieved occupancy %"
 _KINETO_LISTS = "grid", "block"

@@ -22,17 +22,6 @@ from profnb.subjects.device.peaks import is_nvidia
 from profnb.trace.framework import TENSORFLOW
 from profnb.trace.model import Trace
 
-__all__ = [
-    "LAUNCHES",
-    "STREAMS",
-    "TINY_PS",
-    "LaunchTable",
-    "StreamTable",
-    "is_launched_by_pool",
-    "tabulate_launches",
-    "tabulate_streams",
-]
-
 TINY_PS = 10_000_000
 _MANY_THREADS = 4
 

@@ -20,11 +20,6 @@ from dataclasses import dataclass
 from profnb.trace.framework import SESSIONS
 from profnb.trace.model import Plane, Trace
 
-__all__ = [
-    "Peak", "find_peak", "find_rates", "is_nvidia", "is_tensor_core_eligible", "tells_tensor_cores",
-    "uses_tensor_core",
-]  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Peak:

@@ -25,11 +25,6 @@ from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
-__all__ = [
-    "PRECISION", "WIDTHS", "Precision", "find_missed_dimensions", "measure_precision",
-    "ops_without_tensor_cores", "width_of",
-]  # fmt: skip
-
 WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit", "64-bit", "unknown")
 _UNKNOWN = len(WIDTHS) - 1
 _PATTERNS = (

@@ -16,8 +16,6 @@ from profnb.subjects.device.peaks import Peak
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import XlaOps
 
-__all__ = ["ROOFLINE", "Roofline", "draw_roofline", "reached_columns"]
-
 
 @dataclass(frozen=True, slots=True)
 class Roofline:

@@ -22,8 +22,6 @@ from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tens
 from profnb.subjects.layers.op_title import op_title
 from profnb.subjects.study import Study
 
-__all__ = ["device_sections"]
-
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
 _SHOWN_MISSED = 6
 _LONGEST_KERNEL = 64

@@ -16,8 +16,6 @@ from profnb.subjects.memory.allocators import Allocator
 from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
 
-__all__ = ["find_unused_gpus", "gpu_worked", "is_mixed_precision"]
-
 _STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
 _MOSTLY = 0.5
 _POLICY = "Precision policy"

@@ -13,12 +13,8 @@ from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, 
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, duration_text
-from profnb.steps.breakdown import CATEGORIES
+from profnb.steps.activities import CATEGORIES
 from profnb.steps.spine import Spine
-
-__all__ = [
-    "Feeding", "find_feeding", "inside_runs_ps", "own_gap_ps", "profnb_ps", "session_gaps",
-]  # fmt: skip
 
 _FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
 _LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1

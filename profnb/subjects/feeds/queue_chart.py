@@ -12,8 +12,6 @@ from profnb.drawing.theme import COLOURS, colour_of
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.study import Study
 
-__all__ = ["queue_figure", "queue_sections"]
-
 _MOST_QUEUES, _MOST_POINTS, _MOST_MARKS, _LONGEST = 6, 300, 200, 60
 _LINES = (
     "device compute",

@@ -19,8 +19,6 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
 from profnb.trace.op_names import parse_op
 
-__all__ = ["QueueUse", "find_queues"]
-
 _WAITED_PS = 1_000_000_000
 _LATE_PS = (
     5_000_000_000  # an enqueuing run ends this much later, at most, than the element is there

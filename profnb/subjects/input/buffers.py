@@ -16,8 +16,6 @@ from profnb.core.table import Column, Table
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.trace.model import Counter, Trace
 
-__all__ = ["BUFFERS", "BufferSamples", "find_buffers", "tabulate_buffers"]
-
 _BUFFER = "buffered elements"
 _ITERATOR = "Iterator::"
 

@@ -19,8 +19,6 @@ from profnb.core.columns import Bools, Int64s, stable_order
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
-__all__ = ["FUNCTION", "ITERATOR", "Charges", "Pieces", "charge_waiting", "self_pieces"]
-
 # What time can be charged to, of each iterator: its own work, or its user's function.
 ITERATOR, FUNCTION = 0, 1
 _PARTS = 2

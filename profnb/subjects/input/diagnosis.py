@@ -17,14 +17,6 @@ from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import Waiting
 from profnb.trace.names import PYTHON_OPS
 
-__all__ = [
-    "InputDiagnosis",
-    "diagnose_input",
-    "explain_first_element",
-    "runs_ahead",
-    "runs_python",
-]
-
 BOUND = 0.05
 HIGH = 0.2
 _FAR_MORE = 5

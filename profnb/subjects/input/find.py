@@ -25,8 +25,6 @@ from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipelin
 from profnb.subjects.input.waiting import Waiting, find_waiting
 from profnb.trace.model import Counter
 
-__all__ = ["Input"]
-
 
 class Input:
     """The input pipeline's part of a trace, each value worked out when asked for."""

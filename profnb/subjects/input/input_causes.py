@@ -1,7 +1,5 @@
 """Why an iterator may be slow, and what helps then, in words that hold for training and for predicting."""
 
-__all__ = ["CAUSES"]
-
 # Cause to (what it is, what to change).
 CAUSES = {
     "python": (

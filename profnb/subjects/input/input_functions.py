@@ -13,10 +13,6 @@ from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = [
-    "OpShare", "SmallFiles", "files_text", "find_function_ops", "find_small_files", "name_functions",
-]  # fmt: skip
-
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
 _MOST_OPS = 3

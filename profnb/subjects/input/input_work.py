@@ -7,8 +7,6 @@ from profnb.steps.nesting import last_around
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
-__all__ = ["NOT_INPUT", "NO_FUNCTION", "find_input_work"]
-
 NOT_INPUT, NO_FUNCTION = -2, -1
 
 

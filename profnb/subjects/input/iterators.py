@@ -20,8 +20,6 @@ from profnb.steps.launching import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 
-__all__ = ["IteratorTree", "count_first_fill", "find_iterators", "keras_array_rows", "label_of"]
-
 PREFIX = "Iterator::"
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
 # Here an index counts elements, files or windows; elsewhere (Zip, DirectedInterleave) it numbers branches.

@@ -14,8 +14,6 @@ from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
 from profnb.trace.stats import StatColumn
 
-__all__ = ["INPUT_PIPELINE", "InputPipeline", "tabulate_input_pipeline"]
-
 
 @dataclass(frozen=True)
 class InputPipeline:

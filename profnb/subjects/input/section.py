@@ -23,8 +23,6 @@ from profnb.subjects.input.pipeline import INPUT_PIPELINE, InputPipeline
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 
-__all__ = ["input_sections", "step_rules"]
-
 _MOST_ITERATORS, _MOST_BUFFERS, _MOST_POINTS, _MOST_RULES = 24, 6, 60, 60
 _BUFFER_COLOURS = (
     "device compute", "host compute", "kernel launch", "device collectives", "input", "output",

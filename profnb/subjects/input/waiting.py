@@ -23,8 +23,6 @@ from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.trace.model import Trace
 
-__all__ = ["INPUT_WAITS", "Waiting", "find_waiting"]
-
 _STARVED = 0.1
 
 

@@ -26,8 +26,6 @@ from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, on_hosts
 from profnb.trace.model import Trace
 from profnb.trace.names import KINETO_SCOPE
 
-__all__ = ["CalledScopes", "find_called_scopes"]
-
 _MODULE = "nn.Module: "
 _OPTIMIZER = re.compile(r"Optimizer\.(?:step|zero_grad)#(\w+)\..*")
 _LOADER = "enumerate(DataLoader)#"

@@ -18,8 +18,6 @@ from profnb.subjects.memory.peak import tabulate_peak
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Layers"]
-
 
 class Layers:
     """The layers of a trace, each value worked out when asked for."""

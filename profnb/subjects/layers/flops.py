@@ -19,8 +19,6 @@ from math import nan, prod
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.models.layer_shapes import Shape
 
-__all__ = ["backward_factor", "forward_flops"]
-
 _DENSE = ("Dense",)
 _EINSUM = ("EinsumDense",)
 _CONVOLUTIONS = ("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D")

@@ -13,8 +13,6 @@ from profnb.core.columns import Floats
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
 from profnb.subjects.layers.layer_times import LayerTimes
 
-__all__ = ["LayerBounds", "bound_layers"]
-
 _LEAST_KNOWN = 0.8
 
 

@@ -8,8 +8,6 @@ from profnb.drawing.icicle import icicle_figure
 from profnb.drawing.theme import PART_COLOURS
 from profnb.subjects.layers.layer_rows import OPTIMIZER, OUTSIDE
 
-__all__ = ["ROW_COLOURS", "layer_figure"]
-
 ROW_COLOURS = PART_COLOURS | {OPTIMIZER: PART_COLOURS["update"], OUTSIDE: PART_COLOURS["other"]}
 
 

@@ -16,8 +16,6 @@ from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.layers.layer_times import LayerTimes
 from profnb.subjects.memory.peak import PeakRow
 
-__all__ = ["tabulate_layers"]
-
 
 def tabulate_layers(
     times: LayerTimes,

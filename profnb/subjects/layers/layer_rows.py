@@ -32,18 +32,6 @@ from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.names import copy_direction, is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes, without_number, without_numbers
 
-__all__ = [
-    "INPUT",
-    "LAYER_PARTS",
-    "LOSS",
-    "METRICS",
-    "OPTIMIZER",
-    "OTHERS",
-    "OUTSIDE",
-    "LayerRows",
-    "OpPlace",
-]
-
 LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = (
     "loss",
     "metrics",

@@ -11,8 +11,6 @@ from profnb.core.units import rate_text
 from profnb.subjects.layers.layer_bounds import LayerBounds
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 
-__all__ = ["LAYERS", "SCOPE", "LayerTable"]
-
 SCOPE = "name scope"
 
 

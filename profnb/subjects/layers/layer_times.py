@@ -33,8 +33,6 @@ from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.subjects.xla.xla_tree import parts_of_fusion
 
-__all__ = ["LayerTimes", "hand_out_ops"]
-
 _FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "other"))
 
 

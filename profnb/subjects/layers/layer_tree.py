@@ -7,8 +7,6 @@ from profnb.core.units import duration_text, percent_text
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS
 from profnb.subjects.layers.layer_table import LayerTable
 
-__all__ = ["grow_layer_tree"]
-
 _MOST_BLOCKS, _DEEPEST = 190, 4
 _SMALLEST = 0.0015
 _LONGEST = 160

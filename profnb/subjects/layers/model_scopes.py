@@ -16,8 +16,6 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.subjects.layers.name_scopes import parse_scope
 from profnb.trace.op_names import without_number
 
-__all__ = ["LayerPlace", "LayerScopes", "find_layer_scopes"]
-
 Path = tuple[str, ...]
 
 _ENTRIES = 2  # scopes that Keras 3 opens at each call

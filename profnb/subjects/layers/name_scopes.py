@@ -20,8 +20,6 @@ from dataclasses import dataclass
 
 from profnb.trace.op_names import without_number
 
-__all__ = ["OpScope", "layer_scope", "parse_scope"]
-
 _CALLS = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"
     r"|then|else|branch\d+|update_\d+|replica(_\d+)?|XlaLaunch|cluster(_\d+)+|xla_compile|TPUPartitionedCall"

@@ -19,8 +19,6 @@ from profnb.subjects.layers.name_scopes import layer_scope, parse_scope
 from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.op_names import without_call, without_number, without_numbers
 
-__all__ = ["OpTitle", "op_title", "op_titles"]
-
 # What a gradient's op is of, where its type says so.
 _OF_GRADIENT = (
     (re.compile(r".*BackpropFilter(V\d+)?"), "filter"),

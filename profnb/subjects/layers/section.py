@@ -23,8 +23,6 @@ from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
 
-__all__ = ["layer_sections", "sections_of_layers"]
-
 _SHOWN, _MOST_ROWS = 8, 300
 
 

@@ -13,14 +13,6 @@ from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 
-__all__ = [
-    "UNNAMED",
-    "Allocator",
-    "find_allocators",
-    "step_around",
-    "texts_of",
-]
-
 UNNAMED = "allocator"
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 _STATS = (

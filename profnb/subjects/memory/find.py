@@ -8,8 +8,6 @@ from profnb.subjects.memory.peak import PeakRow, tabulate_peak
 from profnb.subjects.memory.samples import MemorySamples, tabulate_samples
 from profnb.subjects.memory.use import MemoryUse, measure_memory
 
-__all__ = ["Memory"]
-
 
 class Memory:
     """The allocators' part of a trace, each value worked out when asked for."""

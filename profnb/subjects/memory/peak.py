@@ -25,8 +25,6 @@ from profnb.subjects.memory.allocators import (
 )
 from profnb.trace.model import Trace
 
-__all__ = ["MEMORY_PEAK", "UNATTRIBUTED", "PeakRow", "tabulate_peak"]
-
 UNATTRIBUTED = "(held since before the trace began)"
 # TensorFlow's DataType (tensorflow/core/framework/types.proto).
 _DTYPES = {

@@ -13,8 +13,6 @@ from profnb.core.table import Column, Table
 from profnb.subjects.memory.allocators import Allocator
 from profnb.trace.model import Counter, Trace
 
-__all__ = ["MEMORY", "MemorySamples", "sample_memory", "tabulate_samples"]
-
 _IN_USE, _RESERVED = "memory", "reserved memory"
 
 

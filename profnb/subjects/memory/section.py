@@ -15,8 +15,6 @@ from profnb.subjects.memory.peak import MEMORY_PEAK, tabulate_peak
 from profnb.subjects.memory.use import MEMORY_SUMMARY, MemoryUse
 from profnb.subjects.study import Study
 
-__all__ = ["memory_sections"]
-
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120
 _SMALL = 1 << 20  # an allocator below this everywhere has no chart and no table of its peak
 _COLOURS = (

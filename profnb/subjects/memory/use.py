@@ -11,8 +11,6 @@ from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import Allocator, texts_of
 from profnb.trace.model import Trace
 
-__all__ = ["MEMORY_SUMMARY", "MemoryUse", "find_growth", "measure_memory"]
-
 _HEADROOM = 0.95
 _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 

@@ -21,8 +21,6 @@ import numpy as np
 from profnb.core.columns import Bools, Int64s, look_up
 from profnb.trace.model import Trace
 
-__all__ = ["find_makers", "find_nodes", "on_hosts"]
-
 _SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
 _NODE, _SUM = "autograd::engine::evaluate_function: ", "AccumulateGrad"
 _OLD_NODE = re.compile(r"(?:torch::autograd::)?(?:\w+Backward\d*|AccumulateGrad)")

@@ -5,8 +5,6 @@ import numpy as np
 from profnb.core.columns import Int32s, Int64s
 from profnb.trace.model import Trace
 
-__all__ = ["LONG_OP_PS", "add_eager_ops", "find_eager_kernels", "is_eager_op", "shares_of_kernels"]
-
 _EAGER = "EagerLocalExecute: "
 _NO_EAGER_OPS = ("__",)
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.

@@ -9,8 +9,6 @@ from profnb.subjects.input.input_work import find_input_work
 from profnb.subjects.ops.op_table import OpRuns, OpTable, find_op_runs, sum_op_runs
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Ops"]
-
 
 class Ops:
     """The ops of a trace, each value worked out when asked for."""

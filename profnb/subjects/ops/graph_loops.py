@@ -14,8 +14,6 @@ from profnb.steps.spine import Spine
 from profnb.trace.names import EXECUTOR_PROCESS
 from profnb.trace.op_names import parse_op
 
-__all__ = ["Loop", "find_loop"]
-
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
 

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-__all__ = ["find_growth"]
-
 _FEWEST = 3
 
 

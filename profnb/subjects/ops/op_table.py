@@ -32,8 +32,6 @@ from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
 
-__all__ = ["OPS", "OpRuns", "OpTable", "find_op_runs", "runs_within", "sum_op_runs"]
-
 _EAGER_OP = (
     -2
 )  # the code of an eager op's name, until it is known whether the op is recorded inside

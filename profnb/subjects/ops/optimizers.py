@@ -2,8 +2,6 @@
 
 from profnb.trace.op_names import without_numbers
 
-__all__ = ["OPTIMIZERS", "is_of_optimizer", "is_optimizer"]
-
 OPTIMIZERS = frozenset(
     {
         "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",

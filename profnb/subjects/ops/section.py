@@ -17,8 +17,6 @@ from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
 
-__all__ = ["OpRow", "ops_section", "ops_sections", "rows_by_type", "rows_of_ops"]
-
 _SHOWN, _MOST, _IN_TEXT = 8, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "running total"

@@ -6,16 +6,6 @@ from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.core.block import Block
 from profnb.core.units import duration_text, percent_text
 
-__all__ = [
-    "DEEPEST",
-    "MOST_BLOCKS",
-    "NARROWEST",
-    "Function",
-    "call_block",
-    "function_place",
-    "short_name",
-]
-
 Function = tuple[str, str, int]
 """(name, file, first line)."""
 

@@ -5,8 +5,6 @@ from functools import cached_property
 from profnb.steps.spine import Spine
 from profnb.subjects.python.python_time import PythonTime, tabulate_python
 
-__all__ = ["Python"]
-
 
 class Python:
     """Python's part of a capture, worked out when asked for."""

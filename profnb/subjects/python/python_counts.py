@@ -13,8 +13,6 @@ from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, ca
 from profnb.subjects.python.python_time import PythonTime
 from profnb.trace.pstats_file import CallCounts
 
-__all__ = ["tabulate_counts"]
-
 
 def tabulate_counts(counts: CallCounts) -> PythonTime:
     """Bring counts into the form of samples."""

@@ -23,8 +23,6 @@ from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, Function, call_block
 
-__all__ = ["PYTHON", "PythonTime", "tabulate_python"]
-
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
 

@@ -10,8 +10,6 @@ from profnb.drawing.theme import colour_of
 from profnb.subjects.python.call_tree import function_place, short_name
 from profnb.subjects.python.python_time import PYTHON, PythonTime
 
-__all__ = ["call_figure", "python_sections"]
-
 _SHOWN_FUNCTIONS = 15
 _COLOURS = {
     "user code": colour_of("host compute"),

@@ -19,8 +19,6 @@ from profnb.subjects.source.stack_lines import StackLines
 from profnb.trace.model import Trace
 from profnb.trace.names import KINETO_SCOPE, STEP_NUM
 
-__all__ = ["CalledRows"]
-
 _NONE = 0
 
 

@@ -17,18 +17,6 @@ from profnb.trace.model import Trace
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.trace.op_names import parse_op
 
-__all__ = [
-    "Clock",
-    "LineHistory",
-    "LineTimes",
-    "busy_within",
-    "find_busy",
-    "follow_lines",
-    "read_clock",
-    "spans_in_both",
-    "times_of_lines",
-]
-
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
 _TENSORFLOW = (

@@ -14,8 +14,6 @@ from profnb.subjects.source.source_lines import SourceLines
 from profnb.subjects.source.stack_lines import StackLines, find_stack_lines
 from profnb.subjects.xla.find import Xla
 
-__all__ = ["Source"]
-
 
 class Source:
     """The user's source in a trace, worked out when asked for."""

@@ -5,8 +5,6 @@ import re
 from profnb.capture.source.source_records import GraphLines
 from profnb.trace.op_names import without_number
 
-__all__ = ["GraphOps", "forward_of", "is_gradient_of"]
-
 _VERSION = re.compile(r"V\d+$")
 _TAPE = re.compile(r"(?:^|/)gradient_tape/")
 _GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")

@@ -31,8 +31,6 @@ from profnb.capture.source.source_records import SourceRecords
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.source.graph_ops import GraphOps, forward_of, is_gradient_of
 
-__all__ = ["NOWHERE", "LineIndex", "OpLine"]
-
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
 _STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
 _ADDED = re.compile(r"-\d+-[^/]*$")  # ...-0-CastToFp16-AutoMixedPrecision, ...-LayoutOptimizer

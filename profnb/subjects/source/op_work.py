@@ -14,8 +14,6 @@ from profnb.steps.nesting import last_around
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.trace.model import Trace
 
-__all__ = ["Calls", "Work", "find_calls", "find_device_work", "find_host_work"]
-
 _EAGER = "EagerLocalExecute: "
 
 

@@ -12,8 +12,6 @@ from profnb.drawing.theme import MUTED, colour_of
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
 from profnb.subjects.study import Study
 
-__all__ = ["chosen_lines", "source_sections"]
-
 _SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
 _WHOLE_FILE, _CONTEXT = 60, 2
 _LONGEST = 110

@@ -43,8 +43,6 @@ from profnb.subjects.source.stack_lines import StackLines
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 
-__all__ = ["tabulate_source_lines"]
-
 _FUNCTION = "__"
 
 

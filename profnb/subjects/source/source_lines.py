@@ -7,8 +7,6 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 
-__all__ = ["SOURCE_LINES", "SourceLines"]
-
 
 @dataclass(frozen=True, slots=True)
 class SourceLines:

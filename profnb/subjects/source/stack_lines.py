@@ -29,8 +29,6 @@ from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.trace.model import Trace
 
-__all__ = ["StackLines", "find_stack_lines"]
-
 _CALL_STACK, _CALL_FROM = "Call stack", "CallFrom"
 _FUNCTION = re.compile(r"([^()]{1,500}\.pyw?|<[^<>]{1,200}>)\((\d{1,9})\): (.{1,300})")
 _ROOTED = re.compile(r"[/\\]|[A-Za-z]:")

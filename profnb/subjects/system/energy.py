@@ -28,8 +28,6 @@ from profnb.core.table import Column, Table, of_each
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.system.machine_use import board_title
 
-__all__ = ["COUNTER", "ENERGY", "SAMPLES", "Energy", "find_energy"]
-
 COUNTER, SAMPLES = "the board's energy counter", "sampled power"
 _NO_POWER = "unknown: the board reports neither power nor energy"
 _NO_STEPS = ", of steps unknown: there are none that were timed"

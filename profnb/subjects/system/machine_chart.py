@@ -14,8 +14,6 @@ from profnb.core.units import bytes_text, duration_text, percent_text, rate_text
 from profnb.drawing.theme import COLOURS, GRID
 from profnb.subjects.system.machine_use import HOST, MachineUse
 
-__all__ = ["Lane", "find_lanes", "strip_svg"]
-
 _MOST_POINTS, _MOST_LANES = 160, 16
 _WIDTH, _LEFT, _RIGHT, _HEIGHT, _GAP, _FOOT = 760, 190, 90, 22, 5, 16
 _HELD_BACK = COLOURS["input"]

@@ -12,8 +12,6 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 
-__all__ = ["HOST", "SYSTEM", "MachineUse", "SourceUse", "board_title", "find_machine_use"]
-
 HOST = "host"
 # Of NVML's bits (nvmlClocksEventReasons), those that hold clocks back from what the work asks for.
 _REASONS = {

@@ -11,8 +11,6 @@ from profnb.subjects.system.energy import Energy
 from profnb.subjects.system.machine_chart import find_lanes, strip_svg
 from profnb.subjects.system.machine_use import MachineUse
 
-__all__ = ["energy_sentence", "system_sections"]
-
 
 def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Section]:
     """The machine over the whole cell; none where nobody looked, or only once."""

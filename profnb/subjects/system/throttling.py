@@ -5,8 +5,6 @@ from collections import Counter
 from profnb.core.units import count_text
 from profnb.subjects.system.machine_use import HOST, MachineUse
 
-__all__ = ["throttling_notes"]
-
 _LEAST_SHARE, _FEWEST = 0.05, 3
 
 

@@ -23,8 +23,6 @@ from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID
 
-__all__ = ["GRAPH", "find_instructions_of_graphs"]
-
 GRAPH = "command_buffer"  # what the graphs' names begin with
 _64_BITS = (1 << 64) - 1
 _FUSION = "fusion"

@@ -7,8 +7,6 @@ from profnb.subjects.xla.hlo_ops import HloOps, find_hlo_ops
 from profnb.subjects.xla.xla_modules import XlaModules, tabulate_xla_modules
 from profnb.subjects.xla.xla_ops import XlaOps, tabulate_xla
 
-__all__ = ["Xla"]
-
 
 class Xla:
     """XLA's part of a trace, each value worked out when asked for."""

@@ -20,8 +20,6 @@ from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
-__all__ = ["IN_FLIGHT", "Costs"]
-
 _ELEMENTWISE = frozenset(
     {
         "abs", "add", "and", "ceil", "clamp", "clz", "compare", "complex", "convert", "divide", "floor",

@@ -21,8 +21,6 @@ from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
 
-__all__ = ["HloOp", "HloOps", "find_hlo_ops", "width_of_hlo"]
-
 _LONGEST = 200
 _PRODUCTS = frozenset({"dot", "convolution"})
 _PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")

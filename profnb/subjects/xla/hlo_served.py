@@ -21,8 +21,6 @@ import numpy as np
 
 from profnb.trace.hlo import HloModule
 
-__all__ = ["Served"]
-
 _MOVES = frozenset(
     {
         "bitcast", "broadcast", "concatenate", "constant", "copy", "get-tuple-element", "iota", "parameter",

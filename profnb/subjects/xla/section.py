@@ -18,8 +18,6 @@ from profnb.subjects.xla.xla_modules import XLA_MODULES, XlaModules
 from profnb.subjects.xla.xla_ops import XLA, XlaOps
 from profnb.subjects.xla.xla_tree import grow_xla_tree
 
-__all__ = ["xla_sections"]
-
 _SHOWN_MODULES, _SHOWN_OPS, _SHOWN_ROOFS = 8, 12, 10
 _ABOVE = 1.05
 _COLOUR = colour_of("device compute")

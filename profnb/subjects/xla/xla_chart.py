@@ -11,8 +11,6 @@ from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.xla_ops import XlaOps
 
-__all__ = ["roofline_figure", "xla_figure"]
-
 _COLOURS = {
     "module": colour_of("between steps"),
     "hlo op": colour_of("device compute"),

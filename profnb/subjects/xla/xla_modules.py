@@ -13,8 +13,6 @@ from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
-__all__ = ["XLA_MODULES", "XlaModules", "argument_names", "argument_shapes", "tabulate_xla_modules"]
-
 _MOST_ARGUMENTS = 1000
 _PARTS = ("FusionCompiler",)  # one kernel of a module, perhaps on a helper thread
 _COMPILED_STATS = ("name", "module_name", "hlo_module", "module")

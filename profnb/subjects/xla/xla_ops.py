@@ -19,8 +19,6 @@ from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.trace.model import Trace
 
-__all__ = ["XLA", "XlaOps", "tabulate_xla"]
-
 
 @dataclass(frozen=True, slots=True)
 class XlaOps:

@@ -12,8 +12,6 @@ from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.hlo import HloModule
 
-__all__ = ["grow_xla_tree", "parts_of_fusion"]
-
 Amounts = dict[str, float]
 
 _MOST_OPS = 40

@@ -10,8 +10,6 @@ from profnb.trace.chrome.events import RawEvents
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import Counter
 
-__all__ = ["read_counters"]
-
 _MEMORY_RECORD = "[memory]"
 _BYTE_WORDS = ("byte", "memory", "alloc")
 _MOST_SAMPLES = 2_000_000

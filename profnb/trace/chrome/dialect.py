@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from profnb.core.columns import Bools, Int64s
 from profnb.trace.assemble import FoundLine, PlaneStats
 
-__all__ = ["Reading", "number_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:

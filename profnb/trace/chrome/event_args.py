@@ -19,8 +19,6 @@ from profnb.trace.chrome.json_values import parse_value
 from profnb.trace.names import CORRELATION_ID
 from profnb.trace.stats import StatColumn, Stats
 
-__all__ = ["ChromeStats", "text_of"]
-
 # What others call a stat that has a name of its own here.
 _OTHER_NAMES = {CORRELATION_ID: ("correlation",)}
 _LONGEST_TEXT = 100_000

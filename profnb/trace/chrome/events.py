@@ -23,8 +23,6 @@ from profnb.trace.chrome.json_scan import (
 from profnb.trace.chrome.json_values import parse_value
 from profnb.trace.chrome.pairs import close_pairs
 
-__all__ = ["RawEvents", "read_raw_events"]
-
 _PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(FIELDS))
 _LONGEST_US = (1 << 61) // 1_000_000  # 26 days: sums of two times stay inside int64 picoseconds
 _MOST_METADATA = 200_000

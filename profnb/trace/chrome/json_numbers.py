@@ -9,8 +9,6 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.jit import compiled
 
-__all__ = ["read_decimals", "read_integers"]
-
 
 @compiled
 def _scaled(mantissa: int, scale: int) -> tuple[int, int, bool]:

@@ -11,17 +11,6 @@ import numpy as np
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.jit import compiled
 
-__all__ = [
-    "FIELDS",
-    "count_members",
-    "distinct_spans",
-    "fill_members",
-    "scan_events",
-    "skip_space",
-    "skip_value",
-    "string_end",
-]
-
 # The fields of an event that are of interest, in the order of the spans that are returned.
 FIELDS = (b"ph", b"name", b"cat", b"ts", b"dur", b"pid", b"tid", b"args")
 

@@ -8,8 +8,6 @@ import numpy as np
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.jit import compiled
 
-__all__ = ["joined", "put_bytes", "put_escaped", "put_integer", "put_microseconds", "put_unsigned"]
-
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _REPLACEMENT = np.array([0xEF, 0xBF, 0xBD], np.uint8)  # U+FFFD
 

@@ -3,8 +3,6 @@
 import json
 from typing import Any
 
-__all__ = ["parse_value"]
-
 
 def parse_value(raw: bytes) -> Any:
     r"""Parse JSON that may be of anybody.

@@ -32,8 +32,6 @@ from profnb.trace.names import (
     STEP_NUM,
 )
 
-__all__ = ["is_kineto", "place_in_job", "read_kineto"]
-
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 # Categories that nobody else writes, in files without a single op (``activities=[ProfilerActivity.CUDA]``).

@@ -9,8 +9,6 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.jit import compiled
 
-__all__ = ["close_pairs"]
-
 
 @compiled
 def _pair(

@@ -35,8 +35,6 @@ from profnb.trace.names import (
 )
 from profnb.trace.stats import StatColumn
 
-__all__ = ["read_chrome"]
-
 _COMPUTE, _TENSORS, _ALLOCATORS = " Compute", " Tensors", "Allocators"
 _MOST_PLANES = 10_000
 _LONGEST_US = 1 << 40

@@ -11,8 +11,6 @@ from profnb.core.columns import Bytes, Int32s, Int64s
 from profnb.core.jit import compiled
 from profnb.trace.chrome.json_text import joined, put_bytes, put_escaped, put_integer, put_unsigned
 
-__all__ = ["BYTES", "DOUBLE", "INT64", "REFERENCE", "TEXT", "UINT64", "StatCsr", "StatTexts"]
-
 # Field numbers of the value in message XStat (tensorflow/tsl profiler/protobuf/xplane.proto).
 DOUBLE, UINT64, INT64, TEXT, BYTES, REFERENCE = 2, 3, 4, 5, 6, 7
 

@@ -22,8 +22,6 @@ from profnb.core.jit import compiled
 from profnb.trace.chrome.json_text import joined, put_bytes, put_integer, put_microseconds
 from profnb.trace.model import Counter, Trace
 
-__all__ = ["ADDED", "Additions", "open_text", "write_chrome"]
-
 ADDED = "profnb"  # the category of what is added to the recorded events
 _PIECE = 1 << 15
 _FIRST_EXTRA_THREAD = 1_000_000

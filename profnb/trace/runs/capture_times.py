@@ -15,8 +15,6 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.regular_files import open_regular
 
-__all__ = ["CaptureTime", "capture_time", "read_capture_time"]
-
 _PLANE, _HOSTNAME = 1, 4  # fields of XSpace
 _NAME, _STAT_NAMES, _STATS = 2, 5, 6  # of XPlane
 _ENVIRONMENT = b"Task Environment"

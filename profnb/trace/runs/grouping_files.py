@@ -12,8 +12,6 @@ from pathlib import Path
 from profnb.core.printable import printable
 from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
 
-__all__ = ["TraceFile", "group_into_runs", "name_hosts", "runs_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from profnb.core.columns import Bytes
 from profnb.core.sharing import Sharing
 
-__all__ = ["masked"]
-
 _MOST_NESTED, _MOST_FIELDS = 40, 1 << 16
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _PATHS = rb"[/\\][^\x00-\x1f/\\\\]+[/\\\\]"

@@ -18,8 +18,6 @@ from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable, shortened
 from profnb.core.whole_files import claim_folder, folder_prefix
 
-__all__ = ["fetch_traces", "is_url", "list_traces"]
-
 _TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz")
 _BESIDE = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
