@@ -6,10 +6,11 @@ from made_cell import MINE, Cell, fit_whose_callback_predicts
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.advice import measured_costs
+from profnb.capture.machine import call_costs
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import CellTree, grow_tree
-from profnb.advice.measured_costs import Costs, costs_here, typical_costs
+from profnb.capture.machine.call_costs import Costs
+from profnb.capture.machine.call_costs import costs_here, typical_costs
 from profnb.advice.replay import once, remove, replay, scale
 from profnb.advice.what_if import what_if
 
@@ -143,9 +144,9 @@ def test_how_often_a_function_ran_is_told_by_what_stands_beside_it():
     tree = tree_of(
         (-1, "cell", "", 0, 0), (0, "own lines", "loop", 0, 0), (1, "own lines", "score", 5, 0), (1, "function calls", "train", 5, 200),
     )  # fmt: skip
-    assert Model(tree).times_of(2) == 200
-    assert Model(TREE).times_of(8) == 100
-    assert Model(tree_of((-1, "cell", "", 5, 0))).times_of(0) == 1
+    assert tree.times_of(2) == 200
+    assert TREE.times_of(8) == 100
+    assert tree_of((-1, "cell", "", 5, 0)).times_of(0) == 1
 
 
 def test_a_tree_of_made_looks_has_its_times():
@@ -175,7 +176,7 @@ def test_costs_are_measured_once_where_tensorflow_runs():
 
 
 def test_costs_are_a_wide_range_where_nothing_can_be_measured(monkeypatch):
-    monkeypatch.setattr(measured_costs, "_measured", lambda: 1 / 0)
+    monkeypatch.setattr(call_costs, "_measured", lambda: 1 / 0)
     costs_here.cache_clear()
     assert costs_here() == typical_costs()
     costs_here.cache_clear()

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.replay import Edit, Saving, once, remove, replay, scale, with_below_of
+from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
@@ -92,7 +92,7 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
-    rows = model.named(str(name))
+    rows = model.tree.named(str(name))
     took = _took(model, rows)
     because = f"what is called {printable(str(name))} took {took}, with all that it calls"
     return [remove(model.tree, rows, because)]
@@ -100,7 +100,7 @@ def without(model: Model, name: object) -> list[Edit]:
 
 def compiled(model: Model, name: object) -> list[Edit]:
     """An own function is compiled: its ops remain, at most as they are, and a call each time."""
-    return [compiled_at(model, row) for row in model.named(str(name))]
+    return [compiled_at(model, row) for row in model.tree.named(str(name))]
 
 
 def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> Edit:
@@ -111,7 +111,7 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
         row: The node.
         eager: What of it is compiled; None for all.
     """
-    tree, times = model.tree, model.times_of(row)
+    tree, times = model.tree, model.tree.times_of(row)
     rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
     whole, (call_least, call_most) = int(tree.self_ps[rows].sum()), model.costs.call_ps
     least, most = model.kernel_shares
@@ -132,14 +132,14 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
     if not wanted:
         return []
     edits = []
-    for epoch in model.rows(EPOCH):
+    for epoch in model.tree.rows(EPOCH):
         times = int(model.tree.occurrences[epoch])
-        nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
-        for steps in model.rows(*STEADY_STEPS, below=epoch):
+        nodes = model.tree.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
+        for steps in model.tree.rows(*STEADY_STEPS, below=epoch):
             if (
                 model.tree.occurrences[steps] < 2 * times
             ):  # each waits for the new iterator's first batch
-                nodes += model.rows(parts.INPUT, below=steps)
+                nodes += model.tree.rows(parts.INPUT, below=steps)
         if times > 1 and nodes:
             took = _took(model, nodes)
             because = (
@@ -160,7 +160,7 @@ def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
 
 def launch(model: Model, value: object) -> list[Edit]:
     """What the host spends on launching kernels takes so many times as long."""
-    factor, nodes = _factor(value, "launch"), model.rows("kernel launch")
+    factor, nodes = _factor(value, "launch"), model.tree.rows("kernel launch")
     took = _took(model, nodes)
     because = f"launching kernels took {took} that nothing else hid"
     return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
@@ -181,7 +181,8 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
         most: How much of it is left at most.
         share: The waiting's share of the time from step to step; None for what tf.data tells.
     """
-    nodes, tree, study = model.rows(parts.INPUT), model.tree, model.study
+    tree, study = model.tree, model.study
+    nodes = tree.rows(parts.INPUT)
     because = f"waiting for input took {_took(model, nodes)} that nothing else hid"
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
@@ -198,7 +199,8 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
     """The steps compute beside the input's threads, which do so many times as much."""
     if model.study is None or least >= 1:
         return []
-    tree, computing = model.tree, with_below_of(model.tree, model.rows("host compute"))
+    tree = model.tree
+    computing = tree.with_below(tree.rows("host compute"))
     rows = [row for row in computing.tolist() if tree.name[row] not in (*PYTHON_OPS, "Dataset")]
     crowded, sure = crowded_share(model.study)
     if not crowded or not rows:
@@ -211,7 +213,7 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
 
 def device(model: Model, value: object) -> list[Edit]:
     """The device takes so many times as long; the host's work beside it may then be what takes longer."""
-    factor, nodes = _factor(value, "device"), model.rows("device compute")
+    factor, nodes = _factor(value, "device"), model.tree.rows("device compute")
     if not nodes or model.study is None:
         return []
     kept = _kept_by_host(model.study, factor)
@@ -243,7 +245,7 @@ def cores(model: Model, value: object) -> list[Edit]:
         had = model.cores or "an unknown number"
         raise ValueError(f"cores takes how many there would be; found {value!r}, and it had {had}.")
     ratio = model.cores / wanted
-    nodes = model.rows(parts.INPUT, "host compute")
+    nodes = model.tree.rows(parts.INPUT, "host compute")
     because = f"it had {count_text(model.cores)} cores; how much of it can use more is not known"
     least, most = sorted((ratio, 1.0))
     return [scale(model.tree, nodes, least, most, because)] if nodes else []

@@ -6,12 +6,11 @@ computing that itself uses one of them or all; with one thread beside the steps 
 """
 
 import math
-from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal
+from profnb.advice.proposals import Proposal, Proposals, of_trace
 from profnb.advice.replay import once
 from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
@@ -38,9 +37,9 @@ _FEED_FASTER = ("input-bound", "Feed the model faster")
 _MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
 
 
-def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
+@of_trace
+def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     """The steps wait for a pipeline of tf.data, one of whose stages is the limit."""
-    study = model.traced
     diagnosis = study.input.diagnosis
     if diagnosis is None:
         return
@@ -64,7 +63,7 @@ def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _held_up(model: Model, study: Study) -> Iterator[Proposal]:
+def _held_up(model: Model, study: Study) -> Proposals:
     """Python makes elements in time, and holds up the steps' own Python meanwhile."""
     table = study.input.pipeline
     rows = [row for row in range(len(table)) if runs_python(table, row)]
@@ -124,9 +123,9 @@ def _network(study: Study) -> tuple[str, str] | None:
     )
 
 
-def files_read_singly(model: Model) -> Iterator[Proposal]:
+@of_trace
+def files_read_singly(model: Model, study: Study) -> Proposals:
     """A function of tf.data reads a file for each element, and steps wait a little for it."""
-    study = model.traced
     files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
     if files is None or diagnosis is None or diagnosis.cause == "small files":
         return
@@ -142,9 +141,10 @@ def files_read_singly(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def starved_by_queue(model: Model) -> Iterator[Proposal]:
+@of_trace
+def starved_by_queue(model: Model, study: Study) -> Proposals:
     """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
-    starving = diagnose_queue(model.traced)
+    starving = diagnose_queue(study)
     if starving is None:
         return
     is_python = starving.cause == "python"
@@ -155,9 +155,9 @@ def starved_by_queue(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def fed_by_hand(model: Model) -> Iterator[Proposal]:
+@of_trace
+def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
-    study = model.traced
     feeding = study.input.feeding
     if feeding is None or not feeding.makes_input:
         return
@@ -191,9 +191,9 @@ _BY_INDEX = (
 )
 
 
-def waits_for_batches(model: Model) -> Iterator[Proposal]:
+@of_trace
+def waits_for_batches(model: Model, study: Study) -> Proposals:
     """The steps wait for the next batch, and no iterator of tf.data and no queue tells why."""
-    study = model.traced
     if len(study.input.iterators) or study.input.queues:
         return
     share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
@@ -245,13 +245,14 @@ def _loaders(study: Study) -> tuple[bool, bool]:
     return without > with_workers, with_workers > 0 and with_workers >= without
 
 
-def made_again(model: Model) -> Iterator[Proposal]:
+@of_trace
+def made_again(model: Model, study: Study) -> Proposals:
     """Each epoch reads and maps the same data again, and the steps wait for it.
 
     Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
     """
-    study, tree = model.traced, model.tree
-    epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] > 1]
+    tree = model.tree
+    epochs = [row for row in tree.rows(EPOCH) if tree.occurrences[row] > 1]
     table = study.input.pipeline
     kinds = set(table.kind)
     if (
@@ -267,7 +268,7 @@ def made_again(model: Model) -> Iterator[Proposal]:
     edits = input_scaled(model, 1 / times, 1 / times)
     if not edits:
         return
-    ends = [row for row in model.rows(parts.EPOCH_ENDS) if model.is_inside(row, (EPOCH,), 0)]
+    ends = [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
     edits.append(
         once(tree, ends, times, model.costs.restart_ps, "a new epoch waits for its first batch")
     )
@@ -278,10 +279,10 @@ def made_again(model: Model) -> Iterator[Proposal]:
         "for them.",
         "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
         "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
-        f"{_LINK}#caching", edits, model.line_above(epochs[0]),
+        f"{_LINK}#caching", edits, tree.line_above(epochs[0]),
     )  # fmt: skip
 
 
-INPUT_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
+INPUT_RULES = (
     starved_by_pipeline, files_read_singly, starved_by_queue, fed_by_hand, waits_for_batches, made_again,
 )  # fmt: skip
