@@ -190,6 +190,17 @@ def test_gaps_are_divided_as_those_that_were_told():
     assert parts["callbacks", "Mine.on_train_batch_end"][0] == pytest.approx(24 * 0.1)
 
 
+def test_calls_that_took_no_time_divide_nothing():
+    cell = Cell()
+    with cell.run("fit"):
+        for _ in range(3):
+            cell.step(5, looks=False)
+            cell.gap((0, callback_list("on_train_batch_end"), callback("Mine.on_train_batch_end")), told=True)
+            cell.work(0.4, looks=False)
+        cell.step(5, looks=False)
+    assert ("callbacks", "Mine.on_train_batch_end") not in cell.finish()
+
+
 def test_a_told_gap_that_waited_for_a_core_says_nothing_of_the_others():
     """It stands for the longest third of the gaps; told by the sum of all, the callback would have 28 of 29.6 ms."""
     parts = fit_with_gaps((3, 0), (9, 20), (20, 0))

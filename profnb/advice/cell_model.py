@@ -146,7 +146,7 @@ class Model:
         kinds: Collection[str],
         share: float,
         remains: tuple[float, float],
-        because: str,
+        because: str = "",
         *,
         is_between: bool = False,
     ) -> Edit:
@@ -157,7 +157,7 @@ class Model:
                 by which its Python is meant; none of them: all of both.
             share: What is spoken of, of the steady steps and the gaps behind them.
             remains: How much of that remains at least and at most.
-            because: Where these come from, a clause.
+            because: Where these come from, a clause of ``p.what_if``.
             is_between: Whether only what lies between the steps is meant.
         """
         tree, between = self.tree, self.tree.rows(*_BETWEEN)
@@ -176,18 +176,15 @@ class Model:
         whole = float(tree.self_ps[rows].sum())
         spoken = min(share * self.periods_ps, whole)
         least, most = remains
-        return Edit(rows, least * spoken, most * spoken, because, spoken / whole if whole else 0.0)
+        return Edit(rows, least * spoken, most * spoken, spoken / whole if whole else 0.0, because)
 
-    def of_category(
-        self, category: str, share: float, remains: tuple[float, float], because: str
-    ) -> list[Edit]:
+    def of_category(self, category: str, share: float, remains: tuple[float, float]) -> list[Edit]:
         """The same of one category of steps, and of the gaps behind them as far as it lies there.
 
         Args:
             category: A category of steps; "" for the gaps alone.
             share: What is spoken of, of the steady steps and the gaps behind them.
             remains: How much of that remains at least and at most.
-            because: Where these come from, a clause.
         """
         between = 0.0 if category else 1.0
         if self.study is not None and category and self.has_looks:  # else the gaps are divided, too
@@ -196,7 +193,7 @@ class Model:
             within = float(self.study.breakdown.picoseconds[rows, at].sum())
             between = behind / max(behind + within, 1)
         parts = ((category,), share * (1 - between)), (_BETWEEN, share * between)
-        return [self.some_of(kinds, part, remains, because) for kinds, part in parts if part]
+        return [self.some_of(kinds, part, remains) for kinds, part in parts if part]
 
     def left_by_a_call(self, share: float) -> tuple[float, float]:
         """Of a share of each step that one call starts all at once: that call at least, half at most."""
@@ -215,8 +212,7 @@ class Model:
         rows = tree.with_below(steps)
         whole = float(tree.self_ps[rows].sum())
         colder = min(QUARTER * whole, HALF * took_ps)
-        because = "threads and caches stay warm"
-        return [Edit(rows, whole - colder, whole, because)] if colder else []
+        return [Edit(rows, whole - colder, whole)] if colder else []
 
     @property
     def input_lines(self) -> set[str]:

@@ -21,13 +21,10 @@ from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
-from profnb.causes.held_up import crowded_share
+from profnb.causes.held_up import crowded_share, kept_by_host
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
-from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.steps.summary import OTHERS
-from profnb.subjects.covered_time import covered_share, period_ps
-from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
 
@@ -113,18 +110,20 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
     """
     tree, times = model.tree, model.tree.times_of(row)
     rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
-    whole, (call_least, call_most) = int(tree.self_ps[rows].sum()), model.costs.call_ps
-    least, most = model.kernel_shares
+    whole, calls_ps, shares = (
+        int(tree.self_ps[rows].sum()),
+        model.costs.call_ps,
+        model.kernel_shares,
+    )
+    least, most = (
+        min(times * call_ps + share * whole, whole)
+        for call_ps, share in zip(calls_ps, shares, strict=True)
+    )
     because = (
-        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(most)} of such time is ops "
-        f"that compute, and a call of a compiled function costs {_cost_text(model, model.costs.call_ps)}"
+        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(shares[1])} of such time is "
+        f"ops that compute, and a call of a compiled function costs {_cost_text(model, calls_ps)}"
     )
-    return Edit(
-        rows,
-        min(times * call_least + least * whole, whole),
-        min(times * call_most + most * whole, whole),
-        because,
-    )
+    return Edit(rows, least, most, because=because)
 
 
 def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
@@ -216,26 +215,11 @@ def device(model: Model, value: object) -> list[Edit]:
     factor, nodes = _factor(value, "device"), model.tree.rows("device compute")
     if not nodes or model.study is None:
         return []
-    kept = _kept_by_host(model.study, factor)
+    kept = kept_by_host(model.study, factor)
     because = f"the device computed for {_took(model, nodes)}"
     if kept:
         because += f"; the host needs {percent_text(kept)} of what would be saved, for its own work beside it"
     return [scale(model.tree, nodes, factor, factor + max(1 - factor, 0) * kept, because)]
-
-
-def _kept_by_host(study: Study, factor: float) -> float:
-    """Of what a faster device saves, the share that the host then takes, which works so long itself."""
-    rows, steps = study.summary.counted, study.steps
-    whole_ps = period_ps(study)
-    saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
-    host_ps = float(
-        (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
-    )
-    waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
-    host_ps -= covered_share(study, waits) * whole_ps
-    return (
-        float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
-    )
 
 
 def cores(model: Model, value: object) -> list[Edit]:

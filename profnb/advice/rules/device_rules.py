@@ -62,7 +62,7 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
     evidence = f"Nothing ran on {named}. The ops ran on the CPU, {percent_text(share)} of the time."
     if is_mixed_precision(study):
         evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
-    edits = model.of_category("host compute", share, model.left_by_a_call(share), "a GPU is faster")
+    edits = model.of_category("host compute", share, model.left_by_a_call(share))
     yield propose(study, "unused-gpu", _UNUSED, evidence, *edits)
 
 
@@ -101,7 +101,7 @@ def mixed_precision(model: Model, study: Study) -> Proposals:
         study, "mixed-precision", _NARROWER[width],
         f"{percent_text(share)} of kernel time is products and convolutions in 32 bits. This device "
         f"does {width} numbers {times:.0f} times as fast at best.",
-        _of_kernels(model, study, chosen, 1 / times, f"{width} numbers take less time"),
+        _of_kernels(model, study, chosen, 1 / times),
     )  # fmt: skip
 
 
@@ -128,7 +128,7 @@ def missed_tensor_cores(model: Model, study: Study) -> Proposals:
         study, "missed-tensor-cores", _EVEN,
         f"{percent_text(share)} of kernel time is products and convolutions in 16 bits without tensor cores: "
         f"{listed}.",
-        _of_kernels(model, study, chosen, least, "tensor cores are faster"),
+        _of_kernels(model, study, chosen, least),
     )  # fmt: skip
 
 
@@ -149,7 +149,7 @@ def layout_changes(model: Model, study: Study) -> Proposals:
     evidence = (
         f"{percent_text(_kernel_share(study, moved))} of kernel time turns NHWC into NCHW or back."
     )
-    edit = _of_kernels(model, study, moved, 0.0, "inputs and results may still be turned")
+    edit = _of_kernels(model, study, moved, 0.0)
     if moved.any():
         yield propose(study, "layout-changes", _ORDER, evidence, edit)
 
@@ -177,12 +177,11 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
     # Where several devices of the trace meet, the fleet's definitions tell them apart.
     is_alone = is_of_workers or int((study.device.use.collective_ps > 0).sum()) < 2
     meanwhile = "the device computes nothing" if study.has_device else "no op here computes"
-    because = "exchange can be hidden, and waiting is for the slowest"
     yield propose(
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
         f"{percent_text(share)} of the time is exchange while {meanwhile}."
         + (" One trace does not tell how much of it is waiting." if is_alone else ""),
-        *model.of_category("device collectives", share, (0.0, HALF), because),
+        *model.of_category("device collectives", share, (0.0, HALF)),
     )  # fmt: skip
 
 
@@ -211,7 +210,7 @@ def imbalance(model: Model, study: Study) -> Proposals:
         study, "imbalance", _SPREAD,
         f"The busiest of {busy.size} devices is at work {percent_text(most)} of the time, collectives left "
         f"out. The mean is {percent_text(mean)}.",
-        model.some_of(kinds, most - mean, (0.0, HALF), "work is never quite even"),
+        model.some_of(kinds, most - mean, (0.0, HALF)),
     )  # fmt: skip
 
 
@@ -224,10 +223,10 @@ def _kernel_share(study: Study, chosen: Bools) -> float:
     return float(np.nansum(study.device.kernels.fraction[chosen]))
 
 
-def _of_kernels(model: Model, study: Study, chosen: Bools, least: float, because: str) -> Edit:
+def _of_kernels(model: Model, study: Study, chosen: Bools, least: float) -> Edit:
     """Kernels that take less of the device's time from now on."""
     share = _kernel_share(study, chosen) * share_of(study, "device compute")
-    return model.some_of(("device compute",), share, (min(least, HALF), HALF), because)
+    return model.some_of(("device compute",), share, (min(least, HALF), HALF))
 
 
 _OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
@@ -266,7 +265,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
         study, "launch-bound", (_LAUNCH_LESS[0], _OR_THREADS, _COMPILERS) if is_pool else _LAUNCH_LESS,
         f"The device idled {percent_text(idle)} of the time while the host launched. {percent_text(longer)} "
         f"of the {count_text(calls)} launches took longer than their kernels.",
-        *model.of_category("kernel launch", idle, (least, max(most, products)), "products are not fused"),
+        *model.of_category("kernel launch", idle, (least, max(most, products))),
     )  # fmt: skip
 
 
@@ -279,7 +278,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
             study, "gpu-thread-mode", _THREADS,
             "Threads of the pool that also runs ops and input launched the kernels. The device idled "
             f"{percent_text(idle)} of the time meanwhile.",
-            *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM), "so much was left in 14 runs"),
+            *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM)),  # left in 14 runs
         )  # fmt: skip
 
 
@@ -319,7 +318,7 @@ def copying_input(model: Model, study: Study) -> Proposals:
     hidden = share_of(study, "device compute") / share
     # Beside computing a copy takes no time, as far as that is as long; a float has four bytes, a uint8 one.
     remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, HALF)
-    edits = model.of_category("input", share, remains, "copies go on beside computing")
+    edits = model.of_category("input", share, remains)
     yield propose(study, "copying-input", words, evidence, *edits)
 
 
@@ -354,7 +353,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     )
     evidence += f" Most of it is in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
-    edits = model.of_category("output", share, remains, "the host waits every 100 steps")
+    edits = model.of_category("output", share, remains)
     if not study.has_device:
         times, waiting, unused = reads.find_reads_beside_programs(study)
         of, share = counted_text(study.summary.counted.size, "step"), min(waiting, unused)
@@ -362,7 +361,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
         evidence += (
             f"{percent_text(waiting)} of the time. For {percent_text(unused)} no program runs."
         )
-        edits = [model.some_of((), share, remains, "Python goes on beside the program")]
+        edits = [model.some_of((), share, remains)]
     code = _READS_OF_TORCH.get(waits_for, _READ)
     if share:
         yield propose(study, "synchronising-reads", (_READ_LESS[0], code, _GUIDE), evidence, *edits)
@@ -390,8 +389,8 @@ def larger_batch(model: Model, study: Study) -> Proposals:
         study, "larger-batch", ("Use twice the batch", code, _GUIDE),
         f"The device was idle {percent_text(idle)} of the time, and its memory would hold twice the batch "
         f"(now {count_text(size)}). Per example, that halves what does not grow with the batch.",
-        model.some_of(_OF_STEP, rest / 2, (0.0, grows), "twice the batch takes half the steps"),
-        model.some_of(("device compute",), computing * short / 2, (0.0, 1.0), "short kernels do not grow"),
+        model.some_of(_OF_STEP, rest / 2, (0.0, grows)),
+        model.some_of(("device compute",), computing * short / 2, (0.0, 1.0)),
     )  # fmt: skip
 
 
@@ -452,7 +451,7 @@ def idle_device(model: Model, study: Study) -> Proposals:
         study, "idle-device", words,
         f"{printable(idle.device)} was idle {percent_text(share)} of {of}. For {percent_text(part)} "
         f"{reason}.",
-        *model.of_category(category, part, remains, f"the device was idle: {reason}"),
+        *model.of_category(category, part, remains),
     )  # fmt: skip
 
 

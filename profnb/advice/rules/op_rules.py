@@ -69,8 +69,7 @@ def _compiled_together(model: Model, pieces: Pieces) -> tuple[Edit, float]:
     calls = [pieces.starts * call_ps / step_ps for call_ps in model.costs.call_ps]
     remains = [sum(both) / (share or 1) for both in zip(computing, calls, strict=True)]
     least, most = (min(one, 1.0) for one in remains)
-    because = f"{percent_text(share)} of the time is pieces, and what they compute remains"
-    return model.some_of((), share, (least, most), because), share
+    return model.some_of((), share, (least, most)), share
 
 
 @of_trace
@@ -185,8 +184,7 @@ def _fused(model: Model, ops: Pieces) -> Iterator[tuple[Edit, float]]:
     # ops, jit_compile=True took 4 % more processor time although it fused them.
     most = max((1.0 if study.has_device else 1 / HALF) * others + HALF * share, least)
     if least + most < 2 * whole:
-        because = f"XLA fuses {percent_text(share)} of the time to one pass over memory or some"
-        yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0)), because), share
+        yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0))), share
 
 
 @of_trace
@@ -210,8 +208,8 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."
     for edit, share in _fused(model, ops):
         if obstacle:
-            because = "of a batch two to five times as large it runs as much less often"
-            edit = model.some_of(("host compute",), share, (1 / SELDOM, HALF), because)  # noqa: PLW2901
+            # Of a batch two to five times as large it runs as much less often.
+            edit = model.some_of(("host compute",), share, (1 / SELDOM, HALF))  # noqa: PLW2901
         yield Proposal(
             "large-optimizer", "Make the optimizer cheaper",
             f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
@@ -274,8 +272,7 @@ def _compiled_once(model: Model, times: int, again_ps: float) -> Edit:
     whole = float(tree.self_ps[rows].sum())
     each = whole / times
     least = times * min(usual_ps, each) if usual_ps else each
-    because = f"compiling again took {duration_text(again_ps)}"
-    return Edit(rows, least, max(whole - again_ps, least), because)
+    return Edit(rows, least, max(whole - again_ps, least))
 
 
 _TF_API = "https://www.tensorflow.org/api_docs/python/tf/"
@@ -304,8 +301,8 @@ def growing_graph(model: Model, study: Study) -> Proposals:
         "graph.finalize(), which makes the line that adds an op raise.",
         f"{_TF_API}Graph#finalize",
         [
-            Edit(runs, least, most, "the ops of each session run remain, and a call"),
-            Edit(between, making / times, making, "ops are made once"),
+            Edit(runs, least, most),
+            Edit(between, making / times, making),
         ],
     )  # fmt: skip
 
@@ -326,14 +323,13 @@ def idle_cores(model: Model, study: Study) -> Proposals:
     busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
     busy = min(busy, share_of(study, "host compute"))
     remains = threads / cores, min(2 * threads / cores, 1.0)
-    because = f"{count_text(cores)} cores instead of {count_text(threads)}"
     yield Proposal(
         "idle-cores", "Use all cores",
         f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops that compute for long "
         f"take {percent_text(busy)} of the time.",
         "Leave tf.config.threading.set_intra_op_parallelism_threads alone (0 means all cores), and unset "
         "TF_NUM_INTRAOP_THREADS; it takes a fresh process.",
-        f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains, because)],
+        f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains)],
     )  # fmt: skip
 
 
@@ -346,7 +342,6 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
     if not 0 < cores < threads:
         return
     share = share_of(study, "host compute") + share_of(study, "input")
-    because = f"{threads:.1f} ops at once took turns on {count_text(cores)} cores"
     kinds = ("host compute", "input")
     yield Proposal(
         "oversubscribed", "Run fewer threads",
@@ -355,7 +350,7 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
         f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
         f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
         f"{_TF_API}data/ThreadingOptions",
-        [model.some_of(kinds, share, (cores / threads, 1.0), because)],
+        [model.some_of(kinds, share, (cores / threads, 1.0))],
     )  # fmt: skip
 
 
@@ -379,7 +374,6 @@ def summaries(model: Model, study: Study) -> Proposals:
     each_ps = written * PS_PER_NS / gaps.gaps
     writing = each_ps * counted.size / period_ps(study)
     writes = f", and writing them {duration_text(each_ps)} a run" if each_ps else ""
-    because = "of 100 steps one makes them, or 20 do"
     yield Proposal(
         "summaries", "Write summaries less often",
         f"{count_text(made)} of {count_text(counted.size)} session runs make summaries: their ops take "
@@ -388,8 +382,8 @@ def summaries(model: Model, study: Study) -> Proposals:
         "merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
         [
-            model.some_of(("host compute",), making, seldom, because),
-            model.some_of((parts.GAPS,), writing, seldom, because),
+            model.some_of(("host compute",), making, seldom),
+            model.some_of((parts.GAPS,), writing, seldom),
         ],
     )  # fmt: skip
 
@@ -460,7 +454,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     least = at_once + min(covered_share(study, loop.others) + calls, 1 - loop.share)
     most = at_once + 1 - loop.share
     most = min(most + (1 - most) * QUARTER, 1.0)
-    edit = Edit(rows, whole * least, whole * most, f"the loop took {spent}")
+    edit = Edit(rows, whole * least, whole * most)
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""
     yield Proposal(

@@ -132,7 +132,6 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
     where = line or tree.line[row]
     what = name or f"the code at {where}"
-    because = f"{what} took {duration_text(python)}"
     left = 1 - python / took
     # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
     most = left + (1 - left) * 2 / SELDOM
@@ -143,7 +142,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
         f"Do it every {SELDOM}th time, vectorise it, or move it to a thread that works beside the "
         "steps.",
         f"{GUIDE}/data_performance",
-        [scale(tree, rows, left, most, because, with_below=False),
+        [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(tree.times_of(row), python)],
         where, {"without": tree.name[row]} if name else None,
     )  # fmt: skip
@@ -184,7 +183,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
             least, most = 1 / _IN_ONE_CALL, QUARTER
     if share and input_runs_python(study):  # of both only one runs at a time
         most = max(most, min(input_work_share(study) / share, 1.0))
-    edits, feeding = [model.some_of(kinds, share, (least, most), evidence)], study.input.feeding
+    edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
     if is_together:
         # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
@@ -197,7 +196,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
             left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
             whole = around + short
             remains = left[0] / whole, left[1] / whole
-            edits.append(model.some_of(("host compute",), whole, remains, more))
+            edits.append(model.some_of(("host compute",), whole, remains))
     yield Proposal(
         "python-between-steps", title, evidence + more, code, guide(study, "function"), edits,
     )  # fmt: skip
@@ -246,8 +245,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
         "Write what tf.numpy_function or tf.py_function does there with TensorFlow's ops. Or return its "
         "arguments from the step, and do it once for many steps.",
         _FUNCTION,
-        [model.some_of(("host compute", OTHERS), share, (0.0, HALF),
-                       f"the steps waited {percent_text(share)} of the time for Python functions")],
+        [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
     )  # fmt: skip
 
 
@@ -265,15 +263,15 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     # Without steps of their own those nodes have a rule of their own.
     if runs is None or (model.has_looks and not model.main_steps):
         return
-    many, that, kinds = "ops a step", "does one step (model.run_eagerly must be False)", _IN_STEPS
+    many, that = "ops a step", "does one step (model.run_eagerly must be False)"
     if is_window:
-        many, that, kinds = "ops", "runs them", ()
+        many, that = "ops", "runs them"
     eager = [
         (row, [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER])
         for row in model.main_steps
     ]
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
-    edits = edits or [_started_together(model, runs, kinds)]
+    edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
     yield _function_of("the step", _one_by_one(runs, many, took), that, edits)
 
@@ -308,8 +306,7 @@ def _started_together(
     call_least, call_most = (cost / period for cost in model.costs.call_ps)
     least = min(runs.computing / runs.share + call_least, 1.0)
     most = min(max(1 - runs.starting / runs.share + call_most, least), 1.0)
-    because = f"ops one by one took {percent_text(runs.share)} of the time"
-    return model.some_of(kinds, runs.share, (least, most), because, is_between=is_between)
+    return model.some_of(kinds, runs.share, (least, most), is_between=is_between)
 
 
 PYTHON_RULES = (

@@ -62,11 +62,10 @@ def runs_in_a_loop(model: Model) -> Proposals:
         around = [at for at in below if not tree.is_inside(at, (*_APART, *STEPS), row)]
         around += tree.rows(parts.AROUND, below=int(tree.parent[row]))
         took = int(tree.self_ps[around].sum())
-        because = f"setting up and leaving {count_text(times)} calls took {duration_text(took)}"
-        edits = [once(tree, around, times, (0.0, 0.0), because, with_below=False)]
+        edits = [once(tree, around, times, (0.0, 0.0), with_below=False)]
         steps = [at for at in tree.rows(*STEPS, below=row) if tree.occurrences[at] == times]
         if steps:  # of one batch each: together they are as many examples in fewer steps
-            edits.append(scale(tree, steps, 1 / times, 1.0, "larger batches take no longer"))
+            edits.append(scale(tree, steps, 1 / times, 1.0))
         yield Proposal(
             "predict-in-a-loop", f"Call {method} once, not in a loop",
             f"model.{method} was called {count_text(times)} times. Setting the calls up and leaving them "
@@ -103,7 +102,7 @@ def callbacks(model: Model) -> Proposals:
             at = min(most)
             inside = quoted(tree.name[at], _LONGEST) if tree.kind[at] != EAGER else _OPS
             inside = f", most of it in {inside}"
-        edit = _less_often(model, rows, f"{name} took {duration_text(took)}")
+        edit = _less_often(model, rows)
         yield Proposal(
             "callback", f"Run {name} less often",
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
@@ -116,9 +115,9 @@ def callbacks(model: Model) -> Proposals:
 _OPS = "ops that are not compiled"
 
 
-def _less_often(model: Model, rows: Sequence[int], because: str) -> Edit:
+def _less_often(model: Model, rows: Sequence[int]) -> Edit:
     """What is done every fifth time only, or never."""
-    return scale(model.tree, rows, 0.0, 1 / SELDOM, because)
+    return scale(model.tree, rows, 0.0, 1 / SELDOM)
 
 
 @of_cell
@@ -175,7 +174,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
             "A dataset can be passed over again: for batch in dataset. Its shuffle and random ops differ in "
             "each pass all the same.",
             f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps, "it would be traced once")],
+            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
         )  # fmt: skip
         return
@@ -193,8 +192,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
         else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
         f"iterator over several passes.{again}",
         f"{GUIDE}/data",
-        [Edit(below, least * spoken, most * spoken,
-              f"{count_text(rows.size)} new iterators took {duration_text(spoken)}", spoken / whole)],
+        [Edit(below, least * spoken, most * spoken, spoken / whole)],
     )  # fmt: skip
 
 
@@ -240,7 +238,7 @@ def _validate_less(
             "validation", "Validate less",
             f"{what} ran {times} and took {duration_text(took)}; the training steps took "
             f"{duration_text(training)}.", code, link,
-            [_less_often(model, rows, f"validation took {duration_text(took)}")],
+            [_less_often(model, rows)],
             model.tree.line_above(rows[0]),
         )  # fmt: skip
 
@@ -284,7 +282,7 @@ def saved_often(model: Model) -> Proposals:
             model.framework, "https://keras.io/api/callbacks/model_checkpoint/",
             sessions="https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/Saver",
         ),
-        [_less_often(model, rows, f"saving took {duration_text(took)}")], tree.line_above(most),
+        [_less_often(model, rows)], tree.line_above(most),
     )  # fmt: skip
 
 
@@ -333,8 +331,7 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
         whole = float(tree.self_ps[rows].sum())
         spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
         least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
-        because = f"tracing took {duration_text(spoken)}"
-        return Edit(rows, least, most, because, spoken / whole if whole else 0.0)
+        return Edit(rows, least, most, spoken / whole if whole else 0.0)
     traced = traced_steps(study) if model.has_looks else np.flatnonzero(study.steps.is_warmup)
     spent = float(took_ps[dues].sum())
     phases = {study.steps.phase[row] for row in dues.tolist()}
@@ -349,8 +346,7 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     share = spent / float(took_ps[np.union1d(traced, dues)].sum())
     spoken = float(tree.self_ps[rows].sum()) * share
     least, most = (spoken * min(each / spent, 1.0) for each in sorted(left))
-    because = f"steps that traced took {duration_text(spoken)} besides the first"
-    return Edit(rows, least, most, because, share)
+    return Edit(rows, least, most, share)
 
 
 _ANEW = {
@@ -390,7 +386,7 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
         f"{times} times one line ran a model that was "
         f"{'compiled' if again.kind == 'compiled' else 'made'} anew, and Keras traced its functions for "
         f"each. That took {took}.", code, _RETRACING,
-        [Edit(rows, 0.0, most, f"making and tracing {times} models took {took}", spent / whole)], again.line,
+        [Edit(rows, 0.0, most, spent / whole)], again.line,
     )  # fmt: skip
 
 
@@ -423,7 +419,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
         f"{'bit by bit' if rise.change is None else since}.{slow.what}",
         words(study.framework, code, sessions=code.replace("float(loss)", "its value")),
         f"{GUIDE}/profiler",
-        [model.some_of((), share, (0.0, 0.0), f"{percent_text(share)} is what later steps took more")],
+        [model.some_of((), share, (0.0, 0.0))],
     )  # fmt: skip
 
 

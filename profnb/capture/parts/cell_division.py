@@ -493,12 +493,13 @@ def _votes_of(timed: TimedCalls, spans: _Spans, is_short: "Bools", paths: Paths)
     took, votes = np.diff(spans.edge_ns), {}
     for context, by_gap in gaps.items():
         like = np.sort(took[spans.is_between & is_short & (spans.context == context)])
-        ranked = sorted(filter(Counter.total, by_gap.values()), key=Counter.total)
-        votes[context] = Counter[tuple[_Key, Path]]()
-        slices = np.array_split(like, len(ranked)) if ranked else []
-        for shares, slice_ns in zip(ranked, slices, strict=True):
-            for place, part_ns in divided(int(slice_ns.sum()), shares):
-                votes[context][place] += part_ns
+        ranked = sorted(filter(None, (+gap for gap in by_gap.values())), key=Counter.total)
+        shares: Counter[tuple[_Key, Path]] = Counter()
+        slices = np.array_split(like, max(len(ranked), 1))
+        for gap, slice_ns in zip(ranked, slices, strict=False):
+            shares.update(dict(divided(int(slice_ns.sum()), gap)))
+        if shares := +shares:
+            votes[context] = shares
     return votes
 
 
