@@ -50,14 +50,12 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         proposal, taken = left.pop(best), savings[best]
         if taken.middle_ps < least_ps:
             break
-        advised.append(_advice_of(model, proposal, taken))
+        rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
+        advised.append(
+            Advice(
+                proposal.rule, proposal.title, proposal.evidence, model.saves_ms(taken),
+                model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
+                tuple(rows.tolist()), proposal.edit,
+            )
+        )  # fmt: skip
     return advised
-
-
-def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
-    rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
-    return Advice(
-        proposal.rule, proposal.title, proposal.evidence, model.saves_ms(saving),
-        model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
-        tuple(rows.tolist()), proposal.edit,
-    )  # fmt: skip

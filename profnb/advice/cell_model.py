@@ -1,6 +1,6 @@
 """A cell's time and what is known of it: the tree, the trace's analyses, what things cost where it ran."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,15 +12,14 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
+from profnb.causes.eager_runs import computing_shares
 from profnb.causes.numbers import HALF, QUARTER
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import cell_ps, share_of, steps_share
-from profnb.subjects.ops.eager_ops import shares_of_kernels
+from profnb.subjects.advising import cell_ps, steps_share
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
-from profnb.trace.framework import JAX, PYTORCH
 
 _BETWEEN = (parts.GAPS, parts.EPOCH_ENDS)
 
@@ -97,41 +96,18 @@ class Model:
         saves = (p for p in (self.cell.parts if self.cell else ()) if p.part == parts.CHECKPOINTING)
         return sum(p.occurrences for p in saves if not p.name.endswith(parts.LOADING))
 
-    @cached_property
-    def python_share(self) -> float:
-        """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
-
-        1 where nothing was traced that could tell, and where a call returns when its work is done.
-        """
-        if self.study is None or not self.study.summary.counted.size:
-            return 1.0
-        if not self.study.has_device and self.framework not in (JAX, PYTORCH):
-            return 1.0
-        rows, breakdown = self.study.summary.counted, self.study.breakdown
-        python = breakdown.picoseconds[rows, -1].sum() + breakdown.gap_picoseconds[rows, -1].sum()
-        whole = breakdown.picoseconds[rows].sum() + breakdown.gap_picoseconds[rows].sum()
-        return float(python / whole) if whole else 1.0
-
     @property
     def kernel_shares(self) -> tuple[float, float]:
         """Of the time of ops that are started one by one, the least and the most that is computing."""
-        if self.study is None:
-            return 0.0, 1.0
-        if self.framework != JAX:
-            return shares_of_kernels(self.study.trace, self.study.parent)
-        return 0.0, share_of(self.study, "device compute") + share_of(self.study, "host compute")
-
-    def is_main(self, row: int) -> bool:
-        """Whether a node is the steps of the phase that the trace's summary speaks of."""
-        if self.study is None:
-            return False
-        phase = PHASE_OF_STEPS.get(self.tree.kind[row], self.tree.name[row])
-        return phase == self.study.summary.phase
+        return (0.0, 1.0) if self.study is None else computing_shares(self.study)
 
     @cached_property
     def main_steps(self) -> list[int]:
-        """The nodes of the steady steps of that phase."""
-        return [row for row in self.tree.rows(*STEADY_STEPS) if self.is_main(row)]
+        """The nodes of the steady steps of the phase that the trace's summary speaks of."""
+        tree, study = self.tree, self.study
+        phase = study.summary.phase if study is not None else None
+        rows = tree.rows(*STEADY_STEPS)
+        return [row for row in rows if PHASE_OF_STEPS.get(tree.kind[row], tree.name[row]) == phase]
 
     @cached_property
     def periods_ps(self) -> float:
@@ -145,7 +121,7 @@ class Model:
         self,
         kinds: Collection[str],
         share: float,
-        remains: tuple[float, float],
+        remains: Sequence[float],
         because: str = "",
         *,
         is_between: bool = False,

@@ -79,11 +79,6 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
     return Saving(min(low, tree.whole_ps), min(high, tree.whole_ps), taken)
 
 
-def remove(tree: CellTree, nodes: Sequence[int], because: str) -> Edit:
-    """They are not done any more."""
-    return Edit(tree.with_below(nodes), 0.0, 0.0, because=because)
-
-
 def scale(
     tree: CellTree,
     nodes: Sequence[int],

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.replay import Edit, Saving, once, remove, replay, scale
+from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
@@ -63,15 +63,9 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
             f"what_if takes {', '.join(sorted(_CHANGES))}; found {', '.join(unknown) or 'nothing'}."
         )
     edits = [edit for name, value in changes.items() for edit in _CHANGES[name](model, value)]
-    saving = replay(model.tree, edits)
-    return in_words(model, saving, edits)
-
-
-def in_words(model: Model, saving: Saving, edits: Sequence[Edit]) -> WhatIf:
-    """A saving in milliseconds of the wall time, and why."""
     because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing of that was seen"
     return WhatIf(
-        model.saves_ms(saving),
+        model.saves_ms(replay(model.tree, edits)),
         model.tree.whole_ps / PS_PER_MS,
         f"{because[:1].upper()}{because[1:]}.",
     )
@@ -90,9 +84,9 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.tree.named(str(name))
-    took = _took(model, rows)
-    because = f"what is called {printable(str(name))} took {took}, with all that it calls"
-    return [remove(model.tree, rows, because)]
+    took = f"took {_took(model, rows)}, with all that it calls"
+    because = f"what is called {printable(str(name))} {took}"
+    return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 
 def compiled(model: Model, name: object) -> list[Edit]:
@@ -160,19 +154,12 @@ def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
 def launch(model: Model, value: object) -> list[Edit]:
     """What the host spends on launching kernels takes so many times as long."""
     factor, nodes = _factor(value, "launch"), model.tree.rows("kernel launch")
-    took = _took(model, nodes)
-    because = f"launching kernels took {took} that nothing else hid"
+    because = f"launching kernels took {_took(model, nodes)} that nothing else hid"
     return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
 
 
-def without_input(model: Model, value: object) -> list[Edit]:
-    """Waiting for input takes so many times as long, and its threads leave so much more to the steps."""
-    factor = _factor(value, "input")
-    return input_scaled(model, factor, factor)
-
-
 def input_scaled(model: Model, least: float, most: float, share: float | None = None) -> list[Edit]:
-    """The same, with so much of the waiting left at least and at most.
+    """Waiting for input takes so many times as long, and its threads leave so much more to the steps.
 
     Args:
         model: The cell.
@@ -239,7 +226,7 @@ _CHANGES: Mapping[str, Callable[[Model, object], list[Edit]]] = {
     "without": without,
     "compiled": compiled,
     "epochs_restart_free": epochs_restart_free,
-    "input": without_input,
+    "input": lambda model, value: input_scaled(model, *(_factor(value, "input"),) * 2),
     "launch": launch,
     "device": device,
     "cores": cores,

@@ -147,8 +147,8 @@ def fed_by_hand(model: Model, study: Study) -> Proposals:
 
 
 _READY_FOR_KERAS = (
-    "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
-    "makes the next batches beside the training; a generator works alone, so write one of it."
+    "Write a keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, "
+    "use_multiprocessing=True): it makes the next batches beside the training."
 )
 _MORE_WORKERS = (
     "More of them, up to the number of cores, or less work for each example in __getitem__ and collate_fn. "
@@ -170,11 +170,8 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     if not share or (is_keras and is_short):
         return
     on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
-    why, code, remains = (
-        "What makes it was not recorded, so why it takes that long is unknown.",
-        READY[study.framework],
-        (0.0, 1.0),
-    )
+    why = "What makes it was not recorded, so why it takes that long is unknown."
+    code, remains = READY[study.framework], (0.0, 1.0)
     beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
     title = "Have the next batch ready"
     if is_keras:

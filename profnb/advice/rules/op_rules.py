@@ -4,8 +4,6 @@ Pieces that a compiler puts together: what they compute remains, and one start. 
 again: each time but the first costs a usual step instead.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from profnb.advice.cell_model import Model
@@ -24,8 +22,9 @@ from profnb.causes.pieces import (
     find_programs,
     find_step_by_step,
     find_torch_ops,
+    fused_by_xla,
 )
-from profnb.causes.threads import number_set, threads_at_work
+from profnb.causes.threads import long_ops_share, number_set, threads_at_work
 from profnb.causes.uncompilable import find_uncompilable
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
@@ -34,9 +33,6 @@ from profnb.subjects.advising import GUIDE, is_loop_of_keras, op_events, share_o
 from profnb.subjects.covered_time import (
     covered_share,
     period_ps,
-    share_beyond,
-    spans_of,
-    usual_share_beyond,
 )
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
@@ -45,7 +41,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
-from profnb.trace.names import PYTHON_OPS, is_host_collective
+from profnb.trace.names import is_host_collective
 from profnb.trace.op_names import is_packing, packing_scopes
 
 _LONGEST, _SHOWN = 60, 4
@@ -67,9 +63,8 @@ def _compiled_together(model: Model, pieces: Pieces) -> tuple[Edit, float]:
     share, *computing = pieces.shares(study, LONG_OP_PS)
     step_ps = period_ps(study) / study.summary.counted.size
     calls = [pieces.starts * call_ps / step_ps for call_ps in model.costs.call_ps]
-    remains = [sum(both) / (share or 1) for both in zip(computing, calls, strict=True)]
-    least, most = (min(one, 1.0) for one in remains)
-    return model.some_of((), share, (least, most)), share
+    remains = [min(sum(of) / (share or 1), 1.0) for of in zip(computing, calls, strict=True)]
+    return model.some_of((), share, remains), share
 
 
 @of_trace
@@ -152,39 +147,21 @@ def small_ops_without_xla(model: Model, study: Study) -> Proposals:
     if study.has_device or len(study.xla.hlo) or find_uncompilable(study):
         return
     ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
-    if ops is None:
+    if ops is None or not (fused := fused_by_xla(study, ops)):
         return
-    for edit, share in _fused(model, ops):
-        yield Proposal(
-            "small-ops-without-xla", "Let XLA fuse the small ops",
-            f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: "
-            "each reads and writes memory on its own.",
-            words(
-                study.framework,
-                "model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) fuses them into few "
-                "passes.",
-                sessions=f"{_JIT_OF_SESSIONS} fuses them into few passes.",
-            ),
-            _XLA_DOCS, [edit],
-        )  # fmt: skip
-
-
-def _fused(model: Model, ops: Pieces) -> Iterator[tuple[Edit, float]]:
-    """XLA makes one pass over memory of ops, or half as many; nothing where products cost more than that."""
-    study = model.traced
-    rows, nothing = study.summary.counted, (ops.others[0][:0], ops.others[1][:0])
-    kind = "device compute" if study.has_device else "host compute"
-    periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
-    whole = float(np.median(study.breakdown.of(kind)[rows] / periods))
-    others = min(usual_share_beyond(study, ops.others, nothing), whole)
-    share, one_pass, _ = ops.shares(study, 0)
-    share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
-    whole, least = share + others, others + min(one_pass, share)
-    # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
-    # ops, jit_compile=True took 4 % more processor time although it fused them.
-    most = max((1.0 if study.has_device else 1 / HALF) * others + HALF * share, least)
-    if least + most < 2 * whole:
-        yield model.some_of((kind,), whole, (least / whole, min(most / whole, 1.0))), share
+    share, whole, *remains = fused
+    few = "fuses them into few passes."
+    yield Proposal(
+        "small-ops-without-xla", "Let XLA fuse the small ops",
+        f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: "
+        "each reads and writes memory on its own.",
+        words(
+            study.framework,
+            f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
+            sessions=f"{_JIT_OF_SESSIONS} {few}",
+        ),
+        _XLA_DOCS, [model.some_of(("host compute",), whole, remains)],
+    )  # fmt: skip
 
 
 @of_trace
@@ -202,29 +179,29 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
         return is_of_optimizer(name) and not is_exchange
 
     ops = find_fusible(study, is_its)
-    if ops is None:
+    if ops is None or not (fused := fused_by_xla(study, ops)):
         return
+    share, whole, *remains = fused
+    larger, obstacle = "A larger batch runs it less often.", find_uncompilable(study)
+    code = f"model.compile(..., jit_compile=True) fuses its ops. {larger}"
+    if obstacle:  # of a batch two to five times as large it runs as much less often
+        whole, remains = share, [1 / SELDOM, HALF]
+        code = f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, which "
+        code += f"runs {quoted(obstacle, _LONGEST)}."
+    side = "device compute" if study.has_device and not obstacle else "host compute"
     mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
-    obstacle, larger = find_uncompilable(study), "A larger batch runs it less often."
-    for edit, share in _fused(model, ops):
-        if obstacle:
-            # Of a batch two to five times as large it runs as much less often.
-            edit = model.some_of(("host compute",), share, (1 / SELDOM, HALF))  # noqa: PLW2901
-        yield Proposal(
-            "large-optimizer", "Make the optimizer cheaper",
-            f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
-            f"step, of {duration_text(mean_ps)} on average.",
-            words(
-                study.framework,
-                f"The framework's compiler fuses its ops. {larger}",
-                tensorflow=f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, "
-                f"which runs {quoted(obstacle, _LONGEST)}."
-                if obstacle
-                else f"model.compile(..., jit_compile=True) fuses its ops. {larger}",
-                sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
-            ),
-            _XLA_DOCS, [edit],
-        )  # fmt: skip
+    yield Proposal(
+        "large-optimizer", "Make the optimizer cheaper",
+        f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
+        f"step, of {duration_text(mean_ps)} on average.",
+        words(
+            study.framework,
+            f"The framework's compiler fuses its ops. {larger}",
+            tensorflow=code,
+            sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
+        ),
+        _XLA_DOCS, [model.some_of((side,), whole, remains)],
+    )  # fmt: skip
 
 
 @of_trace
@@ -240,9 +217,8 @@ def recompiling(model: Model, study: Study) -> Proposals:
     code = f"Give every batch one shape: {drop}, pad sequences to a few lengths."
     if framework == PYTORCH:
         code = (
-            "TORCH_LOGS=recompiles prints what changed. Of shapes: torch.compile(..., dynamic=True), or "
-            "DataLoader(..., drop_last=True) for one shape of all batches. Of Python numbers: pass them as "
-            "tensors."
+            "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
+            "DataLoader(..., drop_last=True). Python numbers: pass them as tensors."
         )
     elif again.why == SAME_SHAPES:
         code = (
@@ -297,8 +273,7 @@ def growing_graph(model: Model, study: Study) -> Proposals:
         f"The graph grew in {grown} of {count_text(len(study.recording.graph_versions))} session runs, by "
         f"{added} changes a run. The session takes it in and prunes it again: a run takes "
         f"{duration_text(whole / times)}.",
-        "Make every op before the loop and feed what changes through placeholders. Then call "
-        "graph.finalize(), which makes the line that adds an op raise.",
+        "Make every op before the loop and feed what changes. graph.finalize() raises where one is added.",
         f"{_TF_API}Graph#finalize",
         [
             Edit(runs, least, most),
@@ -317,18 +292,13 @@ def idle_cores(model: Model, study: Study) -> Proposals:
     cores, threads = number_set(study, CORES), number_set(study, INTRA_OP)
     if study.has_device or not 0 < threads < cores:
         return
-    python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
-    ops = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
-    ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
-    busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
-    busy = min(busy, share_of(study, "host compute"))
+    busy = long_ops_share(study)
     remains = threads / cores, min(2 * threads / cores, 1.0)
     yield Proposal(
         "idle-cores", "Use all cores",
         f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops that compute for long "
         f"take {percent_text(busy)} of the time.",
-        "Leave tf.config.threading.set_intra_op_parallelism_threads alone (0 means all cores), and unset "
-        "TF_NUM_INTRAOP_THREADS; it takes a fresh process.",
+        "In a fresh process, without set_intra_op_parallelism_threads and TF_NUM_INTRAOP_THREADS.",
         f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains)],
     )  # fmt: skip
 

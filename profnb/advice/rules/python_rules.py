@@ -4,7 +4,7 @@ Where a capture of ours looked at the cell, callbacks, own functions and ends of
 what is left between the steps is the framework's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,18 +15,19 @@ from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.causes.around_ops import share_around_calls, share_of_short_ops
-from profnb.causes.between_steps import find_python_between
+from profnb.causes.between_steps import (
+    find_python_between,
+    find_python_in_steps,
+    python_alone_share,
+)
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.eager_runs import EagerRuns, find_eager_runs
 from profnb.causes.held_up import input_runs_python, input_work_share
 from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
-from profnb.core.columns import Int64s
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.steps.activities import HOST_COMPUTE
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop, op_events
-from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
+from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW, words
@@ -126,7 +127,8 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree = model.tree
     took = int(tree.self_ps[rows].sum())
-    python = min(model.python_share * (tree.whole_ps - model.own_ps), took)
+    alone = python_alone_share(model.study) if model.study else 1.0
+    python = min(alone * (tree.whole_ps - model.own_ps), took)
     if not python:
         return
     name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
@@ -227,33 +229,25 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     """The steps' graph calls Python (``tf.numpy_function``) while no other op runs, in most of the steps."""
     if not any(name.endswith(PYTHON_OPS) for name in study.trace.names.texts):
         return  # as a rule
-    functions = _of_steps(study, lambda op_type: op_type in PYTHON_OPS)
-    others = _of_steps(study, lambda op_type: op_type not in (*PYTHON_OPS, "Dataset"))
-    spans, hidden = spans_of(study, functions), spans_of(study, others)
-    share = min(share_beyond(study, spans, hidden), usual_share_beyond(study, spans, hidden))
+    share, functions = find_python_in_steps(study)
     if not share:
         return
-    names, row = np.unique(study.trace.events.name[functions], return_inverse=True)
-    largest = int(names[np.bincount(row, study.trace.events.duration_ps[functions]).argmax()])
+    events = study.trace.events
+    took_ps = events.duration_ps[functions]
+    names, row = np.unique(events.name[functions], return_inverse=True)
+    largest = int(names[np.bincount(row, took_ps).argmax()])
     op = parse_op(study.trace.names[largest])
-    each, took = functions.size / study.summary.counted.size, float((spans[1] - spans[0]).mean())
+    each = functions.size / study.summary.counted.size
     yield Proposal(
         "python-in-the-step", "Take Python functions out of the step",
         f"A step's graph calls Python {count_text(round(each)) if each > 1.5 else 'once'} "
-        f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(took)} each time. Nothing else "
-        f"of the step runs meanwhile, {percent_text(share)} of the time.",
+        f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(float(took_ps.mean()))} each "
+        f"time. Nothing else of the step runs meanwhile, {percent_text(share)} of the time.",
         "Write what tf.numpy_function or tf.py_function does there with TensorFlow's ops. Or return its "
         "arguments from the step, and do it once for many steps.",
         _FUNCTION,
         [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
     )  # fmt: skip
-
-
-def _of_steps(study: Study, is_wanted: Callable[[str], bool]) -> Int64s:
-    """Ops that compute for a counted step: a pipeline's are input."""
-    events = op_events(study, lambda _, op_type: is_wanted(op_type))
-    is_counted = np.isin(study.groups.step[events], study.summary.counted)
-    return np.asarray(events[is_counted & (study.activities[events] == HOST_COMPUTE)])
 
 
 @of_trace

@@ -38,13 +38,12 @@ from profnb.trace.framework import words
 _LONGEST = 60
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
 _ONCE = {
-    "predict": "Call model.predict once over all examples; it batches them (batch_size=...). Where each one "
-    "has to wait for the one before: model(x, training=False) inside a tf.function, or "
-    "model.predict_on_batch(x), which set up nothing.",
-    "evaluate": "Call model.evaluate once over all examples, or model.test_on_batch(x, y) for batches that "
-    "come one by one: it sets up nothing.",
-    "fit": "Call model.fit once over all data (epochs=N passes over it N times), or "
-    "model.train_on_batch(x, y) for batches that come one by one: it sets up nothing.",
+    "predict": "Call model.predict once over all examples. Where each has to wait for the one before: "
+    "model.predict_on_batch(x), or model(x, training=False) in a tf.function, which set up nothing.",
+    "evaluate": "Call model.evaluate once over all examples. Of batches that come one by one: "
+    "model.test_on_batch(x, y), which sets up nothing.",
+    "fit": "Call model.fit once over all data, with epochs=N. Of batches that come one by one: "
+    "model.train_on_batch(x, y), which sets up nothing.",
 }
 _APART = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
 
@@ -100,7 +99,9 @@ def callbacks(model: Model) -> Proposals:
         inside = ""
         if most:  # the outermost of them
             at = min(most)
-            inside = quoted(tree.name[at], _LONGEST) if tree.kind[at] != EAGER else _OPS
+            inside = "ops that are not compiled"
+            if tree.kind[at] != EAGER:
+                inside = quoted(tree.name[at], _LONGEST)
             inside = f", most of it in {inside}"
         edit = _less_often(model, rows)
         yield Proposal(
@@ -110,9 +111,6 @@ def callbacks(model: Model) -> Proposals:
             _SELDOM_IN_CALLBACK["batch_" in hook], "https://keras.io/api/callbacks/",
             [edit, *model.steps_behind(times, took)], tree.line[rows[0]], {"without": hook},
         )  # fmt: skip
-
-
-_OPS = "ops that are not compiled"
 
 
 def _less_often(model: Model, rows: Sequence[int]) -> Edit:
@@ -132,9 +130,8 @@ def epochs_restarted(model: Model) -> Proposals:
         "epoch-ends", _SHORTER,
         f"{count_text(times)} epochs each made a new iterator and waited for its first batch: "
         f"{duration_text(took)}, {duration_text(took / times)} each.",
-        "Make the dataset once, not from arrays in each epoch: fit(tf.data.Dataset.from_tensor_slices((x, y))"
-        ".batch(size), epochs=N). Fewer, longer epochs: fit(dataset.repeat(), steps_per_epoch=..., "
-        "epochs=fewer) keeps one iterator over several passes.",
+        "Make the dataset once: fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(size), epochs=N). Make "
+        "fewer, longer epochs: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer).",
         _FIT, edits, model.tree.line_above(epochs[0]), {"epochs_restart_free": True},
     )  # fmt: skip
 
