@@ -24,8 +24,8 @@ from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import op_events
 from profnb.subjects.covered_time import covered_share
 from profnb.subjects.study import Study
-from profnb.causes.traced_again import find_retracing
-from profnb.causes.uncompilable import find_uncompilable
+from profnb.causes.compiled_again import find_retracing
+from profnb.causes.pieces import find_uncompilable
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
 

@@ -12,8 +12,8 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
-from profnb.causes.eager_runs import computing_shares
 from profnb.causes.numbers import HALF, QUARTER
+from profnb.causes.python_time import computing_shares
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS

@@ -21,7 +21,7 @@ from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
-from profnb.causes.held_up import crowded_share, kept_by_host
+from profnb.causes.starving import crowded_share, kept_by_host
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS

@@ -7,6 +7,7 @@ and recurrent layers that cuDNN would run as one.
 Source: PyTorch's torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (2.15): what was compiled
 runs in events ``Torch-Compiled Region: 2/1``, the third function that it came across, in its second version.
 A graph break ends a function's piece, and calls the rest, a function of its own, from inside of it.
+TensorFlow 2.21: the kernels that it registers for XLA_CPU_JIT.
 """
 
 import re
@@ -272,3 +273,22 @@ def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
         each, len(layers), kernels, np.ones(kernels.size, np.bool_), spans_of(study, events),
         (nothing, nothing),
     )  # fmt: skip
+
+
+# Kinds of ops that have no kernel of XLA's: ``@tf.function(jit_compile=True)`` raises ("unsupported
+# operations"), Keras warns and goes on without.
+_KINDS = (
+    "PyFunc", "EagerPyFunc", "Print", "String", "AsString", "Regex", "StaticRegex", "Lookup",
+    "HashTable", "MutableHashTable", "Write", "Decode", "Encode", "ParseExample", "ParseSingleExample",
+    "ReadFile", "Unicode", "Substr", "Summary", "ScalarSummary", "HistogramSummary", "ImageSummary",
+)  # fmt: skip
+
+
+def find_uncompilable(study: Study) -> str:
+    """The type of an op that XLA cannot compile and a traced step ran, warm-up included; "" for none."""
+    runs = study.ops.runs
+    is_kind = [op_type.startswith(_KINDS) for _, op_type in runs.keys]
+    if not any(is_kind):
+        return ""
+    in_steps = set(runs.code[study.groups.step[runs.events] >= 0].tolist())
+    return next((runs.keys[code][1] for code in sorted(in_steps) if is_kind[code]), "")

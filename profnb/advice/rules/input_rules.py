@@ -14,9 +14,14 @@ from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
-from profnb.causes.held_up import input_runs_python
 from profnb.causes.numbers import HALF, HAND_OVER_PS
-from profnb.causes.starving import diagnose_queue, find_loaders, find_network_files, reads_singly
+from profnb.causes.starving import (
+    diagnose_queue,
+    find_loaders,
+    find_network_files,
+    input_runs_python,
+    reads_singly,
+)
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras

@@ -22,10 +22,10 @@ from profnb.causes.pieces import (
     find_programs,
     find_step_by_step,
     find_torch_ops,
+    find_uncompilable,
     fused_by_xla,
 )
 from profnb.causes.threads import long_ops_share, number_set, threads_at_work
-from profnb.causes.uncompilable import find_uncompilable
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device

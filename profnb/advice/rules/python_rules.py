@@ -14,16 +14,18 @@ from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import CALL, CELL, EAGER, FRAMEWORK, LINES
-from profnb.causes.around_ops import share_around_calls, share_of_short_ops
-from profnb.causes.between_steps import (
+from profnb.causes.cell_tree import STEPS
+from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
+from profnb.causes.python_time import (
+    EagerRuns,
+    find_eager_runs,
     find_python_between,
     find_python_in_steps,
     python_alone_share,
+    share_around_calls,
+    share_of_short_ops,
 )
-from profnb.causes.cell_tree import STEPS
-from profnb.causes.eager_runs import EagerRuns, find_eager_runs
-from profnb.causes.held_up import input_runs_python, input_work_share
-from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
+from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS

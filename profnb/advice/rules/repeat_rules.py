@@ -23,11 +23,11 @@ from profnb.capture.parts.tree_records import (
     TRACING,
 )
 from profnb.causes import slowing
-from profnb.causes.around_ops import ops_at_work
 from profnb.causes.cell_tree import STEPS
+from profnb.causes.compiled_again import Retracing, find_retracing, traced_steps
 from profnb.causes.numbers import FEWEST, SELDOM
+from profnb.causes.python_time import ops_at_work
 from profnb.causes.repeats import find_models_again, find_validating
-from profnb.causes.traced_again import Retracing, find_retracing, traced_steps
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.finding.loops import EAGER_TAPES
