@@ -38,9 +38,8 @@ _PACKAGE = Path(__file__).parents[1]
 _SOURCES = (
     "capture/source/source_records", "core/jit", "core/joining", "steps/breakdown", "steps/grouping",
     "steps/launching", "steps/nesting", "subjects/source/code_times", "tf1/run_metadata", "timeline/lanes",
-    "timeline/marks", "trace/chrome/json_numbers", "trace/chrome/json_scan", "trace/chrome/json_text",
-    "trace/chrome/pairs", "trace/chrome/stat_texts", "trace/chrome/writer", "trace/grouped_stats",
-    "trace/wire", "trace/xplane",
+    "timeline/marks", "trace/chrome/events", "trace/chrome/json_scan", "trace/chrome/writer", "trace/wire",
+    "trace/xplane", "trace/xplane_stats",
 )  # fmt: skip
 _UNUSED_S = 30 * 86_400
 _SMALL = 100_000  # elements of a kernel's largest array

@@ -11,8 +11,7 @@ from types import MappingProxyType
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.trace.model import Counter, Events, Lines, Plane, StringTable, Trace
-from profnb.trace.stats import Stats
+from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StringTable, Trace
 
 PlaneStats = Mapping[str, int | float | str | bytes]
 

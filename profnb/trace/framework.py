@@ -8,8 +8,7 @@ today, and no function that compiles. What tells nothing is unknown, and gets ne
 import re
 
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import FUNCTION_CALL, parse_op
 
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 

@@ -30,8 +30,7 @@ from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_bey
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import TENSORFLOW, words
-from profnb.trace.names import PYTHON_OPS
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import PYTHON_OPS, parse_op
 
 _LONGEST = 60
 _IN_ONE_CALL = 16

@@ -9,15 +9,14 @@ as an integer too; a list or an object stays JSON text.
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
-from profnb.trace.chrome.json_numbers import read_integers
-from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members
-from profnb.trace.chrome.json_values import parse_value
+from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members, read_integers
+from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import CORRELATION_ID
-from profnb.trace.stats import StatColumn, Stats
 
 # What others call a stat that has a name of its own here.
 _OTHER_NAMES = {CORRELATION_ID: ("correlation",)}
@@ -129,3 +128,28 @@ class ChromeStats(Stats):
             if at < len(column) and column.events[at] == event:
                 stats[name] = int(column.values[at])
         return stats
+
+
+def parse_value(raw: bytes) -> Any:
+    r"""Parse JSON that may be of anybody.
+
+    What is no UTF-8, and halves of characters that an escape names alone (``"\ud800"``), which no file can
+    hold, become U+FFFD.
+
+    Raises:
+        ValueError: It is no JSON.
+        RecursionError: It is nested too deeply.
+    """
+    return _writable(json.loads(raw.decode("utf-8", "replace"), strict=False))
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_writable(one) for one in value]
+    if isinstance(value, dict):
+        return {_writable(name): _writable(one) for name, one in value.items()}
+    return value

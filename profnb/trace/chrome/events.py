@@ -3,25 +3,26 @@
 Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.trace.chrome.event_args import text_of
-from profnb.trace.chrome.json_numbers import read_decimals
+from profnb.core.jit import compiled
+from profnb.trace.assemble import FoundLine, PlaneStats
+from profnb.trace.chrome.event_args import parse_value, text_of
 from profnb.trace.chrome.json_scan import (
     FIELDS,
     distinct_spans,
+    read_decimals,
     scan_events,
     skip_space,
     skip_value,
     string_end,
 )
-from profnb.trace.chrome.json_values import parse_value
-from profnb.trace.chrome.pairs import close_pairs
 
 _PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(FIELDS))
 _LONGEST_US = (1 << 61) // 1_000_000  # 26 days: sums of two times stay inside int64 picoseconds
@@ -282,3 +283,102 @@ def _read_metadata(buffer: Bytes, spans: Int64s) -> list[tuple[str, str, str, di
         )
         for row in spans[:_MOST_METADATA]
     ]  # fmt: skip
+
+
+@compiled
+def _pair(
+    order: Int64s, thread: Int64s, is_begin: Bools, previous: Int64s, partner: Int64s
+) -> None:
+    """Match begins and ends of one thread like brackets; ``partner`` stays -1 without a match."""
+    current, top = np.int64(-1), np.int64(-1)
+    for event in order:
+        if thread[event] != current:
+            current, top = thread[event], np.int64(-1)
+        if is_begin[event]:
+            previous[event] = top
+            top = event
+        elif top >= 0:
+            partner[top] = event
+            partner[event] = top
+            top = previous[top]
+
+
+def close_pairs(
+    begin: Int64s, duration: Int64s, phases: Bytes, thread: Int64s, args: Int64s
+) -> tuple[Int64s, Int64s, Bytes, list[str]]:
+    """Make one event of each begin and its end.
+
+    Args:
+        begin: When, shape (E,).
+        duration: Durations of the events that have one, shape (E,).
+        phases: What kind of event each is, shape (E,); "B" and "E" are paired.
+        thread: Whose it is, shape (E,); pairs nest per thread.
+        args: Spans of the events' args, shape (E, 2); an event takes its end's where its begin has none.
+
+    Returns:
+        The rows that stay, their durations, their phases, and what did not match, in sentences.
+    """
+    is_begin, is_end = phases == ord("B"), phases == ord("E")
+    pairs = np.flatnonzero(is_begin | is_end)
+    if not pairs.size:
+        return np.arange(phases.size), duration, phases, []
+    order = pairs[np.lexsort((pairs, begin[pairs], thread[pairs]))]
+    previous, partner = (np.full(phases.size, -1, np.int64) for _ in range(2))
+    _pair(order, thread, is_begin, previous, partner)
+    matched = is_begin & (partner >= 0)
+    open_ = is_begin & (partner < 0)
+    stray = int((is_end & (partner < 0)).sum())
+    last = np.zeros(int(thread.max()) + 1, np.int64)
+    np.maximum.at(last, thread, begin + duration)
+    duration = duration.copy()
+    duration[matched] = begin[partner[matched]] - begin[matched]
+    duration[open_] = last[thread[open_]] - begin[open_]
+    # An end may carry the args of its event; they are used where the begin has none.
+    lacks = matched & (args[:, 1] == 0)
+    args[lacks] = args[partner[lacks]]
+    notes = []
+    if open_.any():
+        notes.append(
+            f"{int(open_.sum()):,} events begin and never end; they are drawn to the end of their thread."
+        )
+    if stray:
+        notes.append(f"{stray:,} events end and never began; they are left out.")
+    remaining = np.flatnonzero(~is_end)
+    return remaining, duration[remaining], phases[remaining], notes
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How one writer's events become a trace's.
+
+    Attributes:
+        lines: The lines; several of them may be the same.
+        thread: Row of ``lines`` of each raw event, shape (E,).
+        is_event: Which raw events are events of a line, shape (E,).
+        names: The events' names.
+        name: Row of ``names``, shape (E,).
+        is_op_name: See ``Trace``.
+        derived: Stats worked out from something else than the args, by name: raw events and their values.
+            Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
+        rank: Where each line stands, by line; as they are found where empty.
+        planes: Planes that stand first even if they have no events: name and side.
+        plane_stats: What the file says of devices, by their planes' names.
+        left_out: What of the events is not understood, in sentences.
+    """
+
+    lines: list[FoundLine]
+    thread: Int64s
+    is_event: Bools
+    names: list[str]
+    name: Int64s
+    is_op_name: Bools | None
+    derived: dict[str, tuple[Int64s, Int64s]]
+    rank: Sequence[int] = ()
+    planes: Sequence[tuple[str, str]] = ()
+    plane_stats: Mapping[str, PlaneStats] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def number_of(text: str) -> int:
+    """The number that a process or thread is called by; 0 where it has another kind of name."""
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 18 else 0

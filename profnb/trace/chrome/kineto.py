@@ -16,8 +16,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.trace.assemble import FoundLine, PlaneStats
-from profnb.trace.chrome.dialect import Reading, number_of
-from profnb.trace.chrome.events import RawEvents
+from profnb.trace.chrome.events import RawEvents, Reading, number_of
 from profnb.trace.names import (
     CLOCK_EVENT,
     CLOCK_NS,

@@ -16,7 +16,7 @@ from typing import Any
 
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable, shortened
-from profnb.core.whole_files import claim_folder, folder_prefix
+from profnb.core.safe_files import claim_folder, folder_prefix
 
 _TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz")
 _BESIDE = ".profnb.json.gz"
