@@ -114,11 +114,11 @@ def columns_of(data):
     """All that reading makes of bytes, or why it does not."""
     try:
         trace = read_xplane(np.frombuffer(data, np.uint8), "a.xplane.pb")
-        csr = trace.stats._csr
+        offsets, csr = trace.stats._csr
         grouped = trace.stats.integers("step_num")
         return [
             trace.events.name.tolist(), trace.events.begin_ps.tolist(), trace.events.end_ps.tolist(), trace.lines.offsets.tolist(),
-            [plane.name for plane in trace.planes], list(trace.names.texts), csr.offsets.tolist(), csr.kind.tolist(), csr.value.tolist(),
+            [plane.name for plane in trace.planes], list(trace.names.texts), offsets.tolist(), csr.kind.tolist(), csr.value.tolist(),
             grouped.events.tolist(), list(grouped.values),
         ]  # fmt: skip
     except TraceFormatError as error:

@@ -104,7 +104,7 @@ def _read_dictionary(planes: Messages, field: int) -> tuple[Dictionary, StatEntr
     )
     read = entries.read([1], [2])
     order = np.lexsort((read[1][0], entries.parents))
-    spans = read[2][:, order]
+    spans = read[2].take(order, axis=1)  # contiguous rows
     fields = entries.within(spans, "metadata").read((), [_METADATA_NAME, _METADATA_DISPLAY_NAME])
     begins, ends = fields[_METADATA_NAME]
     if field == _PLANE_EVENT_METADATA:  # a stat's field 3 is its description; it has no field 4

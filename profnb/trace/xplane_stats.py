@@ -367,7 +367,8 @@ class XPlaneStats(Stats):
 @compiled
 def _format_stats(
     buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int64s, kind: Bytes, value: Int64s,
-    size: npt.NDArray[np.integer[Any]], keys: Bytes, key_offsets: Int64s, doubles: Bytes, double_offsets: Int64s,
+    size: npt.NDArray[np.integer[Any]], keys: Bytes, key_offsets: Int64s, doubles: Bytes,
+    double_offsets: Int64s,
     out: Bytes, out_offsets: Int64s,
 ) -> None:  # fmt: skip
     """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
