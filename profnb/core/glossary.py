@@ -1,7 +1,8 @@
 """The field's terms as profnb uses them, each once: for the documentation's glossary, and for hover texts.
 
-They stand in ``glossary.json``, from which ``docs/glossary.md`` is written (``python docs/make.py``). A column
-of the report whose heading is a term, or one of its ``headings``, shows the term's sentence under the pointer.
+They stand in ``glossary.json``, from which ``docs/glossary.md`` is written (``python docs/make.py``). A
+column of the report whose heading is a term, or one of its ``headings``, shows the term's sentence under the
+pointer.
 """
 
 import json

@@ -1,7 +1,9 @@
-"""Files that are there whole or not at all, and folders that nobody else has.
+"""Files that are written or read whole or not at all, and folders that nobody else has.
 
 A full disk, an interrupt or a kernel that dies leaves no half-written file under a name that others read.
-What a process that died left in temporary folders is removed by the next one.
+What a process that died left in temporary folders is removed by the next one. This is also the one door
+through which files of others are read: to open a pipe waits for whoever writes to it, a device may never end,
+and a file of 200 GB may hold nothing. So only regular files are opened, and only so much of them is read.
 """
 
 import os
@@ -21,6 +23,14 @@ from typing import TYPE_CHECKING
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 
+if TYPE_CHECKING:
+    from profnb.core.columns import Bytes
+
+_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not everywhere
+_KINDS = {
+    stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFDIR: "a folder",
+}  # fmt: skip
 _MOST_FOLDERS = 100_000
 _LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
 
@@ -113,25 +123,9 @@ def _machine() -> str:
     return f"{zlib.crc32(repr(facts).encode('utf-8', 'replace')):08x}"
 
 
-if TYPE_CHECKING:
-    from profnb.core.columns import Bytes
-
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not everywhere
-_KINDS = {
-    stat.S_IFIFO: "a pipe",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device",
-    stat.S_IFBLK: "a device",
-    stat.S_IFDIR: "a folder",
-}
-
-
 def is_regular(path: Path) -> bool:
     """Tell whether a path is a file, or a link to one, that reading comes to an end of."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except (OSError, ValueError):  # nothing there, a link to nothing, or no name of a file
-        return False
+    return os.path.isfile(path)  # noqa: PTH113 - a path's own method raises where it may not look
 
 
 def check_regular(path: Path) -> None:

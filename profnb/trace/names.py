@@ -33,26 +33,14 @@ GRAPH_RUNS = "session"  # the plane of ours that marks the runs of a TF1 session
 # would count the work twice (XPL kStepLineName and its neighbours).
 STEPS_LINE = "Steps"
 XLA_OPS_LINE, XLA_MODULES_LINE = "XLA Ops", "XLA Modules"
-DERIVED_LINES = frozenset(
-    {
-        STEPS_LINE,
-        "TensorFlow Name Scope",
-        "TensorFlow Ops",
-        "Framework Name Scope",
-        "Framework Ops",
-        XLA_MODULES_LINE,
-        XLA_OPS_LINE,
-        "XLA TraceMe",
-        "Source code",
-        "Launch Stats",
-    }
-)
+DERIVED_LINES = frozenset({
+    STEPS_LINE, "TensorFlow Name Scope", "TensorFlow Ops", "Framework Name Scope", "Framework Ops",
+    XLA_MODULES_LINE, XLA_OPS_LINE, "XLA TraceMe", "Source code", "Launch Stats",
+})  # fmt: skip
 
 # Event names (XPL, TF).
 EXECUTOR_PROCESS = "ExecutorState::Process"
-FUNCTION_RUNS = (
-    "InstantiatedCapturedFunction::Run"  # of a user's function in tf.data: how names begin
-)
+FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"  # of functions in tf.data: how names begin
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", EXECUTOR_PROCESS})
 
 # Stat names (XPL).
@@ -62,10 +50,8 @@ PRODUCER_TYPE, PRODUCER_ID = "_pt", "_p"
 CONSUMER_TYPE, CONSUMER_ID = "_ct", "_c"
 CORRELATION_ID = "correlation_id"
 HLO_MODULE = "hlo_module"
-RUN_ID, DEVICE_ORDINAL = (
-    "run_id",
-    "device_ordinal",
-)  # of a TPU's program, and of the call that enqueues it
+# Of a TPU's program, and of the call that enqueues it.
+RUN_ID, DEVICE_ORDINAL = "run_id", "device_ordinal"
 GROUP_ID = "group_id"
 GRAPH_TYPE = "graph_type"
 TF_OP = "tf_op"
@@ -207,9 +193,8 @@ def copy_direction_of_details(details: str) -> str:
 
 def is_collective(name: str) -> bool:
     """Whether a kernel or an instruction of this name exchanges data between devices."""
-    if name.lower().startswith(_COLLECTIVE_PREFIXES):
-        return True
-    return _HLO_COLLECTIVE.match(name) is not None
+    is_library = name.lower().startswith(_COLLECTIVE_PREFIXES)
+    return is_library or _HLO_COLLECTIVE.match(name) is not None
 
 
 # Exchange between workers as the host records it: ops of TensorFlow (also Horovod's) and what runs them,
@@ -218,11 +203,8 @@ _COLLECTIVE_OP = re.compile(
     r"(Collective|Horovod|_?Nccl)[A-Z]\w*|AllReduce|AllGather|AllToAll|ReduceScatter|CrossReplicaSum"
 )
 _COLLECTIVE_RUNS = (
-    "CollectiveExecutor::",
-    "BaseCollectiveExecutor::",
-    "CollectiveOpV2Kernel::",
-    "CollectiveOp::",
-)
+    "CollectiveExecutor::", "BaseCollectiveExecutor::", "CollectiveOpV2Kernel::", "CollectiveOp::",
+)  # fmt: skip
 _MEETINGS = ("Rendezvous", "InProcessCommunicator", "GlooCommunicator", "MpiCommunicator")
 BACKEND_CALLS = ("gloo:", "mpi:")  # PyTorch's annotations, on threads of the backends
 _TRANSFERS = ("_Recv", "_Send", "_HostRecv", "_HostSend")
@@ -259,9 +241,7 @@ _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
 _DATASET = "Dataset"
 # What PyTorch calls its exchange between devices (``nccl:all_reduce``): annotations around ops, no ops.
-_BACKENDS = frozenset(
-    {"nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl"}
-)
+_BACKENDS = frozenset("nccl gloo hccl mpi ucc xccl rccl cncl mccl eccl".split())
 _PACKING = ("ConcatV2", "SplitV")
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
