@@ -1,4 +1,4 @@
-"""What every room may use.
+"""The things that every room may use.
 
 errors, options     what profnb raises on purpose; what to record
 units, printable    numbers to text; text of others for a terminal

@@ -1,4 +1,4 @@
-"""What leaves in a page, a notebook, an export, JSON or a saved run: the one rule for all of them.
+"""The rule for what leaves in a page, a notebook, an export, JSON or a saved run: one for all of them.
 
 It holds no absolute path, no name of a host and none of a user: of a path stays its end, from the package on
 where it is one's, and of names a word. Where source was not wanted (``--no-source``) it holds no name of the
@@ -101,7 +101,7 @@ def _any_of(names: frozenset[str]) -> re.Pattern[str] | None:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What may leave of one result.
+    """The rule for what may leave of one result.
 
     Attributes:
         hosts: Names of hosts that it knows besides this machine's.

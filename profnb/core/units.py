@@ -68,7 +68,7 @@ def range_text(low: str, high: str) -> str:
 
 
 def longer_text(low: float, high: float | None = None, than: str = "") -> str:
-    """How much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
+    """Say how much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
 
     Args:
         low: What it takes more, as a fraction of what it is compared with.

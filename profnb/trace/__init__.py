@@ -1,4 +1,4 @@
-"""What was recorded: columns, not objects.
+"""The recorded trace: columns, not objects.
 
 names                           the names we rely on; which of them are ops
 model                           Trace, Events, Lines, Stats: what an event has besides name and time

@@ -82,7 +82,7 @@ class StringTable:
         return rows
 
     def rows_where(self, condition: Callable[[str], bool]) -> Bools:
-        """For each row, whether its text meets a condition; shape (N,)."""
+        """Flag the rows whose text meets a condition; shape (N,)."""
         return np.fromiter((condition(text) for text in self.texts), np.bool_, len(self))
 
     @classmethod
@@ -111,7 +111,7 @@ class Events:
 
     @cached_property
     def end_ps(self) -> Int64s:
-        """Where each event ends (exclusive), shape (E,), int64."""
+        """The end of each event (exclusive), shape (E,), int64."""
         return self.begin_ps + self.duration_ps
 
 
@@ -143,7 +143,7 @@ class Lines:
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
 
     def spread(self, flags: Bools) -> Bools:
-        """For each event the flag of its line, shape (E,)."""
+        """Give each event the flag of its line, shape (E,)."""
         return np.repeat(flags, np.diff(self.offsets))
 
     def events_of(self, flags: Bools) -> Int64s:
@@ -171,12 +171,12 @@ class Plane:
 
     @property
     def is_host(self) -> bool:
-        """Whether this is the plane of the host's threads."""
+        """Tell whether this is the plane of the host's threads."""
         return self.side == "host" if self.side else is_host_plane(self.name)
 
     @property
     def is_device(self) -> bool:
-        """Whether this is a GPU or TPU core."""
+        """Tell whether this is a GPU or TPU core."""
         return self.side == "device" if self.side else is_device_plane(self.name)
 
 
@@ -320,30 +320,30 @@ class Trace:
 
     @cached_property
     def sharing(self) -> Sharing:
-        """What may leave of it; a trace of several hosts, which whoever joined them named, is about them."""
+        """The rule of what may leave of it; a trace of several hosts is about them, and names them."""
         return Sharing(self.hostnames, self.has_files, names_hosts=len(self.hostnames) > 1)
 
     @cached_property
     def is_host_line(self) -> Bools:
-        """Whether each line belongs to the host plane, shape (L,)."""
+        """Flag the lines that belong to the host plane, shape (L,)."""
         return np.array([plane.is_host for plane in self.planes], np.bool_)[self.lines.plane]
 
     @cached_property
     def is_host_event(self) -> Bools:
-        """Whether each event belongs to the host plane, shape (E,)."""
+        """Flag the events that belong to the host plane, shape (E,)."""
         return self.lines.spread(self.is_host_line)
 
     @cached_property
     def is_device_line(self) -> Bools:
-        """Whether each line belongs to a device plane, shape (L,)."""
+        """Flag the lines that belong to a device plane, shape (L,)."""
         return np.array([plane.is_device for plane in self.planes], np.bool_)[self.lines.plane]
 
     def select_named(self, *names: str) -> Bools:
-        """For each event, whether it has one of some names, shape (E,)."""
+        """Flag the events that have one of some names, shape (E,)."""
         return self._select([row for name in names for row in self.names.rows.get(name, ())])
 
     def select_names(self, condition: Callable[[str], bool]) -> Bools:
-        """For each event, whether its name meets a condition, shape (E,)."""
+        """Flag the events whose name meets a condition, shape (E,)."""
         wanted = self.names.rows_where(condition)
         rows = np.flatnonzero(wanted)
         return self.by_name(wanted) if rows.size > _FEW_NAMES else self._select(rows.tolist())
@@ -355,7 +355,7 @@ class Trace:
         return selected
 
     def by_name(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
-        """For each event the value of its name, shape (E,).
+        """Give each event the value of its name, shape (E,).
 
         Args:
             values: One for each row of ``names``.
@@ -363,5 +363,5 @@ class Trace:
         return gather(values, self.events.name) if len(self.names) else values[:0]
 
     def are_named(self, events: Int64s, condition: Callable[[str], bool]) -> Bools:
-        """Whether the name of each of some events meets a condition, shape of ``events``."""
+        """Tell whether the name of each of some events meets a condition, shape of ``events``."""
         return gather(self.names.rows_where(condition), self.events.name[events])

@@ -68,17 +68,17 @@ TAPE_NUMBER, TAPE_SITE = "profnb_tape", "profnb_tape_site"
 
 
 def is_host_plane(name: str) -> bool:
-    """Whether a plane of this name holds the host's threads."""
+    """Tell whether a plane of this name holds the host's threads."""
     return name == _HOST_PLANE
 
 
 def is_device_plane(name: str) -> bool:
-    """Whether a plane of this name is a GPU, or a TPU core."""
+    """Tell whether a plane of this name is a GPU, or a TPU core."""
     return name.startswith(_DEVICE_PREFIXES) and "SparseCore" not in name
 
 
 def split_graph_device(device: str) -> tuple[str, str, str]:
-    """Where the events of a device string of TF1's ``StepStats`` belong: (plane, line, side).
+    """Tell where the events of a device string of TF1's ``StepStats`` belong: (plane, line, side).
 
     ``/device:GPU:0/stream:13`` is the line ``stream:13`` of the device ``/device:GPU:0``. A string
     without a stream, ``/job:localhost/replica:0/task:0/device:GPU:0`` as well, is a host plane: the
@@ -96,15 +96,11 @@ def split_graph_device(device: str) -> tuple[str, str, str]:
 
 # Copies, by CUPTI's names (``MemcpyH2D``), the ones TF1 and PyTorch write (``MEMCPYHtoD``, ``Memcpy HtoD
 # (Pageable -> Device)``) and ROCm's. CUPTI = xla cupti_buffer_events.cc AddMemcpyActivityEvent.
-_COPY_DIRECTIONS = (
-    (("memcpyh2d", "memcpyhtod"), "host to device"),
-    (("memcpyd2h", "memcpydtoh"), "device to host"),
-    (("memcpyp2p", "memcpyptop"), "peer to peer"),
-    (("memcpyd2d", "memcpydtod"), "device to device"),
-    (("memcpyh2h", "memcpyhtoh"), "host to host"),
-    (("memcpy",), "other"),
-    (("memset",), "set"),
-)
+_COPY = re.compile(r"(memcpy|memset)(?:([hdp])(?:2|to)([hdp]))?")
+_COPY_DIRECTIONS = {
+    ("h", "d"): "host to device", ("d", "h"): "device to host", ("p", "p"): "peer to peer",
+    ("d", "d"): "device to device", ("h", "h"): "host to host",
+}  # fmt: skip
 # Kernels that are copies: ROCm moves and fills memory with them (clr, rocclr device/blitcl.cpp); in which
 # direction only the call tells.
 _BLIT_KERNELS = (("__amd_rocclr_copybuffer", "other"), ("__amd_rocclr_fillbuffer", "set"))
@@ -127,7 +123,7 @@ _HLO_COLLECTIVE = re.compile(
 
 
 def copy_direction(name: str) -> str | None:
-    """The direction in which an event of this name moves bytes, or None if it is no copy.
+    """Find the direction in which an event of this name moves bytes, or None if it is no copy.
 
     ``MemcpyH2D`` and PyTorch's ``Memcpy HtoD (Pageable -> Device)`` are "host to device".
 
@@ -135,8 +131,14 @@ def copy_direction(name: str) -> str | None:
     ``edge_15_IteratorGetNext:MEMCPYHtoD``.
     """
     start = name[:48].lower()
-    if start.startswith(("%copy-", "copy-")):
-        return _hlo_copy_direction(name)
+    if start.startswith(("%copy-", "copy-")):  # XLA's asynchronous copies, and waiting for them
+        hlo_copy = _HLO_COPY.match(name[:2000])
+        if hlo_copy is None:
+            return None
+        ends = [
+            "host" if _HOST_MEMORY in one else "device" for one in _LAYOUT.findall(hlo_copy[1])[:2]
+        ]
+        return " to ".join(reversed(ends)) if len(ends) == 2 else "other"
     for prefix, direction in _BLIT_KERNELS:
         if start.startswith(prefix):
             return direction
@@ -148,33 +150,20 @@ def copy_direction(name: str) -> str | None:
         if not tail.startswith("memcpy"):
             return None
         start = tail
-    compact = start.rpartition(":")[2].replace(" ", "")
-    for prefixes, direction in _COPY_DIRECTIONS:
-        if compact.startswith(prefixes):
-            return direction
-    return None
+    copy = _COPY.match(start.rpartition(":")[2].replace(" ", ""))
+    if copy is None:
+        return None
+    return "set" if copy[1] == "memset" else _COPY_DIRECTIONS.get((copy[2], copy[3]), "other")
 
 
 def copy_direction_of_call(name: str) -> str | None:
-    """The direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
+    """Find the direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
     call = _COPYING_CALL.match(name)
     return copy_direction(f"Memcpy{call[1]}") if call else None
 
 
-def _hlo_copy_direction(name: str) -> str | None:
-    """The direction of XLA's asynchronous copies, and of waiting for them; None for what is none."""
-    hlo_copy = _HLO_COPY.match(name[:2000])
-    if hlo_copy is None:
-        return None
-    memories = _LAYOUT.findall(hlo_copy[1])[:2]
-    if len(memories) < 2:
-        return "other"
-    to, source = ("host" if _HOST_MEMORY in memory else "device" for memory in memories)
-    return f"{source} to {to}"
-
-
 def copy_direction_of_details(details: str) -> str:
-    """The direction that a ``memcpy_details`` stat tells, "other" where it tells none.
+    """Find the direction that a ``memcpy_details`` stat tells, "other" where it tells none.
 
     ``kind_src:pageable kind_dst:device size:4096 dest:0 async:1`` (CUPTI) is "host to device",
     ``kind:HostToDevice size:4096 dest:0 async:1`` (ROCm) too.
@@ -192,7 +181,7 @@ def copy_direction_of_details(details: str) -> str:
 
 
 def is_collective(name: str) -> bool:
-    """Whether a kernel or an instruction of this name exchanges data between devices."""
+    """Tell whether a kernel or an instruction of this name exchanges data between devices."""
     is_library = name.lower().startswith(_COLLECTIVE_PREFIXES)
     return is_library or _HLO_COLLECTIVE.match(name) is not None
 
@@ -212,7 +201,7 @@ _FEEDS = ("_recv_", "_send_", "_retval", "_arg")
 
 
 def is_host_collective(name: str) -> bool:
-    """Whether a host event of this name waits for and exchanges with other workers or replicas.
+    """Tell whether a host event of this name waits for and exchanges with other workers or replicas.
 
     ``CollectiveReduceV2:CollectiveReduceV2`` and what runs it, XLA's ``all-reduce.1`` on a CPU and its
     ``Rendezvous``, ``HorovodAllreduce``; not ``GatherV2``, which looks up rows.
@@ -226,7 +215,7 @@ def is_host_collective(name: str) -> bool:
 
 
 def is_host_transfer(name: str) -> bool:
-    """Whether a host event of this name sends a value to another device's executor or waits for one.
+    """Tell whether a host event of this name sends a value to another device's executor or waits for one.
 
     Feeds and fetches of a session (``_recv_x_0:_Recv`` in old versions) are none.
     """
@@ -241,7 +230,9 @@ _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
 _DATASET = "Dataset"
 # What PyTorch calls its exchange between devices (``nccl:all_reduce``): annotations around ops, no ops.
-_BACKENDS = frozenset("nccl gloo hccl mpi ucc xccl rccl cncl mccl eccl".split())
+_BACKENDS = frozenset((
+    "nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl",
+))  # fmt: skip
 _PACKING = ("ConcatV2", "SplitV")
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
@@ -268,18 +259,18 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
 
 
 def without_call(op_name: str) -> str:
-    """An op's name without the calls of functions that it stands in."""
+    """Give an op's name without the calls of functions that it stands in."""
     call = _CALL.match(op_name)
     return op_name[call.end() :] if call and call.end() < len(op_name) else op_name
 
 
 def without_number(name: str) -> str:
-    """A name without the number that made it unique: ``dense_1`` is ``dense``, ``dense_1_2`` ``dense_1``."""
+    """Give a name without the number that made it unique: ``dense_1`` is ``dense``."""
     return _NUMBER.sub("", name)
 
 
 def without_numbers(name: str) -> str:
-    """A name without what Keras and then TensorFlow made it unique by: ``sgd_1_1`` becomes ``sgd``."""
+    """Give a name without what Keras and then TensorFlow made it unique by: ``sgd_1_1`` becomes ``sgd``."""
     return _NUMBERS.sub("", name)
 
 
@@ -298,5 +289,5 @@ def packing_scopes(op_names: Iterable[str]) -> frozenset[str]:
 
 
 def is_packing(op_name: str, op_type: str, scopes: AbstractSet[str]) -> bool:
-    """Whether an op packs or unpacks what is exchanged, in one of ``packing_scopes``."""
+    """Tell whether an op packs or unpacks what is exchanged, in one of ``packing_scopes``."""
     return op_type in _PACKING and op_name.rpartition("/")[0] in scopes

@@ -1,4 +1,4 @@
-"""Where traces lie: a path, a run's folder or a TensorBoard logdir to trace files, each with its run.
+"""Traces on disk: a path, a run's folder or a TensorBoard logdir to trace files, each with its run.
 
 TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``. A run is a capture of which each file
 is one host's part. Its folder is named by the second in which a host stopped, so one capture of several
@@ -38,7 +38,7 @@ _HEAD, _LONGEST_PLANE, _LONGEST_HOSTNAME, _MOST_FIELDS = 64, 1 << 20, 1 << 10, 1
 
 @dataclass(frozen=True, slots=True)
 class CaptureTime:
-    """When and where a trace was recorded.
+    """The time and place of a recording.
 
     Attributes:
         begin_ns: When the profiler started, by the host's clock, in nanoseconds since 1970; 0 if unknown.

@@ -48,7 +48,7 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True)
 class StatEntries:
-    """Where the stats are: field ``field`` of messages at the given spans.
+    """The place of the stats: field ``field`` of messages at the given spans.
 
     Attributes:
         begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the

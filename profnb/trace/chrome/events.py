@@ -93,7 +93,7 @@ class RawEvents:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one writer's events become a trace's.
+    """The meaning of one writer's events.
 
     Attributes:
         lines: The lines; several of them may be the same.

@@ -239,7 +239,7 @@ def _distinct(
 
 
 def distinct_spans(buffer: Bytes, begins: Int64s, ends: Int64s) -> tuple[Int64s, Int64s]:
-    """Which of N spans hold equal bytes.
+    """Find which of N spans hold equal bytes.
 
     Returns:
         The code of each span, shape (N,), and the first row of each code, shape (distinct,).

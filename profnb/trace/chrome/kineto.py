@@ -63,7 +63,7 @@ _KINDS = {
 
 
 def is_kineto(raw: RawEvents) -> bool:
-    """Whether PyTorch's profiler wrote these events: by categories that are its own, or by its header."""
+    """Tell whether PyTorch's profiler wrote these events: by its own categories, or its header."""
     return (
         not (_KINETO_OPS | _KINETO_ONLY).isdisjoint(raw.categories)
         or _KINETO_OLD.issubset(raw.categories)
@@ -135,7 +135,7 @@ def read_kineto(
 
 
 def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The rank of the process that was recorded, of how many, and how many sets of ranks exchange apart.
+    """Read the rank of the process that was recorded, of how many, and how many sets of ranks exchange apart.
 
     Returns:
         -1, 0 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
@@ -157,7 +157,7 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
-    """What the header says of each device, by the name of its plane."""
+    """Read what the header says of each device, by the name of its plane."""
     vendor = "AMD" if any(key.startswith("hip") for key in header) else "Nvidia"
     facts: dict[str, PlaneStats] = {}
     for device in devices if isinstance(devices := header.get("deviceProperties"), list) else ():
@@ -173,7 +173,7 @@ def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
 
 
 def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
-    """The sentence on accelerators whose work is not understood, if there are any."""
+    """Write the sentence on accelerators whose work is not understood, if there are any."""
     unknown = [row for row, kind in enumerate(kinds) if kind == _UNKNOWN]
     count = int(np.isin(raw.category, unknown).sum())
     if not count:

@@ -39,7 +39,7 @@ _FIXED = 64 + 2 * 20 + 2 * 28
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What is shown besides the recorded events.
+    """Marks that are shown besides the recorded events.
 
     Attributes:
         launches: Events that set device work going, shape (N,).
@@ -167,7 +167,7 @@ def put_microseconds(out: Bytes, at: int, picoseconds: int) -> int:
 
 @compiled
 def _character_size(text: Bytes, at: int, end: int) -> int:
-    """How many bytes the UTF-8 character at a position has; 0 if it is none."""
+    """Count the bytes that the UTF-8 character at a position has: 0 if it is none."""
     first = text[at]
     if first < 0x80:
         return 1
