@@ -6,6 +6,7 @@ import time
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -42,11 +43,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    return _read(read_whole(file, MOST_BYTES), printable(file.name))
-
-
-def _read(recorded: Bytes, source: str) -> Trace:
-    """Read bytes by what they are: gzip, JSON, RunMetadata, or else an XSpace."""
+    recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
     if recorded[:2].tobytes() == _GZIP:
         recorded = _decompress(recorded, source)
         if recorded[:2].tobytes() == _GZIP:  # a file may hold itself, without end
@@ -66,21 +63,15 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
         inflated += piece
         if len(inflated) > _SURE_BYTES and not is_counted:
             is_counted = True
-            _check_size(packed, source)
+            sizes = accumulate(map(len, _inflate(packed, source)))
+            if any(size > MOST_BYTES for size in sizes):
+                raise TraceFormatError(
+                    f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
+                    f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
+                )
     whole = np.frombuffer(inflated, np.uint8)
     whole.flags.writeable = False
     return whole
-
-
-def _check_size(packed: Bytes, source: str) -> None:
-    size = 0
-    for piece in _inflate(packed, source):
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise TraceFormatError(
-                f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
-                f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
-            )
 
 
 def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:

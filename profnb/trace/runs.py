@@ -240,6 +240,6 @@ def read_capture_time(file: Path) -> CaptureTime:
                 ):
                     opened.seek(first)
                     kept += opened.read(at - first)
-        return capture_time(read_xplane(np.frombuffer(kept, np.uint8), file.name))
+        return capture_time(read_xplane(np.frombuffer(bytes(kept), np.uint8), file.name))
     except (TraceFormatError, PermissionError, FileNotFoundError, ValueError):
         return CaptureTime()

@@ -276,12 +276,11 @@ class XPlaneStats(Stats):
 
     def numbers(self, name: str) -> StatColumn:
         """Give the events with a stat of this name that is any number, as float64."""
-
-        def floats_of(chosen: StatValues) -> tuple[Floats, tuple[str, ...]]:
-            is_double = chosen.kind == DOUBLE
-            return np.where(is_double, chosen.value.view(np.float64), chosen.value), ()
-
-        return self._column(name, (INT64, UINT64, DOUBLE), floats_of)
+        return self._column(
+            name,
+            (INT64, UINT64, DOUBLE),
+            lambda of: (np.where(of.kind == DOUBLE, of.value.view(np.float64), of.value), ()),
+        )
 
     def texts(self, name: str) -> StatColumn:
         """Give the events with a text stat of this name, as rows of the distinct texts."""
