@@ -225,9 +225,9 @@ class Messages:
 
     def split(self, field: int, kind: str) -> "Messages":
         """Find the messages of a repeated field, parent after parent."""
-        return Messages(self.buffer, kind, *self._split(field, LENGTH))
+        return Messages(self.buffer, kind, *self._find(field, LENGTH))
 
-    def _split(self, field: int, other: int) -> tuple[Int64s, Int64s, Int64s]:
+    def _find(self, field: int, other: int) -> tuple[Int64s, Int64s, Int64s]:
         """Find begins and ends of a repeated field that is a message or of another wire type, and offsets."""
         counts, none = np.zeros(len(self), np.int64), np.empty(0, np.int64)
         spans = self.begins, self.ends
@@ -278,11 +278,9 @@ class Messages:
         Returns:
             Offsets of shape (N + 1,) and the numbers: message i has ``numbers[offsets[i]:offsets[i + 1]]``.
         """
-        begins, ends, of_message = self._split(field, VARINT)
+        begins, ends, of_message = self._find(field, VARINT)
         sizes = ends - begins
-        place = np.concatenate(
-            [np.zeros(1, np.int64), np.cumsum(sizes)]
-        )  # of each field in ``raw``
+        place = np.append(0, np.cumsum(sizes))  # of each field in ``raw``
         raw = self.buffer[np.repeat(begins - place[:-1], sizes) + np.arange(place[-1])]
         is_last = raw < _MORE
         last = np.flatnonzero(is_last)
