@@ -109,9 +109,11 @@ def link_by_key(producing: Keyed, consuming: Keyed) -> Links:
         wanted, context = number_keys(consuming.keys, producing.keys)
     else:
         context, wanted = number_keys(producing.keys, consuming.keys)
-    is_known, is_wanted = context >= 0, wanted >= 0
-    producers, context = producing.events[is_known], context[is_known]
-    consumers, wanted = consuming.events[is_wanted], wanted[is_wanted]
+    sides = []
+    for events, number in ((producing.events, context), (consuming.events, wanted)):
+        is_known = number >= 0
+        sides.append((events, number) if is_known.all() else (events[is_known], number[is_known]))
+    (producers, context), (consumers, wanted) = sides
     count = max(int(context.max(initial=-1)), int(wanted.max(initial=-1))) + 1
     produced, consumed = (np.bincount(side, minlength=count) for side in (context, wanted))
     # One producer may have any number of consumers, and one consumer any number of producers; 64 of each
