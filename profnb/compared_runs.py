@@ -39,7 +39,7 @@ def _load_runs(path: str | os.PathLike[str], opened: dict[Path, Profile]) -> lis
         path: A logdir or a trace.
         opened: What each file gave before, which it gives again: a file is one run however often it is named.
     """
-    from profnb.trace.files import find_traces, pick_trace
+    from profnb.trace.runs import find_traces, pick_trace
 
     traces = find_traces(path)
     runs = dict.fromkeys(trace.run for trace in traces)

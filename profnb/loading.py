@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.regular_files import is_regular, read_whole
+from profnb.core.safe_files import is_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.result import is_saved, open_result
 from profnb.profile import Profile
@@ -16,7 +16,7 @@ from profnb.profile import Profile
 if TYPE_CHECKING:
     from profnb.capture.recording import Recording
     from profnb.trace.model import Trace
-    from profnb.trace.runs.grouping_files import TraceFile
+    from profnb.trace.runs import TraceFile
 
 _PYTHON_SUFFIXES = (".prof", ".pstats")
 _SESSION_RUN = "session_run"
@@ -56,8 +56,9 @@ def load(
         ValueError: No such run or host.
     """
     from profnb.capture.saved.sidecar import read_recordings
-    from profnb.trace.files import find_traces, pick_trace, read_trace
-    from profnb.trace.runs.remote_files import fetch_traces, is_url
+    from profnb.trace.files import read_trace
+    from profnb.trace.remote_files import fetch_traces, is_url
+    from profnb.trace.runs import find_traces, pick_trace
 
     if is_url(path):
         with fetch_traces(os.fspath(path), run) as folder:

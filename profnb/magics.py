@@ -27,7 +27,7 @@ from profnb.capture.seams import (
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.core.whole_files import remove_leftovers
+from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.lite.result import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError

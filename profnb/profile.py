@@ -17,8 +17,8 @@ from profnb.capture.recording import Recording
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
+from profnb.core.safe_files import whole_file
 from profnb.core.sharing import Sharing
-from profnb.core.whole_files import whole_file
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from profnb.subjects.system.energy import Energy
     from profnb.subjects.system.machine_use import MachineUse
     from profnb.trace.model import Trace
-    from profnb.trace.runs.capture_times import CaptureTime
+    from profnb.trace.runs import CaptureTime
 
 _LEAST_UNTRACED = 0.1  # of a cell's wall time: less is not worth a note
 
@@ -216,18 +216,9 @@ class Profile(Tables):
     @property
     def capture_time(self) -> "CaptureTime":
         """When and on which host it was captured, as far as its trace tells."""
-        from profnb.trace.runs.capture_times import CaptureTime, capture_time
+        from profnb.trace.runs import capture_time
 
-        trace = self.trace
-        environment_stats = [
-            plane.stats for plane in trace.planes if plane.name == "Task Environment"
-        ]
-        host = trace.hostnames[0] if trace.hostnames else ""
-        return (
-            capture_time(environment_stats[0], host)
-            if environment_stats
-            else CaptureTime(hostname=host)
-        )
+        return capture_time(self.trace)
 
     @property
     def recordings(self) -> list[Recording]:
@@ -551,7 +542,7 @@ class Profile(Tables):
             import numpy as np
 
             from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
-            from profnb.trace.runs.masked_trace import masked
+            from profnb.trace.files import masked
 
             buffers = [
                 np.frombuffer(masked(np.frombuffer(run, np.uint8), self.sharing), np.uint8)

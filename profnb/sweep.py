@@ -15,8 +15,8 @@ from profnb.capture.saved.sidecar import read_recordings
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.safe_files import folder_prefix
 from profnb.core.sharing import Sharing
-from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
 from profnb.several.crews import Crew
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT

@@ -109,21 +109,21 @@ def _read() -> Generator[str, None, "Trace"]:
     yield "Numba"
     for _ in load_compiler():
         yield "a part of its compiler"
-    from profnb.trace.grouped_stats import StatKeys
     from profnb.trace.model import StringTable
-    from profnb.trace.wire import LENGTH, read_fields, split_field
+    from profnb.trace.wire import Messages
     from profnb.trace.xplane import read_xplane
-    from profnb.trace.xplane_stats import read_plane_stats
+    from profnb.trace.xplane_stats import Dictionary, StatEntries, XPlaneStats
 
     yield "imports"
     buffer = np.frombuffer(tiny_trace(), np.uint8)
-    whole = (np.zeros(1, np.int64), np.full(1, buffer.size, np.int64))
-    _, begins, ends = split_field(buffer, *whole, 1, "XSpace")
+    planes = Messages.whole(buffer, "XSpace").split(1, "XPlane")
     yield "messages"
-    read_fields(buffer, begins, ends, {2: LENGTH}, "XPlane")
+    planes.inner(2, "plane name")
     yield "tables of fields"
-    no_keys = StatKeys(StringTable.of(()), np.zeros(begins.size + 1, np.int64), begins[:0])
-    read_plane_stats(buffer, begins, ends, 6, no_keys)
+    rows = np.arange(len(planes) + 1)
+    no_keys = Dictionary(StringTable.of(()), rows * 0, rows[:0])
+    of_planes = StatEntries(planes.begins, planes.ends, rows, rows[:-1], 6)
+    XPlaneStats(buffer, of_planes, no_keys).of_event(0)
     yield "stats"
     trace = read_xplane(buffer, "warm-up")
     yield "traces"

@@ -18,7 +18,8 @@ from profnb.steps.streams import raw_device_lines
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
 from profnb.trace.chrome.reader import read_chrome
-from profnb.trace.files import find_traces, read_trace
+from profnb.trace.files import read_trace
+from profnb.trace.runs import find_traces
 from profnb.trace.names import CORRELATION_ID
 
 pytestmark = pytest.mark.versions

@@ -21,8 +21,8 @@ from profnb.fleet.costs import median_interval
 from profnb.fleet.digest import digest_study
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
-from profnb.trace.runs.capture_times import CaptureTime
-from profnb.trace.runs.remote_files import fetch_traces
+from profnb.trace.runs import CaptureTime
+from profnb.trace.remote_files import fetch_traces
 from made_hosts import EVEN, MS, REDUCE, SLOW, STEPS, hosts_of
 from traces import event, host, line, xspace
 

@@ -23,8 +23,9 @@ from profnb.profile import Profile
 from profnb.subjects.study import Study
 from profnb.trace import files
 from profnb.subjects.layers.layer_rows import LayerRows
-from profnb.trace.files import find_traces, pick_trace, read_trace
-from profnb.trace.runs.capture_times import CaptureTime, read_capture_time
+from profnb.trace.files import read_trace
+from profnb.trace.runs import find_traces, pick_trace
+from profnb.trace.runs import CaptureTime, read_capture_time
 from profnb.trace.names import is_host_collective, is_host_transfer
 from traces import event, gpu, host, line, plane, read, xspace
 

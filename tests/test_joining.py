@@ -5,7 +5,7 @@ import pytest
 
 from profnb.core.columns import gather, match, stable_order
 from profnb.core.joining import Keyed, link_by_key, number_keys
-from profnb.trace import grouped_stats
+from profnb.trace import xplane_stats
 from profnb.trace.xplane import read_xplane
 from profnb.warm import _message
 
@@ -118,8 +118,8 @@ def test_a_stat_is_found_wherever_its_key_stands(stat):
 
 def test_stats_are_counted_anew_only_where_the_quick_count_was_wrong(monkeypatch):
     passes = []
-    one_pass = grouped_stats._pass
-    monkeypatch.setattr(grouped_stats, "_pass", lambda *of: passes.append(of[-1]) or one_pass(*of))
+    one_pass = xplane_stats._pass
+    monkeypatch.setattr(xplane_stats, "_pass", lambda *of: passes.append(of[-1]) or one_pass(*of))
     len(trace_with(_message((1, 1), (4, 5))).stats.integers("a"))
     quick = passes.copy()
     len(trace_with(_message((1, 1), (4, 5), (1, 2))).stats.integers("a"))

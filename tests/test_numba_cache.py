@@ -23,7 +23,7 @@ import json
 import numpy as np
 from profnb.core.jit import compiling
 from profnb.subjects.source.code_times import _follow
-from profnb.trace.grouped_stats import _fill_stats
+from profnb.trace.xplane_stats import _fill_stats
 
 def longs(*values):
     return np.array(values, np.int64)

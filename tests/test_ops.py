@@ -8,7 +8,7 @@ from traces import event, gpu, host, line, read, ref
 
 import profnb
 from profnb.subjects.device.device_ops import name_device_work
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import parse_op
 from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
 from profnb.steps.streams import raw_device_lines
 from profnb.subjects.xla.hlo_ops import find_hlo_ops

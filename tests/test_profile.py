@@ -13,7 +13,7 @@ from profnb.steps.breakdown import category_column
 from profnb.steps.activities import CATEGORIES
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.trace.files import find_traces, pick_trace
+from profnb.trace.runs import find_traces, pick_trace
 from profnb.report.notebook_file import clean_notebook
 
 pytestmark = pytest.mark.versions

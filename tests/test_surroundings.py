@@ -21,10 +21,10 @@ import profnb
 from profnb.__main__ import main
 from profnb.core.printable import for_terminal
 from profnb.core.units import longer_text, range_text
-from profnb.core.whole_files import folder_prefix, remove_leftovers
+from profnb.core.safe_files import folder_prefix, remove_leftovers
 from profnb.trace import files as trace_files
-from profnb.trace.runs import remote_files
-from profnb.trace.runs.remote_files import fetch_traces
+from profnb.trace import remote_files
+from profnb.trace.remote_files import fetch_traces
 
 from made_hosts import SLOW, hosts_of
 

@@ -18,7 +18,7 @@ TIERED = {
     "profnb.core.joining": ["_number"], "profnb.steps.breakdown": ["_walk"], "profnb.steps.grouping": ["_spread"],
     "profnb.steps.launching": ["_begin"], "profnb.steps.nesting": ["_find_parents", "_self_times"],
     "profnb.subjects.source.code_times": ["_follow"], "profnb.timeline.lanes": ["_stack"], "profnb.timeline.marks": ["_merge"],
-    "profnb.trace.grouped_stats": ["_fill_stats"], "profnb.trace.wire": ["_split", "_read_fields"], "profnb.trace.xplane": ["_decode_events"],
+    "profnb.trace.xplane_stats": ["_fill_stats"], "profnb.trace.wire": ["_split", "_read_fields"], "profnb.trace.xplane": ["_decode_events"],
 }  # fmt: skip
 
 
@@ -114,11 +114,11 @@ def columns_of(data):
     """All that reading makes of bytes, or why it does not."""
     try:
         trace = read_xplane(np.frombuffer(data, np.uint8), "a.xplane.pb")
-        csr = trace.stats._csr
+        offsets, csr = trace.stats._csr
         grouped = trace.stats.integers("step_num")
         return [
             trace.events.name.tolist(), trace.events.begin_ps.tolist(), trace.events.end_ps.tolist(), trace.lines.offsets.tolist(),
-            [plane.name for plane in trace.planes], list(trace.names.texts), csr.offsets.tolist(), csr.kind.tolist(), csr.value.tolist(),
+            [plane.name for plane in trace.planes], list(trace.names.texts), offsets.tolist(), csr.kind.tolist(), csr.value.tolist(),
             grouped.events.tolist(), list(grouped.values),
         ]  # fmt: skip
     except TraceFormatError as error:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from profnb.core.whole_files import claim_folder, whole_file
+from profnb.core.safe_files import claim_folder, whole_file
 
 
 def test_a_file_appears_when_it_is_whole_and_nothing_else_stays(tmp_path):

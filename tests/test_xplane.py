@@ -161,7 +161,7 @@ def test_what_an_event_does_not_tell_is_0_as_protobuf_has_it():
 
 @pytest.mark.parametrize(("count", "is_read"), [(3, True), (4, False)])
 def test_more_planes_than_any_trace_has_are_refused(monkeypatch, count, is_read):
-    monkeypatch.setitem(xplane._MOST, "planes", 3)
+    monkeypatch.setattr(xplane, "_MOST_PLANES", 3)
     raw = message(*((1, message((1, at), (2, f"/host:{at}"))) for at in range(count)))
     if is_read:
         assert len(decode(raw).planes) == 3

@@ -13,7 +13,7 @@ from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.core.units import PS_PER_NS
 from profnb.subjects.study import Study
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import parse_op
 
 _MODELS = 3  # two are compared; three come from a loop
 _COMPILE, _LAYERS = "Model.compile", "layers"

@@ -18,7 +18,7 @@ from profnb.core.table import Column, Table, of_each
 from profnb.core.units import signed_text
 from profnb.subjects.layers.layer_table import SCOPE
 from profnb.subjects.study import Study
-from profnb.trace.op_names import without_call
+from profnb.trace.names import without_call
 
 _NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
 _DATASET = "Dataset"

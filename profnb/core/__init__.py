@@ -1,4 +1,4 @@
-"""What every room may use.
+"""The things that every room may use.
 
 errors, options     what profnb raises on purpose; what to record
 units, printable    numbers to text; text of others for a terminal
@@ -7,7 +7,6 @@ jit                 the door to Numba; plain Python while there is little to do
 table, glossary     a table declared once; the field's terms, each once
 block               one block of an icicle
 parsing             Python's parser for the user's cells and modules, read once more
-whole_files         files that are there whole or not at all, and folders for a while
-regular_files       a regular file of a bounded size to its bytes
+safe_files          files that are read or written whole or not at all, and folders for a while
 sharing             what may leave in a page, a notebook, an export or a file: one rule for all
 """

@@ -19,7 +19,7 @@ _DENSE = 8  # numbers of which so few are missing fit a table
 
 
 def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:
-    """What ``values[rows]`` is, -1 for the last one, in less than half the time.
+    """Give ``values[rows]``, -1 for the last one, in less than half the time.
 
     NumPy wants wide indices and looks whether each is there. Widened by the piece they stay in the cache.
 
@@ -50,7 +50,7 @@ def look_up(keys: Int64s, values: Int64s, wanted: Int64s, missing: int = -1) -> 
 
 
 def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
-    """What stands in both of two ascending arrays: (values, rows in the first, rows in the second).
+    """Find what stands in both of two ascending arrays: (values, rows in the first, rows in the second).
 
     Of a value that stands in one of them several times, the first row.
     """
@@ -77,7 +77,7 @@ def match(one: Int64s, two: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 
 
 def stable_order(keys: Int64s | Int32s) -> Int64s:
-    """What ``argsort(kind="stable")`` returns, of keys that are not negative, several times faster.
+    """Give what ``argsort(kind="stable")`` returns, of keys that are not negative, several times faster.
 
     NumPy sorts numbers much faster than it finds their order, so each is sorted with its row behind it.
     """

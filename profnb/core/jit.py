@@ -38,9 +38,8 @@ _PACKAGE = Path(__file__).parents[1]
 _SOURCES = (
     "capture/source/source_records", "core/jit", "core/joining", "steps/breakdown", "steps/grouping",
     "steps/launching", "steps/nesting", "subjects/source/code_times", "tf1/run_metadata", "timeline/lanes",
-    "timeline/marks", "trace/chrome/json_numbers", "trace/chrome/json_scan", "trace/chrome/json_text",
-    "trace/chrome/pairs", "trace/chrome/stat_texts", "trace/chrome/writer", "trace/grouped_stats",
-    "trace/wire", "trace/xplane",
+    "timeline/marks", "trace/chrome/events", "trace/chrome/json_scan", "trace/chrome/writer", "trace/wire",
+    "trace/xplane", "trace/xplane_stats",
 )  # fmt: skip
 _UNUSED_S = 30 * 86_400
 _SMALL = 100_000  # elements of a kernel's largest array
@@ -50,7 +49,7 @@ _compiles = contextvars.ContextVar("compiles", default=False)
 
 @cache
 def _cache_folder() -> str:
-    """Where compiled kernels are kept; empty where nothing is writable.
+    """Choose where compiled kernels are kept; empty where nothing is writable.
 
     That is Numba's folder if the user has set one, else beside the package, else in the home folder.
     """
@@ -63,26 +62,20 @@ def _cache_folder() -> str:
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     for base in (numba.config.CACHE_DIR, _PACKAGE / "__pycache__", Path(home, "profnb")):
         if base and _is_writable(folder := Path(base).expanduser() / name):
-            _remove_unused(folder.parent)
+            with contextlib.suppress(OSError):  # remove what earlier versions have left
+                for old in folder.parent.glob("kernels-*"):
+                    if old.stat().st_mtime < time.time() - _UNUSED_S:
+                        shutil.rmtree(old, ignore_errors=True)
             return str(folder)
     return ""
 
 
 def _is_writable(folder: Path) -> bool:
-    try:
+    with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()  # the folder's time tells when it was used last
-    except OSError:
-        return False
-    return True
-
-
-def _remove_unused(base: Path) -> None:
-    """Remove what earlier versions have left."""
-    with contextlib.suppress(OSError):
-        for folder in base.glob("kernels-*"):
-            if folder.stat().st_mtime < time.time() - _UNUSED_S:
-                shutil.rmtree(folder, ignore_errors=True)
+        return True
+    return False
 
 
 def compiled(function: Kernel) -> Kernel:

@@ -30,7 +30,7 @@ class Keyed(NamedTuple):
 
 
 class Links(NamedTuple):
-    """Who set what going: entry i is ``producers[i]``, which set going ``consumers[first[i]:last[i]]``.
+    """Causes and effects: entry i is ``producers[i]``, which set going ``consumers[first[i]:last[i]]``.
 
     Attributes:
         producers: Events that set others going, shape (N,); one has as many entries as it has contexts.
@@ -109,36 +109,21 @@ def link_by_key(producing: Keyed, consuming: Keyed) -> Links:
         wanted, context = number_keys(consuming.keys, producing.keys)
     else:
         context, wanted = number_keys(producing.keys, consuming.keys)
-    producers, context = _select_with_context(producing.events, context)
-    consumers, wanted = _select_with_context(consuming.events, wanted)
+    sides = []
+    for events, number in ((producing.events, context), (consuming.events, wanted)):
+        is_known = number >= 0
+        sides.append((events, number) if is_known.all() else (events[is_known], number[is_known]))
+    (producers, context), (consumers, wanted) = sides
     count = max(int(context.max(initial=-1)), int(wanted.max(initial=-1))) + 1
-    consuming_count = np.bincount(wanted, minlength=count)
-    tells = _tells_cause(np.bincount(context, minlength=count), consuming_count)
+    produced, consumed = (np.bincount(side, minlength=count) for side in (context, wanted))
+    # One producer may have any number of consumers, and one consumer any number of producers; 64 of each
+    # have too much in common to be cause and effect.
+    tells = (np.minimum(produced, consumed) <= 1) | (produced * consumed < _TOO_COMMON**2)
+    tells &= consumed > 0
     if not tells.all():
         chosen = gather(tells, context)
         producers, context = producers[chosen], context[chosen]
-    last = np.cumsum(consuming_count)
-    first = last - consuming_count
+    last = np.cumsum(consumed)
+    first = last - consumed
     order = stable_order(wanted)
     return Links(producers, gather(first, context), gather(last, context), consumers[order])
-
-
-def _select_with_context(events: Int64s, context: Int32s) -> tuple[Int64s, Int32s]:
-    """The events that have a context, and the contexts."""
-    is_known = context >= 0
-    return (events, context) if is_known.all() else (events[is_known], context[is_known])
-
-
-def _tells_cause(producers: Int64s, consumers: Int64s) -> Bools:
-    """Which contexts link their events: those with both sides, and not too many of both.
-
-    One producer may have any number of consumers, and one consumer any number of producers; 64 of each
-    have too much in common to be cause and effect.
-
-    Args:
-        producers: How many producers each context has, shape (number of contexts,).
-        consumers: How many consumers.
-    """
-    is_telling = np.minimum(producers, consumers) <= 1
-    is_telling |= producers * consumers < _TOO_COMMON**2
-    return np.asarray(is_telling & (consumers > 0))

@@ -1,4 +1,4 @@
-"""What to record: one frozen value that the magics, the API and the command line share."""
+"""The choice of what to record: one frozen value that the magics, the API and the command line share."""
 
 import os
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class CaptureOptions:
 
     @property
     def bounds_events(self) -> bool:
-        """Whether the window closes, too, when reading what it holds would take long: unless -n or -t ask."""
+        """Tell whether the window closes, too, when reading it would take long: unless -n or -t ask."""
         return (self.max_steps, self.max_seconds) == (_STEPS, _SECONDS)
 
     def __post_init__(self) -> None:

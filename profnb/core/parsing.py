@@ -10,7 +10,7 @@ _MAY_WARN = re.compile(r"\\|\d[A-Za-z]")  # an escape that is none, a number tha
 
 
 def parse_again(text: str) -> ast.Module:
-    r"""What ``ast.parse`` gives, without a warning about the text.
+    r"""Parse as ``ast.parse`` does, without a warning about the text.
 
     Python warned of ``"\d"`` where it compiled the code, and would again at every reading of ours.
 

@@ -23,16 +23,8 @@ def printable_lines(text: str) -> str:
 def for_terminal(text: str) -> str:
     """Text with only such characters as standard output can encode, in a terminal that has few."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None where there is no output
-    missing = {ord(char): _SIMPLER.get(char, "?") for char in set(text) if not _has(encoding, char)}
-    return text.translate(missing) if missing else text
-
-
-def _has(encoding: str, char: str) -> bool:
-    try:
-        char.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
+    missing = {char for char in set(text) if not char.encode(encoding, "ignore")}
+    return text.translate({ord(char): _SIMPLER.get(char, "?") for char in missing})
 
 
 def shortened(text: str, most: int) -> str:

@@ -1,4 +1,4 @@
-"""What leaves in a page, a notebook, an export, JSON or a saved run: the one rule for all of them.
+"""The rule for what leaves in a page, a notebook, an export, JSON or a saved run: one for all of them.
 
 It holds no absolute path, no name of a host and none of a user: of a path stays its end, from the package on
 where it is one's, and of names a word. Where source was not wanted (``--no-source``) it holds no name of the
@@ -11,7 +11,7 @@ import platform
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -101,17 +101,19 @@ def _any_of(names: frozenset[str]) -> re.Pattern[str] | None:
 
 @dataclass(frozen=True)
 class Sharing:
-    """What may leave of one result.
+    """The rule for what may leave of one result.
 
     Attributes:
         hosts: Names of hosts that it knows besides this machine's.
         has_files: Whether names of the user's files may.
         names_hosts: Whether those of hosts may: a fleet's results are about them.
+        keeps_length: Whether what stands for something is as long as that.
     """
 
     hosts: tuple[str, ...] = ()
     has_files: bool = True
     names_hosts: bool = False
+    keeps_length: bool = False
 
     @staticmethod
     def of_all(several: "Iterable[Sharing]") -> "Sharing":
@@ -151,7 +153,7 @@ class Sharing:
 
     @cached_property
     def _masks(self) -> "Sharing":
-        return _Masking(self.hosts, self.has_files, self.names_hosts)
+        return replace(self, keeps_length=True)
 
     def _whole(self, broken: re.Match[str]) -> str:
         text = broken[0].replace(_BEGIN, "").replace(_END, "")
@@ -172,10 +174,13 @@ class Sharing:
         if match[0].rstrip("./") in _PUBLIC:
             return match[0]
         short = short_path(match[0])
-        return short if self.has_files or _LIBRARY.match(short) else self._number(match[0])
+        if not self.has_files and not _LIBRARY.match(short):
+            short = self._number(match[0])
+        return self._fitted(short, match[0])
 
     def _without_file(self, match: re.Match[str]) -> str:
-        return match[0] if _LIBRARY.match(match[0]) else self._number(match[0])
+        file = match[0]
+        return file if _LIBRARY.match(file) else self._fitted(self._number(file), file)
 
     def _number(self, file: str) -> str:
         """Give what stands for a file; no two are called alike."""
@@ -204,25 +209,13 @@ class Sharing:
         return _any_of(frozenset({*self._hosts, *_users()}))
 
     def _stand_in(self, match: re.Match[str]) -> str:
-        return _HOST if match[0] in self._hosts else _USER
+        return self._fitted(_HOST if match[0] in self._hosts else _USER, match[0])
 
-
-class _Masking(Sharing):
-    """Keeps the length of what it replaces."""
-
-    def _short(self, match: re.Match[str]) -> str:
-        return _padded(super()._short(match), match[0])
-
-    def _without_file(self, match: re.Match[str]) -> str:
-        return _padded(super()._without_file(match), match[0])
-
-    def _stand_in(self, match: re.Match[str]) -> str:
-        return _padded(super()._stand_in(match), match[0])
-
-
-def _padded(text: str, before: str) -> str:
-    """A text as long as what it stands for; in front of a path's end stands what is no part of its name."""
-    room = len(before) - len(text)
-    if room <= 0 or text == before:
-        return text[: len(before)]
-    return f"{'_' * (room - 1)}/{text}" if "/" in text and room > 1 else text + "_" * room
+    def _fitted(self, text: str, before: str) -> str:
+        """Give what stands for something, as long as that if need be; no name begins with an underscore."""
+        room = len(before) - len(text)
+        if not self.keeps_length or text == before:
+            return text
+        if room <= 0:
+            return text[: len(before)]
+        return f"{'_' * (room - 1)}/{text}" if "/" in text and room > 1 else text + "_" * room

@@ -77,7 +77,7 @@ class Column(Generic[T]):
 
     @property
     def scale(self) -> float:
-        """How many of what analyses count in make up one of the DataFrame's unit."""
+        """The number of what analyses count in make up one of the DataFrame's unit."""
         if self.is_scaled:
             return 1.0
         if self.unit.startswith("giga"):

@@ -5,6 +5,8 @@ person would choose. A missing value (NaN or None) becomes an em dash, never a z
 """
 
 import math
+from collections.abc import Sequence
+from typing import TypeGuard
 
 MISSING = "—"
 PS_PER_S, PS_PER_MS, PS_PER_US = 1e12, 1e9, 1e6
@@ -12,22 +14,28 @@ PS_PER_NS = 1000  # an integer: nanoseconds become picoseconds exactly
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))
 _BYTES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _MANY_TIMES = 3.0  # a person reads 3,200 % twice
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def _is_missing(value: float | None) -> bool:
-    return value is None or math.isnan(value)
+def _is_known(value: float | None) -> TypeGuard[float]:
+    return value is not None and not math.isnan(value)
 
 
 def _three_digits(value: float) -> str:
-    """At most three significant digits, without an exponent: 1.23, 12.3, 123, 1,234."""
+    """Write at most three significant digits, without an exponent: 1.23, 12.3, 123, 1,234."""
     if value == 0:
         return "0"
     size = abs(value)
     digits = 0 if size >= 99.95 else 1 if size >= 9.995 else 2
     return f"{value:,.{digits}f}"
+
+
+def _scaled_text(value: float, scales: Sequence[tuple[float, str]], unit: str = "") -> str:
+    """Write a value by the first scale that leaves a digit before the point; the last one holds for less."""
+    scale, prefix = next((s for s in scales if abs(value) >= s[0] * 0.9995), scales[-1])
+    return f"{_three_digits(value / scale)} {prefix}{unit}"
 
 
 def duration_text(duration_ps: float | None) -> str:
@@ -36,15 +44,9 @@ def duration_text(duration_ps: float | None) -> str:
     Args:
         duration_ps: Picoseconds; None or NaN where the duration is not known.
     """
-    if _is_missing(duration_ps):
+    if not _is_known(duration_ps):
         return MISSING
-    assert duration_ps is not None
-    if duration_ps == 0:
-        return "0 ms"
-    for scale, unit in _DURATIONS_PS:
-        if abs(duration_ps) >= scale * 0.9995:
-            return f"{_three_digits(duration_ps / scale)} {unit}"
-    return f"{_three_digits(duration_ps)} ps"
+    return _scaled_text(duration_ps, _DURATIONS_PS) if duration_ps else "0 ms"
 
 
 def signed_text(difference_ps: float) -> str:
@@ -55,12 +57,9 @@ def signed_text(difference_ps: float) -> str:
 
 def percent_text(fraction: float | None) -> str:
     """A fraction in 0..1 as a percentage; what is there but rounds to nothing is "<0.1 %"."""
-    if _is_missing(fraction):
+    if not _is_known(fraction):
         return MISSING
-    assert fraction is not None
-    if 0 < fraction < 0.0005:
-        return "<0.1 %"
-    return f"{fraction * 100:,.1f} %"
+    return "<0.1 %" if 0 < fraction < 0.0005 else f"{fraction * 100:,.1f} %"
 
 
 def range_text(low: str, high: str) -> str:
@@ -69,7 +68,7 @@ def range_text(low: str, high: str) -> str:
 
 
 def longer_text(low: float, high: float | None = None, than: str = "") -> str:
-    """How much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
+    """Say how much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
 
     Args:
         low: What it takes more, as a fraction of what it is compared with.
@@ -86,9 +85,8 @@ def longer_text(low: float, high: float | None = None, than: str = "") -> str:
 
 def count_text(count: float | None) -> str:
     """A count with thousands separators; at most three significant digits after the point."""
-    if _is_missing(count):
+    if not _is_known(count):
         return MISSING
-    assert count is not None
     return f"{count:,.0f}" if float(count).is_integer() else _three_digits(count)
 
 
@@ -103,24 +101,15 @@ def bytes_text(count: float | None) -> str:
     Args:
         count: Bytes; None or NaN where it is not known.
     """
-    if _is_missing(count):
+    if not _is_known(count):
         return MISSING
-    assert count is not None
-    for scale, unit in _BYTES:
-        if abs(count) >= scale * 0.9995:
-            return f"{_three_digits(count / scale)} {unit}"
-    return f"{count:.0f} B"
+    is_small = abs(count) < _BYTES[-1][0] * 0.9995
+    return f"{count:.0f} B" if is_small else _scaled_text(count, _BYTES)
 
 
 def rate_text(per_second: float | None, unit: str) -> str:
     """A rate with three digits and the prefix that fits: 1.31e15 of "flop/s" is "1.31 Pflop/s"."""
-    if _is_missing(per_second):
-        return MISSING
-    assert per_second is not None
-    for scale, prefix in _PREFIXES:
-        if abs(per_second) >= scale * 0.9995:
-            return f"{_three_digits(per_second / scale)} {prefix}{unit}"
-    return f"{_three_digits(per_second)} {unit}"
+    return _scaled_text(per_second, _PREFIXES, unit) if _is_known(per_second) else MISSING
 
 
 def examples_text(per_second: float) -> str:
@@ -136,13 +125,10 @@ def bar_text(fraction: float | None, width: int = 20) -> str:
         fraction: Length in 0..1; values outside are clipped, a missing value gives no bar.
         width: Characters of a full bar.
     """
-    if _is_missing(fraction):
+    if not _is_known(fraction):
         return ""
-    assert fraction is not None
     eighths = round(min(max(fraction, 0.0), 1.0) * width * 8)
-    if eighths == 0 and fraction > 0:
-        eighths = 1
-    full, rest = divmod(eighths, 8)
+    full, rest = divmod(max(eighths, int(fraction > 0)), 8)
     return "█" * full + (_EIGHTHS[rest] if rest else "")
 
 
@@ -153,9 +139,6 @@ def metric_text(value: float | None, *, is_score: bool) -> str:
         value: The metric; None or NaN where it is not known.
         is_score: Whether larger is better.
     """
-    if _is_missing(value):
+    if not _is_known(value):
         return MISSING
-    assert value is not None
-    if is_score and 0 <= value <= 1:
-        return f"{value * 100:.1f} %"
-    return f"{value:.4g}"
+    return f"{value * 100:.1f} %" if is_score and 0 <= value <= 1 else f"{value:.4g}"

@@ -16,7 +16,7 @@ from profnb.fleet.device_digests import digest_devices
 from profnb.fleet.meeting import find_meeting
 from profnb.fleet.merging import merge
 from profnb.fleet.verdict import judge, time_hosts
-from profnb.trace.runs.capture_times import CaptureTime
+from profnb.trace.runs import CaptureTime
 
 _EXCHANGE, _UNEVEN = "exposed-collectives", "imbalance"
 _MOST = 2_000  # collectives of a device: as many as a report has time for

@@ -26,7 +26,7 @@ from profnb.steps.streams import (
 )
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.study import Study
-from profnb.trace.runs.capture_times import CaptureTime
+from profnb.trace.runs import CaptureTime
 
 _MOST_OPS = 60
 _SLACK_PS = 20_000_000  # between the clocks of devices that one profiler has put on one

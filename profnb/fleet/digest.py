@@ -20,7 +20,7 @@ from profnb.steps.activities import COLLECTIVES, EXCHANGING
 from profnb.subjects.advising import line_text
 from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective
-from profnb.trace.runs.capture_times import CaptureTime
+from profnb.trace.runs import CaptureTime
 
 _MOST_OPS = 60
 _FIRST_PORT = 1024  # that a process may open without being root

@@ -22,8 +22,7 @@ from profnb.steps.windows import Steps
 from profnb.subjects.study import Study
 from profnb.timeline.lanes import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
-from profnb.trace.model import StringTable, Trace
-from profnb.trace.stats import Stats
+from profnb.trace.model import Stats, StringTable, Trace
 
 OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)

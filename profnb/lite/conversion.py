@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.core.errors import CaptureError
-from profnb.core.regular_files import read_whole
+from profnb.core.safe_files import read_whole
 from profnb.core.units import PS_PER_S
 from profnb.lite.given import write_examples
 from profnb.lite.process.interpreters import own_environment, why_it_ended

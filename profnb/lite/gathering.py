@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.core.errors import CaptureError
-from profnb.core.regular_files import check_regular
-from profnb.core.whole_files import folder_prefix
+from profnb.core.safe_files import check_regular, folder_prefix
 from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
 from profnb.lite.findings import LiteFindings
 from profnb.lite.given import read_data, read_examples

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.regular_files import check_regular
+from profnb.core.safe_files import check_regular
 
 _MOST, _RANDOM = 10_000, 8
 _FORMS = "data is (x, y), x alone, a tf.data.Dataset of batches, or an .npz file with x and y"

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.regular_files import open_regular
+from profnb.core.safe_files import open_regular, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
-from profnb.core.whole_files import whole_file
 
 if TYPE_CHECKING:
     from profnb.advice.proposals import Advice

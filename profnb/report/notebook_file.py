@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from profnb.core.whole_files import whole_file
+from profnb.core.safe_files import whole_file
 from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
 
 _STATE = "application/vnd.jupyter.widget-state+json"

@@ -14,7 +14,7 @@ from profnb.several.letting_go import let_go
 
 if TYPE_CHECKING:
     from profnb.fleet.digest import Digest
-    from profnb.trace.runs.grouping_files import TraceFile
+    from profnb.trace.runs import TraceFile
 
 Source = str | os.PathLike[str]
 
@@ -39,7 +39,7 @@ def load_fleet(
         TraceFormatError: There is no trace there, or none of them can be read.
         ValueError: No such run.
     """
-    from profnb.trace.runs.remote_files import fetch_traces, is_url
+    from profnb.trace.remote_files import fetch_traces, is_url
 
     if isinstance(path, Profile):
         return _fleet_of_one(path, "", path.capture_time.hostname, path.options.label or "", [])
@@ -97,8 +97,8 @@ def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
         TraceFormatError: There is no trace there.
         ValueError: No such run.
     """
-    from profnb.trace.files import find_traces, pick_trace
-    from profnb.trace.runs.remote_files import fetch_traces, is_url
+    from profnb.trace.remote_files import fetch_traces, is_url
+    from profnb.trace.runs import find_traces, pick_trace
 
     if isinstance(path, str) and is_url(path):
         with fetch_traces(path, run) as folder:
@@ -138,8 +138,7 @@ def _pick_files(
     path: Source | Sequence[Source], run: str | None
 ) -> tuple[list["TraceFile"], str, list[str]]:
     """The files of a run, what it is called, and what is to be said of the choice."""
-    from profnb.trace.files import find_traces
-    from profnb.trace.runs.grouping_files import name_hosts, runs_of
+    from profnb.trace.runs import find_traces, name_hosts, runs_of
 
     if not isinstance(path, str | os.PathLike):
         listed = [file for one in path for file in find_traces(one)]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.core.printable import printable
+from profnb.core.safe_files import whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
-from profnb.core.whole_files import whole_file
 from profnb.loading import load
 from profnb.profile import Profile
 

@@ -167,8 +167,8 @@ def summarize(
 def _listed(paths: Source | Iterable[Source]) -> list[str]:
     if not isinstance(paths, str | os.PathLike):
         return [os.fspath(path) for path in paths]
-    from profnb.trace.files import find_traces
-    from profnb.trace.runs.remote_files import is_url, list_traces
+    from profnb.trace.remote_files import is_url, list_traces
+    from profnb.trace.runs import find_traces
 
     if isinstance(paths, str) and is_url(paths):
         return list_traces(paths)

@@ -19,7 +19,7 @@ from pathlib import Path
 from profnb.capture.fresh import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import folder_prefix
+from profnb.core.safe_files import folder_prefix
 from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -4,8 +4,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from profnb.capture.profiler.remote import parse_addresses, trace_processes
+from profnb.core.safe_files import folder_prefix
 from profnb.core.units import count_text
-from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
 from profnb.profile import Profile
 from profnb.several.fleet_loading import load_fleet

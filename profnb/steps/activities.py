@@ -35,8 +35,8 @@ from profnb.trace.names import (
     NEXT_BATCH,
     is_host_collective,
     is_host_transfer,
+    parse_op,
 )
-from profnb.trace.op_names import parse_op
 
 CATEGORIES = (
     "device compute", "device to device", "device collectives", "host compute", "kernel launch", "input",

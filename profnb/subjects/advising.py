@@ -21,8 +21,7 @@ from profnb.subjects.covered_time import covered_share
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
-from profnb.trace.names import MARKER_SOURCE
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import MARKER_SOURCE, parse_op
 
 GUIDE = "https://www.tensorflow.org/guide"
 KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"

@@ -9,8 +9,8 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.tf1.nodes import Nodes
+from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import GROUP_ID, ROOT_LEVEL, STEP_NUM, TF_OP
-from profnb.trace.stats import StatColumn, Stats
 
 _OP_LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
 _OP_TOKEN = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")

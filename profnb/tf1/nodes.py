@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Bytes, Int64s
-from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field
+from profnb.core.columns import Bools, Int64s
+from profnb.trace.wire import Messages
 
 _NAME, _LABEL = 1, 8
 _BEGIN_US, _DURATION_US, _SCHEDULED_US, _THREAD = 2, 5, 9, 10
@@ -39,67 +39,6 @@ _REFERENCE = 100  # added to a type's number, for a reference to such a tensor
 
 # Which nodes have a stat, ascending, and its value for every node, shape (N,).
 Column = tuple[Int64s, Int64s]
-
-
-@dataclass(frozen=True, slots=True)
-class Messages:
-    """N messages of one kind in one buffer.
-
-    Attributes:
-        buffer: The bytes.
-        begins: Where each message begins, shape (N,).
-        ends: Where each ends, shape (N,).
-        kind: What they are, for error texts.
-        parents: Which message of another kind each is part of, shape (N,).
-    """
-
-    buffer: Bytes
-    begins: Int64s
-    ends: Int64s
-    kind: str
-    parents: Int64s
-
-    @classmethod
-    def whole(cls, buffer: Bytes, kind: str) -> "Messages":
-        """The buffer as one message."""
-        zero = np.zeros(1, np.int64)
-        return cls(buffer, zero, np.full(1, buffer.size, np.int64), kind, zero)
-
-    def __len__(self) -> int:
-        return self.begins.size
-
-    def rows(self, rows: slice) -> "Messages":
-        """Some of them."""
-        begins, ends, parents = self.begins[rows], self.ends[rows], self.parents[rows]
-        return Messages(self.buffer, begins, ends, self.kind, parents)
-
-    def split(self, field: int, kind: str) -> "Messages":
-        """The messages of a repeated field, parent after parent."""
-        offsets, begins, ends = split_field(self.buffer, self.begins, self.ends, field, self.kind)
-        parents = np.repeat(np.arange(len(self)), np.diff(offsets))
-        return Messages(self.buffer, begins, ends, kind, parents)
-
-    def inner(self, field: int, kind: str) -> "Messages":
-        """The message or text of a singular field, one for each; empty where absent."""
-        table = read_fields(self.buffer, self.begins, self.ends, {field: LENGTH}, self.kind)
-        begins, ends = table[:, 2 * field].copy(), table[:, 2 * field + 1].copy()
-        return Messages(self.buffer, begins, ends, kind, np.arange(len(self)))
-
-    def numbers(self, *fields: int) -> tuple[Int64s, ...]:
-        """The values of integer fields, each of shape (N,); 0 where absent."""
-        wires = dict.fromkeys(fields, VARINT)
-        table = read_fields(self.buffer, self.begins, self.ends, wires, self.kind)
-        return tuple(table[:, 2 * field].copy() for field in fields)
-
-    def raw(self) -> list[bytes]:
-        """Their bytes."""
-        whole = self.buffer.data
-        spans = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
-        return [bytes(whole[begin:end]) for begin, end in spans]
-
-    def texts(self) -> list[str]:
-        """Their texts; bytes that are not UTF-8 become U+FFFD."""
-        return [raw.decode("utf-8", "replace") for raw in self.raw()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
-from profnb.core.whole_files import whole_file
-from profnb.tf1.nodes import Messages
+from profnb.core.safe_files import whole_file
+from profnb.trace.wire import Messages
 
 RunBytes = tuple[Messages, int]  # a run's StepStats, and the size of what it stands in
 RUNS_SUFFIX = ".run_metadata.pb.gz"

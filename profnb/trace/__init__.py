@@ -1,13 +1,14 @@
-"""What was recorded: columns, not objects.
+"""The recorded trace: columns, not objects.
 
-names, op_names                 the names we rely on; which of them are ops
-model, stats                    Trace, Events, Lines; what an event has besides name and time
+names                           the names we rely on; which of them are ops
+model                           Trace, Events, Lines, Stats: what an event has besides name and time
 wire, xplane                    protobuf to columns; ``*.xplane.pb`` to a Trace
-xplane_stats, grouped_stats     its stats, on demand; where they are, and all of them in one go
+xplane_stats                    its stats, on demand: where they are, and all of them in one go
 enqueued                        programs of TPUs, the calls that enqueued them, and the clock between
-hlo, hlo_shapes                 XLA's programs as a trace holds them
+hlo                             XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
 pstats_file                     profiles that Python's cProfile saved
 framework                       which framework made a trace
-files, runs/                    a path, a run, a logdir: which files, which of one capture, which reader
+runs, remote_files              a path, a run, a logdir: which files, which of one capture; from a URL
+files                           a file of any format to a Trace, and back as it may leave
 """

@@ -5,16 +5,16 @@ into time order, the longest first at equal begins, and the times to picoseconds
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.trace.model import Counter, Events, Lines, Plane, StringTable, Trace
-from profnb.trace.stats import Stats
+from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StatValue, StringTable, Trace
 
-PlaneStats = Mapping[str, int | float | str | bytes]
+PlaneStats = Mapping[str, StatValue]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,29 +34,6 @@ class FoundLine:
     name: str
     line_id: int = 0
     repeats: bool = False
-
-
-def repeats_other_lines(lines: Sequence[FoundLine]) -> Bools:
-    """Which lines of a TF1 device hold again what its single streams hold, shape (L,).
-
-    ``stream:all`` repeats the kernels of every stream and ``memcpy`` the copies; where no single
-    stream was recorded they are all there is.
-    """
-    single = {
-        line.plane for line in lines if line.name.startswith("stream:") and line.name[7:8].isdigit()
-    }
-    return np.array(
-        [
-            line.repeats
-            or (
-                line.side == "device"
-                and line.plane in single
-                and line.name.startswith(("stream:all", "memcpy"))
-            )
-            for line in lines
-        ],
-        np.bool_,
-    )
 
 
 def assemble_trace(
@@ -107,49 +84,55 @@ def assemble_trace(
     rank[by_plane] = np.arange(len(lines))
     placed = rank[line_of_event] if len(lines) else line_of_event
     order = np.lexsort((-duration_ps, begin_ps, placed))
-    origin = 0 if keeps_origin else _earliest(begin_ps, counters)
+    clocks = [] if keeps_origin else [begin_ps, *(counter.time_ps[:1] for counter in counters)]
+    origin = min((int(times.min()) for times in clocks if times.size), default=0)
     offsets = np.zeros(len(lines) + 1, np.int64)
     np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
     first_line = np.searchsorted(plane_of[by_plane], np.arange(len(rows) + 1)).tolist()
+    sorted_lines = [lines[row] for row in by_plane]
+    is_copy = _repeat_others(sorted_lines)
     return Trace(
         source=source,
         planes=tuple(
-            Plane(
-                plane,
-                range(first_line[row], first_line[row + 1]),
-                dict(plane_stats.get(plane, {})),
-                side,
-            )
-            for row, (plane, side) in enumerate(rows)
+            Plane(plane, range(first, last), dict(plane_stats.get(plane, {})), side)
+            for (plane, side), (first, last) in zip(rows, pairwise(first_line), strict=True)
         ),
-        lines=_placed_lines([lines[row] for row in by_plane], plane_of[by_plane], offsets),
+        lines=Lines(
+            plane_of[by_plane],
+            StringTable.of(line.name for line in sorted_lines),
+            offsets,
+            np.array([line.line_id for line in sorted_lines], np.int64),
+            is_copy if is_copy.any() else None,
+        ),
         events=Events(name[order].astype(np.int32), begin_ps[order] - origin, duration_ps[order]),
         names=names,
         stats=stats(order) if stats is not None else Stats(),
         hostnames=hostnames,
-        counters=tuple(
-            Counter(c.name, c.series, c.unit, c.time_ps - origin, c.value) for c in counters
-        ),
+        counters=tuple(replace(c, time_ps=c.time_ps - origin) for c in counters),
         is_op_name=is_op_name,
         left_out=left_out,
         epoch_ns=0 if epoch_ns is None else epoch_ns + origin // 1000,
     )
 
 
-def _earliest(begin_ps: Int64s, counters: Sequence[Counter]) -> int:
-    """When the first event begins or the first sample was taken; 0 where there is neither."""
-    starts = [int(begin_ps.min())] if begin_ps.size else []
-    starts += [int(counter.time_ps[0]) for counter in counters if counter.time_ps.size]
-    return min(starts, default=0)
+def _repeat_others(lines: Sequence[FoundLine]) -> Bools:
+    """Tell which lines hold again what others hold, as they say or as on a TF1 device, shape (L,).
 
-
-def _placed_lines(lines: Sequence[FoundLine], plane: Int64s, offsets: Int64s) -> Lines:
-    """Lines in the order of their planes, with the events that each owns."""
-    is_copy = repeats_other_lines(lines) if lines else None
-    return Lines(
-        plane,
-        StringTable.of(line.name for line in lines),
-        offsets,
-        np.array([line.line_id for line in lines], np.int64),
-        is_copy if is_copy is not None and is_copy.any() else None,
+    There ``stream:all`` repeats the kernels of every stream and ``memcpy`` the copies; where no single
+    stream was recorded they are all there is.
+    """
+    single = {
+        line.plane for line in lines if line.name.startswith("stream:") and line.name[7:8].isdigit()
+    }
+    return np.array(
+        [
+            line.repeats
+            or (
+                line.side == "device"
+                and line.plane in single
+                and line.name.startswith(("stream:all", "memcpy"))
+            )
+            for line in lines
+        ],
+        np.bool_,
     )

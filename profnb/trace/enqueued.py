@@ -20,7 +20,7 @@ KeyedEvents = tuple[Int64s, tuple[Int64s, Int64s]]
 
 
 def find_enqueued(trace: Trace) -> tuple[KeyedEvents, KeyedEvents]:
-    """The calls that enqueue programs of TPUs, and the programs' runs.
+    """Find the calls that enqueue programs of TPUs, and the programs' runs.
 
     Returns:
         Of both the events, and the run and the device of each, all of shape (N,).
@@ -41,14 +41,14 @@ def find_enqueued(trace: Trace) -> tuple[KeyedEvents, KeyedEvents]:
 
 
 def is_program(trace: Trace, events: Int64s) -> Bools:
-    """Which of some events are the run of a whole program on a TPU, shape (N,)."""
+    """Flag those of some events that are the run of a whole program on a TPU, shape (N,)."""
     is_modules = trace.lines.names.rows_where(lambda name: name == XLA_MODULES_LINE)
     lines = trace.lines.of_event[events]
     return np.asarray(is_modules[lines] & trace.is_device_line[lines])
 
 
 def align_clocks(trace: Trace) -> Trace:
-    """The trace with each TPU as much later as it takes for no program to begin before it was enqueued.
+    """Give the trace with each TPU as much later as it takes for no program to begin before it was enqueued.
 
     Programs that were enqueued at 100 and 200 us and began at 70 and 190 are 30 us early: what the device ran
     is shown 30 us later, from 100 and from 220 us on.
@@ -56,27 +56,25 @@ def align_clocks(trace: Trace) -> Trace:
     if not any(plane.is_device and "TPU" in plane.name for plane in trace.planes):
         return trace
     (calls, call_keys), (programs, keys) = find_enqueued(trace)
-    call_of = dict(zip(_pairs(call_keys), trace.events.begin_ps[calls].tolist(), strict=True))
-    plane = trace.lines.plane[trace.lines.of_event[programs]].tolist()
-    begins = trace.events.begin_ps[programs].tolist()
+    begin_ps, of_line = trace.events.begin_ps, trace.lines.of_event
+    enqueued, began = (
+        zip(*(key.tolist() for key in columns), strict=True) for columns in (call_keys, keys)
+    )
+    call_of = dict(zip(enqueued, begin_ps[calls].tolist(), strict=True))
+    plane = trace.lines.plane[of_line[programs]].tolist()
     early: dict[int, int] = {}
-    for key, number, begin in zip(_pairs(keys), plane, begins, strict=True):
+    for key, number, begin in zip(began, plane, begin_ps[programs].tolist(), strict=True):
         early[number] = max(early.get(number, 0), call_of.get(key, begin) - begin)
     early = {number: by for number, by in early.items() if 0 < by < _MOST_PS}
     if not early:
         return trace
-    begin_ps = trace.events.begin_ps.copy()
     later = np.zeros(len(trace.planes), np.int64)
     later[list(early)] = list(early.values())
-    begin_ps += later[trace.lines.plane[trace.lines.of_event]]
     shifts = "; ".join(
         f"{trace.planes[number].name} is shown {duration_text(by)} later than recorded"
         for number, by in list(early.items())[:4]
     )
     note = f"By its clock a TPU ran programs before they were enqueued, so {shifts}."
+    begin_ps = begin_ps + later[trace.lines.plane[of_line]]
     events = Events(trace.events.name, begin_ps, trace.events.duration_ps)
     return replace(trace, events=events, left_out=(*trace.left_out, note))
-
-
-def _pairs(keys: tuple[Int64s, Int64s]) -> list[tuple[int, int]]:
-    return list(zip(keys[0].tolist(), keys[1].tolist(), strict=True))

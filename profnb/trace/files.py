@@ -1,13 +1,12 @@
-"""A path, a run folder or a TensorBoard logdir: which files it holds, and which reader opens them.
-
-TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``.
-"""
+"""A trace file to a ``Trace``, whatever format it has, and back to a file, as it may leave."""
 
 import os
 import re
 import time
 import zlib
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -15,102 +14,19 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.regular_files import check_regular, is_regular, read_whole
-from profnb.core.whole_files import claim_folder, whole_file
+from profnb.core.safe_files import claim_folder, read_whole, whole_file
+from profnb.core.sharing import Sharing
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
-from profnb.trace.runs.grouping_files import TraceFile, group_into_runs
-from profnb.trace.runs.masked_trace import masked
+from profnb.trace.runs import XPLANE_SUFFIX
+from profnb.trace.wire import FIXED32, FIXED64, LENGTH, VARINT, read_plain_varint
 from profnb.trace.xplane import read_xplane
 
-_SUFFIX = ".xplane.pb"
-# What else a folder may hold that we read; only where there is no XPlane trace.
-_OTHER_SUFFIXES = (
-    ".pt.trace.json",
-    ".pt.trace.json.gz",
-    ".trace.json",
-    ".trace.json.gz",
-    ".run_metadata.pb",
-    ".run_metadata.pb.gz",
-)
-_OTHER_PREFIX = "timeline"
 _GZIP = b"\x1f\x8b"
 _PIECE, _FIRST_PIECE = 1 << 22, 1 << 12
 MOST_BYTES = 2 << 30  # of a trace, inflated or not: no protobuf has more
 _SURE_BYTES = 1 << 28  # more than that is counted before it is kept
-_MOST_FOLDERS = 20_000
-
-
-def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
-    """The traces under a path, each with the run that it is a host's part of, oldest run first.
-
-    Args:
-        path: A trace file, a run folder, or a TensorBoard logdir.
-
-    Raises:
-        FileNotFoundError: There is nothing at this path.
-        TraceFormatError: There is no trace in it.
-    """
-    root = Path(path).expanduser()
-    if not root.is_dir():
-        check_regular(root)
-        return [_trace_file(root)]
-    xplanes: list[Path] = []
-    others: list[Path] = []
-    for number, (folder, _, files) in enumerate(os.walk(root)):
-        if number >= _MOST_FOLDERS:
-            break
-        xplanes.extend(Path(folder, name) for name in files if name.endswith(_SUFFIX))
-        others.extend(Path(folder, name) for name in files if _is_other(name))
-    paths = [path for path in xplanes if is_regular(path)] or [
-        path for path in others if is_regular(path)
-    ]
-    if not paths:
-        raise TraceFormatError(
-            f"No *{_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
-            "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
-        )
-    traces = group_into_runs([_trace_file(file) for file in paths])
-    newest = {trace.run: 0.0 for trace in traces}
-    for trace in traces:
-        newest[trace.run] = max(newest[trace.run], trace.path.stat().st_mtime)
-    return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
-
-
-def _is_other(name: str) -> bool:
-    is_timeline = name.startswith(_OTHER_PREFIX) and name.endswith((".json", ".json.gz"))
-    return is_timeline or name.endswith(_OTHER_SUFFIXES)
-
-
-def _trace_file(path: Path) -> TraceFile:
-    host = path.name
-    for suffix in (_SUFFIX, *_OTHER_SUFFIXES, ".json", ".json.gz"):
-        host = host.removesuffix(suffix)
-    return TraceFile(path, printable(path.parent.name or "."), printable(host))
-
-
-def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> TraceFile:
-    """The trace of the named run and host; the newest run and its first host where not named.
-
-    Raises:
-        ValueError: No such run or host; the message lists those there are.
-    """
-    runs = list(dict.fromkeys(trace.run for trace in traces))
-    run = run if run is not None else runs[-1]
-    hosts = [trace for trace in traces if trace.run == run]
-    if not hosts:  # another folder of a run that lies in several
-        of_folder = [trace.run for trace in traces if trace.folder == run]
-        hosts = [trace for trace in traces if trace.run in of_folder[:1]]
-    if not hosts:
-        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
-    if host is None:
-        return hosts[0]
-    for trace in hosts:
-        if trace.host == host:
-            return trace
-    names = ", ".join(trace.host for trace in hosts)
-    raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
@@ -127,11 +43,7 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
         TraceFormatError: It is not a trace we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    return _read(read_whole(file, MOST_BYTES), printable(file.name))
-
-
-def _read(recorded: Bytes, source: str) -> Trace:
-    """Read bytes by what they are: gzip, JSON, RunMetadata, or else an XSpace."""
+    recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
     if recorded[:2].tobytes() == _GZIP:
         recorded = _decompress(recorded, source)
         if recorded[:2].tobytes() == _GZIP:  # a file may hold itself, without end
@@ -151,21 +63,15 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
         inflated += piece
         if len(inflated) > _SURE_BYTES and not is_counted:
             is_counted = True
-            _check_size(packed, source)
+            sizes = accumulate(map(len, _inflate(packed, source)))
+            if any(size > MOST_BYTES for size in sizes):
+                raise TraceFormatError(
+                    f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
+                    f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
+                )
     whole = np.frombuffer(inflated, np.uint8)
     whole.flags.writeable = False
     return whole
-
-
-def _check_size(packed: Bytes, source: str) -> None:
-    size = 0
-    for piece in _inflate(packed, source):
-        size += len(piece)
-        if size > MOST_BYTES:
-            raise TraceFormatError(
-                f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
-                f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
-            )
 
 
 def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
@@ -216,7 +122,7 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
         with whole_file(target) as partial:
             partial.write_bytes(masked(recorded, trace.sharing))
 
-    return write_into_run(trace, logdir, _SUFFIX, write)
+    return write_into_run(trace, logdir, XPLANE_SUFFIX, write)
 
 
 def write_into_run(
@@ -243,3 +149,70 @@ def write_into_run(
         folder.rmdir()
         raise
     return target
+
+
+_MOST_NESTED, _MOST_FIELDS = 40, 1 << 16
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_PATHS = rb"[/\\][^\x00-\x1f/\\\\]+[/\\\\]"
+_FILES = rb"\.[A-Za-z]\w|-of-|://"
+
+
+def masked(recorded: Bytes, sharing: Sharing) -> bytes:
+    """Mask what no file that leaves may hold: texts of a protobuf, each in as many bytes.
+
+    So nothing in it moves, and who reads it finds what he found. Which bytes are a text is not known of a
+    message inside of another (an HLO module, a graph): a field is taken for a message where it reads as one
+    to its end.
+
+    Args:
+        recorded: A serialized protobuf.
+        sharing: What may leave.
+
+    Returns:
+        As many bytes; the same ones where they hold nothing of that kind, or are no protobuf.
+    """
+    raw = bytearray(recorded.tobytes())
+    looked_for = [_PATHS, *map(re.escape, sharing.names)] + ([] if sharing.has_files else [_FILES])
+    places = [match.start() for match in re.finditer(b"|".join(looked_for), raw)]
+    _mask_message(raw, 0, len(raw), places, sharing, 0)
+    return bytes(raw)
+
+
+def _mask_message(
+    raw: bytearray, begin: int, end: int, places: list[int], sharing: Sharing, depth: int
+) -> None:
+    """Mask the texts around some places, ascending, in the fields of a message.
+
+    Raises:
+        ValueError: The bytes are no message; none of them was changed.
+    """
+    for first, last in list(_fields_with_length(raw, begin, end)):
+        inside = places[bisect_left(places, first) : bisect_left(places, last)]
+        if not inside:
+            continue
+        try:
+            if depth == _MOST_NESTED:
+                raise ValueError("too deep")  # noqa: TRY301 - taken for a text as well
+            _mask_message(raw, first, last, inside, sharing, depth + 1)
+        except ValueError:
+            if not _CONTROL.search(raw, first, last):
+                text = raw[first:last].decode("latin-1")  # a character for each byte
+                raw[first:last] = sharing.masked(text).encode("latin-1")
+
+
+def _fields_with_length(raw: bytearray, at: int, end: int) -> Iterator[tuple[int, int]]:
+    while at < end:
+        key, at = read_plain_varint(raw, at, end)
+        kind = key & 7
+        if not 0 < key >> 3 < _MOST_FIELDS or kind not in (VARINT, FIXED64, LENGTH, FIXED32):
+            raise ValueError("no field of a message")
+        if kind == VARINT:
+            _, at = read_plain_varint(raw, at, end)
+        elif kind == LENGTH:
+            size, at = read_plain_varint(raw, at, end)
+            yield at, min(at + size, end)
+            at += size
+        else:
+            at += 8 if kind == FIXED64 else 4
+    if at > end:
+        raise ValueError("a field goes beyond its message")

@@ -8,21 +8,28 @@ today, and no function that compiles. What tells nothing is unknown, and gets ne
 import re
 
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import FUNCTION_CALL, parse_op
 
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
-_JAX_PREFIXES = ("PjitFunction(", "jit(", "pmap(", "shard_map(")
-_JAX_MODULE = ("jit_", "pmap_")  # a program of any name may be called so
-_PYTORCH_PREFIXES = ("aten::", "autograd::", "torch::", "Optimizer.step#", "ProfilerStep#")
-_PYTORCH_PARTS = ("at::native::", "c10::", "PyTorch Profiler")
-_TENSORFLOW_PREFIXES = (
-    "ExecutorState::", "EagerLocalExecute", "EagerExecute", "EagerKernelExecute", "FunctionRun", "SessionRun",
-    "Iterator::", "IteratorGetNext", "_SOURCE:", "tf_Compute", "tf_gpu_private", "tf_data_",
+# How names begin that only one framework writes, and what stands in them; the first that is met holds.
+_WRITTEN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    (
+        PYTORCH, ("aten::", "autograd::", "torch::", "Optimizer.step#", "ProfilerStep#"),
+        ("at::native::", "c10::", "PyTorch Profiler"),
+    ),
+    (JAX, ("PjitFunction(", "jit(", "pmap(", "shard_map("), ()),
+    (SESSIONS, ("_SOURCE:", "SessionRun", "session_run"), ()),
+    (
+        TENSORFLOW,
+        (
+            "ExecutorState::", "EagerLocalExecute", "EagerExecute", "EagerKernelExecute", "FunctionRun",
+            "Iterator::", "IteratorGetNext", "tf_Compute", "tf_gpu_private", "tf_data_",
+        ),
+        ("tensorflow::", "N10tensorflow"),
+    ),
+    (JAX, ("jit_", "pmap_"), ()),  # a program of any name may be called so
 )  # fmt: skip
-_SESSION_PREFIXES = ("_SOURCE:", "SessionRun", "session_run")
-_TENSORFLOW_PARTS = ("tensorflow::", "N10tensorflow")
 _TYPE_OF_TENSORFLOW = re.compile(r"[A-Z][A-Za-z0-9]*")
 
 
@@ -38,30 +45,14 @@ def find_framework(trace: Trace) -> str:
         return JAX
     names = [*trace.names.texts, *trace.lines.names.texts, *(plane.name for plane in trace.planes)]
     names.extend(trace.stats.texts("tf_op").texts)
-    if _any(names, _PYTORCH_PREFIXES, _PYTORCH_PARTS):
-        return PYTORCH
-    if _any(names, _JAX_PREFIXES, ()):
-        return JAX
-    if _any(names, _SESSION_PREFIXES, ()):
-        return SESSIONS
-    has_calls = bool(len(trace.stats.texts(FUNCTION_CALL)))
-    if has_calls or _any(names, _TENSORFLOW_PREFIXES, _TENSORFLOW_PARTS):
-        return TENSORFLOW
-    if _any(names, _JAX_MODULE, ()):
-        return JAX
-    return TENSORFLOW if any(map(_is_tensorflow_op, names)) else UNKNOWN
-
-
-def _any(names: list[str], prefixes: tuple[str, ...], parts: tuple[str, ...]) -> bool:
-    """Whether any of the names begins with one of the prefixes or holds one of the parts."""
-    return any(
-        name.startswith(prefixes) or any(part in name[:200] for part in parts) for name in names
-    )
-
-
-def _is_tensorflow_op(name: str) -> bool:
-    op = parse_op(name)
-    return op is not None and bool(_TYPE_OF_TENSORFLOW.fullmatch(op[1]))
+    for framework, prefixes, parts in _WRITTEN:
+        if any(n.startswith(prefixes) or any(part in n[:200] for part in parts) for n in names):
+            return framework
+        if framework == SESSIONS and len(trace.stats.texts(FUNCTION_CALL)):
+            return TENSORFLOW
+    ops = filter(None, map(parse_op, names))
+    is_tensorflow = any(_TYPE_OF_TENSORFLOW.fullmatch(op_type) for _, op_type in ops)
+    return TENSORFLOW if is_tensorflow else UNKNOWN
 
 
 def words(
@@ -73,7 +64,7 @@ def words(
     jax: str = "",
     pytorch: str = "",
 ) -> str:
-    """What to say to the users of a framework.
+    """Choose what to say to the users of a framework.
 
     Args:
         framework: What ``find_framework`` found.
@@ -83,6 +74,10 @@ def words(
         jax: Said of JAX.
         pytorch: Said of PyTorch.
     """
-    of_session = sessions or tensorflow
-    by_framework = {TENSORFLOW: tensorflow, SESSIONS: of_session, JAX: jax, PYTORCH: pytorch}
-    return by_framework.get(framework, "") or other
+    by_framework = {
+        SESSIONS: sessions or tensorflow,
+        TENSORFLOW: tensorflow,
+        JAX: jax,
+        PYTORCH: pytorch,
+    }
+    return by_framework.get(framework) or other

@@ -2,7 +2,7 @@
 
 The profiler puts one for each program that ran into the plane ``/host:metadata``, as a stat of an entry
 named ``module(program id)``. Instructions of all computations stand one after another; what each computes
-stays in the file as spans, which ``subjects.xla.hlo_costs`` reads for the few instructions that it costs.
+stays in the file, where ``subjects.xla.hlo_costs`` reads it for the few instructions that it costs.
 
 Source of the field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.proto (5a3e9fa3).
 """
@@ -13,11 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.columns import Bools, Bytes, Floats, Int64s, look_up
 from profnb.core.errors import TraceFormatError
-from profnb.trace.hlo_shapes import Shapes, read_shapes
 from profnb.trace.model import StringTable, Trace
-from profnb.trace.wire import LENGTH, VARINT, read_fields, split_field, split_numbers
+from profnb.trace.wire import Messages
 
 _STATS = ("Hlo Proto", "hlo_proto")
 _PROTO_MODULE, _PROTO_BUFFERS = 1, 3
@@ -26,26 +25,52 @@ _COMPUTATION_NAME, _COMPUTATION_INSTRUCTIONS = 1, 2
 _COMPUTATION_ID, _COMPUTATION_ROOT, _COMPUTATION_IS_FUSION = 5, 6, 7
 _NAME, _OPCODE, _SHAPE, _METADATA, _PARAMETER_NUMBER = 1, 2, 3, 7, 9
 WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
-_ID, _OPERANDS, _CALLED, _BACKEND_CONFIG = 35, 36, 38, 43
-_BATCH_GROUPS = 58
+_ID, _OPERANDS, _CALLED, _BACKEND_CONFIG, _BATCH_GROUPS = 35, 36, 38, 43, 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
-# Which fields of each message are read, with their wire types.
-_COMPUTATION = {
-    _COMPUTATION_NAME: LENGTH, _COMPUTATION_ID: VARINT, _COMPUTATION_ROOT: VARINT,
-    _COMPUTATION_IS_FUSION: VARINT,
-}  # fmt: skip
-_INSTRUCTION = {
-    _NAME: LENGTH, _OPCODE: LENGTH, _SHAPE: LENGTH, _METADATA: LENGTH, WINDOW: LENGTH,
-    CONVOLUTION: LENGTH, _TARGET: LENGTH, DOT: LENGTH, _BACKEND_CONFIG: LENGTH,
-    _PARAMETER_NUMBER: VARINT, _ID: VARINT, _BATCH_GROUPS: VARINT,
-}  # fmt: skip
-_OP_METADATA = {
-    _META_OP_TYPE: LENGTH, _META_OP_NAME: LENGTH, _META_FILE: LENGTH, _META_LINE: VARINT,
-    _META_FRAME: VARINT,
-}  # fmt: skip
-_MOST = {"computations": 1_000_000, "instructions": 4_000_000}
-
+_ELEMENT_TYPE, _DIMENSIONS, _TUPLE_PARTS = 2, 3, 4
+_MOST_COMPUTATIONS, _MOST_INSTRUCTIONS, _MOST_SHAPES = 1_000_000, 4_000_000, 16_000_000
+_DEEPEST_TUPLE = 8
 _PROGRAM = re.compile(r"(.*)\((\d{1,20})\)", re.DOTALL)
+
+# Bits of an element by PrimitiveType (xla_data.proto).
+_BITS = {
+    1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16,
+    18: 128, 19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1,
+    32: 4, 33: 8,
+}  # fmt: skip
+
+_NAMES = {
+    1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
+    11: "f32", 12: "f64", 13: "tuple", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """N shapes.
+
+    Attributes:
+        element_type: ``PrimitiveType``; 13 for a tuple, shape (N,).
+        offsets: Shape i has the dimensions ``dimensions[offsets[i]:offsets[i + 1]]``, shape (N + 1,).
+        dimensions: Sizes.
+        bytes: Size in memory without padding; a tuple's is that of its parts, shape (N,).
+        elements: How many elements, 1 for a scalar; a tuple's are those of its first part, shape (N,).
+    """
+
+    element_type: Int64s
+    offsets: Int64s
+    dimensions: Int64s
+    bytes: Floats
+    elements: Floats
+
+    def of(self, row: int) -> list[int]:
+        """Give the dimensions of one shape."""
+        return self.dimensions[self.offsets[row] : self.offsets[row + 1]].tolist()
+
+    def text(self, row: int) -> str:
+        """Write a shape as XLA does: ``f32[32,10]``."""
+        kind = _NAMES.get(int(self.element_type[row]), "?")
+        return f"{kind}[{','.join(map(str, self.of(row)))}]"
 
 
 @dataclass(frozen=True)
@@ -78,7 +103,7 @@ class HloModule:
         called_offsets: Likewise for ``called``.
         called: Computations.
         shapes: What instructions produce.
-        spans: Begin and end of the fields ``DOT``, ``CONVOLUTION`` and ``WINDOW`` of each instruction.
+        parts: The fields ``DOT``, ``CONVOLUTION`` and ``WINDOW`` of each instruction.
         buffers: Bytes by kind ("argument", "output", "constant", "temporary"); None where not saved.
     """
 
@@ -106,7 +131,7 @@ class HloModule:
     called_offsets: Int64s
     called: Int64s
     shapes: Shapes
-    spans: dict[int, tuple[Int64s, Int64s]]
+    parts: dict[int, Messages]
     buffers: dict[str, int] | None
 
     def __len__(self) -> int:
@@ -115,8 +140,7 @@ class HloModule:
     @cached_property
     def row_of(self) -> dict[str, int]:
         """The instruction of each name; outside fusions where a name stands twice."""
-        fused = np.repeat(self.is_fused, np.diff(self.offsets))
-        order = np.argsort(~fused, kind="stable").tolist()
+        order = np.argsort(~self.is_fused[self.computation_of], kind="stable").tolist()
         return {self.names[row]: row for row in order}
 
     @cached_property
@@ -125,18 +149,12 @@ class HloModule:
         return np.repeat(np.arange(len(self.computation_names)), np.diff(self.offsets))
 
     def operands_of(self, row: int) -> list[int]:
-        """The instructions that one uses, in order."""
-        operands: list[int] = self.operands[
-            self.operand_offsets[row] : self.operand_offsets[row + 1]
-        ].tolist()
-        return operands
+        """Give the instructions that one uses, in order."""
+        return self.operands[self.operand_offsets[row] : self.operand_offsets[row + 1]].tolist()
 
     def called_by(self, row: int) -> list[int]:
-        """The computations that an instruction calls."""
-        called: list[int] = self.called[
-            self.called_offsets[row] : self.called_offsets[row + 1]
-        ].tolist()
-        return called
+        """Give the computations that an instruction calls."""
+        return self.called[self.called_offsets[row] : self.called_offsets[row + 1]].tolist()
 
 
 def program_of(entry: str) -> tuple[str, int] | None:
@@ -146,7 +164,7 @@ def program_of(entry: str) -> tuple[str, int] | None:
 
 
 def read_hlo_modules(trace: Trace) -> tuple[dict[int, HloModule], list[str]]:
-    """The programs saved in a trace.
+    """Read the programs saved in a trace.
 
     Returns:
         Programs by id, and a sentence for each that could not be read.
@@ -177,156 +195,153 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     Raises:
         TraceFormatError: The bytes are not an HloProto, or are damaged.
     """
-    whole = np.zeros(1, np.int64), np.full(1, buffer.size, np.int64)
-    proto = read_fields(buffer, *whole, {_PROTO_MODULE: LENGTH, _PROTO_BUFFERS: LENGTH}, "HloProto")
-    module = _span(proto, _PROTO_MODULE)
-    head = read_fields(buffer, *module, {_MODULE_NAME: LENGTH, _MODULE_ENTRY: VARINT}, "HloModule")
-    spans = _children(buffer, module, _MODULE_COMPUTATIONS, "HloModule")
-    _bound(spans[0].size, "computations")
-    computations = read_fields(buffer, *spans, _COMPUTATION, "HloComputation")
-    offsets, begins, ends = split_field(buffer, *spans, _COMPUTATION_INSTRUCTIONS, "HloComputation")
-    _bound(begins.size, "instructions")
-    table = read_fields(buffer, begins, ends, _INSTRUCTION, "HloInstruction")
-    metadata = read_fields(buffer, *_span(table, _METADATA), _OP_METADATA, "OpMetadata")
-    _place_in_files(buffer, *module, metadata)
-    ids, computation_ids = table[:, 2 * _ID], computations[:, 2 * _COMPUTATION_ID]
-    operand_offsets, operands = split_numbers(buffer, begins, ends, _OPERANDS, "HloInstruction")
-    called_offsets, called = split_numbers(buffer, begins, ends, _CALLED, "HloInstruction")
-    owner = np.repeat(np.arange(computation_ids.size), np.diff(offsets))
-    entry = int(_rows_of(computation_ids, head[:1, 2 * _MODULE_ENTRY])[0])
+    proto = Messages.whole(buffer, "HloProto")
+    fields = proto.read((), [_PROTO_MODULE, _PROTO_BUFFERS])
+    module = proto.within(fields[_PROTO_MODULE], "HloModule")
+    head = module.read([_MODULE_ENTRY], [_MODULE_NAME])
+    computations = module.split(_MODULE_COMPUTATIONS, "HloComputation").at_most(
+        _MOST_COMPUTATIONS, "computations", "program"
+    )
+    parts = computations.read(
+        [_COMPUTATION_ID, _COMPUTATION_ROOT, _COMPUTATION_IS_FUSION], [_COMPUTATION_NAME]
+    )
+    instructions = computations.split(_COMPUTATION_INSTRUCTIONS, "HloInstruction").at_most(
+        _MOST_INSTRUCTIONS, "instructions", "program"
+    )
+    table = instructions.read(
+        [_PARAMETER_NUMBER, _ID, _BATCH_GROUPS],
+        [_NAME, _OPCODE, _SHAPE, _METADATA, WINDOW, CONVOLUTION, _TARGET, DOT, _BACKEND_CONFIG],
+    )
+    metadata = instructions.within(table[_METADATA], "OpMetadata").read(
+        [_META_LINE, _META_FRAME], [_META_OP_TYPE, _META_OP_NAME, _META_FILE]
+    )
+    _place_in_files(module, metadata)
+    ids, computation_ids, owner = table[_ID][0], parts[_COMPUTATION_ID][0], instructions.parents
+    operand_offsets, operands = instructions.split_numbers(_OPERANDS)
+    called_offsets, called = instructions.split_numbers(_CALLED)
+    entry = int(_rows_of(computation_ids, head[_MODULE_ENTRY][0])[0])
     schedules = {
         owned: _rows_within(ids, owner, running, np.full(running.size, owned))
-        for owned, running in _read_schedules(buffer, module, computation_ids)
+        for owned, running in _read_schedules(module, computation_ids)
     }
+    offsets = instructions.offsets
     in_file = np.arange(*offsets[entry : entry + 2]) if entry >= 0 else ids[:0]
     first = schedules.pop(entry, in_file)
+
+    def strings(fields: dict[int, Int64s], field: int) -> StringTable:
+        return StringTable(buffer, *fields[field])
+
     return HloModule(
-        name=_strings(buffer, head, _MODULE_NAME)[0] or name,
+        name=strings(head, _MODULE_NAME)[0] or name,
         program_id=program_id,
         buffer=buffer,
-        computation_names=_strings(buffer, computations, _COMPUTATION_NAME),
+        computation_names=strings(parts, _COMPUTATION_NAME),
         offsets=offsets,
-        roots=_rows_within(
-            ids, owner, computations[:, 2 * _COMPUTATION_ROOT], np.arange(computation_ids.size)
-        ),
-        is_fused=computations[:, 2 * _COMPUTATION_IS_FUSION] != 0,
+        roots=_rows_within(ids, owner, parts[_COMPUTATION_ROOT][0], np.arange(len(computations))),
+        is_fused=parts[_COMPUTATION_IS_FUSION][0] != 0,
         entry=entry,
         schedules=tuple(rows[rows >= 0] for rows in (first, *schedules.values())),
-        names=_strings(buffer, table, _NAME),
-        opcodes=_strings(buffer, table, _OPCODE),
-        op_types=_strings(buffer, metadata, _META_OP_TYPE),
-        op_names=_strings(buffer, metadata, _META_OP_NAME),
-        source_files=_strings(buffer, metadata, _META_FILE),
-        targets=_strings(buffer, table, _TARGET),
-        configs=_strings(buffer, table, _BACKEND_CONFIG),
-        source_lines=metadata[:, 2 * _META_LINE].copy(),
-        parameter_numbers=table[:, 2 * _PARAMETER_NUMBER].copy(),
-        batch_groups=np.maximum(table[:, 2 * _BATCH_GROUPS], 1),
+        names=strings(table, _NAME),
+        opcodes=strings(table, _OPCODE),
+        op_types=strings(metadata, _META_OP_TYPE),
+        op_names=strings(metadata, _META_OP_NAME),
+        source_files=strings(metadata, _META_FILE),
+        targets=strings(table, _TARGET),
+        configs=strings(table, _BACKEND_CONFIG),
+        source_lines=metadata[_META_LINE][0],
+        parameter_numbers=table[_PARAMETER_NUMBER][0],
+        batch_groups=np.maximum(table[_BATCH_GROUPS][0], 1),
         operand_offsets=operand_offsets,
         operands=_rows_within(ids, owner, operands, np.repeat(owner, np.diff(operand_offsets))),
         called_offsets=called_offsets,
         called=_rows_of(computation_ids, called),
-        shapes=read_shapes(buffer, *_span(table, _SHAPE)),
-        spans={field: _span(table, field) for field in (DOT, CONVOLUTION, WINDOW)},
-        buffers=_read_buffers(buffer, *_span(proto, _PROTO_BUFFERS)),
-    )
+        shapes=_read_shapes(instructions.within(table[_SHAPE], "Shape")),
+        parts={
+            field: instructions.within(table[field], kind)
+            for field, kind in (
+                (DOT, "DotDimensionNumbers"), (CONVOLUTION, "ConvolutionDimensionNumbers"),
+                (WINDOW, "Window"),
+            )
+        },
+        buffers=_read_buffers(proto.within(fields[_PROTO_BUFFERS], "BufferAssignment")),
+    )  # fmt: skip
 
 
-def _read_schedules(
-    buffer: Bytes, module: tuple[Int64s, Int64s], computation_ids: Int64s
-) -> list[tuple[int, Int64s]]:
-    """Computations and the ids of their instructions in the order in which they run; none where not saved."""
-    span = _span(
-        read_fields(buffer, *module, {_MODULE_SCHEDULE: LENGTH}, "HloModule"), _MODULE_SCHEDULE
-    )
-    entries = read_fields(
-        buffer, *_children(buffer, span, 1, "HloSchedule"), {1: VARINT, 2: LENGTH}, "HloSchedule"
-    )
-    owners = _rows_of(computation_ids, entries[:, 2].copy())
-    ends, ids = split_numbers(buffer, *_span(entries, 2), 1, "InstructionSequence")
+def _read_schedules(module: Messages, computation_ids: Int64s) -> list[tuple[int, Int64s]]:
+    """Read computations and the ids of their instructions as they run; none where not saved."""
+    entries = module.inner(_MODULE_SCHEDULE, "HloSchedule").split(1, "HloSchedule")
+    owners = _rows_of(computation_ids, entries.numbers(1)[0])
+    ends, ids = entries.inner(2, "InstructionSequence").split_numbers(1)
     parts = zip(owners.tolist(), np.split(ids, ends[1:-1]), strict=False)
     return [(row, part) for row, part in parts if row >= 0 and part.size]
 
 
-def _place_in_files(buffer: Bytes, begins: Int64s, ends: Int64s, metadata: Int64s) -> None:
+def _place_in_files(module: Messages, metadata: dict[int, Int64s]) -> None:
     """Fill in the file and line of instructions that have a stack frame instead.
 
     A frame is the id of a location, and a location names a file and a line in it; ids count from 1.
     """
-    index = _span(
-        read_fields(buffer, begins, ends, {_MODULE_FRAMES: LENGTH}, "HloModule"), _MODULE_FRAMES
-    )
-    files = _children(buffer, index, 1, "StackFrameIndex")
-    spans = _children(buffer, index, 3, "StackFrameIndex")
-    locations = read_fields(buffer, *spans, {1: VARINT, 3: VARINT}, "FileLocation")
-    spans = _children(buffer, index, 4, "StackFrameIndex")
-    frames = read_fields(buffer, *spans, {1: VARINT}, "StackFrame")
-    frame = metadata[:, 2 * _META_FRAME] - 1
-    rows = np.flatnonzero((frame >= 0) & (frame < len(frames)) & (metadata[:, 2 * _META_LINE] == 0))
-    location = frames[frame[rows], 2] - 1
-    is_there = (location >= 0) & (location < len(locations))
-    rows, location = rows[is_there], location[is_there]
-    file = locations[location, 2] - 1
-    is_there = (file >= 0) & (file < files[0].size)
-    rows, location, file = rows[is_there], location[is_there], file[is_there]
-    metadata[rows, 2 * _META_LINE] = locations[location, 6]
-    metadata[rows, 2 * _META_FILE] = files[0][file]
-    metadata[rows, 2 * _META_FILE + 1] = files[1][file]
 
+    def at(ids: Int64s, values: Int64s) -> Int64s:
+        return np.append(0, values)[np.where((ids > 0) & (ids <= values.size), ids, 0)]
 
-def _bound(count: int, kind: str) -> None:
-    if count > _MOST[kind]:
-        raise TraceFormatError(f"It claims {count:,} {kind}, more than any real program has.")
-
-
-def _children(
-    buffer: Bytes, spans: tuple[Int64s, Int64s], field: int, what: str
-) -> tuple[Int64s, Int64s]:
-    _, begins, ends = split_field(buffer, *spans, field, what)
-    return begins, ends
-
-
-def _span(table: Int64s, field: int) -> tuple[Int64s, Int64s]:
-    return table[:, 2 * field].copy(), table[:, 2 * field + 1].copy()
-
-
-def _strings(buffer: Bytes, table: Int64s, field: int) -> StringTable:
-    return StringTable(buffer, *_span(table, field))
+    index = module.inner(_MODULE_FRAMES, "StackFrameIndex")
+    files = index.split(1, "file name")
+    location_files, location_lines = index.split(3, "FileLocation").numbers(1, 3)
+    location = at(metadata[_META_FRAME][0], index.split(4, "StackFrame").numbers(1)[0])
+    file, line = at(location, location_files), metadata[_META_LINE][0]
+    rows = (line == 0) & (file > 0) & (file <= len(files))
+    line[rows] = at(location, location_lines)[rows]
+    metadata[_META_FILE][:, rows] = files.begins[file[rows] - 1], files.ends[file[rows] - 1]
 
 
 def _rows_of(ids: Int64s, wanted: Int64s) -> Int64s:
-    """The row of each id, or -1."""
-    if not ids.size:
-        return np.full(wanted.size, -1)
+    """Find the row of each id, or -1."""
     order = np.argsort(ids, kind="stable")
-    at = np.minimum(np.searchsorted(ids[order], wanted), ids.size - 1)
-    return np.where(ids[order][at] == wanted, order[at], -1)
+    return look_up(ids[order], order, wanted)
 
 
 def _rows_within(ids: Int64s, owner: Int64s, wanted: Int64s, owners: Int64s) -> Int64s:
-    """The row of each id inside its own computation, where alone ids are unique; or -1."""
+    """Find the row of each id inside its own computation, where alone ids are unique; or -1."""
     distinct, codes = np.unique(np.concatenate([ids, wanted]), return_inverse=True)
     keys = owner * distinct.size + codes[: ids.size]
     return _rows_of(keys, owners * distinct.size + codes[ids.size :])
 
 
-def _read_buffers(buffer: Bytes, begins: Int64s, ends: Int64s) -> dict[str, int] | None:
-    """Bytes of the program's buffers by what they hold, from ``BufferAssignmentProto``."""
-    if begins[0] == ends[0]:
+def _read_buffers(assignment: Messages) -> dict[str, int] | None:
+    """Add up the bytes of the program's buffers by what they hold."""
+    if assignment.begins[0] == assignment.ends[0]:
         return None
-    spans = _children(buffer, (begins, ends), 3, "BufferAssignment")
-    size, is_argument, live_out, is_thread_local, is_constant = 2, 5, 7, 3, 12
-    wanted = (size, is_argument, live_out, is_thread_local, is_constant)
-    table = read_fields(buffer, *spans, dict.fromkeys(wanted, VARINT), "BufferAllocation")
-    kinds = {"argument": 0, "output": 0, "constant": 0, "temporary": 0}
-    for row in table:
-        if row[2 * is_argument]:
-            kind = "argument"
-        elif row[2 * is_constant]:
-            kind = "constant"
-        elif row[2 * live_out]:
-            kind = "output"
-        else:
-            kind = "temporary"
-        kinds[kind] += 0 if row[2 * is_thread_local] else max(int(row[2 * size]), 0)
-    return kinds
+    size, is_thread_local, is_argument, live_out, is_constant = assignment.split(
+        3, "BufferAllocation"
+    ).numbers(2, 3, 5, 7, 12)
+    kind = np.select([is_argument != 0, is_constant != 0, live_out != 0], [0, 2, 1], 3)
+    size = np.where(is_thread_local, 0, np.maximum(size, 0))
+    return {
+        name: sum(size[kind == code].tolist())  # sums of hostile sizes would wrap
+        for code, name in enumerate(("argument", "output", "constant", "temporary"))
+    }
+
+
+def _read_shapes(shapes: Messages, depth: int = 0) -> Shapes:
+    """Read N shapes; tuples deeper than 8 levels count as empty."""
+    shapes.at_most(_MOST_SHAPES, "shapes", "program")
+    (kinds,) = shapes.numbers(_ELEMENT_TYPE)
+    offsets, dimensions = shapes.split_numbers(_DIMENSIONS)
+    bits = np.zeros(256)
+    bits[list(_BITS)] = list(_BITS.values())
+    width = bits[np.clip(kinds, 0, 255)] / 8
+    elements = np.ones(len(shapes))
+    some = np.flatnonzero(np.diff(offsets))
+    with np.errstate(invalid="ignore", over="ignore"):  # hostile sizes; integers would wrap
+        if some.size:
+            sizes = np.maximum(dimensions.astype(np.float64), 0)
+            elements[some] = np.multiply.reduceat(sizes, offsets[some])
+        size = np.nan_to_num(elements * width, posinf=np.inf)
+    inner = shapes.split(_TUPLE_PARTS, "Shape")
+    if len(inner) and depth < _DEEPEST_TUPLE:
+        parts = _read_shapes(inner, depth + 1)
+        np.add.at(size, inner.parents, parts.bytes)
+        tuples = np.flatnonzero(np.diff(inner.offsets))
+        elements[tuples] = parts.elements[inner.offsets[tuples]]
+    return Shapes(kinds, offsets, dimensions, size, elements)

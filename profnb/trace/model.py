@@ -1,4 +1,4 @@
-"""The trace model: columns, not objects.
+"""The trace model: columns, not objects; and what events have besides name and time, by key.
 
 A ``Trace`` is what one host recorded in one capture: planes (a host or a device), each with lines (a
 thread or a stream), each with events (one named timespan). Events are a struct of arrays, stored
@@ -9,10 +9,12 @@ someone looks. All times are int64 picoseconds since the trace began (epoch pico
 Intervals are half-open everywhere: an event covers ``[begin_ps, begin_ps + duration_ps)``.
 """
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TypeVar
+from math import isfinite
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +22,23 @@ import numpy.typing as npt
 from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather
 from profnb.core.sharing import Sharing
 from profnb.trace.names import is_device_plane, is_host_plane
-from profnb.trace.stats import Stats
 
+_EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 _FEW_NAMES = 4  # comparing a column with so many numbers is faster than looking all of it up
 Value = TypeVar("Value", bound=np.generic)
+StatValue = int | float | str | bytes
+
+
+def json_text(value: object) -> str:
+    """Write JSON without spaces, which may come to stand in a page."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def join_bytes(texts: Sequence[bytes]) -> tuple[Bytes, Int64s]:
+    """Put N byte strings into one buffer: text n is ``buffer[offsets[n]:offsets[n + 1]]``."""
+    offsets = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], dtype=np.int64, out=offsets[1:])
+    return np.frombuffer(b"".join(texts), np.uint8), offsets
 
 
 @dataclass(frozen=True)
@@ -67,16 +82,14 @@ class StringTable:
         return rows
 
     def rows_where(self, condition: Callable[[str], bool]) -> Bools:
-        """For each row, whether its text meets a condition; shape (N,)."""
+        """Flag the rows whose text meets a condition; shape (N,)."""
         return np.fromiter((condition(text) for text in self.texts), np.bool_, len(self))
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> "StringTable":
-        """A table that holds the given texts, for readers of formats that arrive decoded."""
-        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
-        ends = np.cumsum([len(raw) for raw in encoded], dtype=np.int64)
-        begins = np.concatenate([np.zeros(1, np.int64), ends[:-1]]) if encoded else ends
-        return cls(np.frombuffer(b"".join(encoded), np.uint8), begins, ends)
+        """Make a table of the given texts, for readers of formats that arrive decoded."""
+        buffer, offsets = join_bytes([text.encode("utf-8", "surrogatepass") for text in texts])
+        return cls(buffer, offsets[:-1], offsets[1:])
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,7 @@ class Events:
 
     @cached_property
     def end_ps(self) -> Int64s:
-        """Where each event ends (exclusive), shape (E,), int64."""
+        """The end of each event (exclusive), shape (E,), int64."""
         return self.begin_ps + self.duration_ps
 
 
@@ -130,7 +143,7 @@ class Lines:
         return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.offsets))
 
     def spread(self, flags: Bools) -> Bools:
-        """For each event the flag of its line, shape (E,)."""
+        """Give each event the flag of its line, shape (E,)."""
         return np.repeat(flags, np.diff(self.offsets))
 
     def events_of(self, flags: Bools) -> Int64s:
@@ -158,12 +171,12 @@ class Plane:
 
     @property
     def is_host(self) -> bool:
-        """Whether this is the plane of the host's threads."""
+        """Tell whether this is the plane of the host's threads."""
         return self.side == "host" if self.side else is_host_plane(self.name)
 
     @property
     def is_device(self) -> bool:
-        """Whether this is a GPU or TPU core."""
+        """Tell whether this is a GPU or TPU core."""
         return self.side == "device" if self.side else is_device_plane(self.name)
 
 
@@ -184,6 +197,79 @@ class Counter:
     unit: str
     time_ps: Int64s
     value: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class StatColumn:
+    """One stat of the events that carry it.
+
+    Attributes:
+        events: Indices of the N events that have the stat, ascending, shape (N,).
+        values: Their values, shape (N,): int64, float64, or rows of ``texts``.
+        texts: The distinct texts, for a text stat; empty for a number.
+    """
+
+    events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    values: npt.NDArray[np.generic] = field(default_factory=lambda: np.empty(0, np.int64))
+    texts: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return self.events.size
+
+    def of(self, events: Int64s, missing: float = -1) -> npt.NDArray[Any]:
+        """Look up the value at each of some events, the last of several, or ``missing``."""
+        if not len(self):
+            return np.full(events.size, missing, self.values.dtype)
+        at = np.maximum(np.searchsorted(self.events, events, side="right") - 1, 0)
+        return np.where(self.events[at] == events, self.values[at], missing)
+
+
+class Stats:
+    """The stats of a trace's events; a source without stats has none of any name.
+
+    A format has its own kind, which reads them at the first question.
+    """
+
+    def integers(self, name: str) -> StatColumn:  # noqa: ARG002
+        """Give the events with an integer stat of this name, and its values as int64."""
+        return StatColumn()
+
+    def numbers(self, name: str) -> StatColumn:
+        """Give the events with a stat of this name that is any number, and its values as float64."""
+        integers = self.integers(name)
+        return StatColumn(integers.events, integers.values.astype(np.float64))
+
+    def texts(self, name: str) -> StatColumn:  # noqa: ARG002
+        """Give the events with a text stat of this name, and its values as rows of ``texts``."""
+        return StatColumn()
+
+    def lists(self, name: str) -> StatColumn:  # noqa: ARG002
+        """Give the events with a list of this name, as rows of ``texts`` in JSON."""
+        return StatColumn()
+
+    def blobs(self, name: str) -> list[tuple[int, Bytes]]:  # noqa: ARG002
+        """Give the events with a stat of this name that holds bytes, and the bytes, not copied."""
+        return []
+
+    def of_event(self, event: int) -> dict[str, StatValue]:  # noqa: ARG002
+        """Give every stat of one event."""
+        return {}
+
+    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
+        """Write the stats of events ``first`` to ``last`` as JSON objects, for a Chrome trace's ``args``.
+
+        Returns:
+            A buffer and N + 1 offsets; nothing for an event without stats.
+        """
+        texts = []
+        for event in range(first, last):
+            stats = {
+                name: str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+                for name, value in self.of_event(event).items()
+                if isinstance(value, int | str) or (isinstance(value, float) and isfinite(value))
+            }
+            texts.append(json_text(stats).encode() if stats else b"")
+        return join_bytes(texts)
 
 
 @dataclass(frozen=True)
@@ -234,54 +320,48 @@ class Trace:
 
     @cached_property
     def sharing(self) -> Sharing:
-        """What may leave of it; a trace of several hosts, which whoever joined them named, is about them."""
+        """The rule of what may leave of it; a trace of several hosts is about them, and names them."""
         return Sharing(self.hostnames, self.has_files, names_hosts=len(self.hostnames) > 1)
 
     @cached_property
     def is_host_line(self) -> Bools:
-        """Whether each line belongs to the host plane, shape (L,)."""
-        flags = np.array([plane.is_host for plane in self.planes], np.bool_)
-        return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
+        """Flag the lines that belong to the host plane, shape (L,)."""
+        return np.array([plane.is_host for plane in self.planes], np.bool_)[self.lines.plane]
 
     @cached_property
     def is_host_event(self) -> Bools:
-        """Whether each event belongs to the host plane, shape (E,)."""
+        """Flag the events that belong to the host plane, shape (E,)."""
         return self.lines.spread(self.is_host_line)
 
     @cached_property
     def is_device_line(self) -> Bools:
-        """Whether each line belongs to a device plane, shape (L,)."""
-        flags = np.array([plane.is_device for plane in self.planes], np.bool_)
-        return flags[self.lines.plane] if len(self.lines) else np.empty(0, np.bool_)
+        """Flag the lines that belong to a device plane, shape (L,)."""
+        return np.array([plane.is_device for plane in self.planes], np.bool_)[self.lines.plane]
 
     def select_named(self, *names: str) -> Bools:
-        """For each event, whether it has one of some names, shape (E,)."""
-        selected = np.zeros(len(self.events), np.bool_)
-        for row in (row for name in names for row in self.names.rows.get(name, ())):
-            selected |= self.events.name == row
-        return selected
+        """Flag the events that have one of some names, shape (E,)."""
+        return self._select([row for name in names for row in self.names.rows.get(name, ())])
 
     def select_names(self, condition: Callable[[str], bool]) -> Bools:
-        """For each event, whether its name meets a condition, shape (E,)."""
+        """Flag the events whose name meets a condition, shape (E,)."""
         wanted = self.names.rows_where(condition)
         rows = np.flatnonzero(wanted)
-        if rows.size > _FEW_NAMES:
-            return self.by_name(wanted)
+        return self.by_name(wanted) if rows.size > _FEW_NAMES else self._select(rows.tolist())
+
+    def _select(self, rows: list[int]) -> Bools:
         selected = np.zeros(len(self.events), np.bool_)
-        for row in rows.tolist():
+        for row in rows:
             selected |= self.events.name == row
         return selected
 
     def by_name(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
-        """For each event the value of its name, shape (E,).
+        """Give each event the value of its name, shape (E,).
 
         Args:
             values: One for each row of ``names``.
         """
-        if not len(self.names):
-            return values[:0]
-        return gather(values, self.events.name)
+        return gather(values, self.events.name) if len(self.names) else values[:0]
 
     def are_named(self, events: Int64s, condition: Callable[[str], bool]) -> Bools:
-        """Whether the name of each of some events meets a condition, shape of ``events``."""
+        """Tell whether the name of each of some events meets a condition, shape of ``events``."""
         return gather(self.names.rows_where(condition), self.events.name[events])

@@ -6,6 +6,8 @@ TF = tensorflow/python (2.21), profnb = written by our own markers.
 """
 
 import re
+from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 # PyTorch's step marker, and what profnb's capture writes of it (``capture.profiler.torch_door``).
 KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
@@ -31,26 +33,14 @@ GRAPH_RUNS = "session"  # the plane of ours that marks the runs of a TF1 session
 # would count the work twice (XPL kStepLineName and its neighbours).
 STEPS_LINE = "Steps"
 XLA_OPS_LINE, XLA_MODULES_LINE = "XLA Ops", "XLA Modules"
-DERIVED_LINES = frozenset(
-    {
-        STEPS_LINE,
-        "TensorFlow Name Scope",
-        "TensorFlow Ops",
-        "Framework Name Scope",
-        "Framework Ops",
-        XLA_MODULES_LINE,
-        XLA_OPS_LINE,
-        "XLA TraceMe",
-        "Source code",
-        "Launch Stats",
-    }
-)
+DERIVED_LINES = frozenset({
+    STEPS_LINE, "TensorFlow Name Scope", "TensorFlow Ops", "Framework Name Scope", "Framework Ops",
+    XLA_MODULES_LINE, XLA_OPS_LINE, "XLA TraceMe", "Source code", "Launch Stats",
+})  # fmt: skip
 
 # Event names (XPL, TF).
 EXECUTOR_PROCESS = "ExecutorState::Process"
-FUNCTION_RUNS = (
-    "InstantiatedCapturedFunction::Run"  # of a user's function in tf.data: how names begin
-)
+FUNCTION_RUNS = "InstantiatedCapturedFunction::Run"  # of functions in tf.data: how names begin
 IMPLICIT_ROOTS = frozenset({"FunctionRun", "SessionRun", "RunGraph", EXECUTOR_PROCESS})
 
 # Stat names (XPL).
@@ -60,10 +50,8 @@ PRODUCER_TYPE, PRODUCER_ID = "_pt", "_p"
 CONSUMER_TYPE, CONSUMER_ID = "_ct", "_c"
 CORRELATION_ID = "correlation_id"
 HLO_MODULE = "hlo_module"
-RUN_ID, DEVICE_ORDINAL = (
-    "run_id",
-    "device_ordinal",
-)  # of a TPU's program, and of the call that enqueues it
+# Of a TPU's program, and of the call that enqueues it.
+RUN_ID, DEVICE_ORDINAL = "run_id", "device_ordinal"
 GROUP_ID = "group_id"
 GRAPH_TYPE = "graph_type"
 TF_OP = "tf_op"
@@ -80,17 +68,17 @@ TAPE_NUMBER, TAPE_SITE = "profnb_tape", "profnb_tape_site"
 
 
 def is_host_plane(name: str) -> bool:
-    """Whether a plane of this name holds the host's threads."""
+    """Tell whether a plane of this name holds the host's threads."""
     return name == _HOST_PLANE
 
 
 def is_device_plane(name: str) -> bool:
-    """Whether a plane of this name is a GPU, or a TPU core."""
+    """Tell whether a plane of this name is a GPU, or a TPU core."""
     return name.startswith(_DEVICE_PREFIXES) and "SparseCore" not in name
 
 
 def split_graph_device(device: str) -> tuple[str, str, str]:
-    """Where the events of a device string of TF1's ``StepStats`` belong: (plane, line, side).
+    """Tell where the events of a device string of TF1's ``StepStats`` belong: (plane, line, side).
 
     ``/device:GPU:0/stream:13`` is the line ``stream:13`` of the device ``/device:GPU:0``. A string
     without a stream, ``/job:localhost/replica:0/task:0/device:GPU:0`` as well, is a host plane: the
@@ -108,15 +96,11 @@ def split_graph_device(device: str) -> tuple[str, str, str]:
 
 # Copies, by CUPTI's names (``MemcpyH2D``), the ones TF1 and PyTorch write (``MEMCPYHtoD``, ``Memcpy HtoD
 # (Pageable -> Device)``) and ROCm's. CUPTI = xla cupti_buffer_events.cc AddMemcpyActivityEvent.
-_COPY_DIRECTIONS = (
-    (("memcpyh2d", "memcpyhtod"), "host to device"),
-    (("memcpyd2h", "memcpydtoh"), "device to host"),
-    (("memcpyp2p", "memcpyptop"), "peer to peer"),
-    (("memcpyd2d", "memcpydtod"), "device to device"),
-    (("memcpyh2h", "memcpyhtoh"), "host to host"),
-    (("memcpy",), "other"),
-    (("memset",), "set"),
-)
+_COPY = re.compile(r"(memcpy|memset)(?:([hdp])(?:2|to)([hdp]))?")
+_COPY_DIRECTIONS = {
+    ("h", "d"): "host to device", ("d", "h"): "device to host", ("p", "p"): "peer to peer",
+    ("d", "d"): "device to device", ("h", "h"): "host to host",
+}  # fmt: skip
 # Kernels that are copies: ROCm moves and fills memory with them (clr, rocclr device/blitcl.cpp); in which
 # direction only the call tells.
 _BLIT_KERNELS = (("__amd_rocclr_copybuffer", "other"), ("__amd_rocclr_fillbuffer", "set"))
@@ -139,7 +123,7 @@ _HLO_COLLECTIVE = re.compile(
 
 
 def copy_direction(name: str) -> str | None:
-    """The direction in which an event of this name moves bytes, or None if it is no copy.
+    """Find the direction in which an event of this name moves bytes, or None if it is no copy.
 
     ``MemcpyH2D`` and PyTorch's ``Memcpy HtoD (Pageable -> Device)`` are "host to device".
 
@@ -147,8 +131,14 @@ def copy_direction(name: str) -> str | None:
     ``edge_15_IteratorGetNext:MEMCPYHtoD``.
     """
     start = name[:48].lower()
-    if start.startswith(("%copy-", "copy-")):
-        return _hlo_copy_direction(name)
+    if start.startswith(("%copy-", "copy-")):  # XLA's asynchronous copies, and waiting for them
+        hlo_copy = _HLO_COPY.match(name[:2000])
+        if hlo_copy is None:
+            return None
+        ends = [
+            "host" if _HOST_MEMORY in one else "device" for one in _LAYOUT.findall(hlo_copy[1])[:2]
+        ]
+        return " to ".join(reversed(ends)) if len(ends) == 2 else "other"
     for prefix, direction in _BLIT_KERNELS:
         if start.startswith(prefix):
             return direction
@@ -160,33 +150,20 @@ def copy_direction(name: str) -> str | None:
         if not tail.startswith("memcpy"):
             return None
         start = tail
-    compact = start.rpartition(":")[2].replace(" ", "")
-    for prefixes, direction in _COPY_DIRECTIONS:
-        if compact.startswith(prefixes):
-            return direction
-    return None
+    copy = _COPY.match(start.rpartition(":")[2].replace(" ", ""))
+    if copy is None:
+        return None
+    return "set" if copy[1] == "memset" else _COPY_DIRECTIONS.get((copy[2], copy[3]), "other")
 
 
 def copy_direction_of_call(name: str) -> str | None:
-    """The direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
+    """Find the direction in which a driver's call copies, where its name tells: ``hipMemcpyHtoDAsync``."""
     call = _COPYING_CALL.match(name)
     return copy_direction(f"Memcpy{call[1]}") if call else None
 
 
-def _hlo_copy_direction(name: str) -> str | None:
-    """The direction of XLA's asynchronous copies, and of waiting for them; None for what is none."""
-    hlo_copy = _HLO_COPY.match(name[:2000])
-    if hlo_copy is None:
-        return None
-    memories = _LAYOUT.findall(hlo_copy[1])[:2]
-    if len(memories) < 2:
-        return "other"
-    to, source = ("host" if _HOST_MEMORY in memory else "device" for memory in memories)
-    return f"{source} to {to}"
-
-
 def copy_direction_of_details(details: str) -> str:
-    """The direction that a ``memcpy_details`` stat tells, "other" where it tells none.
+    """Find the direction that a ``memcpy_details`` stat tells, "other" where it tells none.
 
     ``kind_src:pageable kind_dst:device size:4096 dest:0 async:1`` (CUPTI) is "host to device",
     ``kind:HostToDevice size:4096 dest:0 async:1`` (ROCm) too.
@@ -204,10 +181,9 @@ def copy_direction_of_details(details: str) -> str:
 
 
 def is_collective(name: str) -> bool:
-    """Whether a kernel or an instruction of this name exchanges data between devices."""
-    if name.lower().startswith(_COLLECTIVE_PREFIXES):
-        return True
-    return _HLO_COLLECTIVE.match(name) is not None
+    """Tell whether a kernel or an instruction of this name exchanges data between devices."""
+    is_library = name.lower().startswith(_COLLECTIVE_PREFIXES)
+    return is_library or _HLO_COLLECTIVE.match(name) is not None
 
 
 # Exchange between workers as the host records it: ops of TensorFlow (also Horovod's) and what runs them,
@@ -216,11 +192,8 @@ _COLLECTIVE_OP = re.compile(
     r"(Collective|Horovod|_?Nccl)[A-Z]\w*|AllReduce|AllGather|AllToAll|ReduceScatter|CrossReplicaSum"
 )
 _COLLECTIVE_RUNS = (
-    "CollectiveExecutor::",
-    "BaseCollectiveExecutor::",
-    "CollectiveOpV2Kernel::",
-    "CollectiveOp::",
-)
+    "CollectiveExecutor::", "BaseCollectiveExecutor::", "CollectiveOpV2Kernel::", "CollectiveOp::",
+)  # fmt: skip
 _MEETINGS = ("Rendezvous", "InProcessCommunicator", "GlooCommunicator", "MpiCommunicator")
 BACKEND_CALLS = ("gloo:", "mpi:")  # PyTorch's annotations, on threads of the backends
 _TRANSFERS = ("_Recv", "_Send", "_HostRecv", "_HostSend")
@@ -228,7 +201,7 @@ _FEEDS = ("_recv_", "_send_", "_retval", "_arg")
 
 
 def is_host_collective(name: str) -> bool:
-    """Whether a host event of this name waits for and exchanges with other workers or replicas.
+    """Tell whether a host event of this name waits for and exchanges with other workers or replicas.
 
     ``CollectiveReduceV2:CollectiveReduceV2`` and what runs it, XLA's ``all-reduce.1`` on a CPU and its
     ``Rendezvous``, ``HorovodAllreduce``; not ``GatherV2``, which looks up rows.
@@ -242,7 +215,7 @@ def is_host_collective(name: str) -> bool:
 
 
 def is_host_transfer(name: str) -> bool:
-    """Whether a host event of this name sends a value to another device's executor or waits for one.
+    """Tell whether a host event of this name sends a value to another device's executor or waits for one.
 
     Feeds and fetches of a session (``_recv_x_0:_Recv`` in old versions) are none.
     """
@@ -250,3 +223,71 @@ def is_host_transfer(name: str) -> bool:
         return True
     op_name, _, op_type = name.rpartition(":")
     return op_type in _TRANSFERS and not op_name.startswith(_FEEDS)
+
+
+_TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
+_TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
+_JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
+_DATASET = "Dataset"
+# What PyTorch calls its exchange between devices (``nccl:all_reduce``): annotations around ops, no ops.
+_BACKENDS = frozenset((
+    "nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl",
+))  # fmt: skip
+_PACKING = ("ConcatV2", "SplitV")
+_NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
+# Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
+_CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
+
+
+def parse_op(event_name: str) -> tuple[str, str] | None:
+    """Split a host event's name into (op name, op type), or None if it is no op.
+
+    ``model/dense/MatMul:MatMul`` is an op named ``model/dense/MatMul``; ``Iterator::Root::Map`` is an
+    op of type Dataset that keeps its full name; ``FunctionRun`` is none.
+    """
+    name, colon, op_type = event_name.partition(":")
+    if not colon or name in _BACKENDS:
+        return None
+    if name == "Iterator":
+        return event_name, _DATASET
+    if _TF_NAME.fullmatch(name) and _TF_TYPE.fullmatch(op_type):
+        return name, op_type
+    jax = _JAX_TYPE.fullmatch(op_type)
+    if jax:
+        return name, jax.group(1)
+    return (name, "") if not op_type else None
+
+
+def without_call(op_name: str) -> str:
+    """Give an op's name without the calls of functions that it stands in."""
+    call = _CALL.match(op_name)
+    return op_name[call.end() :] if call and call.end() < len(op_name) else op_name
+
+
+def without_number(name: str) -> str:
+    """Give a name without the number that made it unique: ``dense_1`` is ``dense``."""
+    return _NUMBER.sub("", name)
+
+
+def without_numbers(name: str) -> str:
+    """Give a name without what Keras and then TensorFlow made it unique by: ``sgd_1_1`` becomes ``sgd``."""
+    return _NUMBERS.sub("", name)
+
+
+def packing_scopes(op_names: Iterable[str]) -> frozenset[str]:
+    """The scopes that collectives are directly in, which TensorFlow gives the optimizer's or a layer's name.
+
+    Beside ``sgd/CollectiveReduceV2_1`` stand ``sgd/concat_1``, which packs many gradients into the one tensor
+    that is exchanged, and ``sgd/split_1``.
+    """
+    split = (name.rpartition("/") for name in op_names)
+    return frozenset(
+        scope
+        for scope, _, last_part in split
+        if scope and is_host_collective(f":{without_numbers(last_part)}")
+    )
+
+
+def is_packing(op_name: str, op_type: str, scopes: AbstractSet[str]) -> bool:
+    """Tell whether an op packs or unpacks what is exchanged, in one of ``packing_scopes``."""
+    return op_type in _PACKING and op_name.rpartition("/")[0] in scopes

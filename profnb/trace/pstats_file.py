@@ -10,6 +10,7 @@ Source: Lib/cProfile.py, Lib/pstats.py, Python/marshal.c (3.13).
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 from profnb.core.errors import TraceFormatError
 
@@ -17,6 +18,7 @@ _LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what pi
 _DEEPEST, MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
 _DICT, _END, _REF = ord("{"), ord("0"), 0x80
 _TEXTS_OF_4, _TEXTS_OF_1 = frozenset(b"uastAt"), frozenset(b"zZ")
+_NUMBERS = {ord("i"): "<i", ord("g"): "<d"}
 _CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
 
 Function = tuple[str, str, int]
@@ -24,7 +26,7 @@ Function = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class CallCounts:
-    """What a deterministic profiler counted.
+    """The counts of a deterministic profiler.
 
     Attributes:
         functions: (name, file, line) of each of the N functions.
@@ -60,13 +62,8 @@ def read_pstats(data: bytes, source: str) -> CallCounts:
         ) from None
 
 
-class _Pairs:
+class _Pairs(list[tuple[object, object]]):
     """A dictionary as pairs; its keys are not hashed before they were looked at."""
-
-    __slots__ = ("listed",)
-
-    def __init__(self) -> None:
-        self.listed: list[tuple[object, object]] = []
 
 
 class _Reader:
@@ -82,9 +79,8 @@ class _Reader:
             raise ValueError("it ends too early")
         return self._data[first : self._at]
 
-    def _number(self, form: str) -> int:
-        value: int = struct.unpack(form, self._take(struct.calcsize(form)))[0]
-        return value
+    def _number(self, form: str) -> Any:
+        return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
     def read(self, depth: int) -> object:
         """The next value."""
@@ -111,34 +107,26 @@ class _Reader:
         if kind in _TEXTS_OF_4 or kind in _TEXTS_OF_1:
             size = self._number("<I") if kind in _TEXTS_OF_4 else self._number("<B")
             return self._take(size)[:_LONGEST].decode("utf-8", "replace")
-        if kind == ord("i"):
-            return self._number("<i")
+        if kind in _NUMBERS:
+            return self._number(_NUMBERS[kind])
         if kind == ord("l"):
-            return self._long()
-        if kind == ord("g"):
-            return struct.unpack("<d", self._take(8))[0]
+            size = self._number("<i")
+            if abs(size) > 8:
+                raise ValueError("it has a number of too many digits")
+            value = sum(self._number("<H") << (15 * digit) for digit in range(abs(size)))
+            return -value if size < 0 else value
         if kind in b"()":
             size = self._number("<I") if kind == ord("(") else self._number("<B")
             if size > 16:
                 raise ValueError("it has a tuple of too many values")
             return tuple(self.read(depth + 1) for _ in range(size))
         if kind == _DICT:
-            return self._pairs(depth)
+            pairs = _Pairs()
+            while self._data[self._at : self._at + 1] != bytes([_END]):
+                pairs.append((self.read(depth + 1), self.read(depth + 1)))
+            self._take(1)
+            return pairs
         raise ValueError(f"it holds a value of type {chr(kind)!r}")
-
-    def _long(self) -> int:
-        size = self._number("<i")
-        if abs(size) > 8:
-            raise ValueError("it has a number of too many digits")
-        value = sum(self._number("<H") << (15 * digit) for digit in range(abs(size)))
-        return -value if size < 0 else value
-
-    def _pairs(self, depth: int) -> _Pairs:
-        pairs = _Pairs()
-        while self._data[self._at : self._at + 1] != bytes([_END]):
-            pairs.listed.append((self.read(depth + 1), self.read(depth + 1)))
-        self._take(1)
-        return pairs
 
 
 def _function(key: object) -> Function:
@@ -163,15 +151,15 @@ def _counts(stats: object) -> CallCounts:
         raise ValueError("it holds no dictionary")  # noqa: TRY004 - the file is wrong, not a type
     rows: dict[Function, int] = {}
     measured = []
-    for key, value in stats.listed:
+    for key, value in stats:
         function = _function(key)
         if function not in rows:
             rows[function] = len(rows)
             measured.append(_measured(value))
     edges = []
-    for key, value in stats.listed:
+    for key, value in stats:
         callers = value[4] if isinstance(value, tuple) and len(value) > 4 else None
-        for caller, part in callers.listed if isinstance(callers, _Pairs) else ():
+        for caller, part in callers if isinstance(callers, _Pairs) else ():
             row = rows.get(_function(caller))
             if row is not None:
                 edges.append((row, rows[_function(key)], _measured(part)[2]))

@@ -1,8 +1,8 @@
 """Protobuf wire format to columns, without a Python object per message.
 
-A message is a span of bytes, half-open ``[begin, end)``. The kernels below either split spans into
-the spans of one repeated field (count, then fill) or read the fields of many small messages into a
-table. They are compiled by Numba, which does not check array bounds, so every read is checked
+A message is a span of bytes, half-open ``[begin, end)``. The kernels below either split messages into
+those of one repeated field (count, then fill) or read the fields of many small messages into a table.
+They are compiled by Numba, which does not check array bounds, so every read is checked
 here against the end of the innermost message before it is made.
 
 A kernel reports trouble by returning the byte position of the damage (``OK`` otherwise);
@@ -11,6 +11,9 @@ A kernel reports trouble by returning the byte position of the damage (``OK`` ot
 Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most ten bytes, wire types
 0, 1, 2 and 5; groups, types 3 and 4, never occur in an XSpace and are refused).
 """
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -61,6 +64,22 @@ def read_varint(buffer: Bytes, at: Number, end: Number) -> tuple[np.uint64, Numb
             return value, at
         shift += _SEVEN
     return value, -1
+
+
+def read_plain_varint(raw: bytes | bytearray, at: int, end: int) -> tuple[int, int]:
+    """Read one varint without a kernel: (value, position after it).
+
+    Raises:
+        ValueError: It is cut off or too long.
+    """
+    value = shift = 0
+    while at < end and shift < 64:
+        byte = raw[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return value, at
+    raise ValueError("no number of a message")
 
 
 @compiled
@@ -133,39 +152,11 @@ def _split(
     return -1
 
 
-def split_field(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str, other: int = LENGTH
-) -> tuple[Int64s, Int64s, Int64s]:
-    """Find the messages of one repeated field inside each of P parent messages.
-
-    Args:
-        buffer: The whole file.
-        begins: Where each parent begins, shape (P,).
-        ends: Where each parent ends, shape (P,).
-        field: The field's number.
-        what: The parents' kind, for error texts.
-        other: The wire type that the field may have besides a message's.
-
-    Returns:
-        ``offsets`` of shape (P + 1,): parent p owns children ``offsets[p]:offsets[p + 1]``; and the
-        children's begins and ends in file order.
-
-    Raises:
-        TraceFormatError: A parent is malformed, or the field has another wire type.
-    """
-    counts = np.zeros(begins.size, np.int64)
-    none = np.empty(0, np.int64)
-    check(_split(buffer, begins, ends, field, other, counts, none, none), what)
-    offsets = np.zeros(begins.size + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    child_begins = np.empty(offsets[-1], np.int64)
-    child_ends = np.empty(offsets[-1], np.int64)
-    _split(buffer, begins, ends, field, other, counts, child_begins, child_ends)
-    return offsets, child_begins, child_ends
-
-
 @tiered
-def _read_fields(buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, table: Int64s) -> int:
+def _read_fields(
+    buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, columns: Int64s, table: Int64s
+) -> int:
+    """Fill ``table[columns[f], :, row]`` with the field f of the message ``row``."""
     for row in range(begins.size):
         at = begins[row]
         while at < ends[row]:
@@ -176,72 +167,142 @@ def _read_fields(buffer: Bytes, begins: Int64s, ends: Int64s, wires: Int64s, tab
             if number < wires.size and wires[number] >= 0:
                 if wire != wires[number]:
                     return start
-                table[row, 2 * number] = payload if wire == LENGTH else np.int64(value)
-                table[row, 2 * number + 1] = at
+                table[columns[number], 0, row] = payload if wire == LENGTH else np.int64(value)
+                table[columns[number], 1, row] = at
     return -1
 
 
-def read_fields(
-    buffer: Bytes, begins: Int64s, ends: Int64s, wires: dict[int, int], what: str
-) -> Int64s:
-    """Read scalar, string and message fields of N messages of one kind.
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """N messages of one kind in one buffer.
 
-    Args:
-        buffer: The whole file.
+    What reads them raises TraceFormatError where one is malformed, or a field has another wire type.
+
+    Attributes:
+        buffer: The bytes.
+        kind: What they are, for error texts.
         begins: Where each message begins, shape (N,).
-        ends: Where each message ends, shape (N,).
-        wires: Field number to wire type (VARINT or LENGTH) of the fields that are wanted.
-        what: The messages' kind, for error texts.
-
-    Returns:
-        int64 of shape (N, 2 * (largest field number + 1)): for field f, column ``2 * f`` holds the
-        value (varint) or where the payload begins (length-delimited) and column ``2 * f + 1`` the
-        position after it; both are 0 where the field is absent. The last occurrence wins, as in
-        protobuf.
-
-    Raises:
-        TraceFormatError: A message is malformed or a wanted field has another wire type.
+        ends: Where each ends, shape (N,).
+        offsets: Parent p, which they were split from, owns rows ``offsets[p]:offsets[p + 1]``.
     """
-    expected = np.full(max(wires) + 1, -1, np.int64)
-    for field, wire in wires.items():
-        expected[field] = wire
-    table = np.zeros((begins.size, 2 * expected.size), np.int64)
-    check(_read_fields(buffer, begins, ends, expected, table), what)
-    return table
 
+    buffer: Bytes
+    kind: str
+    begins: Int64s
+    ends: Int64s
+    offsets: Int64s
 
-def split_numbers(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, what: str
-) -> tuple[Int64s, Int64s]:
-    """Read a repeated integer field, packed or not, of each of N messages.
+    @classmethod
+    def whole(cls, buffer: Bytes, kind: str) -> "Messages":
+        """Take the buffer as one message."""
+        zero, size = np.zeros(1, np.int64), np.full(1, buffer.size, np.int64)
+        return cls(buffer, kind, zero, size, np.arange(2))
 
-    Args:
-        buffer: The whole file.
-        begins: Where each message begins, shape (N,).
-        ends: Where each message ends, shape (N,).
-        field: The field's number.
-        what: The messages' kind, for error texts.
+    def __len__(self) -> int:
+        return self.begins.size
 
-    Returns:
-        ``offsets`` of shape (N + 1,) and the numbers: message i has ``numbers[offsets[i]:offsets[i + 1]]``.
+    @property
+    def parents(self) -> Int64s:
+        """The parent of each, shape (N,)."""
+        return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
-    Raises:
-        TraceFormatError: A message is malformed, or the field has another wire type.
-    """
-    of_message, begins, ends = split_field(buffer, begins, ends, field, what, VARINT)
-    sizes = ends - begins
-    place = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])  # of each field in ``raw``
-    raw = buffer[np.repeat(begins - place[:-1], sizes) + np.arange(place[-1])]
-    is_last = raw < _MORE
-    last = np.flatnonzero(is_last)
-    first = np.append(0, last + 1)[: last.size]
-    is_cut = (sizes > 0) & ~is_last[np.maximum(place[1:], 1) - 1] if raw.size else sizes > 0
-    check(int(begins[is_cut][0]) if is_cut.any() else OK, what)
-    lengths = last - first + 1
-    is_long = lengths > _LONGEST_VARINT
-    if is_long.any():
-        check(int(begins[np.searchsorted(place, first[is_long][0], side="right") - 1]), what)
-    shift = 7 * (np.arange(raw.size) - np.repeat(first, lengths))
-    bits = (raw & _BITS).astype(np.uint64) << shift.astype(np.uint64)
-    numbers = np.bitwise_or.reduceat(bits, first) if first.size else bits
-    return np.append(0, np.cumsum(is_last))[place[of_message]], numbers.view(np.int64)
+    def at_most(self, most: int, noun: str, whole: str) -> "Messages":
+        """Give the same messages.
+
+        Raises:
+            TraceFormatError: There are more than any real file has.
+        """
+        if len(self) > most:
+            raise TraceFormatError(
+                f"It claims {len(self):,} {noun}, more than any real {whole} has."
+            )
+        return self
+
+    def rows(self, rows: slice) -> "Messages":
+        """Give some of them, which have no parents."""
+        begins, ends = self.begins[rows], self.ends[rows]
+        return Messages(self.buffer, self.kind, begins, ends, np.arange(begins.size + 1))
+
+    def split(self, field: int, kind: str) -> "Messages":
+        """Find the messages of a repeated field, parent after parent."""
+        return Messages(self.buffer, kind, *self._find(field, LENGTH))
+
+    def _find(self, field: int, other: int) -> tuple[Int64s, Int64s, Int64s]:
+        """Find begins and ends of a repeated field that is a message or of another wire type, and offsets."""
+        counts, none = np.zeros(len(self), np.int64), np.empty(0, np.int64)
+        spans = self.begins, self.ends
+        check(_split(self.buffer, *spans, field, other, counts, none, none), self.kind)
+        offsets = np.zeros(len(self) + 1, np.int64)
+        np.cumsum(counts, out=offsets[1:])
+        begins, ends = np.empty(offsets[-1], np.int64), np.empty(offsets[-1], np.int64)
+        _split(self.buffer, *spans, field, other, counts, begins, ends)
+        return begins, ends, offsets
+
+    def read(self, numbers: Sequence[int], lengths: Sequence[int] = ()) -> dict[int, Int64s]:
+        """Read some fields in one pass.
+
+        Args:
+            numbers: The fields that are integers.
+            lengths: Those that are texts or messages.
+
+        Returns:
+            Of each field int64 of shape (2, N): the value (varint) or where the payload begins
+            (length-delimited), and the position after it; both are 0 where the field is absent. The last
+            occurrence wins, as in protobuf.
+        """
+        fields = [*numbers, *lengths]
+        expected = np.full(max(fields) + 1, -1, np.int64)
+        expected[[*numbers]], expected[[*lengths]] = VARINT, LENGTH
+        columns = np.zeros_like(expected)
+        columns[fields] = np.arange(len(fields))
+        table = np.zeros((len(fields), 2, len(self)), np.int64)
+        position = _read_fields(self.buffer, self.begins, self.ends, expected, columns, table)
+        check(position, self.kind)
+        return dict(zip(fields, table, strict=True))
+
+    def numbers(self, *fields: int) -> tuple[Int64s, ...]:
+        """Read integer fields, each of shape (N,); 0 where absent."""
+        return tuple(value for value, _ in self.read(fields).values())
+
+    def inner(self, field: int, kind: str) -> "Messages":
+        """Find the message or text of a singular field, one for each; empty where absent."""
+        return self.within(self.read((), [field])[field], kind)
+
+    def within(self, spans: Int64s, kind: str) -> "Messages":
+        """Give messages of another kind, one for each of these, by their begins and ends, shape (2, N)."""
+        return Messages(self.buffer, kind, spans[0], spans[1], np.arange(spans.shape[1] + 1))
+
+    def split_numbers(self, field: int) -> tuple[Int64s, Int64s]:
+        """Read a repeated integer field, packed or not.
+
+        Returns:
+            Offsets of shape (N + 1,) and the numbers: message i has ``numbers[offsets[i]:offsets[i + 1]]``.
+        """
+        begins, ends, of_message = self._find(field, VARINT)
+        sizes = ends - begins
+        place = np.append(0, np.cumsum(sizes))  # of each field in ``raw``
+        raw = self.buffer[np.repeat(begins - place[:-1], sizes) + np.arange(place[-1])]
+        is_last = raw < _MORE
+        last = np.flatnonzero(is_last)
+        first = np.append(0, last + 1)[: last.size]
+        is_cut = (sizes > 0) & ~is_last[np.maximum(place[1:], 1) - 1] if raw.size else sizes > 0
+        check(int(begins[is_cut][0]) if is_cut.any() else OK, self.kind)
+        lengths = last - first + 1
+        is_long = lengths > _LONGEST_VARINT
+        if is_long.any():
+            at = np.searchsorted(place, first[is_long][0], side="right") - 1
+            check(int(begins[at]), self.kind)
+        shift = 7 * (np.arange(raw.size) - np.repeat(first, lengths))
+        bits = (raw & _BITS).astype(np.uint64) << shift.astype(np.uint64)
+        numbers = np.bitwise_or.reduceat(bits, first) if first.size else bits
+        return np.append(0, np.cumsum(is_last))[place[of_message]], numbers.view(np.int64)
+
+    def raw(self) -> list[bytes]:
+        """Copy their bytes."""
+        whole = self.buffer.data
+        spans = zip(self.begins.tolist(), self.ends.tolist(), strict=True)
+        return [bytes(whole[begin:end]) for begin, end in spans]
+
+    def texts(self) -> list[str]:
+        """Decode their texts; bytes that are not UTF-8 become U+FFFD."""
+        return [raw.decode("utf-8", "replace") for raw in self.raw()]

@@ -1,128 +1,292 @@
 """The stats of an XSpace, read when someone asks for them.
 
-An event's stats stay where they are in the file until the first question; then all of them are read
-once into CSR form (event e owns entries ``offsets[e]:offsets[e + 1]``): the row of the key, the kind
-of value, and 64 bits of value. Text stays in the file and is decoded per distinct value.
+They stay where they are in the file until the first question; then all of them are read in one go, by event
+(event e owns entries ``offsets[e]:offsets[e + 1]``) or, which tables ask for dozens of times, by the name of
+their key: once counted, then put where they belong, so that what a table gets are slices. Text stays in the
+file and is decoded per distinct value.
 
 Source of the field numbers: tensorflow/tsl profiler/protobuf/xplane.proto, message XStat.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from profnb.core.columns import Bytes, Floats, Int64s
-from profnb.trace.chrome.stat_texts import (
-    BYTES,
-    DOUBLE,
-    INT64,
-    REFERENCE,
-    TEXT,
-    UINT64,
-    StatCsr,
-    StatTexts,
-)
-from profnb.trace.grouped_stats import (
-    GroupedStats,
-    StatEntries,
-    StatKeys,
-    read_csr,
-    read_grouped,
-)
-from profnb.trace.stats import StatColumn, Stats
-from profnb.trace.wire import split_field
+from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
+from profnb.core.jit import compiled, tiered
+from profnb.trace.chrome.writer import put_bytes, put_escaped, put_integer, put_unsigned
+from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, join_bytes, json_text
+from profnb.trace.wire import Messages, Number, check, find_row, read_tag, read_varint
 
-Value = int | float | str | bytes
-_Values = tuple[
-    Int64s | Floats, tuple[str, ...]
-]  # a column's values, and the texts that they are rows of
+DOUBLE, UINT64, INT64, TEXT, BYTES, REFERENCE = 2, 3, 4, 5, 6, 7  # of the value in XStat
+_WIRES = np.array([0, 0, 1, 0, 0, 2, 2, 0])  # the wire type of each field of a stat
+_COUNT_QUICKLY, _COUNT, _KEEP = range(3)
+_MORE = -2  # of a group's stats than were counted
+_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
+_MOST_SHOWN = 1000  # stats of one event
 
 
-def _value_of(buffer: Bytes, keys: StatKeys, csr: StatCsr | GroupedStats, entry: int) -> Value:
-    kind, value = int(csr.kind[entry]), csr.value[entry]
-    if kind == DOUBLE:
-        return float(value.view(np.float64))
-    if kind == UINT64:
-        return int(value.view(np.uint64))
-    if kind == REFERENCE:
-        return keys.texts[value] if value >= 0 else ""
-    if kind in (TEXT, BYTES):
-        raw = buffer[value : value + csr.size[entry]].tobytes()
-        return raw if kind == BYTES else raw.decode("utf-8", "replace")
-    return int(value)
+@dataclass(frozen=True, slots=True)
+class Dictionary:
+    """The dictionaries of one kind of all planes: names, or names of stats and texts that stats refer to.
 
-
-def read_plane_stats(
-    buffer: Bytes, begins: Int64s, ends: Int64s, field: int, keys: StatKeys
-) -> list[dict[str, Value]]:
-    """The stats of each of P planes, by name.
-
-    Raises:
-        TraceFormatError: A stat is malformed.
+    Attributes:
+        texts: One row per entry, plane after plane, by id inside a plane.
+        offsets: Plane p owns rows ``offsets[p]:offsets[p + 1]``.
+        ids: The id of each row.
     """
-    offsets, _, _ = split_field(buffer, begins, ends, field, "XPlane")
-    planes = np.arange(begins.size)
-    owners = np.arange(begins.size + 1)
-    csr = read_csr(buffer, StatEntries(begins, ends, owners, planes, field), keys)
-    return [
-        {
-            keys.texts[csr.key[entry]]: _value_of(buffer, keys, csr, entry)
-            for entry in range(offsets[plane], min(offsets[plane + 1], offsets[plane] + 1000))
-            if csr.key[entry] >= 0
-        }
-        for plane in planes
-    ]
+
+    texts: StringTable
+    offsets: Int64s
+    ids: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class StatEntries:
+    """The place of the stats: field ``field`` of messages at the given spans.
+
+    Attributes:
+        begins: Where each event's message begins, or its first stat does, shape (E,), in the order of the
+            trace's events; see ``narrow``.
+        ends: Where it ends, shape (E,).
+        line_offsets: Line l owns events ``line_offsets[l]:line_offsets[l + 1]``.
+        plane_of_line: Each line's plane.
+        field: The field number of the stats in the message.
+        counts: How many stats each event has, shape (E,); None where nobody counted them yet.
+    """
+
+    begins: Int64s | Int32s
+    ends: Int64s | Int32s
+    line_offsets: Int64s
+    plane_of_line: Int64s
+    field: int
+    counts: npt.NDArray[np.integer[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatValues:
+    """N stats.
+
+    Attributes:
+        label: The key of each by row of the dictionary, or -1, where they are by event; the event of each
+            where they are by key; shape (N,).
+        kind: Number of the value's field in XStat, shape (N,).
+        value: The bits of a number, the row of a reference, or where a text begins, shape (N,).
+        size: How many bytes a text has, shape (N,), as integers as short as they can be.
+    """
+
+    label: Int64s
+    kind: Bytes
+    value: Int64s
+    size: npt.NDArray[np.integer[Any]]
+
+    def rows(self, rows: slice | Bools) -> "StatValues":
+        """Give some of them."""
+        return StatValues(self.label[rows], self.kind[rows], self.value[rows], self.size[rows])
+
+
+def narrow(positions: Int64s | Int32s, buffer: Bytes) -> Int64s | Int32s:
+    """Give positions in a buffer in 32 bits where they fit, as in every file that protobuf can write."""
+    fits = buffer.size <= _LONGEST_TEXT and positions.dtype != np.int32
+    return positions.astype(np.int32) if fits else positions
+
+
+@tiered
+def _fill_stats(
+    buffer: Bytes, begins: Int32s | Int64s, ends: Int32s | Int64s, first_key: Int64s, last_key: Int64s,
+    owners: Int64s, field: int, ids: Int64s, group: Int32s, at: Int64s, until: Int64s, how: int,
+    label: Int64s, kind: Bytes, value: Int64s, size: Int32s,
+) -> Number:  # fmt: skip
+    """Count the stats of each group of keys, or keep them.
+
+    Owner o of events ``owners[o]:owners[o + 1]`` has the keys between ``first_key[o]`` and ``last_key[o]``.
+    Key k is of ``group[k + 1]``, and the next entry of a group goes to ``at[group]``. Its label is the event,
+    or where there is but one group the key. Most stats are a tag and a size of one byte each, and in them
+    tags of one byte and numbers: read here, all others by ``read_tag``. To count quickly is to look only at
+    the key where it comes first; a group that then has more entries than end at ``until`` gives ``_MORE``.
+    """
+    opening = field << 3 | 2
+    for owner in range(owners.size - 1):
+        first, last = first_key[owner], last_key[owner]
+        for row in range(owners[owner], owners[owner + 1]):
+            outer: Number = np.int64(begins[row])
+            end: Number = np.int64(ends[row])
+            while outer < end:
+                start: Number = outer
+                if outer + 1 < end and buffer[outer] == opening and buffer[outer + 1] < 0x80:
+                    inner = outer + 2
+                    outer = inner + np.int64(buffer[outer + 1])
+                    if outer > end:
+                        return start
+                else:
+                    number, wire, _, inner, outer = read_tag(buffer, outer, end)
+                    if outer < 0 or (number == field and wire != 2):
+                        return start
+                    if number != field:
+                        continue
+                name: Number = -1
+                sort: Number = 0
+                content: Number = 0
+                length: Number = 0
+                is_quick = how == _COUNT_QUICKLY and inner + 1 < outer
+                if is_quick and buffer[inner] == 8 and buffer[inner + 1] < 0x80:
+                    name = find_row(ids, first, last, np.int64(buffer[inner + 1]))
+                    inner = outer
+                while inner < outer:
+                    start = payload = inner
+                    number, wire = np.int64(buffer[inner] >> 3), np.int64(0)
+                    if buffer[inner] & 0x87 == 0:  # a tag of one byte before a number
+                        bits, inner = read_varint(buffer, inner + 1, outer)
+                    else:
+                        number, wire, bits, payload, inner = read_tag(buffer, inner, outer)
+                    if inner < 0 or number == 0:
+                        return start
+                    if number == 1:
+                        name = find_row(ids, first, last, np.int64(bits))
+                    elif number <= 7:
+                        if wire != _WIRES[number] or inner - payload > _LONGEST_TEXT:
+                            return start
+                        sort, content = number, np.int64(bits)
+                        if number == 7:
+                            content = find_row(ids, first, last, content)
+                        elif wire > 0:
+                            content, length = payload, inner - payload
+                slot = at[group[name + 1]]
+                at[group[name + 1]] = slot + 1
+                if how == _KEEP:
+                    if slot >= until[group[name + 1]]:
+                        return _MORE
+                    label[slot] = row if at.size > 1 else name
+                    kind[slot], value[slot] = sort, content
+                    if length > 0:
+                        size[slot] = length
+    return -1
+
+
+def _pass(
+    buffer: Bytes, entries: StatEntries, keys: Dictionary, group: Int32s, bounds: Int64s, how: int
+) -> StatValues | None:
+    """Read all stats, each group's between its bounds; None if it has more.
+
+    To count is to add to ``bounds``, which come as zeros.
+    """
+    planes, room = entries.plane_of_line, int(bounds[-1])
+    begins, ends = narrow(entries.begins, buffer), narrow(entries.ends, buffer)
+    at = bounds[:-1].copy() if how == _KEEP else bounds
+    label, kind = np.empty(room, np.int64), np.empty(room, np.uint8)
+    value, size = np.empty(room, np.int64), np.zeros(room, np.int32)
+    position = _fill_stats(
+        buffer, begins, ends, keys.offsets[planes], keys.offsets[planes + 1],
+        entries.line_offsets, entries.field, keys.ids, group, at, bounds[1:], how,
+        label, kind, value, size,
+    )  # fmt: skip
+    if position == _MORE:
+        return None
+    check(position, "XStat")
+    doubles = np.flatnonzero(kind == DOUBLE)
+    raw = buffer[value[doubles][:, None] + np.arange(8)]  # the kernel saw that they are there
+    value[doubles] = raw.view("<i8").ravel()
+    return StatValues(label, kind, value, size)
+
+
+def read_csr(buffer: Bytes, entries: StatEntries, keys: Dictionary) -> tuple[Int64s, StatValues]:
+    """Read the stats by event, and where those of each event begin, shape (E + 1,)."""
+    if entries.counts is None:
+        begins, ends = entries.begins.astype(np.int64), entries.ends.astype(np.int64)
+        messages = Messages(buffer, "XStat", begins, ends, entries.line_offsets)
+        offsets = messages.split(entries.field, "XStat").offsets
+    else:
+        offsets = np.zeros(entries.begins.size + 1, np.int64)
+        np.cumsum(entries.counts, dtype=np.int64, out=offsets[1:])
+    one_group = np.zeros(len(keys.texts) + 1, np.int32)
+    values = _pass(buffer, entries, keys, one_group, offsets[[0, -1]], _KEEP)
+    assert values is not None  # all stats have been counted
+    return offsets, values
+
+
+def read_grouped(
+    buffer: Bytes, entries: StatEntries, keys: Dictionary
+) -> tuple[dict[str, slice], StatValues]:
+    """Read the stats by the name of their key, and find those of each name; planes have their own keys."""
+    rows = len(keys.texts) + 1  # the first: a key that the file lacks
+    for how in (_COUNT_QUICKLY, _COUNT):
+        counts = np.zeros(rows + 1, np.int64)
+        _pass(buffer, entries, keys, np.arange(rows, dtype=np.int32), counts, how)
+        group = np.zeros(rows, np.int32)
+        codes: dict[str, int] = {}
+        for row in np.flatnonzero(counts[1:]).tolist():
+            group[row + 1] = codes.setdefault(keys.texts[row], len(codes) + 1)
+        bounds = np.zeros(max(len(codes) + 1, 2) + 1, np.int64)
+        np.add.at(bounds, group + 1, counts[:rows])
+        np.cumsum(bounds, out=bounds)
+        values = _pass(buffer, entries, keys, group, bounds, _KEEP)
+        if values is not None:
+            break
+    assert values is not None
+    spans = [slice(*span) for span in pairwise(bounds.tolist())]
+    size = values.size.astype(np.min_scalar_type(int(values.size.max(initial=0))))
+    return dict(zip(codes, spans[1:], strict=False)), replace(values, size=size)
 
 
 class XPlaneStats(Stats):
     """The stats of an XSpace's events, read from the file at the first question."""
 
-    def __init__(self, buffer: Bytes, entries: StatEntries, keys: StatKeys) -> None:
+    def __init__(self, buffer: Bytes, entries: StatEntries, keys: Dictionary) -> None:
         """Remember where the stats are; nothing is read yet."""
         self._buffer, self._entries, self._keys = buffer, entries, keys
         self._columns: dict[tuple[str, tuple[int, ...]], StatColumn] = {}
 
     @cached_property
-    def _csr(self) -> StatCsr:
+    def _csr(self) -> tuple[Int64s, StatValues]:
         """Entries by event; read apart from those by key, which most are asked for."""
         return read_csr(self._buffer, self._entries, self._keys)
 
     @cached_property
-    def _grouped(self) -> GroupedStats:
+    def _grouped(self) -> tuple[dict[str, slice], StatValues]:
         return read_grouped(self._buffer, self._entries, self._keys)
 
-    def _select(self, name: str, kinds: tuple[int, ...]) -> GroupedStats:
-        """The entries with this key and one of these kinds."""
-        return self._grouped.of_name(name).of_kinds(kinds)
+    def _select(self, name: str, kinds: tuple[int, ...]) -> StatValues:
+        """Choose the entries with this key and one of these kinds."""
+        spans, values = self._grouped
+        of_name = values.rows(spans.get(name, slice(0)))
+        chosen = np.logical_or.reduce([of_name.kind == kind for kind in kinds])
+        return of_name if chosen.all() else of_name.rows(chosen)
 
     def _column(
-        self, name: str, kinds: tuple[int, ...], values_of: Callable[[GroupedStats], _Values]
+        self,
+        name: str,
+        kinds: tuple[int, ...],
+        values_of: Callable[[StatValues], tuple[Int64s | Floats, tuple[str, ...]]],
     ) -> StatColumn:
-        """The stat's column, read once; its arrays are shared and nobody writes into them."""
+        """Give the stat's column, read once; its arrays are shared and nobody writes into them."""
         column = self._columns.get((name, kinds))
         if column is None:
             chosen = self._select(name, kinds)
-            column = self._columns[name, kinds] = StatColumn(chosen.event, *values_of(chosen))
+            column = self._columns[name, kinds] = StatColumn(chosen.label, *values_of(chosen))
         return column
 
     def integers(self, name: str) -> StatColumn:
-        """The events with an integer stat of this name; unsigned values keep their 64 bits."""
+        """Give the events with an integer stat of this name; unsigned values keep their 64 bits."""
         return self._column(name, (INT64, UINT64), lambda chosen: (chosen.value, ()))
 
     def numbers(self, name: str) -> StatColumn:
-        """The events with a stat of this name that is any number, as float64."""
-        return self._column(name, (INT64, UINT64, DOUBLE), self._floats_of)
-
-    def _floats_of(self, chosen: GroupedStats) -> _Values:
-        is_double = chosen.kind == DOUBLE
-        return np.where(is_double, chosen.value.view(np.float64), chosen.value), ()
+        """Give the events with a stat of this name that is any number, as float64."""
+        return self._column(
+            name,
+            (INT64, UINT64, DOUBLE),
+            lambda of: (np.where(of.kind == DOUBLE, of.value.view(np.float64), of.value), ()),
+        )
 
     def texts(self, name: str) -> StatColumn:
-        """The events with a text stat of this name, as rows of the distinct texts."""
+        """Give the events with a text stat of this name, as rows of the distinct texts."""
         return self._column(name, (TEXT, REFERENCE), self._texts_of)
 
-    def _texts_of(self, chosen: GroupedStats) -> _Values:
+    def _texts_of(self, chosen: StatValues) -> tuple[Int64s, tuple[str, ...]]:
         by_reference = chosen.kind == REFERENCE
         codes: dict[str, int] = {}
         values = np.zeros(by_reference.size, np.int64)
@@ -133,32 +297,112 @@ class XPlaneStats(Stats):
             code_of_row[row] = codes.setdefault(text, len(codes))
         values[by_reference] = code_of_row[rows]
         for index in np.flatnonzero(~by_reference).tolist():
-            text = str(_value_of(self._buffer, self._keys, chosen, index))
+            text = str(self._value_of(chosen, index))
             values[index] = codes.setdefault(text, len(codes))
         return values, tuple(codes)
 
+    def _value_of(self, values: StatValues, entry: int) -> StatValue:
+        kind, value = int(values.kind[entry]), values.value[entry]
+        if kind == DOUBLE:
+            return float(value.view(np.float64))
+        if kind == UINT64:
+            return int(value.view(np.uint64))
+        if kind == REFERENCE:
+            return self._keys.texts[value] if value >= 0 else ""
+        if kind in (TEXT, BYTES):
+            raw = self._buffer[value : value + values.size[entry]].tobytes()
+            return raw if kind == BYTES else raw.decode("utf-8", "replace")
+        return int(value)
+
     def blobs(self, name: str) -> list[tuple[int, Bytes]]:
-        """The events with a bytes stat of this name, and views of the file."""
+        """Give the events with a bytes stat of this name, and views of the file."""
         chosen = self._select(name, (BYTES,))
-        spans = zip(chosen.value.tolist(), chosen.size.tolist(), strict=True)
+        columns = (column.tolist() for column in (chosen.label, chosen.value, chosen.size))
         return [
             (event, self._buffer[begin : begin + size])
-            for event, (begin, size) in zip(chosen.event.tolist(), spans, strict=True)
+            for event, begin, size in zip(*columns, strict=True)
         ]
 
-    def of_event(self, event: int) -> dict[str, Value]:
-        """Every stat of one event."""
-        csr = self._csr
+    def of_event(self, event: int) -> dict[str, StatValue]:
+        """Give every stat of one event, up to a thousand."""
+        offsets, values = self._csr
+        first, last = offsets[event : event + 2].tolist()
         return {
-            self._keys.texts[csr.key[entry]]: _value_of(self._buffer, self._keys, csr, entry)
-            for entry in range(csr.offsets[event], csr.offsets[event + 1])
-            if csr.key[entry] >= 0
+            self._keys.texts[values.label[entry]]: self._value_of(values, entry)
+            for entry in range(first, min(last, first + _MOST_SHOWN))
+            if values.label[entry] >= 0
         }
 
-    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
-        """The stats of events ``first`` to ``last`` as JSON objects; see ``Stats``."""
-        return self._texts.of_events(first, last)
-
     @cached_property
-    def _texts(self) -> StatTexts:
-        return StatTexts(self._buffer, self._csr, self._keys.texts.texts)
+    def _json_parts(self) -> tuple[Bytes, Int64s, Bytes, Int64s]:
+        """Keys as JSON texts, and the double of each entry as JSON text (empty for other kinds)."""
+        _, values = self._csr
+        is_double = values.kind == DOUBLE
+        doubles = [b""] * values.kind.size if is_double.any() else [b""]
+        for entry in np.flatnonzero(is_double).tolist():
+            number = float(values.value[entry].view(np.float64))
+            doubles[entry] = repr(number).encode() if np.isfinite(number) else b"null"
+        keys = [json_text(text).encode() for text in self._keys.texts.texts]
+        return (*join_bytes(keys), *join_bytes(doubles))
+
+    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
+        """Write the stats of events ``first`` to ``last`` as JSON objects; see ``Stats``."""
+        parts = self._json_parts
+        offsets, values = self._csr
+        piece = values.rows(slice(offsets[first], offsets[last]))
+        lengths = np.diff(parts[1])
+        room = int(lengths[np.maximum(piece.label, 0)].sum())
+        room += 32 * piece.kind.size + 2 * (last - first)
+        room += int(6 * piece.size[piece.kind == TEXT].sum(dtype=np.int64))
+        room += int(lengths[np.maximum(piece.value[piece.kind == REFERENCE], 0)].sum())
+        out, ends = np.empty(room, np.uint8), np.zeros(last - first + 1, np.int64)
+        _format_stats(
+            self._buffer, first, last, offsets, values.label, values.kind, values.value, values.size,
+            *parts, out, ends,
+        )  # fmt: skip
+        return out[: ends[-1]], ends
+
+
+@compiled
+def _format_stats(
+    buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int64s, kind: Bytes, value: Int64s,
+    size: npt.NDArray[np.integer[Any]], keys: Bytes, key_offsets: Int64s, doubles: Bytes,
+    double_offsets: Int64s,
+    out: Bytes, out_offsets: Int64s,
+) -> None:  # fmt: skip
+    """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
+    at = 0
+    for event in range(first, last):
+        start = at
+        for entry in range(offsets[event], offsets[event + 1]):
+            row, sort = key[entry], kind[entry]
+            if row < 0 or sort < 2 or sort > 7 or sort == 6 or (sort == 7 and value[entry] < 0):
+                continue
+            out[at] = 123 if at == start else 44
+            at = put_bytes(out, at + 1, keys, key_offsets[row], key_offsets[row + 1])
+            out[at] = 58
+            at += 1
+            bits = value[entry]
+            if sort == 2:
+                at = put_bytes(out, at, doubles, double_offsets[entry], double_offsets[entry + 1])
+            elif sort == 5:
+                at = put_escaped(out, at, buffer, bits, bits + size[entry])
+            elif sort == 7:
+                at = put_bytes(out, at, keys, key_offsets[bits], key_offsets[bits + 1])
+            else:  # 64-bit ids as text: many readers have only floats
+                is_long = bits > 9007199254740992 or bits < -9007199254740992
+                if is_long:
+                    out[at] = 34
+                    at += 1
+                at = (
+                    put_unsigned(out, at, np.uint64(bits))
+                    if sort == 3
+                    else put_integer(out, at, bits)
+                )
+                if is_long:
+                    out[at] = 34
+                    at += 1
+        if at > start:
+            out[at] = 125
+            at += 1
+        out_offsets[event - first + 1] = at

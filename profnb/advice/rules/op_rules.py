@@ -41,8 +41,7 @@ from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.ops.optimizers import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
-from profnb.trace.names import is_host_collective
-from profnb.trace.op_names import is_packing, packing_scopes
+from profnb.trace.names import is_host_collective, is_packing, packing_scopes
 
 _LONGEST, _SHOWN = 60, 4
 _JIT_OF_SESSIONS = (

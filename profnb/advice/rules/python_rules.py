@@ -33,8 +33,7 @@ from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW, words
-from profnb.trace.names import PYTHON_OPS
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import PYTHON_OPS, parse_op
 
 _LONGEST = 60
 _FUNCTION = f"{GUIDE}/function"

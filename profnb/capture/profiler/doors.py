@@ -13,7 +13,7 @@ from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line
 from profnb.capture.profiler.ranks import Rank
 from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import claim_folder, folder_prefix, remove_leftovers
+from profnb.core.safe_files import claim_folder, folder_prefix, remove_leftovers
 
 _SUFFIXES = (".xplane.pb", ".pt.trace.json")
 Door = ProfilerDoor | JaxDoor | TorchDoor

@@ -13,7 +13,7 @@ from profnb.capture.profiler.ranks import Rank, find_rank
 from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
 from profnb.capture.source.user_code import is_own_file
 from profnb.core.options import CaptureOptions
-from profnb.core.whole_files import folder_prefix
+from profnb.core.safe_files import folder_prefix
 
 _QUIET_S = 0.5
 _STARTS = ("_start_taking_over", "start")  # what calls a profiler of another capture

@@ -22,8 +22,8 @@ from profnb.capture.saved.codec import Codec, Limit
 from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.core.safe_files import whole_file
 from profnb.core.sharing import Sharing
-from profnb.core.whole_files import whole_file
 
 _SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
 _VERSION = 2

@@ -14,8 +14,8 @@ import numpy as np
 
 from profnb.capture.environment import CORES, describe_environment
 from profnb.core.errors import CaptureError
+from profnb.core.safe_files import folder_prefix
 from profnb.core.units import PS_PER_S
-from profnb.core.whole_files import folder_prefix
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import Converted
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel

@@ -8,7 +8,7 @@ from profnb.core.units import percent_text
 from profnb.drawing.roof_figure import RoofPoints, roof_figure
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OpRoofline
-from profnb.trace.op_names import without_call
+from profnb.trace.names import without_call
 
 BOUND_COLOURS = {
     COMPUTE: colour_of("device compute"),

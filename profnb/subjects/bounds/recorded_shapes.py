@@ -9,7 +9,7 @@ import numpy as np
 
 from profnb.subjects.bounds.tensor_sizes import Sizes
 from profnb.trace.model import Trace
-from profnb.trace.op_names import without_call
+from profnb.trace.names import without_call
 
 _MOST_SHAPES = 8  # of one op: it has no one shape then
 _OUTPUT = "output"

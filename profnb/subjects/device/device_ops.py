@@ -23,8 +23,7 @@ from profnb.steps.launching import find_launches
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.names import TF_OP
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import TF_OP, parse_op
 
 _XLA_MODULE = "XlaModule"
 _HLO_SOURCES = ("hlo_op", "name")  # the later one wins

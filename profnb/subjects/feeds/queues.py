@@ -17,7 +17,7 @@ import numpy as np
 from profnb.capture.session_records import QueueRecord
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import parse_op
 
 _WAITED_PS = 1_000_000_000
 _LATE_PS = (

@@ -11,7 +11,7 @@ from profnb.core.columns import Bools, Int32s, Int64s, gather
 from profnb.core.units import bytes_text, count_text
 from profnb.subjects.input.iterators import IteratorTree, label_of
 from profnb.trace.model import Trace
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import parse_op
 
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")

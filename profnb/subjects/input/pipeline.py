@@ -11,8 +11,7 @@ from profnb.core.table import Column, Table
 from profnb.subjects.input.charges import Charges
 from profnb.subjects.input.input_functions import OpShare, find_function_ops, name_functions
 from profnb.subjects.input.iterators import IteratorTree, label_of
-from profnb.trace.model import Trace
-from profnb.trace.stats import StatColumn
+from profnb.trace.model import StatColumn, Trace
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.subjects.layers.name_scopes import parse_scope
-from profnb.trace.op_names import without_number
+from profnb.trace.names import without_number
 
 Path = tuple[str, ...]
 

@@ -18,7 +18,7 @@ scopes too (``moments``, ``Tensordot``, ``einsum``), and those are no layers.
 import re
 from dataclasses import dataclass
 
-from profnb.trace.op_names import without_number
+from profnb.trace.names import without_number
 
 _CALLS = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"

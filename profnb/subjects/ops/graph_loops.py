@@ -11,8 +11,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.spine import Spine
-from profnb.trace.names import EXECUTOR_PROCESS
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import EXECUTOR_PROCESS, parse_op
 
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)

@@ -30,7 +30,7 @@ from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import parse_op
 
 _EAGER_OP = (
     -2

@@ -1,6 +1,6 @@
 """The names that optimizers' scopes have: what is known without a live model."""
 
-from profnb.trace.op_names import without_numbers
+from profnb.trace.names import without_numbers
 
 OPTIMIZERS = frozenset(
     {

@@ -15,7 +15,7 @@ from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.op_title import op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
-from profnb.trace.op_names import without_call
+from profnb.trace.names import without_call
 
 _SHOWN, _MOST, _IN_TEXT = 8, 400, 10
 _LONGEST_NAME = 300

@@ -14,8 +14,7 @@ from profnb.core.columns import Int64s
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.trace.model import Trace
-from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
-from profnb.trace.op_names import parse_op
+from profnb.trace.names import CLOCK_EVENT, CLOCK_NS, parse_op
 
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.

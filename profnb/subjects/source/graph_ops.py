@@ -3,7 +3,7 @@
 import re
 
 from profnb.capture.source.source_records import GraphLines
-from profnb.trace.op_names import without_number
+from profnb.trace.names import without_number
 
 _VERSION = re.compile(r"V\d+$")
 _TAPE = re.compile(r"(?:^|/)gradient_tape/")

@@ -18,7 +18,6 @@ import numpy as np
 
 from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
-from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
 
 _ELEMENTWISE = frozenset(
     {
@@ -158,9 +157,7 @@ class Costs:
 
     def _dot_flops(self, row: int) -> float:
         module = self._module
-        begins, ends = module.spans[DOT]
-        span = begins[row : row + 1], ends[row : row + 1]
-        _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, "DotDimensionNumbers")
+        _, contracted = module.parts[DOT].rows(slice(row, row + 1)).split_numbers(_LHS_CONTRACTED)
         return self._product_flops(row, contracted.tolist())
 
     def _product_flops(self, row: int, contracted: list[int]) -> float:
@@ -176,21 +173,14 @@ class Costs:
 
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
-        module = self._module
-        begins, ends = module.spans[WINDOW]
-        _, first, last = split_field(
-            module.buffer, begins[row : row + 1], ends[row : row + 1], 1, "Window"
-        )
-        table = read_fields(
-            module.buffer, first, last, dict.fromkeys(range(1, 7), VARINT), "WindowDimension"
-        )
+        window = self._module.parts[WINDOW].rows(slice(row, row + 1))
+        columns = window.split(1, "WindowDimension").numbers(1, 2, 3, 4, 5, 6)
         return [
-            (
-                int(line[2]), max(int(line[4]), 1), int(line[6]), int(line[8]),
-                max(int(line[10]), 1), max(int(line[12]), 1),
+            (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
+            for size, stride, low, high, dilation, base_dilation in zip(
+                *(column.tolist() for column in columns), strict=True
             )
-            for line in table
-        ]  # fmt: skip
+        ]
 
     def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
         """A convolution's operations, padding left out.
@@ -202,24 +192,21 @@ class Costs:
             result: Whose shape is the output's.
         """
         module = self._module
-        begins, ends = module.spans[CONVOLUTION]
-        span = begins[row : row + 1], ends[row : row + 1]
-        if min(data, kernel, result) < 0 or span[0] == span[1]:
+        described = module.parts[CONVOLUTION].rows(slice(row, row + 1))
+        if min(data, kernel, result) < 0 or described.begins == described.ends:
             return float("nan")
-        wires = dict.fromkeys((7, 8, 3, 4, 9, 10), VARINT)
-        dims = read_fields(module.buffer, *span, wires, "ConvolutionDimensionNumbers")[0]
-        input_at, output_at = (
-            split_numbers(module.buffer, *span, field, "ConvolutionDimensionNumbers")[1].tolist()
-            for field in (11, 12)
+        input_features, batch, output_features = (
+            int(number[0]) for number in described.numbers(3, 9, 10)
         )
+        input_at, output_at = (described.split_numbers(field)[1].tolist() for field in (11, 12))
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
         try:
             positions = prod(
                 _valid_positions(left[i], output[o], *window)
                 for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
             )
-            features = filters[dims[2 * 3]] * output[dims[2 * 10]]
-            batches = output[dims[2 * 9]]
+            features = filters[input_features] * output[output_features]
+            batches = output[batch]
         except (IndexError, ValueError):
             return float("nan")
         groups = int(module.batch_groups[row])

@@ -9,31 +9,50 @@ as an integer too; a list or an object stays JSON text.
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
-from profnb.trace.chrome.json_numbers import read_integers
-from profnb.trace.chrome.json_scan import count_members, distinct_spans, fill_members
-from profnb.trace.chrome.json_values import parse_value
+from profnb.trace.chrome.json_scan import distinct_spans, find_members, read_integers
+from profnb.trace.model import StatColumn, Stats, StatValue
 from profnb.trace.names import CORRELATION_ID
-from profnb.trace.stats import StatColumn, Stats
 
 # What others call a stat that has a name of its own here.
 _OTHER_NAMES = {CORRELATION_ID: ("correlation",)}
 _LONGEST_TEXT = 100_000
 
-Value = int | float | str | bytes
+
+def parse_value(raw: bytes) -> Any:
+    r"""Parse JSON that may be of anybody; None for what is none, or is nested too deeply.
+
+    What is no UTF-8, and halves of characters that an escape names alone (``"\ud800"``), which no file can
+    hold, become U+FFFD.
+    """
+    try:
+        return _writable(json.loads(raw.decode("utf-8", "replace"), strict=False))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_writable(one) for one in value]
+    if isinstance(value, dict):
+        return {_writable(name): _writable(one) for name, one in value.items()}
+    return value
 
 
 def text_of(raw: bytes) -> str:
-    """The text of a JSON value: of a string what it says, of anything else itself."""
-    if raw[:1] == b'"':
-        try:
-            return str(parse_value(raw))
-        except ValueError:
-            return raw[1:-1].decode("utf-8", "replace")
-    return raw.decode("utf-8", "replace")
+    """Give the text of a JSON value: of a string what it says, of anything else itself."""
+    text = parse_value(raw) if raw[:1] == b'"' else None
+    if isinstance(text, str):
+        return text
+    return (raw[1:-1] if raw[:1] == b'"' else raw).decode("utf-8", "replace")
 
 
 class ChromeStats(Stats):
@@ -56,11 +75,7 @@ class ChromeStats(Stats):
     @cached_property
     def _index(self) -> tuple[Int64s, Int64s, dict[str, int], Int64s]:
         """(offsets, spans of values, key to its code, code of each entry)."""
-        counts = np.zeros(self._begins.size, np.int64)
-        count_members(self._buffer, self._begins, self._ends, counts)
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        spans = np.zeros((int(offsets[-1]), 4), np.int64)
-        fill_members(self._buffer, self._begins, self._ends, offsets, spans)
+        offsets, spans = find_members(self._buffer, self._begins, self._ends)
         code, first = distinct_spans(self._buffer, spans[:, 0].copy(), spans[:, 1].copy())
         keys: dict[str, int] = {}
         for row, at in enumerate(first.tolist()):
@@ -71,59 +86,46 @@ class ChromeStats(Stats):
     def _select(self, name: str) -> tuple[Int64s, Int64s, Int64s]:
         """(events, value begins, value ends) of the first entry of this name in each event."""
         offsets, spans, keys, code = self._index
-        for key in (name, *_OTHER_NAMES.get(name, ())):
-            if key in keys:
-                entries = np.flatnonzero(code == keys[key])
-                events = np.searchsorted(offsets, entries, side="right") - 1
-                is_first = np.append(np.ones(min(events.size, 1), np.bool_), np.diff(events) > 0)
-                entries = entries[is_first]
-                return events[is_first], spans[entries, 0], spans[entries, 1]
-        none = np.empty(0, np.int64)
-        return none, none, none
+        known = [key for key in (name, *_OTHER_NAMES.get(name, ())) if key in keys]
+        entries = np.flatnonzero(code == (keys[known[0]] if known else -1))
+        events = np.searchsorted(offsets, entries, side="right") - 1
+        is_first = np.diff(events, prepend=-1) > 0
+        return (events[is_first], *spans[entries[is_first]].T.copy())
 
     def integers(self, name: str) -> StatColumn:
-        """The events with an integer of this name, bare or in quotes."""
+        """Give the events with an integer of this name, bare or in quotes."""
         if name in self._derived:
             return self._derived[name]
         events, begins, ends = self._select(name)
         value, valid = np.zeros(events.size, np.int64), np.zeros(events.size, np.bool_)
-        read_integers(self._buffer, begins.copy(), ends.copy(), value, valid)
+        read_integers(self._buffer, begins, ends, value, valid)
         return StatColumn(events[valid], value[valid])
 
     def texts(self, name: str) -> StatColumn:
-        """The events with a text of this name, as rows of the distinct texts."""
-        events, code, raw = self._distinct(name, b'"')
-        return StatColumn(events, code, tuple(map(text_of, raw)))
+        """Give the events with a text of this name, as rows of the distinct texts."""
+        return self._distinct(name, b'"')
 
     def lists(self, name: str) -> StatColumn:
-        """The events with a list of this name, as rows of the distinct ones, as the file writes them."""
-        events, code, raw = self._distinct(name, b"[")
-        return StatColumn(events, code, tuple(value.decode("utf-8", "replace") for value in raw))
+        """Give the events with a list of this name, as rows of the distinct ones, as the file writes them."""
+        return self._distinct(name, b"[")
 
-    def _distinct(self, name: str, first_byte: bytes) -> tuple[Int64s, Int64s, list[bytes]]:
-        """(events, row of each, distinct values) of this name whose values begin so."""
+    def _distinct(self, name: str, first_byte: bytes) -> StatColumn:
+        """Find the distinct values of this name that begin so."""
         events, begins, ends = self._select(name)
-        chosen = self._buffer[begins] == first_byte[0] if events.size else np.zeros(0, np.bool_)
-        events, begins, ends = events[chosen], begins[chosen].copy(), ends[chosen].copy()
+        chosen = self._buffer[begins] == first_byte[0]
+        begins, ends = begins[chosen], ends[chosen]
         code, first = distinct_spans(self._buffer, begins, ends)
-        return (
-            events,
-            code,
-            [self._buffer[begins[at] : ends[at]].tobytes() for at in first.tolist()],
-        )
+        raw = [self._buffer[begins[at] : ends[at]].tobytes() for at in first.tolist()]
+        return StatColumn(events[chosen], code, tuple(map(text_of, raw)))
 
-    def of_event(self, event: int) -> dict[str, Value]:
-        """Every stat of one event."""
-        stats: dict[str, Value] = {}
+    def of_event(self, event: int) -> dict[str, StatValue]:
+        """Give every stat of one event."""
+        stats: dict[str, StatValue] = {}
         raw = self._buffer[self._begins[event] : self._ends[event]].tobytes()
-        if raw:
-            try:
-                members = parse_value(raw[:_LONGEST_TEXT])
-            except (ValueError, RecursionError):
-                members = {}
-            for key, value in members.items() if isinstance(members, dict) else ():
-                plain = isinstance(value, int | float | str) and not isinstance(value, bool)
-                stats[key] = value if plain else json.dumps(value)
+        members = parse_value(raw[:_LONGEST_TEXT])
+        for key, value in members.items() if isinstance(members, dict) else ():
+            plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+            stats[key] = value if plain else json.dumps(value)
         for name, column in self._derived.items():
             at = int(np.searchsorted(column.events, event))
             if at < len(column) and column.events[at] == event:

@@ -1,33 +1,40 @@
 """Chrome trace JSON to its raw columns: events, metadata, counters, and what cannot be used.
 
+Begins and ends become events with a duration. On one thread, begins at 0 and 2 and ends at 5 and 9 are the
+events [2, 5) and [0, 9): an end closes the innermost begin that is open.
+
 Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.errors import TraceFormatError
-from profnb.trace.chrome.event_args import text_of
-from profnb.trace.chrome.json_numbers import read_decimals
+from profnb.core.jit import compiled
+from profnb.trace.assemble import FoundLine, PlaneStats
+from profnb.trace.chrome.event_args import ChromeStats, parse_value, text_of
 from profnb.trace.chrome.json_scan import (
     FIELDS,
     distinct_spans,
+    read_decimals,
     scan_events,
     skip_space,
     skip_value,
     string_end,
 )
-from profnb.trace.chrome.json_values import parse_value
-from profnb.trace.chrome.pairs import close_pairs
+from profnb.trace.model import StatColumn
 
 _PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(FIELDS))
 _LONGEST_US = (1 << 61) // 1_000_000  # 26 days: sums of two times stay inside int64 picoseconds
 _MOST_METADATA = 200_000
 _MOST_HEADER = 100_000
-_USED = b"XBEiIRMC"
+_MOST_MEMBERS = 10_000
+_TIMED, _FLOWS = list(b"XBEiIRC"), list(b"stf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class RawEvents:
     """The events of a Chrome trace that have a place and a time, in file order.
 
     Attributes:
+        buffer: The whole file.
         spans: Where each field is, shape (E, 8, 2), fields as ``json_scan.FIELDS``.
         names: Distinct names.
         name: Row of ``names``, shape (E,).
@@ -53,6 +61,7 @@ class RawEvents:
         flows: How many events are ends of arrows between others.
     """
 
+    buffer: Bytes
     spans: Int64s
     names: list[str]
     name: Int64s
@@ -70,73 +79,113 @@ class RawEvents:
     left_out: tuple[str, ...]
     flows: int
 
-    def args_of(self, buffer: Bytes, event: int) -> dict[str, Any]:
-        """The args of one event, parsed; empty where they are none."""
-        begin, end = self.spans[event, _ARGS]
-        return _parse_object(buffer[begin:end].tobytes())
+    def args_of(self, event: int) -> dict[str, Any]:
+        """Parse the args of one event; empty where they are none."""
+        return _parse_object(self.buffer, self.spans[event, _ARGS])
 
-    def args_spans(self) -> tuple[Int64s, Int64s]:
-        """Where the events' args begin and end, both of shape (E,)."""
-        return self.spans[:, _ARGS, 0].copy(), self.spans[:, _ARGS, 1].copy()
+    def stats_of(
+        self, events: Int64s, derived: Mapping[str, StatColumn] = MappingProxyType({})
+    ) -> ChromeStats:
+        """Give the args of some events as stats, with others that were derived of them."""
+        spans = self.spans[events, _ARGS]
+        return ChromeStats(self.buffer, spans[:, 0].copy(), spans[:, 1].copy(), derived)
 
 
-def _parse_object(raw: bytes) -> dict[str, Any]:
-    try:
-        parsed = parse_value(raw) if raw else {}
-    except (ValueError, RecursionError):
-        return {}
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The meaning of one writer's events.
+
+    Attributes:
+        lines: The lines; several of them may be the same.
+        thread: Row of ``lines`` of each raw event, shape (E,).
+        is_event: Which raw events are events of a line, shape (E,).
+        names: The events' names.
+        name: Row of ``names``, shape (E,).
+        is_op_name: See ``Trace``.
+        derived: Stats worked out from something else than the args, by name: raw events and their values.
+            Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
+        rank: Where each line stands, by line; as they are found where empty.
+        planes: Planes that stand first even if they have no events: name and side.
+        plane_stats: What the file says of devices, by their planes' names.
+        left_out: What of the events is not understood, in sentences.
+    """
+
+    lines: list[FoundLine]
+    thread: Int64s
+    is_event: Bools
+    names: list[str]
+    name: Int64s
+    is_op_name: Bools | None
+    derived: dict[str, tuple[Int64s, Int64s]]
+    rank: Sequence[int] = ()
+    planes: Sequence[tuple[str, str]] = ()
+    plane_stats: Mapping[str, PlaneStats] = field(default_factory=dict)
+    left_out: tuple[str, ...] = ()
+
+
+def number_of(text: str) -> int:
+    """Give the number that a process or thread is called by; 0 where it has another kind of name."""
+    return int(text) if text.removeprefix("-").isdecimal() and len(text) < 18 else 0
+
+
+def row_of(texts: Sequence[str], wanted: str) -> int:
+    """Find a text; -1 where it is not there."""
+    return texts.index(wanted) if wanted in texts else -1
+
+
+def number_pairs(one: Int64s, two: Int64s) -> tuple[list[tuple[int, int]], Int64s]:
+    """Find the distinct pairs of two columns of rows, ascending, and which each is, shape (N,)."""
+    size = int(two.max(initial=0)) + 1
+    pairs, code = np.unique(one * size + two, return_inverse=True)
+    return [divmod(pair, size) for pair in pairs.tolist()], code.reshape(-1)
+
+
+def _parse_object(buffer: Bytes, span: Int64s) -> dict[str, Any]:
+    parsed = parse_value(buffer[span[0] : span[1]].tobytes())
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any]]:
-    """Where the list of events begins, and the small members that stand before it."""
+def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any] | None]:
+    """Find where the list of events begins, and the small members before it; None for a bare list."""
+
+    def is_at(at: int, byte: bytes) -> bool:
+        return buffer[at : at + 1].tobytes() == byte
+
     end = buffer.size
-    at = 3 if buffer[:3].tobytes() == b"\xef\xbb\xbf" else 0
-    at = skip_space(buffer, at, end)
-    if at < end and buffer[at] == ord("["):
-        return at, {}
-    header: dict[str, Any] = {}
-    if at >= end or buffer[at] != ord("{"):
+    at = skip_space(buffer, 3 if buffer[:3].tobytes() == b"\xef\xbb\xbf" else 0, end)
+    if is_at(at, b"["):
+        return at, None
+    if not is_at(at, b"{"):
         beginning = buffer[at : at + 20].tobytes()
         raise TraceFormatError(
             f"It begins with {beginning!r}; a Chrome trace is a JSON list of events, or an object with "
             "the member traceEvents."
         )
-    at += 1
-    for _ in range(10_000):
-        at = skip_space(buffer, at, end)
-        if at >= end or buffer[at] != ord('"'):
-            break
-        after = string_end(buffer, at, end)
+    header: dict[str, Any] = {}
+    for _ in range(_MOST_MEMBERS):
+        at = skip_space(buffer, at + 1, end)  # behind the bracket or a comma
+        after = string_end(buffer, at, end) if is_at(at, b'"') else -1
         if after < 0:
             break
         key = text_of(buffer[at:after].tobytes())
         at = skip_space(buffer, after, end)
-        if at >= end or buffer[at] != ord(":"):
+        if not is_at(at, b":"):
             break
         at = skip_space(buffer, at + 1, end)
-        if key == "traceEvents" and at < end and buffer[at] == ord("["):
+        if key == "traceEvents" and is_at(at, b"["):
             return at, header
         after = skip_value(buffer, at, end)
         if after < 0:
             break
         if after - at <= _MOST_HEADER:
-            header[key] = _parse_value(buffer[at:after].tobytes())
+            header[key] = parse_value(buffer[at:after].tobytes())
         at = skip_space(buffer, after, end)
-        if at < end and buffer[at] == ord(","):
-            at += 1
+        at -= not is_at(at, b",")
     keys = ", ".join(sorted(header)[:8]) or "none"
     raise TraceFormatError(
         f"No list named traceEvents in {end:,} bytes of JSON (members found: {keys}). This is no "
         "Chrome trace, or it was cut short."
     )
-
-
-def _parse_value(raw: bytes) -> Any:
-    try:
-        return parse_value(raw)
-    except (ValueError, RecursionError):
-        return None
 
 
 def read_raw_events(buffer: Bytes) -> RawEvents:
@@ -148,102 +197,108 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     Raises:
         TraceFormatError: It is no Chrome trace, or is damaged or cut short.
     """
+
+    def text_at(span: Int64s) -> str:
+        return text_of(buffer[span[0] : span[1]].tobytes())
+
     at, header = _find_list(buffer)
     spans, after, status = scan_events(buffer, at)
-    if status == 2 or (status == 1 and _is_object(buffer)):
+    if status == 2 or (status == 1 and header is not None):  # an object's list has to be closed
         raise TraceFormatError(
             f"Damaged or cut short at byte {after:,} of {buffer.size:,}. Record or download it again."
         )
     phases = _phases(buffer, spans)
-    metadata = _read_metadata(buffer, spans[phases == ord("M")])
-    flows = int(np.isin(phases, list(b"stf")).sum())
     is_empty = ~spans.any(axis=(1, 2))  # TensorFlow's profiler ends its list with {}
-    others = int((~is_empty & ~np.isin(phases, list(_USED + b"stf"))).sum())
-    timed = np.isin(phases, list(b"XBEiIRC"))
-    spans, phases = spans[timed], phases[timed]
-    whole, part, valid = _decimals(buffer, spans[:, _TS])
+    is_flow, is_metadata, is_timed = (
+        np.isin(phases, kinds) for kinds in (_FLOWS, list(b"M"), _TIMED)
+    )
+    others = int((~is_empty & ~is_flow & ~is_metadata & ~is_timed).sum())
+    metadata = [
+        (
+            text_at(row[_NAME]),
+            text_at(row[_PID]),
+            text_at(row[_TID]),
+            _parse_object(buffer, row[_ARGS]),
+        )
+        for row in spans[is_metadata][:_MOST_METADATA]
+    ]
+    spans, phases = spans[is_timed], phases[is_timed]
+    whole, part, is_number = _decimals(buffer, spans[:, _TS])
     duration = _durations(buffer, spans, phases)
-    is_usable = valid & (duration >= 0)
-    counts = int((~valid).sum()), int((duration < 0)[valid].sum()), others
+    is_usable = is_number & (duration >= 0)
+    left_out = [
+        f"{count:,} {what}."
+        for count, what in (
+            (int((~is_number).sum()), "events have a time that is no number"),
+            (
+                int((duration < 0)[is_number].sum()),
+                "events have a duration that is negative or no number",
+            ),
+            (others, "events are of kinds that have no place on a thread (async, object, ...)"),
+        )
+        if count
+    ]
+    if status == 1:
+        left_out.insert(
+            0,
+            "The file ends without its closing bracket, as a program that was stopped leaves it; "
+            "the last events may be missing.",
+        )
     spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
     origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
     begin = _since(origin_us, whole[is_usable], part[is_usable])
-    code, threads = _threads(buffer, spans)
-    order, duration, phases, notes = close_pairs(begin, duration, phases, code, spans[:, _ARGS])
+    processes, process = _texts(buffer, spans[:, _PID])
+    tids, tid = _texts(buffer, spans[:, _TID])
+    pairs, thread = number_pairs(process, tid)
+    order, duration, phases, notes = close_pairs(begin, duration, phases, thread, spans[:, _ARGS])
     spans = spans[order]
     names, name = _texts(buffer, spans[:, _NAME])
     categories, category = _texts(buffer, spans[:, _CAT])
     return RawEvents(
+        buffer=buffer,
         spans=spans,
         names=names,
         name=name,
         categories=categories,
         category=category,
-        threads=threads,
-        thread=code[order],
+        threads=[(processes[row], tids[tid_row]) for row, tid_row in pairs],
+        thread=thread[order],
         origin_us=origin_us,
         begin_ps=begin[order],
         duration_ps=duration,
         is_counter=phases == ord("C"),
         is_instant=np.isin(phases, list(b"iIR")),
         metadata=metadata,
-        header=header,
-        left_out=(*_left_out(*counts, is_cut=status == 1), *notes),
-        flows=flows,
+        header=header or {},
+        left_out=(*left_out, *notes),
+        flows=int(is_flow.sum()),
     )
 
 
-def _left_out(bad_time: int, bad_duration: int, others: int, *, is_cut: bool) -> list[str]:
-    """Sentences on what the file holds and the trace will not."""
-    left_out = []
-    if is_cut:
-        left_out.append(
-            "The file ends without its closing bracket, as a program that was stopped leaves it; "
-            "the last events may be missing."
-        )
-    for count, what in (
-        (bad_time, "events have a time that is no number"),
-        (bad_duration, "events have a duration that is negative or no number"),
-        (others, "events are of kinds that have no place on a thread (async, object, ...)"),
-    ):
-        if count:
-            left_out.append(f"{count:,} {what}.")
-    return left_out
-
-
-def _is_object(buffer: Bytes) -> bool:
-    """Whether the file is of the object form, in which the list must be closed."""
-    at = skip_space(buffer, 3 if buffer[:3].tobytes() == b"\xef\xbb\xbf" else 0, buffer.size)
-    return bool(at < buffer.size and buffer[at] == ord("{"))
-
-
 def _phases(buffer: Bytes, spans: Int64s) -> Bytes:
-    """The one letter of each event's ``ph``, or 0."""
+    """Read the one letter of each event's ``ph``, or 0."""
     begins, ends = spans[:, _PH, 0], spans[:, _PH, 1]
     letter = buffer[np.minimum(begins + 1, buffer.size - 1)]
     return np.where(ends - begins == 3, letter, 0).astype(np.uint8)
 
 
 def _decimals(buffer: Bytes, spans: Int64s) -> tuple[Int64s, Int64s, Bools]:
-    count = spans.shape[0]
-    whole, part = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    valid = np.zeros(count, np.bool_)
+    whole, part = (np.zeros(len(spans), np.int64) for _ in range(2))
+    valid = np.zeros(len(spans), np.bool_)
     read_decimals(buffer, spans[:, 0].copy(), spans[:, 1].copy(), whole, part, valid)
     return whole, part, valid
 
 
 def _durations(buffer: Bytes, spans: Int64s, phases: Bytes) -> Int64s:
-    """Durations in picoseconds; -1 where negative, too long or no number; 0 without one."""
-    complete = phases == ord("X")
+    """Read durations in picoseconds; -1 where negative, too long or no number; 0 without one."""
     whole, part, valid = _decimals(buffer, spans[:, _DUR])
     good = valid & (whole >= 0) & (whole < _LONGEST_US)
-    absent = spans[:, _DUR, 1] == 0
-    picoseconds = np.where(good, whole, 0) * 1_000_000 + np.where(good, part, 0)
-    return np.where(~complete | absent, 0, np.where(good, picoseconds, -1))
+    picoseconds = np.where(good, np.where(good, whole, 0) * 1_000_000 + part, -1)
+    return np.where((phases == ord("X")) & (spans[:, _DUR, 1] != 0), picoseconds, 0)
 
 
 def _since(origin_us: int, whole: Int64s, part: Int64s) -> Int64s:
-    """Picoseconds since an origin; epoch microseconds do not fit picoseconds in 64 bits."""
+    """Give picoseconds since an origin; epoch microseconds do not fit picoseconds in 64 bits."""
     span = int(whole.max(initial=origin_us)) - origin_us
     if span > _LONGEST_US:
         raise TraceFormatError(
@@ -253,32 +308,72 @@ def _since(origin_us: int, whole: Int64s, part: Int64s) -> Int64s:
 
 
 def _texts(buffer: Bytes, spans: Int64s) -> tuple[list[str], Int64s]:
-    """Distinct texts of N spans and the row of each, shape (N,)."""
+    """Find the distinct texts of N spans and the row of each, shape (N,)."""
     begins, ends = spans[:, 0].copy(), spans[:, 1].copy()
     code, first = distinct_spans(buffer, begins, ends)
     rows: dict[str, int] = {}
     raw = [text_of(buffer[begins[at] : ends[at]].tobytes()) for at in first.tolist()]
     row = np.array([rows.setdefault(text, len(rows)) for text in raw], np.int64)
-    return list(rows), row[code] if code.size else code
+    return list(rows), row[code]
 
 
-def _threads(buffer: Bytes, spans: Int64s) -> tuple[Int64s, list[tuple[str, str]]]:
-    """The row of each event's (process, thread), shape (E,), and the distinct pairs."""
-    processes, process = _texts(buffer, spans[:, _PID])
-    tids, tid = _texts(buffer, spans[:, _TID])
-    pairs, code = np.unique(process * max(len(tids), 1) + tid, return_inverse=True)
-    rows = [divmod(pair, max(len(tids), 1)) for pair in pairs.tolist()]
-    return code.reshape(-1), [(processes[p], tids[t]) for p, t in rows]
+@compiled
+def _pair(
+    order: Int64s, thread: Int64s, is_begin: Bools, previous: Int64s, partner: Int64s
+) -> None:
+    """Match begins and ends of one thread like brackets; ``partner`` stays -1 without a match."""
+    current, top = np.int64(-1), np.int64(-1)
+    for event in order:
+        if thread[event] != current:
+            current, top = thread[event], np.int64(-1)
+        if is_begin[event]:
+            previous[event] = top
+            top = event
+        elif top >= 0:
+            partner[top] = event
+            partner[event] = top
+            top = previous[top]
 
 
-def _read_metadata(buffer: Bytes, spans: Int64s) -> list[tuple[str, str, str, dict[str, Any]]]:
-    def text(row: Int64s, field: int) -> str:
-        return text_of(buffer[row[field, 0] : row[field, 1]].tobytes())
+def close_pairs(
+    begin: Int64s, duration: Int64s, phases: Bytes, thread: Int64s, args: Int64s
+) -> tuple[Int64s, Int64s, Bytes, list[str]]:
+    """Make one event of each begin and its end.
 
-    return [
-        (
-            text(row, _NAME), text(row, _PID), text(row, _TID),
-            _parse_object(buffer[row[_ARGS, 0] : row[_ARGS, 1]].tobytes()),
+    Args:
+        begin: When, shape (E,).
+        duration: Durations of the events that have one, shape (E,).
+        phases: What kind of event each is, shape (E,); "B" and "E" are paired.
+        thread: Whose it is, shape (E,); pairs nest per thread.
+        args: Spans of the events' args, shape (E, 2); an event takes its end's where its begin has none.
+
+    Returns:
+        The rows that stay, their durations, their phases, and what did not match, in sentences.
+    """
+    is_begin, is_end = phases == ord("B"), phases == ord("E")
+    pairs = np.flatnonzero(is_begin | is_end)
+    if not pairs.size:
+        return np.arange(phases.size), duration, phases, []
+    order = pairs[np.lexsort((pairs, begin[pairs], thread[pairs]))]
+    previous, partner = (np.full(phases.size, -1, np.int64) for _ in range(2))
+    _pair(order, thread, is_begin, previous, partner)
+    matched = is_begin & (partner >= 0)
+    open_ = is_begin & (partner < 0)
+    stray = int((is_end & (partner < 0)).sum())
+    last = np.zeros(int(thread.max()) + 1, np.int64)
+    np.maximum.at(last, thread, begin + duration)
+    duration = duration.copy()
+    duration[matched] = begin[partner[matched]] - begin[matched]
+    duration[open_] = last[thread[open_]] - begin[open_]
+    # An end may carry the args of its event; they are used where the begin has none.
+    lacks = matched & (args[:, 1] == 0)
+    args[lacks] = args[partner[lacks]]
+    notes = []
+    if open_.any():
+        notes.append(
+            f"{int(open_.sum()):,} events begin and never end; they are drawn to the end of their thread."
         )
-        for row in spans[:_MOST_METADATA]
-    ]  # fmt: skip
+    if stray:
+        notes.append(f"{stray:,} events end and never began; they are left out.")
+    remaining = np.flatnonzero(~is_end)
+    return remaining, duration[remaining], phases[remaining], notes

@@ -10,14 +10,14 @@ Source: pytorch/kineto libkineto/src/output_json.cpp and ActivityType.cpp.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.trace.assemble import FoundLine, PlaneStats
-from profnb.trace.chrome.dialect import Reading, number_of
-from profnb.trace.chrome.events import RawEvents
+from profnb.trace.chrome.events import RawEvents, Reading, number_of, row_of
 from profnb.trace.names import (
     CLOCK_EVENT,
     CLOCK_NS,
@@ -54,21 +54,16 @@ _LARGEST_FACT = 1 << 53
 _DIGITS, _CLOCK_DIGITS = 15, 18  # of what 64 bits hold; 15 digits of nanoseconds are 12 days only
 # What an event on a device is, by its category: work, or what a line beside the work shows.
 _WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
-_BESIDE = {_ANNOTATION: " annotations", _SYNCHRONISATION: " waits"}
+_BESIDE = (" annotations", " waits")
 _KINDS = {
-    "gpu_user_annotation": _ANNOTATION,
-    "cuda_sync": _SYNCHRONISATION,
-    "mtia_ccp_events": _UNKNOWN,
-    "mtia_insight": _UNKNOWN,
-    "mtia_counters": _UNKNOWN,
-    "mtia_workloadd": _UNKNOWN,
-    "hpu_op": _UNKNOWN,
+    "gpu_user_annotation": _ANNOTATION, "cuda_sync": _SYNCHRONISATION, "mtia_ccp_events": _UNKNOWN,
+    "mtia_insight": _UNKNOWN, "mtia_counters": _UNKNOWN, "mtia_workloadd": _UNKNOWN, "hpu_op": _UNKNOWN,
     "glow_runtime": _UNKNOWN,
-}
+}  # fmt: skip
 
 
 def is_kineto(raw: RawEvents) -> bool:
-    """Whether PyTorch's profiler wrote these events: by categories that are its own, or by its header."""
+    """Tell whether PyTorch's profiler wrote these events: by its own categories, or its header."""
     return (
         not (_KINETO_OPS | _KINETO_ONLY).isdisjoint(raw.categories)
         or _KINETO_OLD.issubset(raw.categories)
@@ -86,49 +81,45 @@ def read_kineto(
         processes: Names of processes.
         threads: Names of threads.
     """
-    kinds = [_kineto_kind(category) for category in raw.categories]
+    kinds = [
+        _WORK if category in _KINETO_DEVICE else _KINDS.get(category, 0)
+        for category in raw.categories
+    ]
     kind = np.array(kinds, np.int64)[raw.category]
-    on_device = np.zeros(len(raw.threads), np.bool_)
-    on_device[raw.thread[kind == _WORK]] = True
     count = len(raw.threads)
+    on_device = np.zeros(count, np.bool_)
+    on_device[raw.thread[kind == _WORK]] = True
     thread = raw.thread + np.maximum(kind - _WORK, 0) * count
-    lines = []
-    for row, (process, tid) in enumerate(raw.threads):
+    lines, beside, unknown = [], [], []
+    for (process, tid), has_work in zip(raw.threads, on_device.tolist(), strict=True):
+        device, number = f"/device:GPU:{process}", number_of(tid)
+        stream = tid if tid.startswith("stream") else f"stream {tid}"
         name = threads.get((process, tid), tid)
-        if on_device[row]:
-            line = FoundLine(f"/device:GPU:{process}", "device", _stream(tid), number_of(tid))
-        elif process in ("Spans", "Traces") or not _is_thread(process, tid):
+        is_thread = process.lstrip("-").isdecimal() and bool(tid)
+        if has_work:
+            line = FoundLine(device, "device", stream, number)
+        elif process in ("Spans", "Traces") or not is_thread:
             line = FoundLine(processes.get(process, process), "other", name)
         else:
             label = name if name != tid else f"thread {tid}"
-            plane = f"{processes.get(process, 'process')} {process}"
-            line = FoundLine(plane, "host", label, number_of(tid))
-        lines.append(line)
-    for beside in _BESIDE.values():
-        lines += [
-            FoundLine(
-                f"/device:GPU:{process}",
-                "device",
-                _stream(tid) + beside,
-                number_of(tid),
-                repeats=True,
+            line = FoundLine(
+                f"{processes.get(process, 'process')} {process}", "host", label, number
             )
-            for process, tid in raw.threads
-        ]
-    lines += [
-        FoundLine(
-            f"/device:unknown:{process}", "device", threads.get((process, tid), tid), repeats=True
+        lines.append(line)
+        beside.append(
+            [FoundLine(device, "device", stream + what, number, repeats=True) for what in _BESIDE]
         )
-        for process, tid in raw.threads
-    ]
+        unknown.append(FoundLine(f"/device:unknown:{process}", "device", name, repeats=True))
+    lines += [*chain.from_iterable(zip(*beside, strict=True)), *unknown]
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
     ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE, KINETO_CLOCK)
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
-    is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == _row_of(raw.names, "[memory]")))
+    is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == row_of(raw.names, "[memory]")))
     derived, renamed = _kineto_steps(raw)
-    readings = _readings_of_clock(raw)
+    # What Python's clock read as an event ``profnb.clock#1234`` was begun.
+    readings = _numbers_behind(raw.names, KINETO_CLOCK, _CLOCK_DIGITS)
     if readings:
         clock_events = np.flatnonzero(np.isin(raw.name, list(readings)))
         values = [readings[row] for row in raw.name[clock_events].tolist()]
@@ -144,7 +135,7 @@ def read_kineto(
 
 
 def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The rank of the process that was recorded, of how many, and how many sets of ranks exchange apart.
+    """Read the rank of the process that was recorded, of how many, and how many sets of ranks exchange apart.
 
     Returns:
         -1, 0 and 0 where ``distributedInfo``, which PyTorch writes for jobs of several, does not say.
@@ -166,7 +157,7 @@ def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
-    """What the header says of each device, by the name of its plane."""
+    """Read what the header says of each device, by the name of its plane."""
     vendor = "AMD" if any(key.startswith("hip") for key in header) else "Nvidia"
     facts: dict[str, PlaneStats] = {}
     for device in devices if isinstance(devices := header.get("deviceProperties"), list) else ():
@@ -181,17 +172,8 @@ def _facts_of_devices(header: Mapping[str, Any]) -> dict[str, PlaneStats]:
     return facts
 
 
-def _kineto_kind(category: str) -> int:
-    """What an event of this category is on a device; 0 for one of the host."""
-    return _WORK if category in _KINETO_DEVICE else _KINDS.get(category, 0)
-
-
-def _stream(tid: str) -> str:
-    return tid if tid.startswith("stream") else f"stream {tid}"
-
-
 def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
-    """The sentence on accelerators whose work is not understood, if there are any."""
+    """Write the sentence on accelerators whose work is not understood, if there are any."""
     unknown = [row for row, kind in enumerate(kinds) if kind == _UNKNOWN]
     count = int(np.isin(raw.category, unknown).sum())
     if not count:
@@ -203,14 +185,6 @@ def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def _is_thread(process: str, thread: str) -> bool:
-    return process.lstrip("-").isdecimal() and bool(thread)
-
-
-def _row_of(names: list[str], wanted: str) -> int:
-    return names.index(wanted) if wanted in names else -1
-
-
 def _kineto_steps(
     raw: RawEvents,
 ) -> tuple[dict[str, tuple[Int64s, Int64s]], dict[int, str]]:
@@ -219,12 +193,7 @@ def _kineto_steps(
     profnb's own markers end with an event ``profnb.step#1009 test profnb_abandoned=1`` that says more. Where
     others have one, a marker without was cut short, and is given up too.
     """
-    numbers = {
-        row: step_num
-        for row, name in enumerate(raw.names)
-        if name.startswith(KINETO_STEP)
-        and (step_num := _number_behind(name, KINETO_STEP)) is not None
-    }
+    numbers = _numbers_behind(raw.names, KINETO_STEP, _DIGITS)
     number = np.full(len(raw.names), -1, np.int64)
     number[list(numbers)] = list(numbers.values())
     events = np.flatnonzero((number[raw.name] >= 0) & ~raw.is_instant)
@@ -238,32 +207,23 @@ def _kineto_steps(
     phases: dict[int, str] = {}
     stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}, EXAMPLES: {}}
     for event in events.tolist():
-        words = facts.get(event, ["", f"{IS_ABANDONED}=1"])
-        if words[0]:
-            phases[int(raw.name[event])] = f"{words[0]}#{numbers[int(raw.name[event])]}"
-        for stat, values in stats.items():
-            value = _find_stat(words, stat)
-            if value:
-                values[event] = value
+        phase, *words = facts.get(event, ["", f"{IS_ABANDONED}=1"])
+        if phase:
+            row = int(raw.name[event])
+            phases[row] = f"{phase}#{numbers[row]}"
+        for word in words:
+            stat, _, value = word.partition("=")
+            is_number = value.isdecimal() and len(value) <= _DIGITS
+            if stat in stats and is_number and int(value):
+                stats[stat][event] = int(value)
     for stat, values in stats.items():
         if values:
-            of = np.array(list(values), np.int64), np.array(list(values.values()), np.int64)
-            derived[stat] = of
+            derived[stat] = np.array([*values], np.int64), np.array([*values.values()], np.int64)
     return derived, phases
 
 
-def _readings_of_clock(raw: RawEvents) -> dict[int, int]:
-    """``profnb.clock#1234``: what Python's clock read as the event was begun, by the row of its name."""
-    return {
-        row: clock_ns
-        for row, name in enumerate(raw.names)
-        if name.startswith(KINETO_CLOCK)
-        and (clock_ns := _number_behind(name, KINETO_CLOCK, _CLOCK_DIGITS)) is not None
-    }
-
-
 def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
-    """What profnb's own events say of the markers that they stand in: the phase, then words, by marker."""
+    """Find what profnb's own events say of the markers that they stand in: the phase, then words."""
     facts = {
         row: words
         for row, name in enumerate(raw.names)
@@ -284,15 +244,11 @@ def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
     return words_of
 
 
-def _number_behind(name: str, prefix: str, most: int = _DIGITS) -> int | None:
-    digits = name[len(prefix) :]
-    return int(digits) if digits.isdecimal() and len(digits) <= most else None
-
-
-def _find_stat(words: Sequence[str], stat: str) -> int:
-    """The number that one of the words gives a stat; 0 where none does."""
-    for word in words:
-        name, _, value = word.partition("=")
-        if name == stat and value.isdecimal() and len(value) <= _DIGITS:
-            return int(value)
-    return 0
+def _numbers_behind(names: Sequence[str], prefix: str, most_digits: int) -> dict[int, int]:
+    """Read the numbers that stand behind a prefix, by the row of their name."""
+    texts = {row: name[len(prefix) :] for row, name in enumerate(names) if name.startswith(prefix)}
+    return {
+        row: int(text)
+        for row, text in texts.items()
+        if text.isdecimal() and len(text) <= most_digits
+    }

@@ -12,6 +12,7 @@ Five writers are told apart, because each says in its own way what is a host, a 
 Source: tensorflow/python/client/timeline.py (2.21); pytorch/kineto output_json.cpp.
 """
 
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -20,24 +21,31 @@ import numpy as np
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine, assemble_trace
-from profnb.trace.chrome.counters import read_counters
-from profnb.trace.chrome.dialect import Reading, number_of
 from profnb.trace.chrome.event_args import ChromeStats
-from profnb.trace.chrome.events import RawEvents, read_raw_events
+from profnb.trace.chrome.events import (
+    RawEvents,
+    Reading,
+    number_of,
+    number_pairs,
+    read_raw_events,
+    row_of,
+)
 from profnb.trace.chrome.kineto import is_kineto, place_in_job, read_kineto
 from profnb.trace.chrome.writer import ADDED
-from profnb.trace.model import StringTable, Trace
-from profnb.trace.names import (
-    GRAPH_RUNS,
-    is_device_plane,
-    is_host_plane,
-    split_graph_device,
-)
-from profnb.trace.stats import StatColumn
+from profnb.trace.model import Counter, StatColumn, StringTable, Trace
+from profnb.trace.names import GRAPH_RUNS, is_device_plane, is_host_plane, split_graph_device
 
 _COMPUTE, _TENSORS, _ALLOCATORS = " Compute", " Tensors", "Allocators"
 _MOST_PLANES = 10_000
 _LONGEST_US = 1 << 40
+_LARGEST_FACT = 1 << 62
+_MEMORY_RECORD = "[memory]"
+_BYTE_WORDS = ("byte", "memory", "alloc")
+_MOST_SAMPLES = 2_000_000
+_LARGEST_SAMPLE = sys.float_info.max
+
+_Named = dict[str, dict[str, Any]]  # what the metadata say of processes, by process
+_NamedThreads = dict[tuple[str, str], dict[str, Any]]  # and of threads, by process and thread
 
 
 def read_chrome(buffer: Bytes, source: str) -> Trace:
@@ -54,47 +62,66 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
         TraceFormatError: It is no Chrome trace, or is damaged or cut short.
     """
     try:
-        return _assemble(read_raw_events(buffer), buffer, source)
+        return _assemble(read_raw_events(buffer), source)
     except TraceFormatError as error:
         raise TraceFormatError(f"{source}: {error}") from None
 
 
-def _assemble(raw: RawEvents, buffer: Bytes, source: str) -> Trace:
+def _assemble(raw: RawEvents, source: str) -> Trace:
     if not raw.thread.size:
         raise TraceFormatError(
             "No event in it has a time, so there is nothing to show. A Chrome trace has events with "
             "ph, ts and mostly dur."
         )
-    reading = _interpret(raw, buffer)
+    other = raw.header.get("otherData")
+    is_export = isinstance(other, dict) and other.get("tool") == ADDED
+    reading = _interpret(raw, is_export=is_export)
     events = np.flatnonzero(reading.is_event)  # the raw event of each event, in file order
     lines, line_of_thread = _lines_of(reading, events)
-    origin_ps = _origin_ps(raw)
-    counters = [replace(c, time_ps=c.time_ps + origin_ps) for c in read_counters(raw, buffer)]
+    # Our own exports count from the trace's begin. Other writers' clocks mean nothing: they begin at 0.
+    is_meant = is_export and 0 <= raw.origin_us < _LONGEST_US
+    origin_ps = raw.origin_us * 1_000_000 if is_meant else 0
+    counters = [
+        replace(c, time_ps=c.time_ps + origin_ps) for c in (*_sampled(raw), *_memory_records(raw))
+    ]
+    left_out = [*raw.left_out, *reading.left_out]
+    if raw.flows and not is_export and not is_kineto(raw):  # these name launches in args too
+        left_out.append(
+            f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
+            "except by a correlation in its args."
+        )
     trace = assemble_trace(
         source, lines, line_of_thread[reading.thread[events]], reading.name[events],
         raw.begin_ps[events] + origin_ps, raw.duration_ps[events], StringTable.of(reading.names),
-        stats=lambda order: _stats_of(raw, reading, buffer, events[order]),
+        stats=lambda order: _stats_of(raw, reading, events[order]),
         counters=counters,
         is_op_name=reading.is_op_name,
-        left_out=(*raw.left_out, *reading.left_out, *_unread_flows(raw)),
+        left_out=tuple(left_out),
         planes=reading.planes,
         plane_stats=reading.plane_stats,
-        keeps_origin=_is_export(raw),
+        keeps_origin=is_export,
     )  # fmt: skip
     rank, ranks, process_groups = place_in_job(raw.header)
     return replace(trace, rank=rank, ranks=ranks, process_groups=process_groups)
 
 
-def _interpret(raw: RawEvents, buffer: Bytes) -> Reading:
-    """What the events mean, by who wrote them."""
-    processes, threads = _names_of_lines(raw)
-    if _is_export(raw):
+def _interpret(raw: RawEvents, *, is_export: bool) -> Reading:
+    """Tell what the events mean, by who wrote them."""
+    processes: _Named = {}
+    threads: _NamedThreads = {}
+    for kind, process, thread, args in raw.metadata:
+        if kind == "process_name" and isinstance(args.get("name"), str):
+            processes[process] = args
+        elif kind == "thread_name" and isinstance(args.get("name"), str):
+            threads[process, thread] = args
+    if is_export:
         return _read_export(raw, processes, threads)
-    if any(name.endswith(_COMPUTE) for name in processes.values()):
-        return _read_timeline(raw, buffer, processes)
-    if is_kineto(raw):
-        return read_kineto(raw, processes, threads)
-    return _read_plain(raw, processes, threads)
+    names = {process: args["name"] for process, args in processes.items()}
+    thread_names = {thread: args["name"] for thread, args in threads.items()}
+    if any(name.endswith(_COMPUTE) for name in names.values()):
+        return _read_timeline(raw, names)
+    read = read_kineto if is_kineto(raw) else _read_plain
+    return read(raw, names, thread_names)
 
 
 def _lines_of(reading: Reading, events: Int64s) -> tuple[list[FoundLine], Int64s]:
@@ -120,8 +147,8 @@ def _lines_of(reading: Reading, events: Int64s) -> tuple[list[FoundLine], Int64s
     return [line for line, _ in numbers], line_of_thread
 
 
-def _stats_of(raw: RawEvents, reading: Reading, buffer: Bytes, raw_events: Int64s) -> ChromeStats:
-    """The stats of a trace's events: their args, and what the reading derived.
+def _stats_of(raw: RawEvents, reading: Reading, raw_events: Int64s) -> ChromeStats:
+    """Give the stats of a trace's events: their args, and what the reading derived.
 
     Where the trace's events 0 and 1 are the raw events 5 and 2, and raw event 2 has the derived step
     number 7, event 1 has it.
@@ -129,7 +156,6 @@ def _stats_of(raw: RawEvents, reading: Reading, buffer: Bytes, raw_events: Int64
     Args:
         raw: The raw events.
         reading: What they mean.
-        buffer: The file.
         raw_events: The raw event of each event of the trace, shape (E,).
     """
     event_of_raw = np.full(raw.thread.size, -1, np.int64)
@@ -137,89 +163,90 @@ def _stats_of(raw: RawEvents, reading: Reading, buffer: Bytes, raw_events: Int64
     derived = {}
     for name, (carriers, values) in reading.derived.items():
         events = event_of_raw[carriers]
-        is_event = events >= 0
-        order = np.argsort(events[is_event], kind="stable")
-        derived[name] = StatColumn(events[is_event][order], values[is_event][order])
-    begins, ends = raw.args_spans()
-    return ChromeStats(buffer, begins[raw_events], ends[raw_events], derived)
+        order = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
+        derived[name] = StatColumn(events[order], values[order])
+    return raw.stats_of(raw_events, derived)
 
 
-def _origin_ps(raw: RawEvents) -> int:
-    """What the file's clock shows at 0 of ``raw.begin_ps``: our own exports count from the trace's begin.
+# Counters: the counter events, and PyTorch's memory records.
 
-    Other writers' clocks mean nothing, so their traces begin at 0.
+
+def _sampled(raw: RawEvents) -> list[Counter]:
+    """Make one counter per name and member of its args."""
+    is_sample = raw.is_counter & (raw.category != row_of(raw.categories, ADDED))
+    events = np.flatnonzero(is_sample)[:_MOST_SAMPLES]
+    samples: dict[tuple[str, str], list[tuple[int, float]]] = {}
+    for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
+        for series, value in raw.args_of(event).items():
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                continue
+            if abs(value) > _LARGEST_SAMPLE:  # infinite, or digits past what a float holds
+                continue
+            sample = int(raw.begin_ps[event]), float(value)
+            samples.setdefault((raw.names[raw.name[event]], series), []).append(sample)
+    counters = []
+    for (name, series), pairs in samples.items():
+        is_bytes = any(word in f"{name} {series}".lower() for word in _BYTE_WORDS)
+        times, values = zip(*pairs, strict=True)
+        columns = np.array(times, np.int64), np.array(values, np.float64)
+        counters.append(Counter(name, series, "bytes" if is_bytes else "", *columns))
+    return counters
+
+
+def _memory_records(raw: RawEvents) -> list[Counter]:
+    """Count the bytes in use of each device by PyTorch's ``[memory]`` instants.
+
+    The total is taken where every record has it; else changes are added up: +100, +50, -100 bytes are
+    100, 150, 50 bytes in use.
     """
-    is_meant = _is_export(raw) and 0 <= raw.origin_us < _LONGEST_US
-    return raw.origin_us * 1_000_000 if is_meant else 0
-
-
-def _unread_flows(raw: RawEvents) -> list[str]:
-    """What is lost with the arrows between events; our exports and Kineto's name launches in args too."""
-    if not raw.flows or _is_export(raw) or is_kineto(raw):
+    events = np.flatnonzero(raw.is_instant & (raw.name == row_of(raw.names, _MEMORY_RECORD)))
+    if not events.size:
         return []
-    return [
-        f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
-        "except by a correlation in its args."
-    ]
-
-
-def _names_of_lines(raw: RawEvents) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
-    """The names given to processes and threads, and how they are to be sorted."""
-    processes: dict[str, str] = {}
-    threads: dict[tuple[str, str], str] = {}
-    for kind, process, thread, args in raw.metadata:
-        name = args.get("name")
-        if kind == "process_name" and isinstance(name, str):
-            processes[process] = name
-        elif kind == "thread_name" and isinstance(name, str):
-            threads[process, thread] = name
-    return processes, threads
+    events = events[np.argsort(raw.begin_ps[events], kind="stable")]
+    stats, rows = raw.stats_of(events), np.arange(events.size)
+    device, kind, change, total = (
+        stats.integers(name).of(rows, missing)
+        for name, missing in (
+            ("Device Id", -1), ("Device Type", 0), ("Bytes", 0), ("Total Allocated", -1),
+        )
+    )  # fmt: skip
+    counters = []
+    for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
+        records = (kind == device_type) & (device == device_id)
+        has_total = (total[records] >= 0).all()
+        values = total[records] if has_total else np.cumsum(change[records])
+        name = f"GPU:{device_id}" if device_type else "CPU"
+        times = raw.begin_ps[events[records]]
+        counters.append(Counter("memory", name, "bytes", times, values.astype(np.float64)))
+    return counters
 
 
 # profnb's own export.
 
 
-def _is_export(raw: RawEvents) -> bool:
-    other = raw.header.get("otherData")
-    return isinstance(other, dict) and other.get("tool") == ADDED
+def _read_export(raw: RawEvents, processes: _Named, threads: _NamedThreads) -> Reading:
+    def number(args: dict[str, Any], name: str) -> int:
+        value = args.get(name, 0)
+        return value if isinstance(value, int) and abs(value) < _LARGEST_FACT else 0
 
-
-def _read_export(
-    raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
-) -> Reading:
-    facts: dict[tuple[str, str], dict[str, Any]] = {
-        (process, thread): args
-        for kind, process, thread, args in raw.metadata
-        if kind == "thread_name"
-    }
-    sides = {
-        process: str(args.get("side", ""))
-        for kind, process, _, args in raw.metadata
-        if kind == "process_name"
-    }
+    sides = {process: str(args.get("side", "")) for process, args in processes.items()}
     lines, rank = [], []
     for process, thread in raw.threads:
-        args = facts.get((process, thread), {})
-        line = args.get("line", 0)
-        rank.append(line if isinstance(line, int) and abs(line) < 1 << 62 else 0)
-        line_id = args.get("line_id", 0)
-        lines.append(
-            FoundLine(
-                processes.get(process, process),
-                sides.get(process, ""),
-                threads.get((process, thread), thread),
-                line_id if isinstance(line_id, int) and abs(line_id) < 1 << 62 else 0,
-                repeats=args.get("repeats") is True,
-            )
-        )
-    added = raw.categories.index(ADDED) if ADDED in raw.categories else -1
-    is_event = ~raw.is_counter & (raw.category != added)
+        args = threads.get((process, thread), {})
+        rank.append(number(args, "line"))
+        plane = processes[process]["name"] if process in processes else process
+        line = FoundLine(
+            plane, sides.get(process, ""), args.get("name", thread), number(args, "line_id"),
+            repeats=args.get("repeats") is True,
+        )  # fmt: skip
+        lines.append(line)
+    is_event = ~raw.is_counter & (raw.category != row_of(raw.categories, ADDED))
     ops = raw.header["otherData"].get("op_names")
     is_op = None
     if isinstance(ops, list):
         chosen = {name for name in ops if isinstance(name, str)}
         is_op = np.array([name in chosen for name in raw.names], np.bool_)
-    planes = [(name, sides.get(process, "")) for process, name in processes.items()]
+    planes = [(args["name"], sides[process]) for process, args in processes.items()]
     return Reading(
         lines, raw.thread, is_event, raw.names, raw.name, is_op, {}, rank, planes[:_MOST_PLANES]
     )
@@ -228,7 +255,7 @@ def _read_export(
 # TF1's Timeline.
 
 
-def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> Reading:
+def _read_timeline(raw: RawEvents, processes: dict[str, str]) -> Reading:
     lines = []
     is_compute = []
     for process, thread in raw.threads:
@@ -239,18 +266,17 @@ def _read_timeline(raw: RawEvents, buffer: Bytes, processes: dict[str, str]) -> 
         line = line or ("runs" if plane == GRAPH_RUNS else "ops")
         lines.append(FoundLine(plane, side, line + suffix, number))
         is_compute.append(not name.endswith(_TENSORS) and name != _ALLOCATORS)
-    begins, ends = raw.args_spans()
-    stats = ChromeStats(buffer, begins, ends, {})
-    op_names = stats.texts("name")
-    row = np.full(raw.name.size, -1, np.int64)
-    row[op_names.events] = op_names.values
-    pairs, code = np.unique((row + 1) * max(len(raw.names), 1) + raw.name, return_inverse=True)
-    names = []
-    for op, kind in (divmod(pair, max(len(raw.names), 1)) for pair in pairs.tolist()):
-        op_name = op_names.texts[op - 1] if op else ""
-        names.append(f"{op_name}:{raw.names[kind]}" if op_name else raw.names[kind])
+    rows = np.arange(raw.name.size)
+    op_names = raw.stats_of(rows).texts("name")
+    pairs, code = number_pairs(op_names.of(rows) + 1, raw.name)
+    names = [
+        f"{op_name}:{raw.names[kind]}"
+        if op and (op_name := op_names.texts[op - 1])
+        else raw.names[kind]
+        for op, kind in pairs
+    ]
     is_event = np.array(is_compute, np.bool_)[raw.thread] & ~raw.is_counter
-    return Reading(lines, raw.thread, is_event, names, code.reshape(-1), None, {})
+    return Reading(lines, raw.thread, is_event, names, code, None, {})
 
 
 # TensorFlow's profiler, and everybody else.

@@ -9,18 +9,18 @@ Source: "Trace Event Format", and Perfetto's importer src/trace_processor/import
 """
 
 import gzip
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedWriter
+from itertools import chain, islice
+from math import isfinite
 from pathlib import Path
 
 import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.core.jit import compiled
-from profnb.trace.chrome.json_text import joined, put_bytes, put_integer, put_microseconds
-from profnb.trace.model import Counter, Trace
+from profnb.trace.model import Counter, Trace, join_bytes, json_text
 
 ADDED = "profnb"  # the category of what is added to the recorded events
 _PIECE = 1 << 15
@@ -32,12 +32,14 @@ _TS = np.frombuffer(b',"ts":', np.uint8)
 _DUR = np.frombuffer(b',"dur":', np.uint8)
 _NAME = np.frombuffer(b',"name":', np.uint8)
 _ARGS = np.frombuffer(b',"args":', np.uint8)
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_REPLACEMENT = np.array([0xEF, 0xBF, 0xBD], np.uint8)  # U+FFFD
 _FIXED = 64 + 2 * 20 + 2 * 28
 
 
 @dataclass(frozen=True, slots=True)
 class Additions:
-    """What is shown besides the recorded events.
+    """Marks that are shown besides the recorded events.
 
     Attributes:
         launches: Events that set device work going, shape (N,).
@@ -115,6 +117,111 @@ def _format(
     return at
 
 
+@compiled
+def put_bytes(out: Bytes, at: int, text: Bytes, begin: int, end: int) -> int:
+    """Copy bytes; returns the position after them."""
+    for index in range(begin, end):
+        out[at] = text[index]
+        at += 1
+    return at
+
+
+@compiled
+def put_unsigned(out: Bytes, at: int, value: np.uint64) -> int:
+    """An unsigned integer in decimal; returns the position after it. At most 20 bytes."""
+    size, rest = 1, value // np.uint64(10)
+    while rest > np.uint64(0):
+        size += 1
+        rest //= np.uint64(10)
+    for index in range(size):
+        out[at + size - 1 - index] = np.uint8(48) + np.uint8(value % np.uint64(10))
+        value //= np.uint64(10)
+    return at + size
+
+
+@compiled
+def put_integer(out: Bytes, at: int, value: int) -> int:
+    """An integer in decimal; returns the position after it. At most 20 bytes."""
+    if value < 0:
+        out[at] = 45
+        return put_unsigned(out, at + 1, np.uint64(0) - np.uint64(value))
+    return put_unsigned(out, at, np.uint64(value))
+
+
+@compiled
+def put_microseconds(out: Bytes, at: int, picoseconds: int) -> int:
+    """A time that is not negative as exact microseconds, without trailing zeros. At most 28 bytes."""
+    at = put_integer(out, at, picoseconds // 1_000_000)
+    rest = picoseconds % 1_000_000
+    if rest:
+        out[at] = 46
+        at += 1
+        power = 100_000
+        while rest:
+            out[at] = np.uint8(48 + rest // power)
+            at += 1
+            rest %= power
+            power //= 10
+    return at
+
+
+@compiled
+def _character_size(text: Bytes, at: int, end: int) -> int:
+    """Count the bytes that the UTF-8 character at a position has: 0 if it is none."""
+    first = text[at]
+    if first < 0x80:
+        return 1
+    size = 0
+    if 0xC2 <= first <= 0xDF:
+        size = 2
+    elif 0xE0 <= first <= 0xEF:
+        size = 3
+    elif 0xF0 <= first <= 0xF4:
+        size = 4
+    if size == 0 or at + size > end:
+        return 0
+    for index in range(1, size):
+        if text[at + index] & 0xC0 != 0x80:
+            return 0
+    second = text[at + 1]
+    is_bad = (
+        (first == 0xE0 and second < 0xA0)
+        or (first == 0xED and second >= 0xA0)
+        or (first == 0xF0 and second < 0x90)
+        or (first == 0xF4 and second >= 0x90)
+    )
+    return 0 if is_bad else size
+
+
+@compiled
+def put_escaped(out: Bytes, at: int, text: Bytes, begin: int, end: int) -> int:
+    """Bytes as a JSON string in quotes, at most 6 bytes for each and 2; what is not UTF-8 becomes U+FFFD."""
+    out[at] = 34
+    at += 1
+    position = begin
+    while position < end:
+        byte = text[position]
+        if byte == 34 or byte == 92:
+            out[at], out[at + 1] = 92, byte
+            at += 2
+            position += 1
+        elif byte < 32 or byte == 60:  # "<" as well: the text may come to stand in a page
+            out[at], out[at + 1], out[at + 2], out[at + 3] = 92, 117, 48, 48
+            out[at + 4], out[at + 5] = _HEX[byte >> 4], _HEX[byte & 15]
+            at += 6
+            position += 1
+        else:
+            size = _character_size(text, position, end)
+            if size == 0:
+                at = put_bytes(out, at, _REPLACEMENT, 0, 3)
+                position += 1
+            else:
+                at = put_bytes(out, at, text, position, position + size)
+                position += size
+    out[at] = 34
+    return at + 1
+
+
 def write_chrome(trace: Trace, target: Path, additions: Additions, version: str) -> None:
     """Write a trace as a Chrome trace.
 
@@ -127,87 +234,79 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
     Raises:
         OSError: The file cannot be written.
     """
-    lane, around = (np.zeros(len(trace.events), np.int64) for _ in range(2))
-    _spread(
-        trace.events.begin_ps, trace.events.end_ps, trace.lines.offsets, around,
-        np.empty(_MOST_EXTRA_THREADS, np.int64), lane,
-    )  # fmt: skip
-    process = trace.lines.plane[trace.lines.of_event] + 1
+    events, lines = trace.events, trace.lines
+    lane, around = (np.zeros(len(events), np.int64) for _ in range(2))
+    innermost = np.empty(_MOST_EXTRA_THREADS, np.int64)
+    _spread(events.begin_ps, events.end_ps, lines.offsets, around, innermost, lane)
+    line_of_event = lines.of_event.astype(np.int64)
+    is_extra = lane > 0
     extra, number = np.unique(
-        trace.lines.of_event.astype(np.int64)[lane > 0] * _MOST_EXTRA_THREADS + lane[lane > 0],
-        return_inverse=True,
+        line_of_event[is_extra] * _MOST_EXTRA_THREADS + lane[is_extra], return_inverse=True
     )
-    thread = trace.lines.of_event.astype(np.int64) + 1
-    thread[lane > 0] = _FIRST_EXTRA_THREAD + number
-    sharing = trace.sharing
-    with open_text(target) as file:
-        about: dict[str, object] = {"tool": ADDED, "version": version, "source": trace.source}
-        if trace.is_op_name is not None:
-            rows = np.flatnonzero(trace.is_op_name).tolist()
-            about["op_names"] = [trace.names[row] for row in rows]
-        head = f'{{"displayTimeUnit":"ms","otherData":{_json(about)},"traceEvents":[\n'
-        file.write(sharing.encoded(head.encode()))
-        for piece in _metadata(trace, extra.tolist()):
-            file.write(sharing.encoded(piece))
-        for piece in _events(trace, process, thread):
-            file.write(sharing.encoded(piece))
-        for piece in _added(trace, process, thread, additions):
-            file.write(sharing.encoded(piece))
+    thread = line_of_event + 1
+    thread[is_extra] = _FIRST_EXTRA_THREAD + number
+    # What the file calls 0: the trace's own 0, or an event before it.
+    origin_ps = min(int(events.begin_ps.min(initial=0)), 0)
+    placed = lines.plane[line_of_event] + 1, thread, events.begin_ps - origin_ps
+    about: dict[str, object] = {"tool": ADDED, "version": version, "source": trace.source}
+    if trace.is_op_name is not None:
+        about["op_names"] = [trace.names[row] for row in np.flatnonzero(trace.is_op_name).tolist()]
+    head = f'{{"displayTimeUnit":"ms","otherData":{json_text(about)},"traceEvents":[\n'
+    pieces = chain(
+        [head.encode()],
+        _batched(_metadata(trace, extra.tolist())),
+        _events(trace, *placed),
+        _batched(_added(trace, *placed, additions, origin_ps)),
         # JSON has no comma before a closing bracket: the last event is one that says nothing new.
-        file.write(b'{"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":1}}\n]}\n')
+        [b'{"ph":"M","pid":1,"name":"process_sort_index","args":{"sort_index":1}}\n]}\n'],
+    )
+    with open_text(target) as file:
+        for piece in pieces:
+            file.write(trace.sharing.encoded(piece))
 
 
-def _json(value: object) -> str:
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+def _batched(lines: Iterator[str]) -> Iterator[bytes]:
+    while batch := "".join(islice(lines, _PIECE)):
+        yield batch.encode()
 
 
-def _metadata(trace: Trace, extra: Sequence[int]) -> Iterator[bytes]:
-    def line(kind: str, process: int, thread: int | None, **args: object) -> bytes:
-        event: dict[str, object] = {"ph": "M", "pid": process, "name": kind, "args": args}
-        if thread is not None:
-            event["tid"] = thread
-        return _json(event).encode() + b",\n"
+def _metadata(trace: Trace, extra: Sequence[int]) -> Iterator[str]:
+    def named(kind: str, process: int, thread: dict[str, int], args: dict[str, object]) -> str:
+        event = {"ph": "M", "pid": process, "name": kind, "args": args, **thread}
+        return json_text(event) + ",\n"
 
-    for row, plane in enumerate(trace.planes):
-        yield line("process_name", row + 1, None, name=plane.name, side=plane.side)
-        yield line("process_sort_index", row + 1, None, sort_index=row + 1)
+    for row, plane in enumerate(trace.planes, start=1):
+        yield named("process_name", row, {}, {"name": plane.name, "side": plane.side})
+        yield named("process_sort_index", row, {}, {"sort_index": row})
     lines = trace.lines
     threads = [(row, row + 1) for row in range(len(lines))]
     threads += [
-        (code // _MOST_EXTRA_THREADS, _FIRST_EXTRA_THREAD + number)
-        for number, code in enumerate(extra)
+        (code // _MOST_EXTRA_THREADS, thread)
+        for thread, code in enumerate(extra, start=_FIRST_EXTRA_THREAD)
     ]
     for row, thread in threads:
-        process = int(lines.plane[row]) + 1
-        facts: dict[str, object] = {"name": lines.names[row], "line_id": int(lines.ids[row])}
-        facts["line"] = row
+        place = int(lines.plane[row]) + 1, {"tid": thread}
+        facts = {"name": lines.names[row], "line_id": int(lines.ids[row]), "line": row}
         if lines.is_copy is not None and lines.is_copy[row]:
             facts["repeats"] = True
-        yield line("thread_name", process, thread, **facts)
-        yield line("thread_sort_index", process, thread, sort_index=row + 1)
+        yield named("thread_name", *place, facts)
+        yield named("thread_sort_index", *place, {"sort_index": row + 1})
 
 
-def _events(trace: Trace, process: Int64s, thread: Int64s) -> Iterator[bytes]:
-    names, name_offsets = joined([_json(text).encode() for text in trace.names.texts])
-    longest = np.diff(name_offsets)
-    events = trace.events
-    name = events.name.astype(np.int64)
-    begin = events.begin_ps - _origin_ps(trace)
-    for first in range(0, len(events), _PIECE):
-        last = min(first + _PIECE, len(events))
+def _events(trace: Trace, process: Int64s, thread: Int64s, begin: Int64s) -> Iterator[bytes]:
+    names, name_offsets = join_bytes([json_text(text).encode() for text in trace.names.texts])
+    lengths = np.diff(name_offsets)
+    name, duration = trace.events.name.astype(np.int64), trace.events.duration_ps
+    for first in range(0, name.size, _PIECE):
+        last = min(first + _PIECE, name.size)
         args, arg_offsets = trace.stats.as_json(first, last)
-        room = int(longest[name[first:last]].sum()) + args.size + _FIXED * (last - first)
+        room = int(lengths[name[first:last]].sum()) + args.size + _FIXED * (last - first)
         out = np.empty(room, np.uint8)
         size = _format(
-            first, last, process, thread, begin, events.duration_ps, name, names, name_offsets,
+            first, last, process, thread, begin, duration, name, names, name_offsets,
             args, arg_offsets, out,
         )  # fmt: skip
         yield out[:size].tobytes()
-
-
-def _origin_ps(trace: Trace) -> int:
-    """What the file calls 0: the trace's own 0, or an event before it."""
-    return min(int(trace.events.begin_ps.min(initial=0)), 0)
 
 
 def _microseconds(picoseconds: int) -> str:
@@ -215,45 +314,37 @@ def _microseconds(picoseconds: int) -> str:
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
 
 
-def _added(trace: Trace, process: Int64s, thread: Int64s, additions: Additions) -> Iterator[bytes]:
-    origin = _origin_ps(trace)
-    begin = trace.events.begin_ps - origin
-    for first in range(0, additions.launches.size, _PIECE):
-        pairs = slice(first, first + _PIECE)
-        lines = []
-        launched = zip(additions.launches[pairs], additions.kernels[pairs], strict=True)
-        for number, (launch, kernel) in enumerate(launched, start=first + 1):
-            for phase, event in (("s", launch), ("f", kernel)):
-                lines.append(
-                    f'{{"ph":"{phase}","bp":"e","id":{number},"cat":"{ADDED}","name":"launch",'
-                    f'"pid":{process[event]},"tid":{thread[event]},"ts":{_microseconds(int(begin[event]))}}},\n'
-                )
-        yield "".join(lines).encode()
+def _added(
+    trace: Trace,
+    process: Int64s,
+    thread: Int64s,
+    begin: Int64s,
+    additions: Additions,
+    origin_ps: int,
+) -> Iterator[str]:
+    launched = zip(additions.launches.tolist(), additions.kernels.tolist(), strict=True)
+    for number, pair in enumerate(launched, start=1):
+        for phase, event in zip("sf", pair, strict=True):
+            yield (
+                f'{{"ph":"{phase}","bp":"e","id":{number},"cat":"{ADDED}","name":"launch",'
+                f'"pid":{process[event]},"tid":{thread[event]},"ts":{_microseconds(int(begin[event]))}}},\n'
+            )
     if additions.step_line >= 0:
         row = additions.step_line
-        thread_fields = f'"pid":{trace.lines.plane[row] + 1},"tid":{row + 1}'
-        for time, label in zip(
-            (additions.step_begin_ps - origin).tolist(), additions.step_labels, strict=True
-        ):
+        place = f'"pid":{trace.lines.plane[row] + 1},"tid":{row + 1}'
+        begins_ps = (additions.step_begin_ps - origin_ps).tolist()
+        for time_ps, label in zip(begins_ps, additions.step_labels, strict=True):
             yield (
-                f'{{"ph":"i","s":"p","cat":"{ADDED}","name":{_json(label)},{thread_fields},'
-                f'"ts":{_microseconds(time)}}},\n'
-            ).encode()
-    for category, counters in (("counter", trace.counters), (ADDED, additions.counters)):
-        for counter in counters:
-            yield from _samples(counter, category, origin)
-
-
-def _samples(counter: Counter, category: str, origin_ps: int) -> Iterator[bytes]:
-    name, series = _json(counter.name), _json(counter.series or counter.name)
-    for first in range(0, counter.time_ps.size, _PIECE):
-        part = slice(first, first + _PIECE)
-        pairs = zip(
-            (counter.time_ps[part] - origin_ps).tolist(), counter.value[part].tolist(), strict=True
-        )
-        yield "".join(
-            f'{{"ph":"C","pid":1,"cat":"{category}","name":{name},"ts":{_microseconds(max(time, 0))},'
-            f'"args":{{{series}:{int(value) if value.is_integer() else repr(value)}}}}},\n'
-            for time, value in pairs
-            if np.isfinite(value)
-        ).encode()
+                f'{{"ph":"i","s":"p","cat":"{ADDED}","name":{json_text(label)},{place},'
+                f'"ts":{_microseconds(time_ps)}}},\n'
+            )
+    categories = [("counter", one) for one in trace.counters]
+    for category, counter in [*categories, *((ADDED, one) for one in additions.counters)]:
+        name, series = json_text(counter.name), json_text(counter.series or counter.name)
+        times_ps = np.maximum(counter.time_ps - origin_ps, 0).tolist()
+        for time_ps, value in zip(times_ps, counter.value.tolist(), strict=True):
+            if isfinite(value):
+                yield (
+                    f'{{"ph":"C","pid":1,"cat":"{category}","name":{name},"ts":{_microseconds(time_ps)},'
+                    f'"args":{{{series}:{int(value) if value.is_integer() else repr(value)}}}}},\n'
+                )

@@ -16,9 +16,9 @@ from typing import Any
 
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable, shortened
-from profnb.core.whole_files import claim_folder, folder_prefix
+from profnb.core.safe_files import claim_folder, folder_prefix
+from profnb.trace.runs import TRACE_SUFFIXES, XPLANE_SUFFIX
 
-_TRACES = (".xplane.pb", ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz")
 _BESIDE = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
 _NEAR_S = 60
@@ -33,7 +33,7 @@ _PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs", "az":
 
 
 def is_url(path: object) -> bool:
-    """Whether a path names a place that is not in the local file system."""
+    """Tell whether a path names a place that is not in the local file system."""
     return isinstance(path, str) and "://" in path
 
 
@@ -77,7 +77,7 @@ def _copy(files: Any, names: list[str], folder: Path, url: str) -> None:
         parent = PurePosixPath(name).parent
         if parent not in places:
             places[parent] = claim_folder(folder, _local(parent.name))
-        beside = name.removesuffix(_TRACES[0]) + _BESIDE
+        beside = name.removesuffix(XPLANE_SUFFIX) + _BESIDE
         for one in [name, *filter(files.isfile, [beside])]:
             target = places[parent] / _local(PurePosixPath(one).name)
             check = partial(_check_bytes, url, min(left, _LARGEST_FILE))
@@ -110,9 +110,9 @@ def _find(files: Any, root: str, url: str) -> list[str]:
             raise TraceFormatError(
                 f"More than {_MOST_LISTED:,} files and folders at {printable(url)}. Give a single run."
             )
-        names += [file["name"] for file in listed.values() if file["name"].endswith(_TRACES)]
+        names += [file["name"] for file in listed.values() if file["name"].endswith(TRACE_SUFFIXES)]
     if not names:
-        raise TraceFormatError(f"No *{_TRACES[0]} under {printable(url)}.")
+        raise TraceFormatError(f"No *{XPLANE_SUFFIX} under {printable(url)}.")
     return sorted(names)
 
 
@@ -161,7 +161,7 @@ def _open(url: str) -> tuple[Any, str]:
 
 @cache  # fsspec keeps a file system for those that are opened alike
 def _page_type() -> type:
-    """What reads a page of a web server's listing: to a bound, as a page may have no end."""
+    """Make what reads a page of a web server's listing: to a bound, as a page may have no end."""
 
     async def text(response: Any, *_: object, **__: object) -> str:
         page = bytearray()

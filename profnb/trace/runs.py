@@ -1,0 +1,245 @@
+"""Traces on disk: a path, a run's folder or a TensorBoard logdir to trace files, each with its run.
+
+TensorBoard's layout is ``LOGDIR/plugins/profile/RUN/HOST.xplane.pb``. A run is a capture of which each file
+is one host's part. Its folder is named by the second in which a host stopped, so one capture of several
+hosts may lie in several folders. Files are of one run if they lie in one folder, or if their captures
+overlapped in time. Two captures of one host that did not overlap are never of one run.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.safe_files import check_regular, is_regular, open_regular
+from profnb.trace.model import Trace
+from profnb.trace.wire import LENGTH, read_plain_varint
+from profnb.trace.xplane import read_xplane
+
+XPLANE_SUFFIX = ".xplane.pb"
+TRACE_SUFFIXES = (
+    XPLANE_SUFFIX, ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz",
+)  # fmt: skip
+_TIMELINE = re.compile(r"timeline.*\.json(\.gz)?", re.DOTALL)
+_SUFFIX = re.compile(r"(\.xplane\.pb|((\.pt)?\.trace)?\.json(\.gz)?|\.run_metadata\.pb(\.gz)?)\Z")
+_MOST_FOLDERS = 20_000
+# TensorFlow and JAX write when the profiler started and stopped into a plane of its own (xla
+# profiler/utils/xplane_schema.h: kTaskEnvPlaneName).
+_ENVIRONMENT, _START, _STOP = "Task Environment", "profile_start_time", "profile_stop_time"
+_PLANE, _HOSTNAME = 1, 4  # fields of XSpace
+_HEAD, _LONGEST_PLANE, _LONGEST_HOSTNAME, _MOST_FIELDS = 64, 1 << 20, 1 << 10, 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureTime:
+    """The time and place of a recording.
+
+    Attributes:
+        begin_ns: When the profiler started, by the host's clock, in nanoseconds since 1970; 0 if unknown.
+        end_ns: When it stopped; 0 if unknown.
+        hostname: The host; "" if unknown.
+    """
+
+    begin_ns: int = 0
+    end_ns: int = 0
+    hostname: str = ""
+
+    @property
+    def is_known(self) -> bool:
+        """Tell whether both times are."""
+        return 0 < self.begin_ns < self.end_ns
+
+    def overlaps(self, other: "CaptureTime") -> bool:
+        """Tell whether both were being recorded at some time, as far as their clocks agree."""
+        if not self.is_known or not other.is_known:
+            return False
+        return self.begin_ns < other.end_ns and other.begin_ns < self.end_ns
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFile:
+    """One host's trace on disk.
+
+    Attributes:
+        path: The file.
+        run: The capture that it is a part of, by the name of the folder that holds its first file; printable.
+        host: The file's name without its suffix, printable; with its folder where two are called alike.
+        time: When and where it was recorded, as far as it tells.
+    """
+
+    path: Path
+    run: str
+    host: str
+    time: CaptureTime = field(default_factory=CaptureTime)
+
+    @property
+    def folder(self) -> str:
+        """The name of the folder that holds it."""
+        return printable(self.path.parent.name or ".")
+
+
+def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
+    """Find the traces under a path, each with the run that it is a host's part of, oldest run first.
+
+    Args:
+        path: A trace file, a run folder, or a TensorBoard logdir. Only where there is no XPlane trace are
+            others looked at.
+
+    Raises:
+        FileNotFoundError: There is nothing at this path.
+        TraceFormatError: There is no trace in it.
+    """
+    root = Path(path).expanduser()
+    if not root.is_dir():
+        check_regular(root)
+        return [_trace_file(root)]
+    listed = [
+        Path(folder, name)
+        for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
+        for name in names
+        if name.endswith(TRACE_SUFFIXES) or _TIMELINE.fullmatch(name)
+    ]
+    regular = [file for file in listed if is_regular(file)]
+    files = [file for file in regular if file.name.endswith(XPLANE_SUFFIX)] or regular
+    if not files:
+        raise TraceFormatError(
+            f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
+            "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
+        )
+    traces = _group_into_runs([_trace_file(file) for file in files])
+    newest = {
+        run: max(trace.path.stat().st_mtime for trace in hosts)
+        for run, hosts in runs_of(traces).items()
+    }
+    return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
+
+
+def _trace_file(path: Path) -> TraceFile:
+    return TraceFile(
+        path, printable(path.parent.name or "."), printable(_SUFFIX.sub("", path.name))
+    )
+
+
+def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> TraceFile:
+    """Choose the trace of the named run and host; the newest run and its first host where not named.
+
+    Raises:
+        ValueError: No such run or host; the message lists those there are.
+    """
+    runs = runs_of(traces)
+    run = run if run is not None else [*runs][-1]
+    # Else another folder of a run that lies in several.
+    hosts = runs.get(run) or next((runs[one.run] for one in traces if one.folder == run), [])
+    if not hosts:
+        raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
+    picked = next((trace for trace in hosts if host in (None, trace.host)), None)
+    if picked is None:
+        names = ", ".join(trace.host for trace in hosts)
+        raise ValueError(f"No host {host!r} in run {run!r}; found: {names}.")
+    return picked
+
+
+def runs_of(files: Sequence[TraceFile]) -> dict[str, list[TraceFile]]:
+    """Give the files of each run, in the order in which they come."""
+    runs: dict[str, list[TraceFile]] = {}
+    for file in files:
+        runs.setdefault(file.run, []).append(file)
+    return runs
+
+
+def _group_into_runs(files: Sequence[TraceFile]) -> list[TraceFile]:
+    """Give each file, in any order, the run that it is of and a host's name that is its own in that run.
+
+    A run is called by its first folder, with the file's name where several are of that folder.
+    """
+    timed = [replace(file, time=read_capture_time(file.path)) for file in files]
+    timed.sort(key=lambda file: (file.time.begin_ns, file.folder, file.host))
+    runs: list[list[TraceFile]] = []
+    for file in timed:
+        run = next((run for run in reversed(runs) if _is_part(run, file)), None)
+        if run is None:
+            runs.append(run := [])
+        run.append(file)
+    names = [min(file.folder for file in run) for run in runs]
+    named = []
+    for run, name in zip(runs, names, strict=True):
+        folders = {file.path.parent for file in run}
+        is_shared = len(run) == 1 < names.count(name) and any(
+            other is not run and not folders.isdisjoint(file.path.parent for file in other)
+            for other in runs
+        )
+        run_name = f"{name}/{run[0].host}" if is_shared else name
+        named += [replace(file, run=run_name) for file in name_hosts(run)]
+    return named
+
+
+def _is_part(run: Sequence[TraceFile], file: TraceFile) -> bool:
+    """Tell whether a file is another host's part of a run."""
+    is_linked = False
+    for other in run:
+        overlaps = other.time.overlaps(file.time)
+        if other.time.is_known and file.time.is_known and not overlaps:
+            is_same_host = (other.time.hostname or other.host) == (file.time.hostname or file.host)
+            if is_same_host:  # one capture after the other
+                return False
+        same_folder = other.path.parent == file.path.parent
+        is_copy = other.time == file.time and not same_folder
+        if is_copy and other.host == file.host:
+            return False
+        is_linked |= same_folder or (overlaps and not is_copy)
+    return is_linked
+
+
+def name_hosts(files: Sequence[TraceFile]) -> list[TraceFile]:
+    """Give each file a host's name that is its own, by their folder where two are called alike."""
+    hosts = [file.host for file in files]
+    return [
+        file if hosts.count(file.host) == 1 else replace(file, host=f"{file.host} ({file.folder})")
+        for file in files
+    ]
+
+
+def capture_time(trace: Trace) -> CaptureTime:
+    """Tell when and on which host a trace was recorded, as far as it says."""
+    environment = (plane.stats for plane in trace.planes if plane.name == _ENVIRONMENT)
+    stats = next(environment, {})
+    begin, end = (
+        time_ns if isinstance(time_ns := stats.get(name), int) else 0 for name in (_START, _STOP)
+    )
+    return CaptureTime(begin, end, trace.hostnames[0] if trace.hostnames else "")
+
+
+def read_capture_time(file: Path) -> CaptureTime:
+    """Tell when and where a file was recorded; of what is no XSpace, or a damaged one, nothing is known.
+
+    Only the plane that says so and the hosts' names are read; all else is skipped by its length.
+    """
+    kept = bytearray()
+    try:
+        with open_regular(file) as opened:
+            size, at = os.fstat(opened.fileno()).st_size, 0
+            for _ in range(_MOST_FIELDS):
+                if at >= size:
+                    break
+                opened.seek(at)
+                head = opened.read(_HEAD)
+                key, inner = read_plain_varint(head, 0, len(head))
+                length, inner = read_plain_varint(head, inner, len(head))
+                first, at = at, at + inner + length
+                if key & 7 != LENGTH or at > size:  # an XSpace has nothing else
+                    return CaptureTime()
+                is_environment = _ENVIRONMENT.encode() in head and length <= _LONGEST_PLANE
+                if (key >> 3 == _PLANE and is_environment) or (
+                    key >> 3 == _HOSTNAME and length <= _LONGEST_HOSTNAME
+                ):
+                    opened.seek(first)
+                    kept += opened.read(at - first)
+        return capture_time(read_xplane(np.frombuffer(bytes(kept), np.uint8), file.name))
+    except (TraceFormatError, PermissionError, FileNotFoundError, ValueError):
+        return CaptureTime()
