@@ -15,7 +15,7 @@ from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, Gap
 from profnb.report.notes import note_cost, notes_of
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
-from profnb.steps.untraced.cost import TracingCost
+from profnb.steps.untraced import TracingCost
 from profnb.subjects.study import Study
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch

@@ -10,7 +10,7 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.timeline.marks import merge_events, pick_marks
 from profnb.timeline.lanes import busy_in_bins
 from profnb.subjects.study import Study

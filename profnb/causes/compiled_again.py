@@ -8,7 +8,7 @@ import numpy as np
 from profnb.causes.pieces import compiled_regions
 from profnb.core.printable import quoted
 from profnb.core.units import count_text
-from profnb.steps.compilation import FRAME_COMPILES
+from profnb.steps.activities import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_modules import argument_names, argument_shapes

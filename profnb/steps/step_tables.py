@@ -9,9 +9,9 @@ from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
-from profnb.steps.gaps import GAP_KINDS, IN_LOOP
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
+from profnb.steps.windows import GAP_KINDS, IN_LOOP
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.steps.windows import Steps
 from profnb.subjects.input.buffers import find_buffers
 from profnb.subjects.memory.allocators import find_allocators

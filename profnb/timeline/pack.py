@@ -24,7 +24,7 @@ import numpy.typing as npt
 from profnb.core.columns import Int64s
 from profnb.drawing.theme import colour_of
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.timeline.first_view import typical_steps
 from profnb.timeline.lane_names import recorded_name
 from profnb.timeline.marks import Marks, pick_marks

@@ -17,7 +17,7 @@ from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import percent_text
 from profnb.steps.activities import EXCHANGING
-from profnb.steps.launching import has_replicas
+from profnb.steps.grouping import has_replicas
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import guide, idle_share_of, share_of
 from profnb.subjects.device.peaks import find_rates, is_nvidia

@@ -44,7 +44,7 @@ from profnb.steps.activities import (
     WAITING_FOR_INPUT,
 )
 from profnb.steps.breakdown import Pieces, find_stretches, sum_stretches
-from profnb.steps.gaps import Gaps
+from profnb.steps.windows import Gaps
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
