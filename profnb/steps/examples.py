@@ -98,8 +98,8 @@ def _most_frequent(values: npt.NDArray[np.integer]) -> int | None:
 def usual_batch_size(trace: Trace) -> int | None:
     """Count the examples in most of the elements that were fetched; None if not told.
 
-    That is what tf.data fetched, else what most marked fetches of Keras on JAX have, what Keras 2 wrote with its
-    step markers, or what profnb wrote with its own.
+    That is what tf.data fetched, else what most marked fetches of Keras on JAX have, what Keras 2 wrote
+    with its step markers, or what profnb wrote with its own.
     """
     _, sizes, examples = _fetches(trace)
     if sizes.size:

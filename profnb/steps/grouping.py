@@ -10,14 +10,14 @@ What JAX's programs run on a CPU belongs to the step that called them, whichever
 return before their programs have run. The third call of ``PjitFunction(f)`` asked for the third run of
 ``jit_f``, if each call has its run: nothing in the trace links the two, and a thread that goes on with the
 next program in one piece of work seems to do it for the step that began it. An instruction carries the
-``run_id`` of its run, numbered in the order of calls; where that is not recorded, runs are told apart by their
-last instruction. A TPU's programs are enqueued whole: call and run carry the same ``run_id`` of the same
-device, and the ops are those that run meanwhile.
+``run_id`` of its run, numbered in the order of calls; where that is not recorded, runs are told apart by
+their last instruction. A TPU's programs are enqueued whole: call and run carry the same ``run_id`` of the
+same device, and the ops are those that run meanwhile.
 
 A step that the host waits for ends when the device has finished what the step launched. Where the host does
 not wait, it runs ahead, and a step begins when the device is done with the one before: its time is the
-period of the device's work, which is what an iteration costs. JAX on a CPU runs its programs so as well: there
-the program that each call asked for is the device's work.
+period of the device's work, which is what an iteration costs. JAX on a CPU runs its programs so as well:
+there the program that each call asked for is the device's work.
 
     host     |[0][1][2][3]                          launches four steps in no time
     device   |   [ work of 0 ][ work of 1 ][ work of 2 ][ work of 3 ]

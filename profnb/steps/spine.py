@@ -126,7 +126,7 @@ class Spine:
 
     @cached_property
     def activities(self) -> Int8s:
-        """The activity of each event, as index into ``ACTIVITIES``, where the busiest device's work counts."""
+        """The activity of each event, as index into ``ACTIVITIES``, where the busiest device counts."""
         device = busiest_device(self.trace)
         return find_activities(
             self.trace, self.steps, device, self.groups.parent, self.function_runs
@@ -196,7 +196,7 @@ class Spine:
 
     @property
     def runs_ahead(self) -> bool:
-        """Tell whether calls return before their work is done, so that a step's time by the host may be another's.
+        """Tell whether calls return before their work is done: a step's time by the host may be another's.
 
         On JAX, and on PyTorch with a device.
         """
@@ -269,7 +269,7 @@ class Spine:
         return self.events_of(counted) | self.runs_beside(counted)
 
     def loop_times(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """Give the times in which the thread of the steps was at some of them and in the gaps that are theirs.
+        """Give the times in which the thread of the steps was at some of them and in their gaps.
 
         Args:
             rows: The steps, as rows of ``steps``, ascending.

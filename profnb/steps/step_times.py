@@ -4,10 +4,10 @@ The capture times every Keras batch, every marker and every ``tf.function`` call
 are steps as they are; of plain calls, each function that repeats is a phase of its own, with the same
 rule as for a trace.
 
-Of an eager loop a trace tells where each turn's last op ended; the wall clock saw only where turns began. So a
-turn's time is its period here: until the next element is asked for, or the next tape is entered. The traced
-turns are laid over those that the capture saw, which proves that both speak of the same loop and tells the
-phases::
+Of an eager loop a trace tells where each turn's last op ended; the wall clock saw only where turns began.
+So a turn's time is its period here: until the next element is asked for, or the next tape is entered. The
+traced turns are laid over those that the capture saw, which proves that both speak of the same loop and
+tells the phases::
 
     capture   ask  ask  ask  ask  ask  ask  ask(ends)     ask  ask ...
     turns     |0   |1   |2   |3   |4   |5   |             |6   |7

@@ -87,7 +87,7 @@ def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> In
 
 
 def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
-    """Tell in which direction events copy, by name or, for work of a device, by their details or their launch.
+    """Tell in which direction events copy, by name or, on a device, by their details or their launch.
 
     ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
     copies with a kernel (``__amd_rocclr_copyBuffer``) that ``hipMemcpyHtoDAsync`` launched.

@@ -89,7 +89,7 @@ class Summary:
 
 
 def is_of_runs(summary: Summary) -> bool:
-    """Tell whether steps are session runs: from the first op to the last, where the wall clock times the call."""
+    """Tell whether steps are session runs: from first to last op, where the wall clock times the call."""
     return (summary.phase or "").startswith("session_run")
 
 

@@ -1,8 +1,8 @@
 """What tracing cost the steps, and all times without it.
 
-Wall times of steps, traced or not, tell what tracing did to them. To record an event costs its thread time, and
-little of that falls inside of the event: its name is made before its begin is read, and it is stored after its
-end was read. So the cost of an event stands in front of it, in the event around it::
+Wall times of steps, traced or not, tell what tracing did to them. To record an event costs its thread time,
+and little of that falls inside of the event: its name is made before its begin is read, and it is stored
+after its end was read. So the cost of an event stands in front of it, in the event around it::
 
     recorded   [ EagerExecute                   ]        ~ is the cost of recording the event behind it
                [ ~~[ ReverseV2 ]~~[ Cast ]      ]
@@ -229,7 +229,7 @@ def _where_it_counts(
 
 
 def _open_before(trace: Trace, events: Int64s, times: Int64s) -> tuple[Int64s, Int64s]:
-    """Count those of some events that last just before each of N times; and tell when one ended last, 0 for never."""
+    """Count the events that last just before each of N times; and tell when one ended last, 0 for never."""
     begin, end = np.sort(trace.events.begin_ps[events]), np.sort(trace.events.end_ps[events])
     ended = np.searchsorted(end, times)
     return np.searchsorted(begin, times) - ended, np.append(end, 0)[ended - 1]

@@ -99,7 +99,7 @@ class Steps:
         origin: str,
         first_root: Int64s | None = None,
     ) -> "Steps":
-        """Steps that begin with their first root and end with the end of their last; each with one by default."""
+        """Steps from the begin of their first root to the end of their last; each has one by default."""
         first_root = np.arange(roots.size + 1) if first_root is None else first_root
         begin_ps = trace.events.begin_ps[roots[first_root[:-1]]]
         end_ps = trace.events.end_ps[roots[first_root[1:] - 1]]

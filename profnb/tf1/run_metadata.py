@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.tf1.node_stats import GraphStats, Label, parse_label
@@ -125,7 +125,14 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     duration_ps = np.concatenate(duration) * 1000
     zeros = np.zeros(len(runs), np.int64)
     device = np.concatenate([*(r.device[r.timed] for r in runs), zeros + len(distinct.devices)])
-    program, programs = _name_programs(runs, distinct.labels)
+    # What a cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read
+    # from ..."), which differs from run to run: there the event's name counts.
+    first: dict[str, int] = {}
+    alike = np.arange(len(distinct.labels))
+    for row, label in enumerate(distinct.labels):
+        if label.event.startswith(_RECEIVED):
+            alike[row] = first.setdefault(label.event, row)
+    program, programs = name_programs([alike[run.label[run.timed]] for run in runs])
     name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
     nodes = [run.nodes for run in runs]
@@ -141,23 +148,22 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     )  # fmt: skip
 
 
-def _name_programs(runs: Sequence[_Run], labels: Sequence[Label]) -> tuple[Int64s, list[str]]:
-    """Which of P programs each run ran, shape (R,), and their names.
+def name_programs(nodes: Sequence[Int64s | Int32s]) -> tuple[Int64s, list[str]]:
+    """Name the programs of R runs, the most frequent one as all are that a trace has no other name for.
 
     Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
-    are three. The one that ran most often is called as all are that a trace has no other name for. What a
-    cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read from
-    ..."), which differs from run to run: there the event's name counts.
+    are three.
+
+    Args:
+        nodes: The nodes of each run, as numbers.
+
+    Returns:
+        The program of each run, shape (R,), and the programs' names.
     """
-    first: dict[str, int] = {}
-    alike = np.arange(len(labels))
-    for row, label in enumerate(labels):
-        if label.event.startswith(_RECEIVED):
-            alike[row] = first.setdefault(label.event, row)
-    nodes = [np.unique(alike[run.label[run.timed]]).tobytes() for run in runs]
-    ranked = [key for key, _ in Counts(nodes).most_common()]
+    keys = [np.unique(of_run).tobytes() for of_run in nodes]
+    ranked = [key for key, _ in Counts(keys).most_common()]
     names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
-    return np.array([ranked.index(key) for key in nodes], np.int64), names
+    return np.array([ranked.index(key) for key in keys], np.int64), names
 
 
 def _check_span(runs: Sequence[_Run], base: int) -> None:

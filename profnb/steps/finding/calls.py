@@ -47,7 +47,7 @@ class Turns(NamedTuple):
 
 
 def find_phases(codes: Int64s, begins: Int64s | None = None, ends: Int64s | None = None) -> Turns:
-    """Find every cycle among N calls: of what one leaves, the next is picked, until none repeats (100 at most).
+    """Find every cycle among N calls: of what one leaves, the next is picked, until none repeats.
 
     Eight calls of ``train_step``, then four of ``test_step``, and that again: 16 turns of the one and 8 of
     the other. A turn that overlaps one of a cycle that took more time is part of it and none of its own.

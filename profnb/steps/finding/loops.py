@@ -8,11 +8,11 @@ is no step. Where two iterators take turns (``zip``), a turn is a step.
     asks     |next|  ops  |next|  ops  |next|  ops  |none|  validation ...
     steps    [0         ] [1         ] [2         ]
 
-A loop over NumPy batches asks no tf.data for elements, but computes gradients. The capture marks where a tape is
-entered and where it is asked for a gradient, with a number for the calls that led there. Gradients of calls that
-alternate make one turn (a GAN's two), and so do those of one persistent tape (one for each example). It begins
-where the first of their tapes is entered and ends, after its last gradient, with what TensorFlow does then on
-that thread.
+A loop over NumPy batches asks no tf.data for elements, but computes gradients. The capture marks where a
+tape is entered and where it is asked for a gradient, with a number for the calls that led there. Gradients
+of calls that alternate make one turn (a GAN's two), and so do those of one persistent tape (one for each
+example). It begins where the first of their tapes is entered and ends, after its last gradient, with what
+TensorFlow does then on that thread.
 
     tapes      |in    gradient|          |in    gradient|          |in    gradient|
     ops          ooooo        oooo apply  xooooo        oooo apply  xooooo        oooo apply  evaluation ...
@@ -133,7 +133,7 @@ def eager_steps(trace: Trace) -> Steps | None:
 
 
 def _brings_element(trace: Trace, asks: Int64s) -> Bools:
-    """Mark those of N calls that brought an element: the fetch inside tells its size then, where any fetch does."""
+    """Mark those of N calls that brought an element: the fetch inside tells its size, if any does."""
     sizes = trace.stats.integers("element_size").events
     fetches = np.flatnonzero(trace.select_named(_FETCH) & trace.is_host_event)
     has_size = np.isin(fetches, sizes)
@@ -192,15 +192,17 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     thread = _Thread(trace, gradients)
     on_thread = trace.lines.of_event[gradients] == thread.line
     gradients, codes = gradients[on_thread], codes[on_thread]
-    # The numbers of tapes, ascending, and where each was entered; the tape of each gradient, 0 for none known.
+    # The numbers of tapes, ascending, and where each was entered; the tape of each gradient, 0 for none
+    # known.
     is_entry = ~np.isin(tapes.events, sites.events)
     tape_numbers = tapes.values.astype(np.int64)
     numbers, row = np.unique(tape_numbers[is_entry], return_index=True)
     entered = tapes.events[is_entry][row]
     tape = look_up(tapes.events, tape_numbers, gradients, 0)
     if np.unique(tape[tape > 0]).size > 1:
-        # All that a persistent tape is asked for in a row is one gradient: the last, by the first one's place.
-        # A tape that is the only one is entered before the loop, so each of its gradients may be a turn.
+        # All that a persistent tape is asked for in a row is one gradient: the last, by the first one's
+        # place. A tape that is the only one is entered before the loop, so each of its gradients may be a
+        # turn.
         is_again = np.append(False, (tape[1:] == tape[:-1]) & (tape[1:] > 0))
         is_last = ~np.append(is_again[1:], False)
         gradients, tape, codes = gradients[is_last], tape[is_last], codes[~is_again]

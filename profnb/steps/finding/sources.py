@@ -14,11 +14,11 @@ A step comes, in this order of trust, from
 Functions that alternate (a discriminator's and a generator's update, say) form
 one step together.
 
-An epoch ends where the program makes a new iterator of tf.data between two steps. A step is warm-up if a function
-was traced or compiled in it, or if it behaves like it. Threads start and buffers fill in the first step after a
-new iterator of the input is made: where that takes five times the median of its phase or more, of five steps at
-least, it is warm-up. So is the first step of a phase that takes 30 times the median, whatever it did. As many more
-as were asked for are too.
+An epoch ends where the program makes a new iterator of tf.data between two steps. A step is warm-up if a
+function was traced or compiled in it, or if it behaves like it. Threads start and buffers fill in the first
+step after a new iterator of the input is made: where that takes five times the median of its phase or more,
+of five steps at least, it is warm-up. So is the first step of a phase that takes 30 times the median,
+whatever it did. As many more as were asked for are too.
 
 The official tool takes only markers with ``_r``, so it finds no step in Keras 3's own markers or in a
 plain custom loop on a CPU; this module does.
