@@ -550,7 +550,7 @@ class Profile(Tables):
         if self.trace.recorded is None and runs:
             import numpy as np
 
-            from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
+            from profnb.tf1.run_metadata import RUNS_SUFFIX, write_runs
             from profnb.trace.runs.masked_trace import masked
 
             buffers = [

@@ -9,7 +9,7 @@ import pytest
 from profnb.capture import cell
 from profnb.capture.source import kept_source, layer_calls
 from profnb.core.parsing import parse_again
-from profnb.tf1 import inlined, statements
+from profnb.tf1 import gap_statements, inlined
 
 # A layer, a function, and what Python warns of: by the parser, and by the compiler.
 TEXT = '''class Any:
@@ -38,7 +38,7 @@ def names(file):
 
 
 def tree_of_a_file(file):
-    assert statements.Source(file).tree is not None
+    assert gap_statements.Source(file).tree is not None
 
 
 def a_method_with_something_put_around_it(file):

@@ -27,7 +27,7 @@ from profnb.capture.session_records import RUN_ITSELF, GapRecords
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.stacks import Looks
 from profnb.capture.source.user_code import is_user_file, number_cells
-from profnb.tf1.gap_roles import Stack, tell_roles
+from profnb.tf1.gap_statements import Stack, tell_roles
 
 _MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256
 _RUNS_LATER = 3
@@ -47,7 +47,7 @@ class GapWatch:
         self._calls: dict[Stack, None] = {}
         self._gap_began_ns = 0  # 0 while a run is on
         self._gap_ns = array("q")  # begins and ends, in turn
-        self._roots: dict[int, weakref.ref[Any]] = {}
+        self._fed: dict[int, weakref.ref[Any]] = {}  # the arrays whose memory was fed, by id
         self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
 
     def run_begins(self, feed_dict: object) -> None:
@@ -68,11 +68,8 @@ class GapWatch:
     # What is fed.
 
     def _look_at(self, feed_dict: object) -> None:
-        arrays = [
-            value
-            for value in (feed_dict.values() if isinstance(feed_dict, Mapping) else ())
-            if _is_array(value) and value.size > 1
-        ]
+        fed = feed_dict.values() if isinstance(feed_dict, Mapping) else ()
+        arrays = [value for value in fed if _is_array(value) and value.size > 1]
         records = self.records
         if arrays:
             records.fed += 1
@@ -85,15 +82,13 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        for root, size in [sized_root for sized_root in roots if not self._was_fed(sized_root[0])]:
+        for root, size in [
+            one for one in roots if self._fed.get(id(one[0]), _nothing)() is not one[0]
+        ]:
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
-                self._roots[id(root)] = weakref.ref(root)
-                first_fed.append((self._roots[id(root)], size))
+                self._fed[id(root)] = weakref.ref(root)
+                first_fed.append((self._fed[id(root)], size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
-
-    def _was_fed(self, root: object) -> bool:
-        reference = self._roots.get(id(root))
-        return reference is not None and reference() is root
 
     def finish(self, looks: Looks) -> GapRecords:
         """End; no reference to code or arrays is kept.
@@ -106,7 +101,7 @@ class GapWatch:
         limit = max(usual * _FAR_LONGER, _SHORTEST_PAUSE_NS)
         self._divide([(begin, end) for begin, end in gaps if end - begin <= limit], looks)
         self._calls.clear()
-        self._roots.clear()
+        self._fed.clear()
         self._waiting.clear()
         return self.records
 
@@ -133,7 +128,7 @@ class GapWatch:
 
 
 def shorten_gaps(records: GapRecords, *, has_source: bool) -> GapRecords:
-    """The same records with files by their short names, and without the code's texts where not asked for."""
+    """Give the files of records by their short names, and leave out the code's texts where not asked for."""
     folder = ""
     with contextlib.suppress(OSError):  # the folder is gone
         folder = str(Path.cwd())
@@ -154,13 +149,13 @@ def shorten_gaps(records: GapRecords, *, has_source: bool) -> GapRecords:
 
 
 def _users(stack: Stack) -> Stack:
-    """A stack from the user's outermost frame on."""
+    """Cut a stack to what begins with the user's outermost frame."""
     rows = (row for row, (code, _) in enumerate(stack) if is_user_file(code.co_filename))
     return stack[next(rows, len(stack)) :]
 
 
 def _stack_above() -> Stack:
-    """The stack of this thread above the watch's own."""
+    """Take the stack of this thread above the watch's own."""
     calls: list[tuple[CodeType, int]] = []
     frame = inspect.currentframe()
     while frame is not None:
@@ -170,12 +165,16 @@ def _stack_above() -> Stack:
 
 
 def _is_array(value: object) -> Any:
-    """Whether it is an array of NumPy's, or one that says of itself what one does."""
+    """Tell whether it is an array of NumPy's, or one that says of itself what one does."""
     return hasattr(value, "nbytes") and hasattr(value, "size") and hasattr(value, "dtype")
 
 
 def _root_of(array: Any) -> Any:
-    """The array whose memory it is."""
+    """Find the array whose memory it is."""
     while _is_array(getattr(array, "base", None)):
         array = array.base
     return array
+
+
+def _nothing() -> None:
+    """Stand for a reference to an array that was never fed."""

@@ -10,6 +10,8 @@ than the function has, there is no copy. (Bytecode says less: since Python 3.12 
 module's imports too.)
 """
 
+import __future__
+
 import ast
 import functools
 import inspect
@@ -25,7 +27,12 @@ Around = Callable[..., AbstractContextManager[tuple[Any, ...]]]
 
 _AROUND = "profnb_around"
 _RUN_ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
-_SEEN = _RUN_ARGUMENTS[1:]
+SEEN_ARGUMENTS = _RUN_ARGUMENTS[1:]
+
+
+def defining_class(of: Any, method: str) -> type | None:
+    """Find the class in which a method of a class stands; None where there is none."""
+    return next((base for base in getattr(of, "__mro__", ()) if method in vars(base)), None)
 
 
 def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.FunctionType | None:
@@ -85,20 +92,16 @@ def copy_inside(method: Any, around: Around, arguments: Sequence[str]) -> types.
 
 
 def _traits(code: types.CodeType) -> tuple[object, ...]:
-    """What tells one source from another, whatever the compiler makes of it."""
+    """Take what tells one source from another, whatever the compiler makes of it."""
     constants = [value for value in code.co_consts if not isinstance(value, types.CodeType)]
     lines = sorted({line for _, _, line in code.co_lines() if line is not None})
     return code.co_names, code.co_varnames, code.co_argcount, constants, lines
 
 
-def _definition(tree: ast.Module, name: str) -> ast.FunctionDef | None:
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return next((node for node in functions if node.name == name), None)
-
-
 def _compile(tree: ast.Module, like: types.CodeType) -> types.CodeType | None:
-    """The code of the function in ``tree`` that has the name of ``like``."""
-    flags = like.co_flags & _future_flags()
+    """Compile the function in ``tree`` that has the name of ``like``."""
+    futures = (getattr(__future__, name) for name in __future__.all_feature_names)
+    flags = like.co_flags & sum(feature.compiler_flag for feature in futures)
     with warned_before():
         whole: types.CodeType = compile(
             tree, like.co_filename, "exec", flags=flags, dont_inherit=True
@@ -112,19 +115,10 @@ def _compile(tree: ast.Module, like: types.CodeType) -> types.CodeType | None:
     return None
 
 
-def _future_flags() -> int:
-    import __future__
-
-    flags = 0
-    for name in __future__.all_feature_names:
-        flags |= int(getattr(__future__, name).compiler_flag)
-    return flags
-
-
 def _put_inside(tree: ast.Module, code: types.CodeType, arguments: Sequence[str]) -> None:
     """Change the function in ``tree``: a ``with`` around its body, inside a maker of the closure."""
-    definition = _definition(tree, code.co_name)
-    assert definition is not None
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    definition = next(node for node in functions if node.name == code.co_name)
     body = definition.body
     has_doc = ast.get_docstring(definition, clean=False) is not None
     inside = body[1:] if has_doc and len(body) > 1 else body
@@ -186,9 +180,9 @@ def run_around(run: Any, around: Around) -> Callable[..., Any] | None:
     @functools.wraps(run)
     def watched(session: Any, /, *arguments: Any, **keywords: Any) -> Any:
         placed = dict(zip(_RUN_ARGUMENTS, arguments, strict=False)) | keywords
-        given = [placed.get(name) for name in _SEEN]
+        given = [placed.get(name) for name in SEEN_ARGUMENTS]
         with around(session, *given) as used:
-            for name, value in zip(_SEEN, used, strict=True):
+            for name, value in zip(SEEN_ARGUMENTS, used, strict=True):
                 at = _RUN_ARGUMENTS.index(name)
                 if at < len(arguments):
                     arguments = (*arguments[:at], value, *arguments[at + 1 :])

@@ -1,10 +1,9 @@
-"""tfprof's four views of session runs, as rows.
+"""tfprof's four views of session runs, as rows and as a table.
 
 tfprof is the analyzer that TensorFlow carries for ``RunMetadata``: ``scope`` sums up by name scope,
 ``graph`` by what feeds what, ``op`` by op type and ``code`` by the Python lines that made the ops. It is
-asked through
-``tf.compat.v1.profiler.profile`` and not ``Profiler``, of which a process may have one: a second one makes
-the next question to the first abort the process.
+asked through ``tf.compat.v1.profiler.profile`` and not ``Profiler``, of which a process may have one: a
+second one makes the next question to the first abort the process.
 
 All runs are asked about at once, so times and occurrences sum over them, as in the op table. tfprof would
 sum peaks as well; here a node's peak counts once, in the run where it is largest. It also would write
@@ -20,11 +19,17 @@ import logging
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.profiler.held_back import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
+from profnb.core.table import Column, Table, of_each
+from profnb.tf1.nodes import GraphStats
+from profnb.trace.model import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VIEWS = ("scope", "graph", "op", "code")
 _TFPROF_LOG = re.compile(rb"tfprof|^\s*$")
@@ -40,6 +45,12 @@ _OPTIONS: dict[str, Any] = {
         "occurrence",
     ],
     "output": "none",
+}  # fmt: skip
+# The columns of a row that tfprof calls "total_..." where a view is a tree.
+_SUMS = {
+    "total_us": "exec_micros", "device_us": "accelerator_exec_micros", "cpu_us": "cpu_exec_micros",
+    "requested_bytes": "requested_bytes", "peak_bytes": "peak_bytes", "parameters": "parameters",
+    "float_ops": "float_ops",
 }  # fmt: skip
 
 
@@ -74,6 +85,64 @@ class TfprofRow:
     parameters: int
     float_ops: int
     occurrences: int
+
+
+def _device_us(rows: Sequence[TfprofRow]) -> list[float]:
+    has_device = any(row.device_us > 0 for row in rows)
+    return [row.device_us if has_device else float("nan") for row in rows]
+
+
+def _float_ops(rows: Sequence[TfprofRow]) -> list[float]:
+    return [float(row.float_ops) if row.float_ops > 0 else float("nan") for row in rows]
+
+
+TFPROF_TABLE = Table[Sequence[TfprofRow]](
+    "tfprof",
+    "One row per node of one of tfprof's views of session runs, the longest first.",
+    (
+        Column(
+            "name", of_each("name"), "a name scope or node, an op type, or `file.py:line:function`"
+        ),
+        Column("depth", of_each("depth"), "how deep it stands, 0 at the top"),
+        Column("parent", of_each("parent"), "the row it stands under, -1 at the top"),
+        Column("self_us", of_each("self_us"), "time of the node alone", is_scaled=True),
+        Column("total_us", of_each("total_us"), "time with all below", is_scaled=True),
+        Column("device_us", _device_us, "... on an accelerator, NaN without any", is_scaled=True),
+        Column("cpu_us", of_each("cpu_us"), "... on the host", is_scaled=True),
+        Column(
+            "requested_bytes", of_each("requested_bytes"), "what its ops allocated, in all runs"
+        ),
+        Column("peak_bytes", of_each("peak_bytes"), "what they held at most, in the largest run"),
+        Column("parameters", of_each("parameters"), "elements of its variables"),
+        Column("float_ops", _float_ops, "floating-point operations, NaN without a formula"),
+        Column("occurrences", of_each("occurrences"), "how often its ops ran", alias="run_count"),
+    ),
+    "All but `self_us` include what stands below, and sum over the runs, except that a node's peak is that "
+    "of its largest run.",
+)
+
+
+def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
+    """Make one of tfprof's views, with the columns of ``TFPROF_TABLE``.
+
+    Args:
+        trace: A trace made from RunMetadata.
+        view: "scope" (name scopes), "graph" (what feeds what), "op" (op types) or "code" (the Python
+            lines that made the ops).
+        graph: The ``tf.Graph`` that ran, or its ``GraphDef``; None takes it from the RunMetadata, if it
+            was recorded with ``output_partition_graphs``. The code view needs the ``tf.Graph`` built in
+            this process, whose ops remember their lines.
+
+    Raises:
+        CaptureError: The trace is not of session runs, there is no graph, or no TensorFlow.
+        ValueError: No such view.
+    """
+    if not isinstance(trace.stats, GraphStats):
+        raise CaptureError(
+            f"{trace.source} is not of session runs, which are all that tfprof reads. Profile code "
+            "that calls tf.compat.v1.Session.run, or load a RunMetadata file."
+        )
+    return TFPROF_TABLE.frame(tfprof_view(view, graph, trace.stats.recorded))
 
 
 def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]:
@@ -112,7 +181,9 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]
                 "The code view needs the graph whose ops remember the lines that made them. Pass "
                 "graph=, the tf.Graph built in this process."
             )
-        _forget_shapes(merged)
+        for device in merged.step_stats.dev_stats:
+            for node in device.node_stats:
+                node.ClearField("output")
     with _quiet(tf.get_logger()):
         answer = TFPROF.find()(
             graph if view == "code" else _copy_graph(tf, graph), merged, cmd=view, options=_OPTIONS
@@ -187,12 +258,6 @@ def _copy_graph(tf: Any, graph: Any) -> Any:
     return copy
 
 
-def _forget_shapes(merged: Any) -> None:
-    for device in merged.step_stats.dev_stats:
-        for node in device.node_stats:
-            node.ClearField("output")
-
-
 def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
     """The tree below the root, depth first; branches that never ran are left out."""
     rows: list[TfprofRow] = []
@@ -211,17 +276,11 @@ def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
 
 def _row_of(node: Any, view: str, depth: int, parent: int) -> TfprofRow:
     prefix = "" if view == "op" else "total_"
-    total_us, device_us, cpu_us, requested_bytes, peak_bytes, parameters, float_ops = (
-        int(getattr(node, prefix + field))
-        for field in (
-            "exec_micros", "accelerator_exec_micros", "cpu_exec_micros", "requested_bytes",
-            "peak_bytes", "parameters", "float_ops",
-        )
-    )  # fmt: skip
+    sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
+    occurrences = _occurrences(node, view)
     return TfprofRow(
-        node.name, depth, parent, int(node.exec_micros), total_us, device_us, cpu_us,
-        requested_bytes, peak_bytes, parameters, float_ops, _occurrences(node, view),
-    )  # fmt: skip
+        node.name, depth, parent, int(node.exec_micros), **sums, occurrences=occurrences
+    )
 
 
 def _occurrences(node: Any, view: str) -> int:
