@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.causes.cell_tree import CellTree
     from profnb.core.columns import Floats
-    from profnb.drawing.plotly import Figures
+    from profnb.drawing.figures import Figures
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
@@ -465,7 +465,7 @@ class Profile(Tables):
         Raises:
             KeyError: There is no figure of this title; the message names those there are.
         """
-        from profnb.drawing.plotly import Figures
+        from profnb.drawing.figures import Figures
 
         return Figures(self._report.figures)
 

@@ -19,7 +19,7 @@ from profnb.capture.cell import loaded_magics
 from profnb.capture.seams import KERNEL
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
-from profnb.drawing.html_table import note_list
+from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
-from profnb.drawing.html_table import html_table
+from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown

@@ -90,7 +90,7 @@ def _fetches(trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     return fetches, sizes, np.array(answers, np.int64)[row]
 
 
-def _most_frequent(values: npt.NDArray[np.integer]) -> int | None:
+def _most_frequent(values: npt.NDArray[np.generic]) -> int | None:
     distinct, often = np.unique(values, return_counts=True)
     return int(distinct[often.argmax()]) if distinct.size else None
 

@@ -195,10 +195,11 @@ def _seen_turns(records: TurnRecords, *, are_tapes: bool) -> _Turns:
     ends_ps = np.append(begin_ps, records.end_ns * PS_PER_NS)[until]
     begins = begin_ps[first]
     usual_ps = float(np.median(ends_ps - begins)) if begins.size else 0.0
-    kept = (until < rows.size) | (ends_ps - begins <= _LONG_LAST * usual_ps)
-    kept &= ends_ps > begins
+    is_known = (until < rows.size) | (ends_ps - begins <= _LONG_LAST * usual_ps)
+    is_known &= ends_ps > begins
+    first = first[is_known]
     return _Turns(
-        begins[kept], ends_ps[kept], place[first[kept]], is_traced[first[kept]].astype(np.bool_)
+        begins[is_known], ends_ps[is_known], place[first], is_traced[first].astype(np.bool_)
     )
 
 

@@ -291,8 +291,9 @@ def _gives(statement: ast.stmt) -> set[str]:
         return set()
     given = _names(statement, ast.Store)
     for node in _nodes(statement):
-        is_filled = isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-        if is_filled or (isinstance(node, ast.keyword) and node.arg == "out"):
+        if isinstance(node, ast.Subscript):
+            given |= _names(node.value) if isinstance(node.ctx, ast.Store) else set()
+        elif isinstance(node, ast.keyword) and node.arg == "out":
             given |= _names(node.value)
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         function = statement.value.func

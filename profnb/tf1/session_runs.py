@@ -103,7 +103,10 @@ class GraphRuns:
         self._bytes = self._saving = 0
         self._is_inside = self._is_refused = self._is_over = self._has_traced_all = False
         self._is_hidden = self._is_final = False
-        self._forget_run()
+        self._is_quick = False  # whether the run that is on comes behind those that are traced
+        self._session: Any = None  # whose run is on, what it was given, and what it is traced into
+        self._arguments: tuple[Any, Any, Any] = (None, None, None)
+        self._traced_into: Any = None
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
@@ -124,8 +127,9 @@ class GraphRuns:
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = copy_inside(run, self._around, SEEN_ARGUMENTS)
-                watched = watched or run_around(run, self._around)
+                watched = copy_inside(run, self._around, SEEN_ARGUMENTS) or run_around(
+                    run, self._around
+                )
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
@@ -152,12 +156,6 @@ class GraphRuns:
         self._session, self._arguments = session, (feed_dict, options, metadata)
         return self
 
-    def _forget_run(self) -> None:
-        self._session: Any = None  # whose run is on, what it was given, and what it is traced into
-        self._arguments: tuple[Any, Any, Any] = (None, None, None)
-        self._traced_into: Any = None
-        self._is_quick = False
-
     # Around the body of a run; behind those that are traced as little as can be.
 
     def __enter__(self) -> tuple[Any, Any, Any]:
@@ -181,7 +179,7 @@ class GraphRuns:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         session, (*_, given), traced_into = self._session, self._arguments, self._traced_into
         is_quick, self._is_inside = self._is_quick, False
-        self._forget_run()
+        self._session, self._arguments, self._traced_into = None, (None, None, None), None
         try:
             if kind is not None:
                 self._run_failed()

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.drawing.kernel_bridge import show_bridge
+from profnb.drawing.live_outputs import show_bridge
 from profnb.subjects.study import Study
 from profnb.timeline.pack import event_details, pack_timeline, unit_of
 from profnb.timeline.scene import Scene

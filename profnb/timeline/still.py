@@ -11,8 +11,7 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell, html_table
-from profnb.drawing.plain import plain_table
+from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.theme import MUTED, colour_of
 from profnb.timeline.lanes import busy_in_bins
 from profnb.timeline.scene import Scene

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int32s, Int64s
 from profnb.steps.windows import Steps, outermost
 from profnb.tf1.run_metadata import name_programs
 from profnb.trace.model import Trace
@@ -46,7 +46,9 @@ class Turns(NamedTuple):
         return self.roots[self.first_root[1:] - 1]
 
 
-def find_phases(codes: Int64s, begins: Int64s | None = None, ends: Int64s | None = None) -> Turns:
+def find_phases(
+    codes: Int64s | Int32s, begins: Int64s | None = None, ends: Int64s | None = None
+) -> Turns:
     """Find every cycle among N calls: of what one leaves, the next is picked, until none repeats.
 
     Eight calls of ``train_step``, then four of ``test_step``, and that again: 16 turns of the one and 8 of

@@ -61,7 +61,7 @@ class _Thread:
     def __init__(self, trace: Trace, events: Int64s) -> None:
         """Find them on the line that has most of some events."""
         self.line = int(np.bincount(trace.lines.of_event[events]).argmax())
-        self._first, self._last = trace.lines.offsets[self.line : self.line + 2].tolist()
+        self._first, self._last = (int(at) for at in trace.lines.offsets[self.line :][:2])
         ends = trace.events.end_ps[self._first : self._last]
         self.outer = self._first + np.flatnonzero(find_parents(ends, np.array([0, ends.size])) < 0)
         updates = trace.select_names(lambda name: name.startswith(_UPDATES))
