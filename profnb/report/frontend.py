@@ -26,8 +26,7 @@ from profnb.report.controls import show_controls
 from profnb.report.report import Report
 from profnb.report.script import script_bundle
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline, timeline_script
-from profnb.timeline.live import show_live_detail
+from profnb.timeline.element import build_timeline, show_live_detail, timeline_script
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Int32s, Int64s
 from profnb.core.jit import tiered
-from profnb.timeline.lanes import Lanes
+from profnb.timeline.scene import Lanes
 from profnb.trace.model import Trace
 
 # A block spans at most this many resolutions, so that zooming in still shows where time went.

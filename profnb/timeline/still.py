@@ -13,8 +13,7 @@ from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.theme import MUTED, colour_of
-from profnb.timeline.lanes import busy_in_bins
-from profnb.timeline.scene import Scene
+from profnb.timeline.scene import Scene, busy_in_bins
 
 _BINS = 60
 _MOST_LINES = 12
