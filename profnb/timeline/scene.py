@@ -195,7 +195,7 @@ class Scene:
 
     @cached_property
     def names(self) -> list[str]:
-        """The words for each of the G lines that are shown; threads of a pool are numbered as they are read."""
+        """The words for each of the G lines that are shown; a pool's threads are numbered in order."""
         trace, lanes = self.study.trace, self.lanes
         planes_of_kind = Counter(plane.is_host for plane in trace.planes)
         entries: list[tuple[str, bool]] = []
