@@ -15,8 +15,8 @@ import pytest
 import profnb
 from profnb.capture.library import Library
 from profnb.capture.source import session_use
-from profnb.tf1 import inlined, session_runs
-from profnb.tf1.inlined import copy_inside
+from profnb.tf1 import session_runs
+from profnb.tf1.run_wrapper import wrap_run
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
 
@@ -161,6 +161,7 @@ def failures(session):
     return texts
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 keeps the traceback apart while an error is handled")
 def test_a_failing_run_has_the_same_traceback_as_without_us(model):
     with start(model) as session:
         plain = failures(session)
@@ -288,7 +289,7 @@ def test_the_window_of_the_profiler_stays_open_without_runs_to_trace(model):
     assert p.steps.phase.tolist() == ["SessionRun"] * 3
 
 
-# The copy of a function around whose body our hooks run.
+# The wrapper around whose calls our hooks run.
 
 
 class Doubled:
@@ -310,53 +311,26 @@ class Subject:
             raise ValueError(value)
         return value + other + named
 
-    def empty(self, value):
-        """Only docs."""
-
     def __init__(self):
         self.log = []
 
 
-def test_the_copy_sees_and_replaces_arguments_and_is_told_of_errors():
-    copy, subject = copy_inside(Subject.go, Doubled, ("value",)), Subject()
-    assert copy(subject, 3) == 7
-    assert copy(subject, value=1, other=5, named=2) == 9
-    with pytest.raises(ValueError, match="12"):
-        copy(subject, 6)
+def test_the_wrapper_sees_and_replaces_arguments_and_is_told_of_errors():
+    wrapped, subject = wrap_run(Subject.go, Doubled, ("value", "other"), ("value",)), Subject()
+    assert wrapped(subject, 3) == 7
+    assert wrapped(subject, value=1, other=5, named=2) == 9
+    with pytest.raises(ValueError, match="12") as caught:
+        wrapped(subject, 6)
+    ours = [entry for entry in caught.traceback if "/profnb/tf1/" in str(entry.path).replace("\\", "/")]
+    assert len(ours) == (sys.version_info < (3, 11))
     assert subject.log == ["enter", None, "enter", None, "enter", ValueError]
-    assert (copy.__name__, copy.__doc__, copy.__module__) == ("go", "Docs.", __name__)
-    assert copy.__qualname__ == "Subject.go"
+    assert (wrapped.__name__, wrapped.__doc__, wrapped.__module__) == ("go", "Docs.", __name__)
+    assert wrapped.__qualname__ == "Subject.go"
 
 
-def test_a_function_of_nothing_but_docs_can_be_copied():
-    subject = Subject()
-    assert copy_inside(Subject.empty, Doubled, ("value",))(subject, 1) is None
-    assert subject.log == ["enter", None]
-
-
-def test_there_is_no_copy_of_what_cannot_be_copied_faithfully(monkeypatch):
-    free = 1
-
-    def closure(self, value):
-        return free
-
-    namespace = {}
-    exec("def unknown(self, value): return 1", namespace)
-    assert copy_inside(closure, Doubled, ("value",)) is None
-    assert copy_inside(namespace["unknown"], Doubled, ("value",)) is None
-    assert copy_inside(len, Doubled, ("value",)) is None
-    assert copy_inside(Subject.go, Doubled, ("missing",)) is None
-    changed = inspect.getsourcelines(Subject.empty)
-    monkeypatch.setattr(inlined.inspect, "getsourcelines", lambda _: changed)
-    assert copy_inside(Subject.go, Doubled, ("value",)) is None
-
-
-def test_where_there_is_no_source_runs_are_traced_all_the_same(model, monkeypatch):
-    monkeypatch.setattr(sys.modules["profnb.tf1.session_runs"], "copy_inside", lambda *_: None)
-    with profnb.profile(max_steps=2) as p, start(model) as session:
-        assert run_it(session, 3) == [1e9] * 3
-    assert len(p.recording.graph_runs) == 2
-    assert p.step_times.was_traced.sum() == 2
+def test_what_does_not_take_the_arguments_is_not_wrapped():
+    assert wrap_run(Subject.go, Doubled, ("missing",), ("missing",)) is None
+    assert wrap_run(None, Doubled, ("value",), ("value",)) is None
 
 
 def wrapped_by(monkeypatch, make):

@@ -26,6 +26,7 @@ _SESSIONS = (
     "/tensorflow/python/client/",
     "/tensorflow/python/training/",
     "/tensorflow/python/framework/",
+    "/profnb/tf1/",
 )
 _HOOKS = ("after_run", "before_run")
 _Place = tuple[str, int, str, str]  # file, line, text, role

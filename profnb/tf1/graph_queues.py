@@ -19,9 +19,11 @@ from profnb.capture.hooks import replace_attribute
 from profnb.capture.library import Library
 from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RAW_RUN, RUNNER_OPS
 from profnb.capture.session_records import QueueRecord
-from profnb.tf1.inlined import copy_inside, defining_class
+from profnb.tf1.run_wrapper import defining_class, wrap_run
 
 _MOST_RUNS = 200_000
+# Of Session._call_tf_sessionrun, by place.
+_ARGUMENTS = ("options", "feed_dict", "fetch_list", "target_list", "run_metadata")
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")
 _MOST_OPS, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100
@@ -55,7 +57,7 @@ class QueueWatch:
         owner = defining_class(session, name)
         with self._hook:
             if owner is not None:
-                run = copy_inside(vars(owner)[name], self._around, ("target_list",))
+                run = wrap_run(vars(owner)[name], self._around, _ARGUMENTS, ("target_list",))
                 if run is not None:
                     self._hook.enter_context(replace_attribute(owner, name, run))
             yield

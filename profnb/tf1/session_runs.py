@@ -40,8 +40,9 @@ from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.graph_queues import QueueWatch
-from profnb.tf1.inlined import SEEN_ARGUMENTS, copy_inside, defining_class, run_around
+from profnb.tf1.run_wrapper import defining_class, wrap_run
 
+_ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
 _HIDDEN = (
@@ -127,9 +128,7 @@ class GraphRuns:
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = copy_inside(run, self._around, SEEN_ARGUMENTS) or run_around(
-                    run, self._around
-                )
+                watched = wrap_run(run, self._around, _ARGUMENTS, _ARGUMENTS[1:])
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
