@@ -1,8 +1,8 @@
 """A method that runs a session to a wrapper of it, whose arguments are read or replaced around each call.
 
-``capture.hooks.watch`` hooks a call without knowing its arguments. An error that passes through the wrapper loses
-the traceback's entry for it; on Python 3.10, which keeps the traceback apart while an error is handled, it has
-that one entry.
+``capture.hooks.watch`` hooks a call without knowing its arguments. An error that passes through the wrapper
+loses the traceback's entry for it; on Python 3.10, which keeps the traceback apart while an error is
+handled, it has that one entry.
 """
 
 import functools
