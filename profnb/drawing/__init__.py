@@ -1,4 +1,4 @@
-"""What a section is drawn with.
+"""The means that a section is drawn with.
 
 theme, markup           the palette; HTML that a type tells from text
 drawn_tables, section   rows as tables, in HTML and text; a section's value, from a declared table

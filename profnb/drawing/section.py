@@ -68,7 +68,7 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """What else a reader can ask of a table than its order: words, one side alone, sums by kind.
+    """Questions that a reader can ask of a table besides its order: words, one side alone, sums by kind.
 
     Attributes:
         noun: What a row is, in the plural.

@@ -36,7 +36,7 @@ _UNKNOWN = -1
 
 
 def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
-    """How many examples one element holds, or None if it cannot be told.
+    """Count the examples that one element holds, or None if it cannot be told.
 
     Args:
         shapes: For instance ``[?,28,28,1] [?]``.

@@ -90,7 +90,7 @@ class ProgramRuns:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which step each event belongs to.
+    """The step that each event belongs to.
 
     Attributes:
         step: Row of the event's step, or -1, shape (E,).

@@ -45,11 +45,6 @@ def _step_num(spine: Spine) -> Any:
     return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), step < 0)
 
 
-def _planes(spine: Spine) -> "pd.Categorical[str]":
-    lines = spine.trace.lines
-    return _categories([plane.name for plane in spine.trace.planes], lines.plane[lines.of_event])
-
-
 def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]":
     """Look texts up by row, each distinct text stored once."""
     import pandas as pd
@@ -123,7 +118,13 @@ EVENTS = Table[Spine](
     "events",
     "One row per event, in the trace's order.",
     (
-        Column("plane", _planes, "the host or device"),
+        Column(
+            "plane",
+            lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
+                t.trace.lines.of_event
+            ],
+            "the host or device",
+        ),
         Column(
             "line",
             lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),

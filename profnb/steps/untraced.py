@@ -1,4 +1,4 @@
-"""What tracing cost the steps, and all times without it.
+"""The cost of tracing to the steps, and all times without it.
 
 Wall times of steps, traced or not, tell what tracing did to them. To record an event costs its thread time,
 and little of that falls inside of the event: its name is made before its begin is read, and it is stored

@@ -121,7 +121,7 @@ class Steps:
 
     @property
     def is_window(self) -> bool:
-        """Whether no step was found and the one row is the whole capture."""
+        """Tell whether no step was found and the one row is the whole capture."""
         return self.phase == (WINDOW,)
 
     @property
@@ -207,7 +207,7 @@ class Gaps:
 
     @property
     def belongs(self) -> Bools:
-        """Whether each gap is part of the period of the step before it, shape (S,)."""
+        """Mark the gaps that are part of the period of the step before it, shape (S,)."""
         return np.asarray(self.kind == IN_LOOP)
 
     @property

@@ -275,7 +275,7 @@ def _sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a node's name and timeline label say.
+    """A node's name and timeline label, read.
 
     Attributes:
         event: The event's name: ``node:Op``, or what a device did where that is named apart.

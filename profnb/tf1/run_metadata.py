@@ -100,7 +100,7 @@ def _stats_of(buffer: Bytes) -> Messages:
 
 
 def looks_like_run_metadata(buffer: Bytes) -> bool:
-    """Whether these bytes begin as a RunMetadata with recorded devices, and not as an XSpace.
+    """Tell whether these bytes begin as a RunMetadata with recorded devices, and not as an XSpace.
 
     Both begin with field 1; inside, a plane begins with a number (its id) or field 2 (its name), while
     recorded devices are again field 1, and so is a device's name.
@@ -138,7 +138,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
 
 @dataclass(slots=True)
 class _Distinct:
-    """What all runs share, each once, in the order of its first occurrence.
+    """The devices and labels of all runs, each once, in the order of its first occurrence.
 
     Attributes:
         devices: Device strings to their rows.

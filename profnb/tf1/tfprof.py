@@ -18,7 +18,7 @@ import io
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.profiler.held_back import log_held_back
@@ -46,6 +46,7 @@ _OPTIONS: dict[str, Any] = {
     ],
     "output": "none",
 }  # fmt: skip
+_Rows = Sequence[SimpleNamespace]  # with the columns of the table below
 # The columns of a row that tfprof calls "total_..." where a view is a tree.
 _SUMS = {
     "total_us": "exec_micros", "device_us": "accelerator_exec_micros", "cpu_us": "cpu_exec_micros",
@@ -54,49 +55,12 @@ _SUMS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TfprofRow:
-    """One node of a view, with everything below it; in the ``op`` view nothing is below.
-
-    Attributes:
-        name: A name scope or node, an op type, or ``file.py:line:function``.
-        depth: How deep it stands, 0 at the top.
-        parent: The row it stands under, or -1.
-        self_us: Time of the node alone.
-        total_us: Time, in microseconds like the next two.
-        device_us: Time on an accelerator.
-        cpu_us: Time on the host.
-        requested_bytes: What its ops allocated, in all runs together.
-        peak_bytes: What its ops held at most, each in the run where that is largest.
-        parameters: Elements of its variables.
-        float_ops: Floating-point operations, 0 where unknown.
-        occurrences: How often its ops ran.
-    """
-
-    name: str
-    depth: int
-    parent: int
-    self_us: int
-    total_us: int
-    device_us: int
-    cpu_us: int
-    requested_bytes: int
-    peak_bytes: int
-    parameters: int
-    float_ops: int
-    occurrences: int
-
-
-def _device_us(rows: Sequence[TfprofRow]) -> list[float]:
+def _device_us(rows: _Rows) -> list[float]:
     has_device = any(row.device_us > 0 for row in rows)
     return [row.device_us if has_device else float("nan") for row in rows]
 
 
-def _float_ops(rows: Sequence[TfprofRow]) -> list[float]:
-    return [float(row.float_ops) if row.float_ops > 0 else float("nan") for row in rows]
-
-
-TFPROF_TABLE = Table[Sequence[TfprofRow]](
+TFPROF_TABLE = Table[_Rows](
     "tfprof",
     "One row per node of one of tfprof's views of session runs, the longest first.",
     (
@@ -114,7 +78,13 @@ TFPROF_TABLE = Table[Sequence[TfprofRow]](
         ),
         Column("peak_bytes", of_each("peak_bytes"), "what they held at most, in the largest run"),
         Column("parameters", of_each("parameters"), "elements of its variables"),
-        Column("float_ops", _float_ops, "floating-point operations, NaN without a formula"),
+        Column(
+            "float_ops",
+            lambda rows: [
+                float(row.float_ops) if row.float_ops > 0 else float("nan") for row in rows
+            ],
+            "floating-point operations, NaN without a formula",
+        ),
         Column("occurrences", of_each("occurrences"), "how often its ops ran", alias="run_count"),
     ),
     "All but `self_us` include what stands below, and sum over the runs, except that a node's peak is that "
@@ -145,7 +115,7 @@ def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> "pd.Da
     return TFPROF_TABLE.frame(tfprof_view(view, graph, trace.stats.recorded))
 
 
-def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]:
+def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleNamespace]:
     """Ask tfprof about session runs; it prints nothing.
 
     Args:
@@ -258,9 +228,9 @@ def _copy_graph(tf: Any, graph: Any) -> Any:
     return copy
 
 
-def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
+def _rows_of(answer: Any, view: str) -> list[SimpleNamespace]:
     """The tree below the root, depth first; branches that never ran are left out."""
-    rows: list[TfprofRow] = []
+    rows: list[SimpleNamespace] = []
     waiting = [(child, 0, -1) for child in reversed(answer.children)]
     while waiting:
         node, depth, parent = waiting.pop()
@@ -274,12 +244,13 @@ def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
     return rows
 
 
-def _row_of(node: Any, view: str, depth: int, parent: int) -> TfprofRow:
+def _row_of(node: Any, view: str, depth: int, parent: int) -> SimpleNamespace:
     prefix = "" if view == "op" else "total_"
     sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
     occurrences = _occurrences(node, view)
-    return TfprofRow(
-        node.name, depth, parent, int(node.exec_micros), **sums, occurrences=occurrences
+    self_us = int(node.exec_micros)
+    return SimpleNamespace(
+        name=node.name, depth=depth, parent=parent, self_us=self_us, **sums, occurrences=occurrences
     )
 
 

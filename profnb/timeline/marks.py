@@ -51,7 +51,7 @@ class Marks:
 
     @property
     def merged_events(self) -> int:
-        """How many events stand in blocks."""
+        """Count the events that stand in blocks."""
         return int(self.occurrences[self.occurrences > 1].sum())
 
 

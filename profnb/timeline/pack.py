@@ -45,7 +45,7 @@ _INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_
 
 @dataclass(frozen=True, slots=True)
 class PackedTimeline:
-    """What a browser needs to draw one window of a trace.
+    """One window of a trace, as a browser needs it to draw.
 
     Attributes:
         data: The bytes described in this module's docstring.

@@ -1,4 +1,4 @@
-"""How steps are found in a trace.
+"""The search for steps in a trace.
 
 sources   all ways, in order of trust: markers, calls, loops; warm-up, and where epochs end
 calls     repeated calls of functions; which of them make up one iteration
