@@ -16,7 +16,7 @@ import time
 import weakref
 from array import array
 from bisect import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -82,13 +82,18 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        for root, size in [
-            one for one in roots if self._fed.get(id(one[0]), _nothing)() is not one[0]
-        ]:
+        known = [id(root) for root, _ in roots if self._is_fed(root)]
+        for root, size in roots:
+            if id(root) in known:
+                continue
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
                 self._fed[id(root)] = weakref.ref(root)
                 first_fed.append((self._fed[id(root)], size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
+
+    def _is_fed(self, root: object) -> bool:
+        reference = self._fed.get(id(root))
+        return reference is not None and reference() is root
 
     def finish(self, looks: Looks) -> GapRecords:
         """End; no reference to code or arrays is kept.
@@ -107,22 +112,20 @@ class GapWatch:
 
     def _divide(self, gaps: list[tuple[int, int]], looks: Looks) -> None:
         """Divide gaps among their looks: each has what passed since the one before, the last the rest."""
-        records, sums = self.records, dict[int, int]()
+        records, sums = self.records, Counter[int]()
         for begin, end in gaps:
             at = begin
             first, last = bisect(looks.time_ns, begin), bisect(looks.time_ns, end)
             for look in range(first, last):
                 until = end if look == last - 1 else looks.time_ns[look]
-                row = looks.stack[look]
-                sums[row] = sums.get(row, 0) + until - at
+                sums[looks.stack[look]] += until - at
                 at = until
             records.samples += last - first
         records.gaps, records.gap_ns = len(gaps), sum(end - begin for begin, end in gaps)
         if seen := sum(sums.values()):  # gaps between two looks stand for those that were met
-            stacks = dict[Stack, int]()
+            stacks = Counter[Stack]()
             for row, took in sums.items():
-                stack = _users(looks.stack_of(row))
-                stacks[stack] = stacks.get(stack, 0) + took
+                stacks[_users(looks.stack_of(row))] += took
             calls = [call for call in self._calls if call]
             records.places = tell_roles(calls, stacks, records.gap_ns / seen)
 
@@ -174,7 +177,3 @@ def _root_of(array: Any) -> Any:
     while _is_array(getattr(array, "base", None)):
         array = array.base
     return array
-
-
-def _nothing() -> None:
-    """Stand for a reference to an array that was never fed."""

@@ -11,6 +11,7 @@ Source: Timeline._show_compute and _emit_op in tensorflow/python/client/timeline
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -66,13 +67,12 @@ def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> Non
 def _write_graph_timeline(trace: Trace, target: Path) -> None:
     with open_text(target) as file:
         file.write(b'{"traceEvents":[\n')
-        piece: list[str] = []
-        for number, event in enumerate(_graph_events(trace)):
-            piece.append((",\n" if number else "") + json.dumps(event).replace("<", "\\u003c"))
-            if len(piece) == _PIECE:
-                file.write(trace.sharing.encoded("".join(piece).encode()))
-                piece.clear()
-        file.write(trace.sharing.encoded("".join(piece).encode()) + b"\n]}\n")
+        texts = (json.dumps(event).replace("<", "\\u003c") for event in _graph_events(trace))
+        between = ""
+        while piece := ",\n".join(islice(texts, _PIECE)):
+            file.write(trace.sharing.encoded(f"{between}{piece}".encode()))
+            between = ",\n"
+        file.write(b"\n]}\n")
 
 
 def _graph_events(trace: Trace) -> Iterator[dict[str, object]]:
