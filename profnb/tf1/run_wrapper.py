@@ -45,10 +45,12 @@ def wrap_run(
         placed = dict(zip(arguments, places, strict=False)) | keywords
         with around(instance, *map(placed.get, seen)) as used:
             for name, value in zip(seen, used, strict=True):
+                if value is placed.get(name):
+                    continue
                 at = arguments.index(name)
                 if at < len(places):
                     places = (*places[:at], value, *places[at + 1 :])
-                elif value is not None or name in keywords:
+                else:
                     keywords[name] = value
             try:
                 return run.__get__(instance, type(instance))(*places, **keywords)

@@ -212,8 +212,7 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     entry = look_up(numbers, entered, tape, -1)
     begin_events = _begins(gradients, entry, turns)
     in_turns = np.isin(np.arange(gradients.size), turns.roots)
-    is_asking = trace.select_named(_ASKS) | trace.select_named(_MAKES)
-    asks = np.flatnonzero(is_asking & trace.is_host_event)
+    asks = np.flatnonzero(trace.select_named(_ASKS, _MAKES) & trace.is_host_event)
     begins = thread.rows_of(begin_events)
     last = _lasts(
         trace,

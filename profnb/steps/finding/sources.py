@@ -168,7 +168,7 @@ def _iterators_made(trace: Trace, steps: Steps) -> Int64s:
     """
     if not steps.roots.size:
         return np.empty(0, np.int64)
-    making = np.flatnonzero(trace.select_names(lambda name: name in _MAKES_ITERATOR))
+    making = np.flatnonzero(trace.select_named(*_MAKES_ITERATOR))
     line = trace.lines.of_event[steps.roots[0]]
     is_own: Bools = trace.is_host_event[making] & (trace.lines.of_event[making] == line)
     return trace.events.begin_ps[making[is_own]]
