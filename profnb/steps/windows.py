@@ -148,8 +148,8 @@ class Steps:
 
     def rows_of(self, phase: str | None, *, warm_up: bool = False) -> Int64s:
         """The steps of a phase, warm-up steps left out unless asked for."""
-        rows = self.rows_by_phase.get(phase or "", np.empty(0, np.int64))
-        return rows if warm_up else rows[~self.is_warmup[rows]]
+        is_of_phase = np.array([name == phase for name in self.phase], np.bool_)
+        return np.flatnonzero(is_of_phase if warm_up else is_of_phase & ~self.is_warmup)
 
 
 def outermost(trace: Trace, events: Int64s) -> Int64s:
