@@ -122,9 +122,8 @@ class GraphRuns:
         self._software_trace = tensorflow.take(SOFTWARE_TRACE)
         needed = (self._options_type, self._metadata_type, self._full_trace)
         sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
-        owners = {defining_class(seam.owner(tensorflow.module), "run") for seam in sessions} - {
-            None
-        }
+        classes = [seam.owner(tensorflow.module) for seam in sessions]
+        owners = {defining_class(session, "run") for session in classes} - {None}
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
@@ -158,10 +157,8 @@ class GraphRuns:
     # Around the body of a run; behind those that are traced as little as can be.
 
     def __enter__(self) -> tuple[Any, Any, Any]:
-        self._is_inside, self._is_quick = (
-            True,
-            self._has_traced_all,
-        )  # what it runs in turn is part of it
+        self._is_inside = True  # what it runs in turn is part of it
+        self._is_quick = self._has_traced_all
         feed_dict, options, metadata = self._arguments
         if self._is_quick:
             if options is not None:
