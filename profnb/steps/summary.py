@@ -20,7 +20,7 @@ from profnb.steps.windows import Gaps, Steps
 GAP, GAP_WORK = "between steps", "work between steps"
 OTHERS = CATEGORIES[-1]
 _OF_HOST = [CATEGORIES.index(name) for name in ("host compute", "kernel launch", "compilation")]
-_FEWEST, _FAR_LONGER, _DECIDES = 5, 5, 0.1
+_FEWEST_STEPS, _ASIDE_FACTOR, _ASIDE_SHARE = 5, 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +149,11 @@ def _stands_aside(duration: Int64s) -> Bools:
 
     One of fewer than 40, or a fortieth of more: what is more frequent belongs to the program.
     """
-    if duration.size < _FEWEST:
+    if duration.size < _FEWEST_STEPS:
         return np.zeros(duration.size, np.bool_)
-    slow = duration >= _FAR_LONGER * np.median(duration)
+    slow = duration >= _ASIDE_FACTOR * np.median(duration)
     is_rare = slow.sum() <= max(1, duration.size // 40)
-    decides = duration[slow].sum() >= _DECIDES * duration.sum() > 0
+    decides = duration[slow].sum() >= _ASIDE_SHARE * duration.sum() > 0
     return slow if is_rare and decides else np.zeros(duration.size, np.bool_)
 
 

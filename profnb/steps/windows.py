@@ -29,7 +29,7 @@ _LAMBDA = "<lambda>"
 _TRAINS = re.compile(r"(?<![a-z])train", re.IGNORECASE)  # train_step, distributed_training
 GAP_KINDS = ("in the loop", "between epochs", "pause", "before another phase", "last")
 IN_LOOP, BETWEEN_EPOCHS, PAUSE, OTHER_PHASE, LAST = range(5)
-_FAR_LONGER, _SHORTEST_PAUSE_PS, _RARE, _FEWEST = 10, 100_000_000_000, 10, 3
+_PAUSE_FACTOR, _SHORTEST_PAUSE_PS, _GAPS_PER_PAUSE, _FEWEST_GAPS = 10, 100_000_000_000, 10, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +228,10 @@ class Gaps:
 
 def is_pause(gap_ps: Int64s) -> Bools:
     """Mark the pauses among N gaps of one loop: far outside, and one in ten at most (one of fewer)."""
-    if gap_ps.size < _FEWEST:
+    if gap_ps.size < _FEWEST_GAPS:
         return np.zeros(gap_ps.size, np.bool_)
-    far = (gap_ps > _FAR_LONGER * np.median(gap_ps)) & (gap_ps > _SHORTEST_PAUSE_PS)
-    is_rare = far.sum() <= max(1, gap_ps.size // _RARE)
+    far = (gap_ps > _PAUSE_FACTOR * np.median(gap_ps)) & (gap_ps > _SHORTEST_PAUSE_PS)
+    is_rare = far.sum() <= max(1, gap_ps.size // _GAPS_PER_PAUSE)
     return far if is_rare else np.zeros(gap_ps.size, np.bool_)
 
 
@@ -248,7 +248,7 @@ def find_gaps(steps: Steps) -> Gaps:
         rows_with_next = rows[rows < len(steps) - 1]
         for happens, what in ((changes, OTHER_PHASE), (steps.ends_epoch, BETWEEN_EPOCHS)):
             of_kind = rows_with_next[happens[rows_with_next]]
-            if of_kind.size * 2 <= rows_with_next.size or rows_with_next.size < _FEWEST:
+            if of_kind.size * 2 <= rows_with_next.size or rows_with_next.size < _FEWEST_GAPS:
                 kind[of_kind] = what
         rest = rows_with_next[kind[rows_with_next] == IN_LOOP]
         kind[rest[is_pause(duration[rest])]] = PAUSE

@@ -31,7 +31,7 @@ from profnb.tf1.gap_statements import Stack, tell_roles
 
 _MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256
 _RUNS_LATER = 3
-_FAR_LONGER, _SHORTEST_PAUSE_NS = 10, 100_000_000
+_PAUSE_TIMES, _SHORTEST_PAUSE_NS = 10, 100_000_000
 
 
 class GapWatch:
@@ -103,7 +103,7 @@ class GapWatch:
         """
         gaps = list(zip(self._gap_ns[::2], self._gap_ns[1::2], strict=True))
         usual = statistics.median(end - begin for begin, end in gaps) if gaps else 0
-        limit = max(usual * _FAR_LONGER, _SHORTEST_PAUSE_NS)
+        limit = max(usual * _PAUSE_TIMES, _SHORTEST_PAUSE_NS)
         self._divide([(begin, end) for begin, end in gaps if end - begin <= limit], looks)
         self._calls.clear()
         self._fed.clear()

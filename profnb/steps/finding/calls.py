@@ -13,7 +13,7 @@ from profnb.trace.names import FUNCTION_CALL, HLO_MODULE
 
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _MOST_NAMED = 4
-_FAR_LONGER = 2
+_BREAK_FACTOR = 2
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 _FIRST_NODE = "_SOURCE:NoOp"
 _MOSTLY = 0.9
@@ -206,7 +206,7 @@ def _first_of_turn(trace: Trace, calls: Int64s, length: int) -> int:
     pauses = np.append(0, np.maximum(begin[1:] - end[:-1], 0))[length:]
     pauses = np.median(pauses[: pauses.size // length * length].reshape(-1, length), axis=0)
     longest = int(pauses.argmax())
-    return longest if pauses[longest] > _FAR_LONGER * pauses[0] else 0
+    return longest if pauses[longest] > _BREAK_FACTOR * pauses[0] else 0
 
 
 def _phases_of_calls(trace: Trace, calls: Int64s) -> Steps | None:

@@ -52,7 +52,7 @@ from profnb.trace.names import (
 _MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
 _LONGEST_NUMBER = 15  # digits of a step's number
 _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
-_FEWEST, _FAR_LONGER, _FAR_BEYOND = 5, 5, 30
+_FEWEST_STEADY, _SLOW_START, _VERY_SLOW_START = 5, 5, 30
 
 
 def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
@@ -194,10 +194,10 @@ def _find_warm_up(trace: Trace, steps: Steps, made_ps: Int64s, warmup_steps: int
     for rows in steps.rows_by_phase.values():
         flags[rows[:warmup_steps]] = True
         steady = rows[~flags[rows]]
-        if steady.size < _FEWEST:
+        if steady.size < _FEWEST_STEADY:
             continue
         duration = steps.duration_ps[steady]
         usual = np.median(duration)
-        flags[steady[(duration >= _FAR_LONGER * usual) & has_new_iterator[steady]]] = True
-        flags[rows[0]] |= steps.duration_ps[rows[0]] >= _FAR_BEYOND * usual
+        flags[steady[(duration >= _SLOW_START * usual) & has_new_iterator[steady]]] = True
+        flags[rows[0]] |= steps.duration_ps[rows[0]] >= _VERY_SLOW_START * usual
     return flags
