@@ -50,6 +50,7 @@ from profnb.trace.names import (
 )
 
 _MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
+_NO_NUMBER = np.iinfo(np.int64).min
 _LONGEST_NUMBER = 15  # digits of a step's number
 _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
 _FEWEST_STEADY, _SLOW_START, _VERY_SLOW_START = 5, 5, 30
@@ -80,44 +81,33 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
     return replace(steps, is_warmup=_find_warm_up(trace, steps, made_ps, warmup_steps))
 
 
-def _integers_of(trace: Trace, stat: str) -> dict[int, int]:
-    column = trace.stats.integers(stat)
-    return dict(zip(column.events.tolist(), column.values.tolist(), strict=True))
-
-
-def _texts_of(trace: Trace, stat: str) -> dict[int, str]:
-    column = trace.stats.texts(stat)
-    pairs = zip(column.events.tolist(), column.values.tolist(), strict=True)
-    return {event: column.texts[value] for event, value in pairs}
-
-
 def _marked_steps(trace: Trace) -> Steps | None:
     """Find steps by step markers on the host; None where there is none."""
-    numbers = _integers_of(trace, STEP_NUM)
-    levels = trace.stats.integers(ROOT_LEVEL)
+    numbers, levels = trace.stats.integers(STEP_NUM), trace.stats.integers(ROOT_LEVEL)
     is_marker = np.zeros(len(trace.events), np.bool_)
     is_marker[levels.events[levels.values.astype(np.int64) >= 1]] = True
-    is_marker[list(numbers)] = True
+    is_marker[numbers.events] = True
     is_marker[trace.stats.integers(IS_ABANDONED).events] = False
-    sources = _texts_of(trace, MARKER_SOURCE)
-    is_marker[[event for event, source in sources.items() if source == CALL]] = False
+    sources = trace.stats.texts(MARKER_SOURCE)
+    of_calls = [row for row, text in enumerate(sources.texts) if text == CALL]
+    is_marker[sources.events[np.isin(sources.values, of_calls)]] = False
     markers = np.flatnonzero(is_marker & trace.is_host_event)
     is_implicit = trace.are_named(markers, lambda name: name in IMPLICIT_ROOTS)
     roots = outermost(trace, markers[~is_implicit])
     if not roots.size:
         return None
-    graphs = _texts_of(trace, GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
+    graphs = trace.stats.texts(GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
+    names, number = trace.events.name[roots], numbers.of(roots, _NO_NUMBER).astype(np.int64)
+    columns = (names.tolist(), number.tolist(), graphs.of(roots).tolist())
     phase = []
-    for event in roots.tolist():
-        name, number = trace.names[trace.events.name[event]], numbers.get(event)
+    for name, step, graph in zip(*columns, strict=True):
         # Some writers put the step's number behind it: "train 12", "ProfilerStep#12".
-        plain = name.removesuffix(f" {number}").removesuffix(f"#{number}")
-        phase.append(graphs.get(event) or plain)
-    iterations = _integers_of(trace, ITERATIONS)
+        plain = trace.names[name].removesuffix(f" {step}").removesuffix(f"#{step}")
+        phase.append((graph >= 0 and graphs.texts[graph]) or plain)
     return replace(
         Steps.of_roots(trace, roots, tuple(phase), "step markers in the trace"),
-        step_num=np.array([numbers.get(m, row) for row, m in enumerate(roots.tolist())], np.int64),
-        iterations=np.array([iterations.get(m, 1) for m in roots.tolist()], np.int64),
+        step_num=np.where(number == _NO_NUMBER, np.arange(roots.size), number),
+        iterations=trace.stats.integers(ITERATIONS).of(roots, 1).astype(np.int64),
     )
 
 
