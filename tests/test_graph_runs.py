@@ -16,7 +16,6 @@ import profnb
 from profnb.capture.library import Library
 from profnb.capture.source import session_use
 from profnb.tf1 import session_runs
-from profnb.tf1.run_wrapper import wrap_run
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
 
@@ -293,44 +292,44 @@ def test_the_window_of_the_profiler_stays_open_without_runs_to_trace(model):
 
 
 class Doubled:
-    def __init__(self, instance, value):
-        self.instance, self.value = instance, value
+    def __init__(self, instance, feed_dict, options, metadata):
+        self.instance, self.arguments = instance, (feed_dict * 2, options or "o", metadata)
 
     def __enter__(self):
         self.instance.log.append("enter")
-        return (self.value * 2,)
+        return self.arguments
 
     def __exit__(self, kind, *_):
         self.instance.log.append(kind)
 
 
 class Subject:
-    def go(self, value, other=1, *, named=0):
+    def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Docs."""
-        if value > 10:
-            raise ValueError(value)
-        return value + other + named
+        if feed_dict > 10:
+            raise ValueError(feed_dict)
+        return fetches + feed_dict, options, run_metadata
 
     def __init__(self):
         self.log = []
 
 
 def test_the_wrapper_sees_and_replaces_arguments_and_is_told_of_errors():
-    wrapped, subject = wrap_run(Subject.go, Doubled, ("value", "other"), ("value",)), Subject()
-    assert wrapped(subject, 3) == 7
-    assert wrapped(subject, value=1, other=5, named=2) == 9
+    wrapped, subject = session_runs._wrap_run(Subject.run, Doubled), Subject()
+    assert wrapped(subject, 1, 3) == (7, "o", None)
+    assert wrapped(subject, fetches=1, feed_dict=1, run_metadata=2) == (3, "o", 2)
     with pytest.raises(ValueError, match="12") as caught:
-        wrapped(subject, 6)
+        wrapped(subject, 1, feed_dict=6)
     ours = [entry for entry in caught.traceback if "/profnb/tf1/" in str(entry.path).replace("\\", "/")]
     assert len(ours) == (sys.version_info < (3, 11))
     assert subject.log == ["enter", None, "enter", None, "enter", ValueError]
-    assert (wrapped.__name__, wrapped.__doc__, wrapped.__module__) == ("go", "Docs.", __name__)
-    assert wrapped.__qualname__ == "Subject.go"
+    assert (wrapped.__name__, wrapped.__doc__, wrapped.__module__) == ("run", "Docs.", __name__)
+    assert wrapped.__qualname__ == "Subject.run"
 
 
-def test_what_does_not_take_the_arguments_is_not_wrapped():
-    assert wrap_run(Subject.go, Doubled, ("missing",), ("missing",)) is None
-    assert wrap_run(None, Doubled, ("value",), ("value",)) is None
+def test_what_takes_no_options_is_not_wrapped():
+    assert session_runs._wrap_run(lambda self, fetches, feed_dict=None: None, Doubled) is None
+    assert session_runs._wrap_run(None, Doubled) is None
 
 
 def wrapped_by(monkeypatch, make):

@@ -11,24 +11,28 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture.datasets import mean_size
-from profnb.capture.hooks import replace_attribute
+from profnb.capture.hooks import watch
 from profnb.capture.library import Library
 from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RAW_RUN, RUNNER_OPS
 from profnb.capture.session_records import QueueRecord
-from profnb.tf1.run_wrapper import defining_class, wrap_run
 
 _MOST_RUNS = 200_000
-# Of Session._call_tf_sessionrun, by place.
-_ARGUMENTS = ("options", "feed_dict", "fetch_list", "target_list", "run_metadata")
+_TARGETS = (
+    4  # of Session._call_tf_sessionrun(self, options, feed_dict, fetch_list, target_list, ...)
+)
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")
 _MOST_OPS, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100
 _RUNNERS = "queue_runners"  # tf.compat.v1.GraphKeys.QUEUE_RUNNERS
-_Arguments = tuple[Any]
+
+
+def defining_class(of: Any, method: str) -> Any:
+    """Find the class in which a method of a class stands; None where there is none."""
+    return next((base for base in getattr(of, "__mro__", ()) if method in vars(base)), None)
 
 
 class QueueWatch:
@@ -46,6 +50,7 @@ class QueueWatch:
         self._seen: set[tuple[int, int]] = set()
         self._graph: Any = None
         self._ops: dict[Any, str] = {}  # an op's handle is one object for as long as it is kept
+        self._began_ns: dict[int, int] = {}  # by thread
         self._runs: list[tuple[int, int, Any, int]] = []
         self._queues: dict[str, QueueRecord] = {}
 
@@ -53,13 +58,14 @@ class QueueWatch:
     def watch(self, tensorflow: Library) -> Iterator[None]:
         """See enqueuing runs inside the block."""
         session = RAW_RUN.owner(tensorflow.module) if tensorflow.take(RAW_RUN) else None
-        name = RAW_RUN.attributes[0]
-        owner = defining_class(session, name)
+        owner, name = defining_class(session, RAW_RUN.attributes[0]), RAW_RUN.attributes[0]
         with self._hook:
             if owner is not None:
-                run = wrap_run(vars(owner)[name], self._around, _ARGUMENTS, ("target_list",))
-                if run is not None:
-                    self._hook.enter_context(replace_attribute(owner, name, run))
+                watching = watch(
+                    owner, name, before=self._run_begins, came=self._run_ended,
+                    hook_failed=self._hook_failed,
+                )  # fmt: skip
+                self._hook.enter_context(watching)
             yield
 
     def graph_is_final(self) -> None:
@@ -67,11 +73,17 @@ class QueueWatch:
         if not self._queues:
             self._hook.close()
 
-    def _around(self, _: Any, targets: Any) -> AbstractContextManager[_Arguments]:
-        is_own = threading.get_ident() == self._thread
-        if is_own or len(self._runs) >= _MOST_RUNS or len(targets) != 1:
-            return nullcontext((targets,))
-        return _Run(self._runs, targets)
+    def _run_begins(self, *_: object) -> None:
+        self._began_ns[threading.get_ident()] = time.perf_counter_ns()
+
+    def _run_ended(self, *arguments: Any) -> None:
+        """Keep a run of another thread that did not raise and that only enqueues."""
+        now_ns, thread, targets = time.perf_counter_ns(), threading.get_ident(), arguments[_TARGETS]
+        began_ns = self._began_ns.pop(thread, None)
+        if thread == self._thread or began_ns is None:
+            return
+        if len(targets) == 1 and len(self._runs) < _MOST_RUNS:
+            self._runs.append((began_ns, now_ns, targets[0], thread))
 
     def see_graph(self, graph: Any) -> None:
         """Take in the queues of a graph; what it has seen already costs nothing."""
@@ -100,22 +112,6 @@ class QueueWatch:
                 queue.thread.append(threads.setdefault(thread, len(threads)))
         self._runs, self._ops, self._graph = [], {}, None
         return list(self._queues.values())
-
-
-class _Run:
-    """Around one run of another thread; it counts if it does not raise."""
-
-    def __init__(self, runs: list[tuple[int, int, Any, int]], targets: Any) -> None:
-        self._runs, self._targets = runs, targets
-
-    def __enter__(self) -> _Arguments:
-        self._began_ns = time.perf_counter_ns()
-        return (self._targets,)
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            now = time.perf_counter_ns()
-            self._runs.append((self._began_ns, now, self._targets[0], threading.get_ident()))
 
 
 def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:

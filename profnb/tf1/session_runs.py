@@ -14,6 +14,8 @@ Every run of the capturing thread goes through here (``Tensor.eval``, ``Operatio
 or a hook of TensorFlow's own runs is no step, and is left alone.
 """
 
+import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import replace_attribute
+from profnb.capture.hooks import replace_attribute, without_us
 from profnb.capture.library import Library
 from profnb.capture.seams import (
     FULL_TRACE,
@@ -39,8 +41,7 @@ from profnb.capture.seams import (
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
-from profnb.tf1.graph_queues import QueueWatch
-from profnb.tf1.run_wrapper import defining_class, wrap_run
+from profnb.tf1.graph_queues import QueueWatch, defining_class
 
 _ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
 _MOST_BYTES = 512 << 20
@@ -127,7 +128,7 @@ class GraphRuns:
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = wrap_run(run, self._around, _ARGUMENTS, _ARGUMENTS[1:])
+                watched = _wrap_run(run, self._around)
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
@@ -302,6 +303,49 @@ class GraphRuns:
                 "their ops allocated is not known. Leave out options= to have them traced."
             )
         return sentences
+
+
+def _wrap_run(
+    run: Any, around: Callable[..., AbstractContextManager[tuple[Any, ...]]]
+) -> Callable[..., Any] | None:
+    """Wrap ``Session.run``, or whatever somebody put in its place, so that its arguments can be replaced.
+
+    An error that passes through loses the traceback's entry for the wrapper, as for those of
+    ``capture.hooks``.
+
+    Args:
+        run: The method.
+        around: Entered around each call, given the session and the arguments but for the fetches, None for
+        one
+            that is not given; yields those to use. Must let errors through.
+
+    Returns:
+        The wrapper; None where ``run`` takes no options, and so cannot be traced.
+    """
+    seen = _ARGUMENTS[1:]
+    try:
+        inspect.signature(run).bind_partial(None, options=None, run_metadata=None)
+    except (TypeError, ValueError):
+        return None
+
+    @functools.wraps(run)
+    def wrapped(session: Any, /, *places: Any, **keywords: Any) -> Any:
+        given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
+        with around(session, *map(given.get, seen)) as used:
+            for at, (name, value) in enumerate(zip(seen, used, strict=True), 1):
+                if value is given.get(name):
+                    continue
+                if at < len(places):
+                    places = (*places[:at], value, *places[at + 1 :])
+                else:
+                    keywords[name] = value
+            try:
+                return run.__get__(session, type(session))(*places, **keywords)
+            except BaseException as error:
+                without_us(error)
+                raise
+
+    return wrapped
 
 
 def _is_traced(metadata: Any) -> bool:
