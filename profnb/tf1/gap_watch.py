@@ -20,12 +20,11 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from profnb.capture.session_records import RUN_ITSELF, GapRecords
 from profnb.capture.source.kept_source import shorten_files
-from profnb.capture.source.stacks import Looks
+from profnb.capture.source.stacks import Looks, frames_above
 from profnb.capture.source.user_code import is_user_file, number_cells
 from profnb.tf1.gap_statements import Stack, tell_roles
 
@@ -59,7 +58,8 @@ class GapWatch:
         if self.records.runs <= _MOST_LOOKED_AT:
             self._look_at(feed_dict)
             if len(self._calls) < _MOST_CALLS:
-                self._calls[_users(_stack_above())] = None
+                stack = tuple(frames_above(inspect.currentframe()))[::-1]
+                self._calls[_users(stack)] = None
 
     def run_ended(self) -> None:
         """The run ended; a gap begins."""
@@ -155,16 +155,6 @@ def _users(stack: Stack) -> Stack:
     """Cut a stack to what begins with the user's outermost frame."""
     rows = (row for row, (code, _) in enumerate(stack) if is_user_file(code.co_filename))
     return stack[next(rows, len(stack)) :]
-
-
-def _stack_above() -> Stack:
-    """Take the stack of this thread above the watch's own."""
-    calls: list[tuple[CodeType, int]] = []
-    frame = inspect.currentframe()
-    while frame is not None:
-        calls.append((frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    return tuple(reversed(calls[2:]))
 
 
 def _is_array(value: object) -> Any:
