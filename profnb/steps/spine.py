@@ -71,7 +71,7 @@ class Spine:
         return times_ps if self.clock is None else self.clock.read(times_ps)
 
     def without_tracing(self: Spined) -> Spined:  # noqa: PYI019 - Self is of Python 3.11
-        """The same with what recording events cost taken out of all times, as ``untraced_clock`` says.
+        """The same with what recording events cost taken out of all times, as ``untraced`` says.
 
         Itself where the recording has no untraced steps that are neighbours of traced ones, or where nothing
         shows that tracing cost them anything.
