@@ -10,7 +10,7 @@ from the streams are left out.
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
 no other event of it; the official tool then shows no ops at all.
 
-Occurrences count executions, on a device too, where one may run several kernels (``launching``). The
+Occurrences count executions, on a device too, where one may run several kernels (``streams``). The
 official table also counts each memory event that names an op, so an op that allocates once per run shows
 twice the occurrences there (and half the average); the times agree.
 
