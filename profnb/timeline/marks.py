@@ -143,7 +143,8 @@ def merge_events(
         count + 1, -1, np.int64
     )  # where each mark stands by lane; the last is for no mark
     rank[order] = np.arange(count)
-    return Marks(*marked[:, order], rank[mark_of_event], resolution_ps)
+    lane, begin, end, busy, occurrences, event = marked[:, order]
+    return Marks(lane, begin, end, busy, occurrences, event, rank[mark_of_event], resolution_ps)
 
 
 def pick_marks(

@@ -83,7 +83,7 @@ def find_phases(
     return Turns(
         np.concatenate([none, *(calls for _, calls in turns)]),
         np.cumsum([0, *(calls.size for _, calls in turns)]),
-        functions[np.array([anchor for anchor, _ in turns], np.int64)],
+        functions.astype(np.int64)[np.array([anchor for anchor, _ in turns], np.int64)],
     )
 
 
