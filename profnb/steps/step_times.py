@@ -222,7 +222,7 @@ def _series(place: Int64s, iterator: Int64s) -> Int64s:
 
 
 def _match_turns(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
-    """(the row of each of S traced turns, -1 for none of its own, by how much the trace's clock is ahead).
+    """Find (the row of each of S traced turns, -1 for none of its own, how much the trace's clock is ahead).
 
     The two clocks differ by a constant: the one under which most of the traced turns begin each in a turn of
     its own that began under trace. An op never begins before its turn, and may begin late where another
@@ -232,31 +232,27 @@ def _match_turns(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     if not turns.begin_ps.size:
         return None
     usual = float(np.median(turns.end_ps - turns.begin_ps))
-    near = min(_NEAR_PS, _NEAR_OF_TURN * usual)
-    return _match_within(min(near, _CLOCKS_PS), traced_ps, turns) or _match_within(
-        near, traced_ps, turns
-    )
-
-
-def _match_within(near: float, traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
-    """The same, given how long before its turn an op may seem to begin."""
-    best, match = 0, (np.zeros(0, np.int64), 0)
-    for apart in _offsets(traced_ps, turns.begin_ps[turns.is_traced]):
-        row = _around(turns, traced_ps - apart, near)
-        count = np.unique(row[(row >= 0) & turns.is_traced[row]]).size
-        if count > best:
-            best, match = count, (row, apart)
-    least = _ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1)
-    if best < max(least, 1):
-        return None
-    row, apart = match
-    kept = row >= 0
-    apart += int((traced_ps[kept] - apart - turns.begin_ps[row[kept]]).min())
-    return _around(turns, traced_ps - apart, near), apart
+    widest = min(_NEAR_PS, _NEAR_OF_TURN * usual)
+    least = max(_ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1), 1)
+    for near in (
+        min(widest, _CLOCKS_PS),
+        widest,
+    ):  # how long before its turn an op may seem to begin
+        best, row, apart = 0, np.zeros(0, np.int64), 0
+        for offset in _offsets(traced_ps, turns.begin_ps[turns.is_traced]):
+            seen = _around(turns, traced_ps - offset, near)
+            count = np.unique(seen[(seen >= 0) & turns.is_traced[seen]]).size
+            if count > best:
+                best, row, apart = count, seen, offset
+        if best >= least:
+            kept = row >= 0
+            apart += int((traced_ps[kept] - apart - turns.begin_ps[row[kept]]).min())
+            return _around(turns, traced_ps - apart, near), apart
+    return None
 
 
 def _offsets(traced_ps: Int64s, seen_ps: Int64s) -> Iterator[int]:
-    """By how much the trace's clock may be ahead, given S traced turns and those seen under trace.
+    """Guess how much the trace's clock may be ahead, given S traced turns and those seen under trace.
 
     First as if either had all of the other, then as if it lacked some at the begin; then, as if some were
     missing in between, each of the first ones against each.
@@ -272,7 +268,7 @@ def _offsets(traced_ps: Int64s, seen_ps: Int64s) -> Iterator[int]:
 
 
 def _around(turns: _Turns, at_ps: Int64s, near: float) -> Int64s:
-    """The turn in which each of some times lies, or a little before which; -1 where none is."""
+    """Find the turn in which each of some times lies, or a little before which; -1 where none is."""
     row = np.searchsorted(turns.begin_ps, at_ps + near, side="right") - 1
     lead_ps = np.minimum(near, _NEAR_OF_TURN * (turns.end_ps - turns.begin_ps)[row])
     inside = (row >= 0) & (at_ps + lead_ps < turns.end_ps[row])
