@@ -204,7 +204,7 @@ def _seen_turns(records: TurnRecords, *, are_tapes: bool) -> _Turns:
 
 
 def _series(place: Int64s, iterator: Int64s) -> Int64s:
-    """A number for what each of N askings belongs to: one loop over new iterators in each epoch is one.
+    """Number what each of N askings belongs to: one loop over new iterators in each epoch is one.
 
     Iterators of one place that are asked in turn (``zip``) are several.
     """
@@ -234,10 +234,8 @@ def _match_turns(traced_ps: Int64s, turns: _Turns) -> tuple[Int64s, int] | None:
     usual = float(np.median(turns.end_ps - turns.begin_ps))
     widest = min(_NEAR_PS, _NEAR_OF_TURN * usual)
     least = max(_ALIKE * (max(traced_ps.size, int(turns.is_traced.sum())) - 1), 1)
-    for near in (
-        min(widest, _CLOCKS_PS),
-        widest,
-    ):  # how long before its turn an op may seem to begin
+    # How long before its turn an op may seem to begin.
+    for near in (min(widest, _CLOCKS_PS), widest):
         best, row, apart = 0, np.zeros(0, np.int64), 0
         for offset in _offsets(traced_ps, turns.begin_ps[turns.is_traced]):
             seen = _around(turns, traced_ps - offset, near)

@@ -82,9 +82,9 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        known = [id(root) for root, _ in roots if self._is_fed(root)]
+        fed_before = [id(root) for root, _ in roots if self._is_fed(root)]
         for root, size in roots:
-            if id(root) in known:
+            if id(root) in fed_before:
                 continue
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
                 self._fed[id(root)] = weakref.ref(root)
