@@ -144,7 +144,7 @@ class CapturedProfile:
         empty = recording.path
         if empty is None or self.profile.options.logdir is None or not empty.exists():
             return
-        from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
+        from profnb.tf1.run_metadata import RUNS_SUFFIX, write_runs
 
         kept = empty.with_name(empty.name.removesuffix(".xplane.pb") + RUNS_SUFFIX)
         try:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
     from profnb.core.columns import Floats
-    from profnb.drawing.plotly import Figures
+    from profnb.drawing.figures import Figures
     from profnb.lite_comparison import LiteComparison
 
 
@@ -273,7 +273,7 @@ class Comparison:
     @property
     def figures(self) -> "Figures":
         """The charts as ``plotly.graph_objects.Figure``, by title; see ``Profile.figures``."""
-        from profnb.drawing.plotly import Figures
+        from profnb.drawing.figures import Figures
 
         return Figures(self._view.figures())
 

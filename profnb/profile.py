@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.causes.cell_tree import CellTree
     from profnb.core.columns import Floats
-    from profnb.drawing.plotly import Figures
+    from profnb.drawing.figures import Figures
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
@@ -456,7 +456,7 @@ class Profile(Tables):
         Raises:
             KeyError: There is no figure of this title; the message names those there are.
         """
-        from profnb.drawing.plotly import Figures
+        from profnb.drawing.figures import Figures
 
         return Figures(self._report.figures)
 
@@ -541,7 +541,7 @@ class Profile(Tables):
         if self.trace.recorded is None and runs:
             import numpy as np
 
-            from profnb.tf1.runs_file import RUNS_SUFFIX, write_runs
+            from profnb.tf1.run_metadata import RUNS_SUFFIX, write_runs
             from profnb.trace.files import masked
 
             buffers = [

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.compare.sweeps import SweepPoint, SweepTable
-    from profnb.drawing.plotly import Figures
+    from profnb.drawing.figures import Figures
     from profnb.profile import Profile
     from profnb.several.sweep_rounds import RoundResult
 
@@ -111,7 +111,7 @@ class Sweep:
     def figures(self) -> "Figures":
         """The charts as ``plotly.graph_objects.Figure``, by title; see ``Profile.figures``."""
         from profnb.compare.sweep_section import sweep_figures
-        from profnb.drawing.plotly import Figures
+        from profnb.drawing.figures import Figures
 
         return Figures(sweep_figures(self.columns))
 

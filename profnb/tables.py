@@ -101,13 +101,13 @@ class Tables:
         return self.utilization
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
-        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof_table``.
+        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof``.
 
         Args:
             view: "scope", "graph", "op" or "code".
             graph: The graph that ran; a capture knows it.
         """
-        from profnb.tf1.tfprof_table import tfprof_frame
+        from profnb.tf1.tfprof import tfprof_frame
 
         if graph is None and self.recording is not None:
             graph = self.recording.graph

@@ -37,7 +37,7 @@ ROOT = Path(__file__).parents[1]
 SUBJECTS = {
     "profnb.steps.grouping": "test_breakdown test_launches test_loops test_torch_ahead",
     "profnb.steps.windows": "test_steps test_summary test_gaps",
-    "profnb.steps.finding.cycles": "test_steps",
+    "profnb.steps.finding.calls": "test_steps",
     "profnb.steps.nesting": "test_nesting test_breakdown",
     "profnb.steps.breakdown": "test_breakdown test_launches test_loops test_gaps test_idle",
     "profnb.steps.summary": "test_summary test_gaps test_headings test_idle",

@@ -218,7 +218,7 @@ def pair_page(open_page, tmp_path):
     """Two runs of eight and of six steps, the second's shorter and later."""
     from profnb.subjects.study import Study
     from profnb.timeline.element import timeline_script
-    from profnb.timeline.pair import build_pair
+    from profnb.timeline.element import build_pair
 
     steps = lambda count, period, begin, long: line("python", *(e for k in range(count) for e in (event("train", begin + k * period * MS, long * MS, step_num=k, _r=1), event("inner", begin + k * period * MS + MS, 2 * MS))))
     slow, fast = Study(read(host(steps(8, 10, 0, 9)))), Study(read(host(steps(6, 5, 7 * MS, 4))))

@@ -265,7 +265,7 @@ def test_in_colab_its_own_call_brings_the_detail(browser, tmp_path):
 
     from profnb.timeline.element import timeline_script
     from profnb.timeline import element
-    from profnb.timeline.live import answer_question
+    from profnb.timeline.element import answer_question
     from profnb.timeline.scene import Scene
 
     study = profnb.load(HERE).study

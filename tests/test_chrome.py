@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import profnb
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.steps.streams import raw_device_lines
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile

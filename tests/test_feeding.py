@@ -15,11 +15,12 @@ from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, Gap
 from profnb.report.notes import note_cost, notes_of
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
-from profnb.steps.untraced.cost import TracingCost
+from profnb.steps.untraced import TracingCost
 from profnb.subjects.study import Study
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch
-from profnb.tf1.statements import Source, comes_from, fed_names, only_shows
+from profnb.tf1.gap_statements import Source
+from profnb.tf1.gap_statements import comes_from, fed_names, only_shows
 from profnb.capture.recording import Recording
 
 from advised import advised

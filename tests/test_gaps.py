@@ -11,8 +11,8 @@ from profnb.report.notes import notes_of
 from profnb.report.report import build_report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import answer_text, fact_rows, headline_text
-from profnb.steps.gaps import GAP_KINDS, is_pause
-from profnb.steps.untraced.cost import TracingCost
+from profnb.steps.windows import GAP_KINDS, is_pause
+from profnb.steps.untraced import TracingCost
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.study import Study
 

@@ -1,7 +1,7 @@
 """Blocks to a figure: the one icicle of layers, XLA and Python."""
 
 from profnb.core.block import Block
-from profnb.drawing.icicle import icicle_figure
+from profnb.drawing.figures import icicle_figure
 
 COLOURS = {"whole": "#111111", "part": "#222222"}
 BLOCKS = [

@@ -18,7 +18,7 @@ ORDER = [
     {"tables"}, {"profile"}, {"loading"}, {"several"}, {"lite_comparison"}, {"compared_runs"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm"}, {"magic"}, {"magics", "demo"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
-DOORS = {"tensorflow": {"capture", "tf1", "demo", "lite"}, "plotly": {"drawing/plotly"}, "ipywidgets": {"drawing/kernel_bridge"}, "numba": {"core/jit"}}
+DOORS = {"tensorflow": {"capture", "tf1", "demo", "lite"}, "plotly": {"drawing/figures"}, "ipywidgets": {"drawing/live_outputs"}, "numba": {"core/jit"}}
 # TF1 has one folder, and two doors: its files are opened where files are, its runs recorded where runs are.
 TF1_DOORS = {("trace/files", "profnb.tf1.run_metadata"), ("capture/session", "profnb.tf1.session_runs")}
 # What each subject may need of the others, besides the spine.

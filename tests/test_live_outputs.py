@@ -12,7 +12,7 @@ from profnb.profile import Profile
 from profnb.drawing import live_outputs
 from profnb.report.controls import show_controls
 from profnb.drawing.live_outputs import LiveOutputs, close_widgets
-from profnb.timeline.live import show_live_detail
+from profnb.timeline.element import show_live_detail
 
 widgets = pytest.importorskip("ipywidgets.widgets")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from profnb.drawing.html_table import html_table, note_list
+from profnb.drawing.drawn_tables import html_table, note_list
 from profnb.drawing.markup import figure_text, script_element
-from profnb.drawing.plotly import figure_html
+from profnb.drawing.figures import figure_html
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -44,7 +44,7 @@ def test_tags_stand_in_literals_of_markup_alone_and_nothing_is_escaped_by_hand(p
             names = {alias.name for alias in node.names}
             assert node.module != "html"
             # A table's cells are escaped to be joined as Markup; all others leave it to ``format``.
-            assert not (node.module == "markupsafe" and "escape" in names) or path.name == "html_table.py"
+            assert not (node.module == "markupsafe" and "escape" in names) or path.name == "drawn_tables.py"
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and TAG.search(node.value):
             assert path in EXEMPT or is_docstring(node, parents) or inside_markup(node, parents), f"{path}:{node.lineno}"
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Markup" and path not in EXEMPT:

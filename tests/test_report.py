@@ -14,8 +14,8 @@ from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
 from profnb.report.step_chart import step_chart, step_figure, step_table_html, strip_caption, strip_figure
-from profnb.drawing.html_table import html_table
-from profnb.drawing.plain import plain_table
+from profnb.drawing.drawn_tables import html_table
+from profnb.drawing.drawn_tables import plain_table
 from profnb.report.text import answer_text, fact_rows, headline_text, run_facts
 
 pytestmark = pytest.mark.versions

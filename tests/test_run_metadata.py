@@ -11,10 +11,10 @@ import profnb
 from conftest import SHARED
 from profnb.core.errors import TraceFormatError
 from profnb.profile import Profile
-from profnb.tf1 import runs_file
+from profnb.tf1 import run_metadata
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
-from profnb.tf1.runs_file import join_run_metadata
-from profnb.tf1.node_stats import parse_label
+from profnb.tf1.run_metadata import join_run_metadata
+from profnb.tf1.nodes import parse_label
 
 
 def varint(number):
@@ -100,7 +100,7 @@ def test_runs_of_one_file_are_what_they_were_apart():
 
 
 def test_a_file_of_more_runs_than_any_capture_keeps_is_refused(monkeypatch):
-    monkeypatch.setattr(runs_file, "_MOST_RUNS", 2)
+    monkeypatch.setattr(run_metadata, "_MOST_RUNS", 2)
     runs = [metadata({CPU: [node("a", 1000, 30)]})] * 3
     with pytest.raises(TraceFormatError, match="3 session runs in one file; at most 2"):
         read_run_metadata([np.concatenate(runs)], "x")

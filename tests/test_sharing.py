@@ -79,7 +79,7 @@ def outputs(p, folder):
     """Every form in which something of a profile leaves, with what is packed in it unpacked."""
     other = Profile(p.trace, p.recording, p.options)
     comparison = profnb.compare(p, other)
-    pair = __import__("profnb.timeline.pair", fromlist=["build_pair"]).build_pair(p.study, other.study, (PLACES[0], HOST))
+    pair = __import__("profnb.timeline.element", fromlist=["build_pair"]).build_pair(p.study, other.study, (PLACES[0], HOST))
     saved = p.save(folder / "logs")
     forms = {
         "page": p.to_html(folder / "page.html").read_text("utf-8"), "summary": p.summary(), "json": p.to_json(),

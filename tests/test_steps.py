@@ -12,7 +12,7 @@ from profnb.report.notes import notes_of
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
-from profnb.steps.finding.cycles import find_phases, find_sequence, pick_cycle
+from profnb.steps.finding.calls import find_phases, find_sequence, pick_cycle
 from profnb.steps.finding.sources import _kinds_of_runs, find_steps
 from profnb.steps.windows import WINDOW, outermost
 from profnb.subjects.study import Study

@@ -4,7 +4,7 @@ from traces import event, gpu, host, line, read
 
 from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, wall_step_times
-from profnb.steps.untraced.cost import tracing_cost
+from profnb.steps.untraced import tracing_cost
 from profnb.report.notes import note_cost, notes_of
 from profnb.report.report import build_report
 from profnb.subjects.study import Study

@@ -10,9 +10,9 @@ import pytest
 from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.timeline.marks import merge_events, pick_marks
-from profnb.timeline.lanes import busy_in_bins
+from profnb.timeline.scene import busy_in_bins
 from profnb.subjects.study import Study
 from profnb.timeline import pack
 from profnb.trace.assemble import FoundLine, assemble_trace
@@ -20,7 +20,7 @@ from profnb.trace.files import read_trace
 from profnb.trace.model import StringTable
 from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
-from profnb.timeline.live import answer_question
+from profnb.timeline.element import answer_question
 from profnb.timeline.pack import event_details, fit_timeline, pack_timeline, unit_of
 from profnb.timeline.still import still_picture, still_text
 
@@ -346,7 +346,7 @@ def test_in_colab_a_callback_is_registered_and_no_widget_is_made(monkeypatch):
     import sys
     import types
 
-    from profnb.timeline.live import show_live_detail
+    from profnb.timeline.element import show_live_detail
 
     registered = {}
     colab = types.ModuleType("google.colab")

@@ -11,7 +11,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.profile import Profile
 from profnb.subjects.study import Study
-from profnb.timeline.first_view import typical_steps
+from profnb.timeline.pack import typical_steps
 from profnb.timeline.pack import pack_timeline
 from profnb.timeline.scene import Scene
 from profnb.timeline.still import still_picture
@@ -158,7 +158,7 @@ def test_a_window_has_the_sample_before_it():
 
 def test_two_runs_share_the_room_of_one_and_keep_their_names(monkeypatch):
     from profnb.timeline import element
-    from profnb.timeline.pair import build_pair
+    from profnb.timeline.element import build_pair
 
     monkeypatch.setattr(element, "_NOTEBOOK_MARKS", 8)
     study = study_of(host(training(*[6] * 9)))

@@ -8,7 +8,7 @@ import pytest
 from profnb.capture.source.turn_records import TurnRecords
 from profnb.core.units import PS_PER_MS
 from profnb.steps.finding.loops import EAGER_TAPES
-from profnb.steps.finding.turn_times import time_turns
+from profnb.steps.step_times import turn_step_times
 
 AHEAD_MS = 86_400_000  # the trace's clock is a day ahead
 
@@ -20,8 +20,8 @@ def timed(begins_ms, traced_ms, traced=None, end_ms=None):
         records.add(int(begin * 1e6), 0, -1, traced is None or at in traced)
     begin_ps = np.array([(at + AHEAD_MS) * PS_PER_MS for at in traced_ms], np.int64)
     steps = SimpleNamespace(origin=EAGER_TAPES, host_begin_ps=begin_ps, duration_ps=np.full(begin_ps.size, 9 * PS_PER_MS), phase=("train",) * begin_ps.size)
-    found = time_turns(steps, records)
-    return found and list(zip((found.begin_ps / PS_PER_MS).round(3).tolist(), (found.duration_ps / PS_PER_MS).round(3).tolist(), found.was_traced.tolist()))
+    found = turn_step_times(steps, records)
+    return found and list(zip((found.begin_ps / PS_PER_MS + found.first_ns / 1e6).round(3).tolist(), (found.duration_ps / PS_PER_MS).round(3).tolist(), found.was_traced.tolist()))
 
 
 def whole(begins, traced=None):

@@ -11,7 +11,7 @@ from profnb.causes.pieces import compiled_regions
 from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import count_text
-from profnb.steps.compilation import FRAME_COMPILES
+from profnb.steps.activities import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_modules import argument_names, argument_shapes

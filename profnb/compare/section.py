@@ -17,8 +17,8 @@ from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, range_text
-from profnb.drawing.html_table import note_list
-from profnb.drawing.plotly import figure_html
+from profnb.drawing.drawn_tables import note_list
+from profnb.drawing.figures import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.op_title import op_titles

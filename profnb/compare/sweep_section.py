@@ -10,10 +10,9 @@ from profnb.compare.sweep_words import slower_text
 from profnb.compare.sweeps import SweepTable, setting_text
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, count_text, range_text, rate_text
-from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.html_table import note_list
+from profnb.drawing.drawn_tables import note_list
+from profnb.drawing.figures import axis, figure_html, figure_layout
 from profnb.drawing.markup import figure_text
-from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT
 

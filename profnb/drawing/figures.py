@@ -1,12 +1,32 @@
-"""What all plotly figures share: a layout and an axis, as plain JSON."""
+"""Figures in plotly's schema, as plain JSON, and what a page shows of them: the one door to plotly.
 
+An icicle is bars under bars, as wide as their share of time: plotly's own is not in the bundle that notebooks
+load, stacked bars are; they zoom by dragging. A roofline shows what each of some points reached, under what
+could be reached.
+
+The report's own script draws a figure as inline SVG where it stands, in every frontend, without plotly.js
+and without a network. A page of its own carries plotly.js inside for the figures that can be zoomed.
+``p.figures`` gives them all to the user as plotly's own.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from profnb.drawing.theme import GRID, TEXT_COLOUR
+from markupsafe import Markup
+
+from profnb.core.block import Block
+from profnb.drawing.markup import figure_text, script_element
+from profnb.drawing.theme import GRID, ROOT, TEXT_COLOUR, ink_on
+
+_CHARACTERS, _CHARACTERS_BESIDE_NAMES = 120, 104  # of a full block's label, at a usual width
+_MARGIN, _MARGIN_OF_NAMES = 12, 96
+_SHORTEST_LABEL = 3
 
 
 def figure_layout(title: str, height: int) -> dict[str, Any]:
-    """What the layouts of all figures share."""
+    """Lay out a figure as all are."""
     return {
         "height": height,
         "title": {
@@ -27,7 +47,199 @@ def figure_layout(title: str, height: int) -> dict[str, Any]:
 
 
 def axis(title: str) -> dict[str, Any]:
-    """An axis in the look of all figures."""
+    """Make an axis in the look of all figures."""
     return {
         "gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "title": {"text": title},
     }  # fmt: skip
+
+
+def icicle_figure(
+    blocks: Sequence[Block], colours: Mapping[str, str], *, title: str, of_what: str,
+    levels: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Draw blocks as an icicle.
+
+    Args:
+        blocks: The blocks; levels without any are left out.
+        colours: A colour for each role of a block.
+        title: The figure's title.
+        of_what: What the full width is, such as "the time of XLA's ops".
+        levels: What stands beside each level; empty for nothing.
+    """
+    drawn = sorted({block.level for block in blocks})
+    names = [levels[level] if levels else f"level {at}" for at, level in enumerate(drawn)]
+    characters = _CHARACTERS_BESIDE_NAMES if levels else _CHARACTERS
+    is_searchable = any(block.search for block in blocks)
+    data = []
+    for level, name in zip(drawn, names, strict=True):
+        row = [block for block in blocks if block.level == level]
+        labels = []
+        for block in row:  # as much as there is room for; the hover has it all
+            label, room = block.label, int(block.width * characters)
+            if len(label) > room:
+                label = label[: room - 1] + "…" if room > _SHORTEST_LABEL else ""
+            labels.append(figure_text(label))
+        data.append(
+            {
+                "type": "bar", "orientation": "h", "name": name, "showlegend": False,
+                "y": [name] * len(row), "base": [round(100 * block.begin, 4) for block in row],
+                "x": [round(100 * block.width, 4) for block in row], "text": labels,
+                "textposition": "inside", "insidetextanchor": "middle", "constraintext": "none",
+                "textangle": 0,
+                "insidetextfont": {"color": [ink_on(colours[block.role]) for block in row], "size": 11},
+                "customdata": [
+                    [figure_text(block.hover), *((block.search, "ops") if is_searchable else ())]
+                    for block in row
+                ],
+                "hovertemplate": "%{customdata[0]}<extra></extra>",
+                "marker": {
+                    "color": [colours[block.role] for block in row],
+                    "line": {"width": 1, "color": "rgba(255,255,255,0.6)"},
+                },
+            }
+        )  # fmt: skip
+    layout = figure_layout(title, 70 + 34 * len(drawn))
+    layout |= {
+        "barmode": "overlay",
+        "bargap": 0.06,
+        "margin": {"l": _MARGIN_OF_NAMES if levels else _MARGIN, "r": _MARGIN, "t": 34, "b": 40},
+        "xaxis": {**axis(f"% of {of_what}"), "range": [0, 100], "showgrid": False},
+        "yaxis": {
+            **axis(""), "categoryarray": names[::-1], "categoryorder": "array",
+            **({} if levels else {"visible": False}),
+        },
+    }  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"staticPlot": True}}
+
+
+@dataclass(frozen=True, slots=True)
+class RoofPoints:
+    """Points of one colour.
+
+    Attributes:
+        name: What they have in common.
+        colour: Their colour.
+        intensity: Operations per byte.
+        flops_per_second: Operations that each reached.
+        texts: What each is.
+        shares: Of the time, 0 to 1: how large each is drawn.
+    """
+
+    name: str
+    colour: str
+    intensity: Sequence[float]
+    flops_per_second: Sequence[float]
+    texts: Sequence[str]
+    shares: Sequence[float]
+
+
+def roof_figure(
+    title: str,
+    roofs: Sequence[tuple[str, float]],
+    bandwidth: float,
+    groups: Sequence[RoofPoints],
+) -> dict[str, Any]:
+    """Draw points under their roofline.
+
+    Args:
+        title: The chart's title.
+        roofs: Names and peaks of operations.
+        bandwidth: What memory can move in a second.
+        groups: The points; those without any are left out. There is one at least.
+    """
+    everything = [at for group in groups for at in group.intensity]
+    low, high = min(everything) / 2, max(everything) * 2
+    data: list[dict[str, Any]] = []
+    for name, flops in roofs:
+        ridge = flops / bandwidth
+        x = [low, *([ridge] if low < ridge < high else []), high]
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": name,
+                "x": x, "y": [min(flops, bandwidth * at) for at in x],
+                "line": {"width": 1.5, "color": TEXT_COLOUR}, "hoverinfo": "skip",
+            }
+        )  # fmt: skip
+    for group in groups:
+        if not len(group.intensity):
+            continue
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "name": group.name,
+                "x": list(group.intensity), "y": list(group.flops_per_second),
+                "customdata": [figure_text(text) for text in group.texts],
+                "hovertemplate": "%{customdata}<br>%{y:.3s}flop/s at %{x:.3g} flop/byte<extra></extra>",
+                "marker": {
+                    "size": [6 + 26 * share**0.5 for share in group.shares],
+                    "color": group.colour,
+                    "opacity": 0.8, "line": {"width": 0},
+                },
+            }
+        )  # fmt: skip
+    layout = figure_layout(title, 320)
+    layout |= {
+        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
+        "xaxis": {**axis("operations per byte"), "type": "log"},
+        "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},
+    }
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def is_static(figure: Mapping[str, Any]) -> bool:
+    """Tell whether nothing is gained by zooming into a figure, so that plotly.js need not draw it."""
+    return bool(figure.get("config", {}).get("staticPlot"))
+
+
+def figure_html(
+    figure: Mapping[str, Any], fallback: Markup, *, is_interactive: bool = False
+) -> Markup:
+    """Make the figure's place in a page, with what to show where no script draws it.
+
+    Args:
+        figure: The figure, in plotly's schema.
+        fallback: HTML that says the same without a chart.
+        is_interactive: Whether plotly.js is to draw it, which the page must have.
+    """
+    drawn = {key: figure[key] for key in ("data", "layout")}
+    by_plotly = Markup(' data-plotly="1"') if is_interactive and not is_static(figure) else ""
+    return Markup(
+        '<div class="profnb-figure" style="{}" data-figure="{}"{}><div>{}</div></div>'
+    ).format(ROOT, json.dumps(drawn, separators=(",", ":")), by_plotly, fallback)
+
+
+class Figures(Mapping[str, Any]):
+    """Figures by their titles, each made a ``plotly.graph_objects.Figure`` when it is asked for.
+
+    Args:
+        figures: Titles, and figures in plotly's schema.
+    """
+
+    def __init__(self, figures: Mapping[str, Mapping[str, Any]]) -> None:
+        """Nothing is imported yet."""
+        self._figures = figures
+
+    def __getitem__(self, title: str) -> Any:
+        if title not in self._figures:
+            titles = ", ".join(map(repr, self._figures)) or "none"
+            raise KeyError(f"There is no figure {title!r}; there are: {titles}.")
+        from plotly.graph_objects import Figure
+
+        figure = self._figures[title]
+        return Figure({key: figure[key] for key in ("data", "layout")})
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._figures)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def __repr__(self) -> str:
+        return f"Figures({list(self._figures)})"
+
+
+def plotly_script() -> Markup:
+    """Take the installed plotly's plotly.js as an element, to stand inside a page of its own."""
+    from plotly.offline import get_plotlyjs
+
+    return script_element(get_plotlyjs())

@@ -12,22 +12,20 @@ import re
 from markupsafe import Markup, escape
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_NOTHING = "'none'"
-_OPENED, _CLOSED = "<script>", "</script>"
 
 
 def without_controls(html: Markup) -> Markup:
-    """HTML without characters that are no text: controls, and those that turn what follows around."""
+    """Replace characters that are no text: controls, and those that turn what follows around."""
     return Markup(_CONTROLS.sub("\ufffd", str(html)))  # noqa: S704  # nothing becomes markup by this
 
 
 def figure_text(text: str) -> str:
-    """Text for a figure, whose labels and hover texts plotly reads as a little HTML."""
+    """Escape text for a figure, whose labels and hover texts plotly reads as a little HTML."""
     return str(escape(text))
 
 
 def script_element(program: str) -> Markup:
-    """A program as an element of a page.
+    """Make a program an element of a page.
 
     Args:
         program: Ours or plotly's, never what comes from a trace.
@@ -37,7 +35,7 @@ def script_element(program: str) -> Markup:
 
 
 def content_policy(*scripts: Markup) -> Markup:
-    """What a page of its own may do, as an element for its head: run these programs, and nothing else.
+    """Make the element of a page's head that says what it may do: run these programs, and nothing else.
 
     No network, no frame, no form, no other program: should a name from a trace ever become markup, it could
     do nothing. Styles stand in attributes, and charts are saved as pictures, so both are allowed.
@@ -45,14 +43,14 @@ def content_policy(*scripts: Markup) -> Markup:
     Args:
         scripts: Elements that ``script_element`` made; empty ones count for nothing.
     """
-    hashes = []
+    hashes, none = [], "'none'"
     for script in filter(None, scripts):
-        program = str(script).removeprefix(_OPENED).removesuffix(_CLOSED)
+        program = str(script).removeprefix("<script>").removesuffix("</script>")
         digest = hashlib.sha256(program.encode("utf-8", "replace")).digest()
         hashes.append(f"'sha256-{base64.b64encode(digest).decode('ascii')}'")
     rules = (
         "default-src 'none'",
-        f"script-src {' '.join(hashes or [_NOTHING])}",
+        f"script-src {' '.join(hashes) or none}",
         "style-src 'unsafe-inline'",
         "img-src data: blob:",
         "base-uri 'none'",

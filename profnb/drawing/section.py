@@ -1,5 +1,12 @@
-"""One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text."""
+"""One table of the report, with a sentence and perhaps a chart: a value, as HTML and as text.
 
+A reader can sort and search it in the browser. The first rows stand in the HTML, for pages that run no
+script. An attribute carries the rest as one text and, of every row, what the script sorts and sums by. All
+cells are text made here; the script writes no number but the running share of what the reader has chosen,
+and draws its bars anew.
+"""
+
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,16 +19,17 @@ from profnb.core.glossary import explain
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bar_text
-from profnb.drawing.html_table import Cell, html_table
-from profnb.drawing.plain import plain_table
-from profnb.drawing.sortable import Finder, Key, Sortable, script_data
+from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
 from profnb.drawing.theme import BAR, MUTED
 
 T = TypeVar("T")
+Key = float | str | None
 
 _MOST_PLAIN = 1000
 _MOST_TEXT = 6
 _WIDTH = 150
+_COLUMN, _ROW, _FAINT = "\t", "\n", "\f"
+_PLAIN = str.maketrans({_COLUMN: " ", _ROW: " ", _FAINT: " ", "\r": " "})
 
 
 @dataclass(frozen=True)
@@ -56,6 +64,33 @@ class Bar:
     fraction: Callable[[int], float]
     colour: str | Callable[[int], str]
     width: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Questions that a reader can ask of a table besides its order: words, one side alone, sums by kind.
+
+    Attributes:
+        noun: What a row is, in the plural.
+        sides: The side of each row.
+        weights: What each row adds to its side.
+        wholes: What every row of a side adds up to, by its name; rows that are not listed included.
+        measure: What the weights are, such as "self time".
+        running: The heading of the column of the share that a row and all above it have of their side.
+        hidden: How many rows are not listed.
+        kinds: The same columns, a row per kind; None in the table of kinds itself.
+        kind_of: The row of ``kinds`` that each row belongs to.
+    """
+
+    noun: str
+    sides: Sequence[str]
+    weights: Sequence[int]
+    wholes: dict[str, int]
+    measure: str
+    running: str
+    hidden: int = 0
+    kinds: "Section | None" = None
+    kind_of: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -99,7 +134,7 @@ class Section:
     row_style: str = ""
     meanings: Sequence[str] = ()
     sorted_by: int | None = None
-    finder: "Finder[Section] | None" = None
+    finder: Finder | None = None
     plain: str = ""
     strip: Markup | None = None
 
@@ -120,10 +155,9 @@ def section_of(
     rows: Sequence[int],
     sentence: str = "",
     is_sortable: bool = False,
-    searches: Sequence[str] = (),
     **rest: Any,
 ) -> Section:
-    """A section that shows some columns of a declared table.
+    """Show some columns of a declared table.
 
     Args:
         table: The declaration; it has headings, alignment, units and meanings.
@@ -135,10 +169,13 @@ def section_of(
         rows: Which rows, in order.
         sentence: What the table says.
         is_sortable: Whether a reader can sort it.
-        searches: For each row words that find its ops in the op table.
         **rest: Other fields of ``Section``.
     """
     shown = [c if isinstance(c, Shown) else _declared(table[c], value) for c in columns]
+    sort_keys: list[tuple[Key, ...]] = [
+        (bar.fraction(row), *(None if c.sort_key is None else c.sort_key(row) for c in shown))
+        for row in (rows if is_sortable else ())
+    ]
     return Section(
         title=title,
         sentence=sentence,
@@ -150,20 +187,14 @@ def section_of(
         numbers=(False, *(column.is_number for column in shown)),
         colours=[bar.colour if isinstance(bar.colour, str) else bar.colour(row) for row in rows],
         tab=tab,
-        searches=searches,
-        sort_keys=[
-            (bar.fraction(row), *(None if c.sort_key is None else c.sort_key(row) for c in shown))
-            for row in rows
-        ]
-        if is_sortable
-        else (),
+        sort_keys=sort_keys,
         meanings=("", *(column.meaning for column in shown)),
         **rest,
     )
 
 
 def _declared(column: Column[T], value: T) -> Shown:
-    """A column of a table as a section shows it."""
+    """Take a column of a table as a section shows it."""
     values = column.values(value)
     is_number = not (len(values) and isinstance(values[0], str))
 
@@ -178,12 +209,6 @@ def _declared(column: Column[T], value: T) -> Shown:
     return Shown(column.title, lambda row: column.write(values[row]), is_number, sort_key, meaning)
 
 
-def _plain(cell: Cell) -> str:
-    return (
-        cell if isinstance(cell, str) else "  ".join(part for part in (cell[0], *cell[2:3]) if part)
-    )
-
-
 def _section_html(section: Section) -> Markup:
     said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
@@ -194,29 +219,17 @@ def _section_html(section: Section) -> Markup:
     rest = Markup('<div class="profnb-more" style="{}">and {} more</div>').format(
         MUTED, f"{more:,}"
     )
-    kinds = section.finder and section.finder.kinds
-    data = script_data(
-        _sortable(section, section.shown),
-        section.shown,
-        section.headings,
-        section.numbers,
-        section.sorted_by,
-        section.finder,
-        _sortable(kinds, 0) if kinds else None,
-    )
     return Markup('{}<div class="profnb-table" data-rows="{}">{}{}</div>').format(
-        sentence, data, _table_html(section, section.shown), rest if more > 0 else ""
+        sentence,
+        _script_data(section),
+        _table_html(section, section.shown),
+        rest if more > 0 else "",
     )
-
-
-def _sortable(section: Section, in_page: int) -> Sortable:
-    return Sortable(section.rows, section.colours, section.sort_keys, section.searches, in_page)
 
 
 def _table_html(section: Section, most: int) -> Markup:
-    """The first rows as a table."""
     rows: list[list[Cell]] = [
-        [(_plain(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
+        [(plain_text(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
     given = section.meanings or [""] * len(section.headings)
@@ -227,16 +240,85 @@ def _table_html(section: Section, most: int) -> Markup:
     return html_table(section.headings, rows, section.numbers, meanings)
 
 
+def _script_data(section: Section) -> str:
+    """Write the attribute that the script reads, as JSON."""
+    parts, finder = [_script_part(section, section.shown)], section.finder
+    attribute: dict[str, Any] = {
+        "shown": section.shown,
+        "numbers": [int(number) for number in section.numbers],
+        "by": -1 if section.sorted_by is None else section.sorted_by,
+        "parts": parts,
+    }
+    if finder is not None:
+        if finder.kinds is not None:
+            parts.append(_script_part(finder.kinds, 0))
+        attribute |= {
+            "wholes": finder.wholes,
+            "measure": finder.measure,
+            "running": list(section.headings).index(finder.running),
+            "kind_of": list(finder.kind_of),
+        }
+    return json.dumps(attribute, separators=(",", ":"))
+
+
+def _script_part(section: Section, in_page: int) -> dict[str, Any]:
+    """Describe the rows of a section, or of its kinds, of which so many stand in the HTML."""
+    colours, finder = section.colours[in_page:], section.finder
+    palette = list(dict.fromkeys(colours))
+    part: dict[str, Any] = {
+        "rest": _ROW.join(map(_script_line, section.rows[in_page:])),
+        "ranks": [_ranks(keys) for keys in zip(*section.sort_keys, strict=True)],
+        "palette": palette,
+        "colours": [palette.index(colour) for colour in colours],
+    }
+    if any(section.searches):
+        part["searches"] = _ROW.join(words.translate(_PLAIN) for words in section.searches)
+    if finder is not None:
+        names = list(finder.wholes)
+        part |= {
+            "noun": finder.noun,
+            "hidden": finder.hidden,
+            "sides": [names.index(side) for side in finder.sides] if len(names) > 1 else [],
+            "weights": list(finder.weights),
+        }
+    return part
+
+
+def _script_line(row: Sequence[Cell]) -> str:
+    """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
+    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, row)]
+    return _COLUMN.join(
+        _FAINT.join(part.translate(_PLAIN) for part in cell).rstrip(_FAINT) for cell in cells
+    )
+
+
+def _ranks(keys: Sequence[Key]) -> dict[str, Any] | None:
+    """Give the place of each key among all, which is shorter than the key; None where a column has none.
+
+    Returns:
+        The ranks, None for a key that is not known, and whether the first click sorts upwards (text).
+    """
+    known_keys = [key for key in keys if key is not None]
+    if not known_keys:
+        return None
+    place = {key: rank for rank, key in enumerate(sorted(set(known_keys)))}
+    ranks = [None if key is None else place[key] for key in keys]
+    return {"up": int(isinstance(known_keys[0], str)), "of": ranks}
+
+
 def without_empty_columns(section: Section) -> Section:
-    """The section without columns in which nothing stands; the DataFrame keeps them.
+    """Leave out columns in which nothing stands; the DataFrame keeps them.
 
     What a reader sums by kind has to have the same columns as its kinds, so such a table stays as it is.
     """
     if not section.rows or section.finder is not None:
         return section
-    columns = range(len(section.headings))
-    kept = [at for at in columns if at == 0 or any(_has_text(row[at]) for row in section.rows)]
-    if len(kept) == len(columns):
+    kept = [
+        at
+        for at in range(len(section.headings))
+        if at == 0 or any(plain_text(row[at]).strip() not in ("", MISSING) for row in section.rows)
+    ]
+    if len(kept) == len(section.headings):
         return section
 
     def of(values: Sequence[T]) -> list[T]:
@@ -253,29 +335,25 @@ def without_empty_columns(section: Section) -> Section:
     )
 
 
-def _has_text(cell: Cell) -> bool:
-    return _plain(cell).strip() not in ("", MISSING)
-
-
 def section_block(section: Section) -> Markup:
-    """The section under its title."""
+    """Put the section under its title."""
     return titled_block(section.title, section.html)
 
 
 def titled_block(title: str, body: Markup) -> Markup:
-    """A part of a report under its title."""
+    """Put a part of a report under its title."""
     return Markup(
         '<div style="margin:10px 0"><div role="heading" aria-level="3"><b>{}</b></div>{}</div>'
     ).format(title, body)
 
 
 def section_text(section: Section) -> str:
-    """The section as plain text, without bars."""
+    """Write the section as plain text, without bars."""
     if section.plain:
         return section.plain
     section = without_empty_columns(section)
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
-    rows = [tuple(printable(_plain(cell))[:90] for cell in row[1:]) for row in listed]
+    rows = [tuple(printable(plain_text(cell))[:90] for cell in row[1:]) for row in listed]
     sentence = fill(printable(section.sentence), _WIDTH)
     head = "\n".join(part for part in (section.title, sentence) if part)
     return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"

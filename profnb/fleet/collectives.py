@@ -21,7 +21,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s, look_up
 from profnb.steps.activities import COLLECTIVES, EXCHANGING
-from profnb.steps.launching import has_replicas
+from profnb.steps.grouping import has_replicas
 from profnb.steps.nesting import outermost_of
 from profnb.steps.spine import Spine
 from profnb.steps.streams import COLLECTIVE, kinds_of_work, raw_device_lines

@@ -10,7 +10,7 @@ from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import counted_text, duration_text, percent_text
-from profnb.drawing.html_table import note_list
+from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import MUTED, ROOT, colour_of

@@ -6,7 +6,7 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
-from profnb.drawing.html_table import note_list
+from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.theme import ROOT
 from profnb.fleet.joined_hosts import JoinedStudy, join_hosts
 from profnb.fleet.merging import Clocks, Merged

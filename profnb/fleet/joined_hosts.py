@@ -20,7 +20,7 @@ from profnb.steps.grouping import Groups
 from profnb.steps.summary import Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.study import Study
-from profnb.timeline.lanes import lay_out_lanes
+from profnb.timeline.scene import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Stats, StringTable, Trace
 

@@ -24,7 +24,7 @@ from profnb.core.units import PS_PER_NS
 from profnb.fleet.collectives import Key
 from profnb.fleet.digest import Digest
 from profnb.fleet.own_work import DEVICE_COMPUTE, OWN_CATEGORIES
-from profnb.steps.gaps import is_pause
+from profnb.steps.windows import is_pause
 
 _FEWEST = 2
 _COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]

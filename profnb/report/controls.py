@@ -14,7 +14,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, counted_text, duration_text
-from profnb.drawing.kernel_bridge import show_bridge
+from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.section import Section
 from profnb.report.forms.as_html import live_parts
 from profnb.report.text import share_rows

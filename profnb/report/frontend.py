@@ -19,15 +19,14 @@ from profnb.capture.cell import loaded_magics
 from profnb.capture.seams import KERNEL
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
-from profnb.drawing.html_table import note_list
+from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
 from profnb.report.report import Report
 from profnb.report.script import script_bundle
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline, timeline_script
-from profnb.timeline.live import show_live_detail
+from profnb.timeline.element import build_timeline, show_live_detail, timeline_script
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 

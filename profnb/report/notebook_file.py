@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.core.safe_files import whole_file
-from profnb.drawing.widget_marks import HIDDEN, OURS, WIDGET_VIEW
+from profnb.drawing.live_outputs import HIDDEN, OURS, WIDGET_VIEW
 
 _STATE = "application/vnd.jupyter.widget-state+json"
 

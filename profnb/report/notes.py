@@ -11,8 +11,7 @@ from profnb.causes.starving import note_files, note_queues
 from profnb.causes.threads import note_threads, note_waits
 from profnb.core.units import bytes_text, count_text, duration_text, longer_text, percent_text
 from profnb.steps.summary import GAP, Summary
-from profnb.steps.untraced.clock import UntracedClock
-from profnb.steps.untraced.cost import TracingCost
+from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.steps.windows import Steps
 from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis

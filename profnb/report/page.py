@@ -3,8 +3,8 @@
 from markupsafe import Markup
 
 from profnb.core.printable import printable
+from profnb.drawing.figures import is_static, plotly_script
 from profnb.drawing.markup import content_policy, script_element
-from profnb.drawing.plotly import is_static, plotly_script
 from profnb.report.forms.as_html import content_html
 from profnb.report.report import Report
 from profnb.report.script import report_script

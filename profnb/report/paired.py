@@ -2,7 +2,7 @@
 
 from profnb.report.frontend import show_timeline_page
 from profnb.subjects.study import Study
-from profnb.timeline.pair import build_pair
+from profnb.timeline.element import build_pair
 
 
 def show_pair(first: Study, second: Study, labels: tuple[str, str], *, live: bool | None) -> None:

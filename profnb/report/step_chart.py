@@ -14,13 +14,12 @@ from markupsafe import Markup
 
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
-from profnb.drawing.html_table import html_table
+from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown
-from profnb.steps.gaps import Gaps
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
-from profnb.steps.windows import Steps
+from profnb.steps.windows import Gaps, Steps
 
 _MOST_ROWS = 12
 _MOST_BARS = 120

@@ -17,11 +17,10 @@ from profnb.core.units import (
     range_text,
 )
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.steps.gaps import GAP_KINDS, PAUSE
 from profnb.steps.step_times import StepTimes
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
-from profnb.steps.untraced.cost import TracingCost
-from profnb.steps.windows import Steps
+from profnb.steps.untraced import TracingCost
+from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.category_words import category_title
 from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.device.unused import is_mixed_precision

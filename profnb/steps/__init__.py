@@ -1,13 +1,11 @@
 """The spine: when training went through its iterations, and where each step's time went.
 
-windows, finding/          steps of a trace; how they are found
-gaps                       what lies between two steps: part of a period, end of an epoch, pause
-grouping, nesting          which step an event belongs to, across threads; parents and self time on a thread
-streams, launching         a device's work; what set it going
-device_periods             steps that end with the work they launched on a device
-activities, compilation    what a host or a device was doing, by priority; programs being compiled
+windows, finding/          steps of a trace and the gaps between them; how steps are found
+nesting, streams           parents and self time on a thread; a device's work, and what set it going
+grouping                   the step that an event belongs to, across threads; a step's end on its device
+activities                 what a host or a device was doing, by priority
 breakdown, summary         every picosecond of a step to one category; the numbers of the headline
-untraced/                  what tracing cost; all times without that
 step_times, examples       wall times of every step, traced or not; batch sizes
+untraced                   what tracing cost; all times without that
 spine, step_tables         all of it for one trace, each value once; as tables
 """

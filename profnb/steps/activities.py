@@ -3,26 +3,25 @@
 Without a device, work of ops is host compute. Beside a device the host mostly prepares and launches the
 device's work: executors, eager dispatch and runtimes are that, and only an op that computes on the CPU is
 host compute. A call that copies counts by what it copies, a call that starts kernels is a launch, and waiting
-for a result is output, as reading it back is.
+for a result is output, as reading it back is. What a program's input pipeline does is no step's compute; what
+the executor does for a run of a user's function in tf.data carries the run's id, on whatever thread.
 
 Source: openxla/xprof xprof/utils/event_span.h (a27d00aa), from which ``breakdown`` says where we depart.
 """
 
+import re
+from dataclasses import dataclass
+
 import numpy as np
 
 from profnb.core.columns import Bools, Int8s, Int32s, Int64s
-from profnb.steps.compilation import is_compilation
-from profnb.steps.launching import (
-    FunctionRuns,
-    find_function_runs,
-    find_launches,
-    work_of_pipelines,
-)
-from profnb.steps.nesting import has_inside, is_inside
+from profnb.core.joining import number_keys
+from profnb.steps.nesting import find_parents, has_inside, is_inside, last_around
 from profnb.steps.streams import (
     COLLECTIVE,
     DIRECTIONS,
     directions_of_copies,
+    find_launches,
     kinds_of_work,
     raw_device_lines,
 )
@@ -31,6 +30,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import (
     BACKEND_CALLS,
     FUNCTION_CALL,
+    FUNCTION_RUNS,
     HLO_MODULE,
     NEXT_BATCH,
     is_host_collective,
@@ -42,7 +42,6 @@ CATEGORIES = (
     "device compute", "device to device", "device collectives", "host compute", "kernel launch", "input",
     "output", "compilation", "all others",
 )  # fmt: skip
-
 # Activities in order of priority (a later one wins) and the category that each is charged to: the host's
 # first, then the device's.
 ACTIVITIES = (
@@ -68,6 +67,7 @@ ACTIVITIES = (
     "output",
     "device compute",
 )
+CATEGORY_OF: Int8s = np.array([CATEGORIES.index(name) for name in ACTIVITIES], np.int8)
 NOTHING, AWAITING, TRACING, _FRAME, DISPATCH, _TRANSFERRING, EXCHANGING = range(7)
 SYNCHRONISING, HOST_COMPUTE, COMPILING, _PROGRAM, _LAUNCH = range(7, 12)
 _COPYING_ACROSS, COPYING_OUT, COPYING_IN, WAITING_FOR_INPUT = range(12, 16)
@@ -117,10 +117,115 @@ _RUNTIME = ("cuda", "cu", "hip", "xpu", "ze")
 # An op without a launch inside that takes this long computes on the CPU; what is shorter (a reshape, a
 # constant, bookkeeping) prepares the ops that launch.
 _SHORTEST_COMPUTE_PS = 50_000_000
+# Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
+# ``PjRtCApiCompiler::BufferFromHostBuffer``.
+# Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
+# ``PjRtCApiCompiler::BufferFromHostBuffer``.
+_ALWAYS = ("backend_compile", "CpuCompiler", "GpuCompiler")
+_CALLERS = (
+    "Xla",
+    "Pjit",
+    "PjRt",
+    "LocalClient",
+    "Hlo",
+    "CompileCpuExecutable",
+    "CompileGpuExecutable",
+)
+_COMPILES = re.compile(r"Compile(?!r)")
+# PyTorch's torch.compile: one function, and the backward pass of one.
+# PyTorch's torch.compile: one function, and the backward pass of one.
+FRAME_COMPILES, _BACKWARD_COMPILES = "compile_inner (dynamo_timed)", "_backward_impl (dynamo_timed)"
+# What tf.data does for an element, on whatever thread, and its own threads.
+# What tf.data does for an element, on whatever thread, and its own threads.
+_OF_PIPELINES = ("Iterator::", "PrefetchProduce", FUNCTION_RUNS)
+_PIPELINE_THREADS = ("tf_data_",)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRuns:
+    """The runs of users' functions in tf.data, R of them, and what worked for each.
+
+    Attributes:
+        runs: The runs as events, ascending, shape (R,).
+        of_event: The run that each event has the id of, the first of several, as row of ``runs``; -1 for
+            none, shape (E,).
+    """
+
+    runs: Int64s
+    of_event: Int32s
+
+
+def find_activities(
+    trace: Trace,
+    steps: Steps,
+    device: int | None,
+    parent: Int32s,
+    function_runs: FunctionRuns | None = None,
+) -> Int8s:
+    """Find what each event is, as index into ``ACTIVITIES``, shape (E,), int8.
+
+    Args:
+        trace: The trace.
+        steps: Its steps; what marks them is no activity.
+        device: The plane whose work counts; None for all.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
+        function_runs: Runs of users' functions in tf.data; found if not given.
+    """
+    if function_runs is None:
+        function_runs = find_function_runs(trace)
+    has_events = np.diff(trace.lines.offsets) > 0
+    has_device = (trace.is_device_line & has_events).any()
+    of_name, usual, runtime = (
+        (_activity_beside_device, DISPATCH, _RUNTIME)
+        if has_device
+        else (_activity_without_device, HOST_COMPUTE, BACKEND_CALLS)
+    )
+    texts = trace.names.texts
+    by_name = np.fromiter(map(of_name, texts), np.int8, len(texts))
+    if (
+        trace.is_op_name is not None
+    ):  # what is neither op nor runtime is Python's, or the user's annotation
+        is_runtime = np.array([name.startswith(runtime) for name in texts], np.bool_)
+        by_name[~trace.is_op_name & ~is_runtime & (by_name == usual)] = NOTHING
+    activity = trace.by_name(by_name) * trace.is_host_event
+    if has_device:
+        _mark_beside_device(trace, device, parent, function_runs, activity)
+    else:
+        _mark_exchange(trace, activity)
+        activity[work_of_pipelines(trace, activity == HOST_COMPUTE, function_runs)] = NOTHING
+        is_program = trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
+        is_program[trace.stats.texts(HLO_MODULE).events] = True
+        activity[is_program & (activity == HOST_COMPUTE)] = _PROGRAM
+        _mark_tracing(trace, parent, activity)
+    activity[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
+    return activity
+
+
+def _activity_without_device(name: str) -> int:
+    if name.startswith(_NOT_WORK):
+        return NOTHING
+    if _is_input_wait(name):
+        return WAITING_FOR_INPUT
+    return COMPILING if is_compilation(name) else HOST_COMPUTE
+
+
+def _activity_beside_device(name: str) -> int:
+    """Tell a host event's activity by its name, before its launches and its own ops are known."""
+    if _is_input_wait(name):
+        return WAITING_FOR_INPUT
+    if name.endswith(":_Send"):
+        return COPYING_IN
+    if name.endswith(_AWAITING_RESULT):
+        return AWAITING
+    if name.startswith(_NO_WORK_BESIDE_DEVICE):
+        return NOTHING
+    if is_compilation(name):
+        return COMPILING
+    return SYNCHRONISING if "Synchronize" in name else _STAGING.get(name, DISPATCH)
 
 
 def _is_input_wait(name: str) -> bool:
-    """Whether an event waits for the next element, or makes it where it is asked for.
+    """Tell whether an event waits for the next element, or makes it where it is asked for.
 
     ``IteratorGetNext/_1:_Send`` copies it to a device; PyTorch's ``enumerate(DataLoader)#..._next`` makes the
     batch on the spot where there are no workers. TF1's queues feed by dequeuing, a staging area by unstaging,
@@ -133,113 +238,56 @@ def _is_input_wait(name: str) -> bool:
     return name.lower().startswith("iteratorgetnext") and not name.endswith("Send")
 
 
-def _host_lane(name: str) -> int:
-    if name.startswith(_NOT_WORK):
-        return NOTHING
-    if _is_input_wait(name):
-        return WAITING_FOR_INPUT
-    return COMPILING if is_compilation(name) else HOST_COMPUTE
+def is_compilation(name: str) -> bool:
+    """Tell whether an event of this name is XLA or ``torch.compile`` compiling a program on the host."""
+    if name.endswith((FRAME_COMPILES, _BACKWARD_COMPILES)) or name.startswith(_ALWAYS):
+        return True
+    compiles = _COMPILES.search(name)
+    return compiles is not None and (name.startswith(_CALLERS) or "::Compile" in name)
 
 
-def _host_lane_beside_device(name: str) -> int:
-    """A host event's lane where there is a device, before its launches and its own ops are known."""
-    if _is_input_wait(name):
-        return WAITING_FOR_INPUT
-    if name.endswith(":_Send"):
-        return COPYING_IN
-    if name.endswith(_AWAITING_RESULT):
-        return AWAITING
-    if name.startswith(_NO_WORK_BESIDE_DEVICE):
-        return NOTHING
-    lane = SYNCHRONISING if "Synchronize" in name else _STAGING.get(name, DISPATCH)
-    return COMPILING if is_compilation(name) else lane
-
-
-def _device_lanes(trace: Trace) -> Int8s:
-    """The lane of each event of a device, shape (E,)."""
+def _mark_beside_device(
+    trace: Trace, device: int | None, parent: Int32s, function_runs: FunctionRuns, activity: Int8s
+) -> None:
+    """Charge the host's launches by what they launch, its own ops to it, and the device's work to that."""
+    activity[trace.select_names(is_host_collective) & (activity == DISPATCH)] = EXCHANGING
+    _mark_tracing(trace, parent, activity)
+    on_device = trace.lines.events_of(trace.is_device_line)
     of_direction = [_COPIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
-    events = trace.lines.events_of(trace.is_device_line)
-    copies = np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, events)]
-    lanes = np.zeros(len(trace.events), np.int8)
-    is_collective = kinds_of_work(trace, events) == COLLECTIVE
-    lanes[events] = np.where(is_collective, np.int8(COLLECTIVES), copies)
-    return lanes
-
-
-def find_activities(
-    trace: Trace,
-    steps: Steps,
-    device: int | None,
-    parent: Int32s,
-    function_runs: FunctionRuns | None = None,
-) -> Int8s:
-    """What each event is, as index into ``ACTIVITIES``, shape (E,), int8.
-
-    Args:
-        trace: The trace.
-        steps: Its steps; what marks them is no activity.
-        device: The plane whose work counts; None for all.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
-        function_runs: Runs of users' functions in tf.data; found if not given.
-    """
-    if function_runs is None:
-        function_runs = find_function_runs(trace)
-    texts = trace.names.texts
-    raw = raw_device_lines(trace)
-    has_events = np.diff(trace.lines.offsets) > 0
-    if not (trace.is_device_line & has_events).any():
-        host = np.fromiter(map(_host_lane, texts), np.int8, len(texts))
-        if trace.is_op_name is not None:  # Python's frames and the user's annotations are no ops
-            is_backend = np.array([name.startswith(BACKEND_CALLS) for name in texts], np.bool_)
-            host[~trace.is_op_name & ~is_backend & (host == HOST_COMPUTE)] = NOTHING
-        lanes = trace.by_name(host) * trace.is_host_event
-        _mark_exchange(trace, lanes)
-        lanes[work_of_pipelines(trace, lanes == HOST_COMPUTE, function_runs)] = NOTHING
-        is_program = trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
-        is_program[trace.stats.texts(HLO_MODULE).events] = True
-        lanes[is_program & (lanes == HOST_COMPUTE)] = _PROGRAM
-        _mark_tracing(trace, parent, lanes)
-        lanes[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
-        return lanes
-    host = np.fromiter(map(_host_lane_beside_device, texts), np.int8, len(texts))
-    if trace.is_op_name is not None:
-        # What is neither op nor runtime is Python's, or the user's annotation.
-        is_runtime = np.array([name.startswith(_RUNTIME) for name in texts], np.bool_)
-        host[~trace.is_op_name & ~is_runtime & (host == DISPATCH)] = NOTHING
-    lanes = trace.by_name(host) * trace.is_host_event
-    lanes[trace.select_names(is_host_collective) & (lanes == DISPATCH)] = EXCHANGING
-    _mark_tracing(trace, parent, lanes)
-    of_work = _device_lanes(trace)
+    work = np.zeros(len(trace.events), np.int8)
+    work[on_device] = np.where(
+        kinds_of_work(trace, on_device) == COLLECTIVE,
+        np.int8(COLLECTIVES),
+        np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, on_device)],
+    )
     launches, launched = find_launches(trace)
     is_call = np.zeros(len(trace.events), np.bool_)
     is_call[launches] = True
     on_cpu = _cpu_ops(trace, parent, is_call)
-    on_cpu = on_cpu[~np.isin(lanes[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
+    on_cpu = on_cpu[~np.isin(activity[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
     is_on_cpu = np.zeros(len(trace.events), np.bool_)
     is_on_cpu[on_cpu] = True
-    lanes[is_on_cpu] = HOST_COMPUTE
-    lanes[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
-    work = of_work[launched]
-    call = np.array([_CALLS.get(lane, _LAUNCH) for lane in range(len(ACTIVITIES))], np.int8)
+    activity[on_cpu] = HOST_COMPUTE
+    activity[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
+    call = np.array([_CALLS.get(kind, _LAUNCH) for kind in range(len(ACTIVITIES))], np.int8)
+    raw = raw_device_lines(trace)
     if device is not None:
         raw &= trace.lines.plane == device
-    on_device = raw[trace.lines.of_event]
-    chosen = on_device[launched]
-    lanes[launches] = NOTHING
+    counts = raw[trace.lines.of_event]
+    chosen = counts[launched]
+    activity[launches] = NOTHING
     # A call that starts a graph of kernels and copies counts as the copy.
-    np.maximum.at(lanes, launches[chosen], call[work[chosen]])
-    lanes[trace.is_device_line[trace.lines.of_event]] = NOTHING
-    lanes[on_device] = of_work[on_device]
-    lanes[steps.roots] = NOTHING
-    return lanes
+    np.maximum.at(activity, launches[chosen], call[work[launched[chosen]]])
+    activity[on_device] = NOTHING
+    activity[counts] = work[counts]
 
 
-def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
+def _mark_exchange(trace: Trace, activity: Int8s) -> None:
     """Charge what waits for others to that where no op computes; what only frames it, to its wait.
 
     Without such an event nothing changes: a call that runs a function is then as much work as its ops.
     """
-    on_host = lanes == HOST_COMPUTE
+    on_host = activity == HOST_COMPUTE
     exchanges = trace.select_names(is_host_collective) & on_host
     transfers = trace.select_names(is_host_transfer) & on_host
     if not exchanges.any() and not transfers.any():
@@ -248,43 +296,105 @@ def _mark_exchange(trace: Trace, lanes: Int8s) -> None:
     if trace.is_op_name is not None:
         is_op = trace.is_op_name[trace.events.name]
     is_op[trace.stats.texts(HLO_MODULE).events] = True
-    lanes[on_host & ~is_op] = _FRAME
-    lanes[transfers] = _TRANSFERRING
-    lanes[exchanges] = EXCHANGING
+    activity[on_host & ~is_op] = _FRAME
+    activity[transfers] = _TRANSFERRING
+    activity[exchanges] = EXCHANGING
 
 
-def _mark_tracing(trace: Trace, parent: Int32s, lanes: Int8s) -> None:
+def _traced_calls(trace: Trace) -> Int64s:
+    calls = trace.stats.texts(FUNCTION_CALL)
+    traced = [row for row, text in enumerate(calls.texts) if text.startswith("traced")]
+    return calls.events[np.isin(calls.values, traced)]
+
+
+def _mark_tracing(trace: Trace, parent: Int32s, activity: Int8s) -> None:
     """Charge the calls in which a ``tf.function`` was traced to that, but for what its ops compute.
 
     The graph is built in the call; then the runtime takes the function in, which is the rest of it.
     """
     building = np.flatnonzero(trace.select_named(_GRAPH_BUILDING))
-    lanes[building[trace.is_host_event[building]]] = COMPILING
-    calls = trace.stats.texts(FUNCTION_CALL)
-    if not len(calls):
-        return
-    traced = np.array([text.startswith("traced") for text in calls.texts], np.bool_)
-    is_traced = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
-    is_traced[calls.events[traced[calls.values]]] = True
+    activity[building[trace.is_host_event[building]]] = COMPILING
+    calls = _traced_calls(trace)
     takes_in = np.flatnonzero(trace.select_names(lambda name: name.startswith(_TAKES_IN)))
-    lanes[takes_in[is_traced[parent[takes_in]]]] = NOTHING
-    lanes[np.flatnonzero(is_traced)] = TRACING
+    activity[takes_in[np.isin(parent[takes_in], calls)]] = NOTHING
+    activity[calls] = TRACING
+
+
+def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools:
+    """Tell whether a ``tf.function`` was traced, or a program compiled, in each of S windows, shape (S,).
+
+    Args:
+        trace: The trace.
+        begin_ps: Begins of the windows, ascending, shape (S,).
+        end_ps: Their ends, shape (S,).
+    """
+    flags = np.zeros(begin_ps.size, np.bool_)
+    compiling = np.flatnonzero(trace.select_names(is_compilation))
+    begins = trace.events.begin_ps[np.concatenate([_traced_calls(trace), compiling])]
+    owner = np.searchsorted(begin_ps, begins, side="right") - 1
+    inside = (owner >= 0) & (begins < end_ps[owner])
+    flags[owner[inside]] = True
+    return flags
 
 
 def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
-    """The ops that compute on the CPU in a trace with a device: outermost ones, long, that launch nothing."""
-    is_op = trace.select_names(
-        lambda name: parse_op(name) is not None and not name.startswith("Iterator")
-    )
-    if trace.is_op_name is not None:
+    """Find the ops that compute on the CPU beside a device: outermost ones, long, that launch nothing."""
+    if trace.is_op_name is None:
+        is_op = trace.select_names(
+            lambda name: parse_op(name) is not None and not name.startswith("Iterator")
+        )
+    else:
         is_op = trace.is_op_name[trace.events.name]
     # TF1's timelines record no launches; there the plane tells where an op was placed.
     placed = ["device:" in plane.name for plane in trace.planes if plane.is_host]
     if not is_call.any() and not any(placed):
         return np.empty(0, np.int64)
     enqueues_on = np.array(["GPU" in plane.name for plane in trace.planes], np.bool_)
-    enqueues = enqueues_on[trace.lines.plane[trace.lines.of_event]]
-    is_op = is_op & trace.is_host_event & ~enqueues
+    is_op = is_op & trace.is_host_event & ~enqueues_on[trace.lines.plane[trace.lines.of_event]]
     is_long = trace.events.duration_ps >= _SHORTEST_COMPUTE_PS
     ops = np.flatnonzero(is_op & is_long & ~has_inside(parent, is_call))
     return ops[~is_inside(parent, is_op, ops)]
+
+
+def find_function_runs(trace: Trace) -> FunctionRuns:
+    """Find the runs of users' functions, by the ids that the executor's events on any thread carry, too."""
+    is_run = trace.select_names(lambda name: name.startswith(FUNCTION_RUNS))
+    runs = np.flatnonzero(is_run & trace.is_host_event)
+    of_event = np.full(len(trace.events), -1, np.int32)
+    ids = trace.stats.integers("id")
+    if runs.size and len(ids):
+        numbers = ids.values.astype(np.int64, copy=False)
+        number, event_number = number_keys((ids.of(runs, 0),), (numbers,))
+        first = np.full(number.size + 1, -1, np.int32)  # the last: of what is not found
+        first[number[::-1]] = np.arange(number.size)[::-1]
+        rows_in_runs = np.flatnonzero((event_number >= 0) & (numbers != 0))  # 0: no id
+        of_event[ids.events[rows_in_runs]] = first[event_number[rows_in_runs]]
+    return FunctionRuns(runs, of_event)
+
+
+def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -> Bools:
+    """Mark what some host events do for an input pipeline, which may work or wait there: no step's compute.
+
+    Calls of iterators, what lies inside of one or of a run of a user's function, all of tf.data's own
+    threads, and what an executor does for such a run. What a step waits for is in the wait itself.
+    """
+    is_thread = trace.lines.names.rows_where(lambda name: name.startswith(_PIPELINE_THREADS))
+    names = trace.names.rows_where(lambda name: name.startswith(_OF_PIPELINES))
+    if not names.any() and not is_thread.any():
+        return np.zeros(among.size, np.bool_)
+    is_mark = trace.by_name(names)
+    is_of_pipeline = is_mark | trace.lines.spread(is_thread)
+    is_of_pipeline &= among
+    is_mark |= function_runs.of_event >= 0
+    # What lies on pipelines' own threads is theirs already.
+    marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
+    if marks.size:
+        above = find_parents(
+            trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
+        )
+        marks = marks[above < 0]
+        has_marks = np.zeros(len(trace.lines), np.bool_)
+        has_marks[trace.lines.of_event[marks]] = True
+        rest = np.flatnonzero(among & ~is_of_pipeline & trace.lines.spread(has_marks))
+        is_of_pipeline[rest] = last_around(trace, marks, rest) >= 0
+    return is_of_pipeline

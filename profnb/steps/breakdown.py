@@ -28,12 +28,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int8s, Int32s, Int64s, gather
+from profnb.core.columns import Int8s, Int64s, gather
 from profnb.core.jit import tiered
 from profnb.steps.activities import (
     ACTIVITIES,
     AWAITING,
     CATEGORIES,
+    CATEGORY_OF,
     EXCHANGING,
     FIRST_OF_DEVICE,
     XLA_ON_CPU,
@@ -44,6 +45,8 @@ from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import HLO_MODULE
 
+Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, the event of each
+
 
 def category_column(category: str) -> str:
     """The name of a category's column: "device compute" becomes ``device_compute_ms``."""
@@ -52,7 +55,7 @@ def category_column(category: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StepBreakdown:
-    """Where each step's time went.
+    """Time of each step and gap by category.
 
     Attributes:
         picoseconds: Shape (S, 9), int64, columns as ``CATEGORIES``; each row sums to its step.
@@ -70,22 +73,6 @@ class StepBreakdown:
     def of(self, category: str) -> Int64s:
         """One category's picoseconds per step, shape (S,)."""
         return self.picoseconds[:, CATEGORIES.index(category)]
-
-
-def categorize_events(trace: Trace, steps: Steps, parent: Int32s) -> Int8s:
-    """The category each event is charged to where nothing of higher priority runs.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
-
-    Returns:
-        Index into ``CATEGORIES``, shape (E,), int8; what is no work (markers, frames of the Python
-        tracer, lines that repeat others) is "all others".
-    """
-    of_lane = [CATEGORIES.index("all others"), *(CATEGORIES.index(name) for name in ACTIVITIES[1:])]
-    return np.array(of_lane, np.int8)[find_activities(trace, steps, None, parent)]
 
 
 @tiered
@@ -124,7 +111,7 @@ def _walk(
 def find_stretches(
     begin_ps: Int64s, end_ps: Int64s, lanes: Int8s, count: int
 ) -> tuple[Int64s, Int8s]:
-    """Which of the lanes that are open at a time is the highest.
+    """Find at each time the highest of the lanes that are open.
 
     Of [0, 9) in lane 1 and [2, 5) in lane 3 these are the stretches [0, 2) of lane 1, [2, 5) of lane 3,
     [5, 9) of lane 1, and from 9 on none: since [0, 2, 5, 9], lanes [1, 3, 1, -1].
@@ -174,7 +161,7 @@ def break_down_steps(
     groups: Groups,
     device: int | None = None,
     activities: Int8s | None = None,
-    host: "Pieces | None" = None,
+    host: Pieces | None = None,
 ) -> StepBreakdown:
     """Charge every picosecond of each step, and of the gap after it, to exactly one category.
 
@@ -194,38 +181,35 @@ def break_down_steps(
     if not count:
         none = np.empty((0, len(CATEGORIES)), np.int64)
         return StepBreakdown(none, none, none[:, 0], none[:, 0])
-    lanes = activities
-    if lanes is None:
-        lanes = find_activities(trace, steps, device, groups.parent)
-    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    if activities is None:
+        activities = find_activities(trace, steps, device, groups.parent)
+    work = np.flatnonzero(activities >= FIRST_OF_DEVICE)
     pieces = [
-        _device_pieces(trace, groups, np.flatnonzero(lanes >= FIRST_OF_DEVICE), window),
-        host_pieces(trace, steps, groups, lanes) if host is None else host,
+        _during(steps, trace.events.begin_ps[work], groups.end_ps[work], work),
+        host_pieces(trace, steps, groups, activities) if host is None else host,
     ]
     begin, end, events = (np.concatenate(column) for column in zip(*pieces, strict=True))
     edges = np.append(np.stack([steps.begin_ps, steps.end_ps], axis=1).ravel(), steps.end_ps[-1])
-    stretches = find_stretches(begin, end, lanes[events], len(ACTIVITIES))
+    stretches = find_stretches(begin, end, activities[events], len(ACTIVITIES))
     charged = sum_stretches(*stretches, edges, len(ACTIVITIES))
     busy = charged[:, FIRST_OF_DEVICE:].sum(axis=1)
     picoseconds = np.zeros((2 * count, len(CATEGORIES)), np.int64)
-    for column, category in enumerate(ACTIVITIES[1:], start=1):
-        picoseconds[:, CATEGORIES.index(category)] += charged[:, column]
+    for activity, category in enumerate(CATEGORY_OF.tolist()):
+        picoseconds[:, category] += charged[:, activity]
     picoseconds[:, -1] = np.diff(edges) - picoseconds[:, :-1].sum(axis=1)
     return StepBreakdown(picoseconds[::2], picoseconds[1::2], busy[::2], busy[1::2])
 
 
-Pieces = tuple[Int64s, Int64s, Int64s]  # begins, ends, the event of each
+def _during(steps: Steps, begin_ps: Int64s, end_ps: Int64s, events: Int64s) -> Pieces:
+    """Cut pieces to the time from the first step to the last one."""
+    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
+    begin_ps, end_ps = np.clip(begin_ps, *window), np.clip(end_ps, *window)
+    some = end_ps > begin_ps
+    return begin_ps[some], end_ps[some], events[some]
 
 
-def _device_pieces(trace: Trace, groups: Groups, events: Int64s, window: tuple[int, int]) -> Pieces:
-    begin = np.clip(trace.events.begin_ps[events], *window)
-    end = np.clip(groups.end_ps[events], *window)
-    some = end > begin
-    return begin[some], end[some], events[some]
-
-
-def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pieces:
-    """When each of the host's events is at work for the steps: what is charged where no device runs.
+def host_pieces(trace: Trace, steps: Steps, groups: Groups, activities: Int8s) -> Pieces:
+    """Find when each of the host's events is at work for the steps: what is charged where no device runs.
 
     An event of a step counts inside the host's window of it. What belongs to no step counts on the thread of
     the steps, while the host is between two; waiting for a result or for other workers, and what XLA computes
@@ -235,39 +219,41 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, lanes: Int8s) -> Pie
         trace: The trace.
         steps: Its steps.
         groups: Which step each event belongs to.
-        lanes: What each event is, shape (E,).
+        activities: What each event is, shape (E,).
     """
     if not len(steps):
         return (np.empty(0, np.int64),) * 3
-    is_host = (lanes > 0) & (lanes < FIRST_OF_DEVICE)
-    is_anytime = (lanes == AWAITING) | (lanes == EXCHANGING)
+    begin_ps, end_ps, line = trace.events.begin_ps, groups.end_ps, trace.lines.of_event
+    is_host = (activities > 0) & (activities < FIRST_OF_DEVICE)
+    is_anytime = (activities == AWAITING) | (activities == EXCHANGING)
     if not trace.is_device_line.any():
         is_anytime[trace.stats.texts(HLO_MODULE).events] = True
         is_anytime |= trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
     anytime = np.flatnonzero(is_host & is_anytime)
     events = np.flatnonzero(is_host & ~is_anytime)
     parent = groups.parent[events]
-    alike = np.flatnonzero((gather(lanes, parent) == lanes[events]) & (parent >= 0))
+    alike = np.flatnonzero((gather(activities, parent) == activities[events]) & (parent >= 0))
     is_hidden = np.zeros(events.size, np.bool_)
     is_hidden[alike] = gather(groups.step, parent[alike]) == groups.step[events[alike]]
     events = events[~is_hidden]
     row = groups.step[events]
-    step_events, free = events[row >= 0], events[row < 0]
+    inside, free = events[row >= 0], events[row < 0]
     row = row[row >= 0]
-    step_events_begin = np.maximum(trace.events.begin_ps[step_events], steps.host_begin_ps[row])
-    step_events_end = np.minimum(
-        groups.end_ps[step_events], np.maximum(steps.end_ps, steps.host_end_ps)[row]
-    )
-    thread = trace.lines.of_event[steps.roots[0]] if steps.roots.size else -1
-    free = free[trace.lines.of_event[free] == thread]
-    at = np.searchsorted(steps.host_begin_ps, trace.events.begin_ps[free], side="right") - 1
+    thread = line[steps.roots[0]] if steps.roots.size else -1
+    free = free[line[free] == thread]
+    at = np.searchsorted(steps.host_begin_ps, begin_ps[free], side="right") - 1
     free, at = free[at >= 0], at[at >= 0]
-    next_begin = np.append(steps.host_begin_ps[1:], max(steps.end_ps[-1], steps.host_end_ps[-1]))
-    free_begin = np.maximum(trace.events.begin_ps[free], steps.host_end_ps[at])
-    free_end = np.minimum(groups.end_ps[free], next_begin[at])
-    begin = np.concatenate([step_events_begin, free_begin, trace.events.begin_ps[anytime]])
-    end = np.concatenate([step_events_end, free_end, groups.end_ps[anytime]])
-    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    begin, end = np.clip(begin, *window), np.clip(end, *window)
-    some = end > begin
-    return begin[some], end[some], np.concatenate([step_events, free, anytime])[some]
+    until = np.maximum(steps.end_ps, steps.host_end_ps)
+    next_begin = np.append(steps.host_begin_ps[1:], until[-1])
+    begin = [
+        np.maximum(begin_ps[inside], steps.host_begin_ps[row]),
+        np.maximum(begin_ps[free], steps.host_end_ps[at]),
+        begin_ps[anytime],
+    ]
+    end = [
+        np.minimum(end_ps[inside], until[row]),
+        np.minimum(end_ps[free], next_begin[at]),
+        end_ps[anytime],
+    ]
+    events = np.concatenate([inside, free, anytime])
+    return _during(steps, np.concatenate(begin), np.concatenate(end), events)

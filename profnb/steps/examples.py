@@ -12,9 +12,10 @@ IteratorGetNextOp (element_size), seen in traces of TensorFlow 2.20 and 2.21.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from profnb.core.columns import Int64s, match
 from profnb.steps.grouping import Groups
@@ -26,19 +27,16 @@ _ITEM_BYTES = {
     "float": 4, "int32": 4, "uint32": 4, "double": 8, "int64": 8, "uint64": 8, "complex64": 8,
 }  # fmt: skip
 _SHAPE = re.compile(r"\[([^\]]*)\]")
-_LONGEST_SIZE = 12  # digits
+_SIZE = re.compile(r"\d{1,12}")  # of a dimension: no tensor could have more
 _MARKERS = frozenset({"TraceContext", "train"})
 _FETCH_PREFIX = "IteratorGetNext"
 _ROOTS = frozenset({"Iterator::Root", "Iterator::Model"})
-
-
-def _is_size(text: str) -> bool:
-    """Whether a dimension is a number, and one that a tensor could have."""
-    return text.isdecimal() and len(text) <= _LONGEST_SIZE
+_is_size = _SIZE.fullmatch
+_UNKNOWN = -1
 
 
 def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
-    """How many examples one element holds, or None if it cannot be told.
+    """Count the examples that one element holds, or None if it cannot be told.
 
     Args:
         shapes: For instance ``[?,28,28,1] [?]``.
@@ -65,56 +63,57 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
     return count if rest == 0 and count > 0 else None
 
 
-def _element_kinds(trace: Trace) -> Sequence[tuple[str, str]]:
-    """The distinct (shapes, types) of root iterators."""
+def _stats_of(trace: Trace, stat: str, is_meant: Callable[[str], bool]) -> tuple[Int64s, Int64s]:
+    """Find the events that have an integer stat and a name that is meant, and the values."""
+    column = trace.stats.integers(stat)
+    chosen = trace.are_named(column.events, is_meant)
+    return column.events[chosen], column.values[chosen].astype(np.int64)
+
+
+def _fetches(trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
+    """Read N fetches of tf.data: events, bytes, examples (-1: not told), each of shape (N,)."""
     shapes, types = trace.stats.texts("shapes"), trace.stats.texts("types")
     events, at, there = match(shapes.events, types.events)
     rooted = np.flatnonzero(trace.are_named(events, lambda name: name in _ROOTS))
-    pairs = zip(
-        shapes.values[at[rooted]].tolist(), types.values[there[rooted]].tolist(), strict=True
-    )
-    return [(shapes.texts[shape], types.texts[kind]) for shape, kind in set(pairs)]
+    pairs = {
+        (shapes.texts[shape], types.texts[kind])
+        for shape, kind in zip(
+            shapes.values[at[rooted]].tolist(), types.values[there[rooted]].tolist(), strict=True
+        )
+    }
+    fetches, sizes = _stats_of(trace, "element_size", lambda name: name.startswith(_FETCH_PREFIX))
+    distinct, row = np.unique(sizes, return_inverse=True)
+    answers = []
+    for size in distinct.tolist():
+        counts = {batch_size_of(*pair, size) for pair in pairs} - {None}
+        answers.append(counts.pop() if len(counts) == 1 else _UNKNOWN)
+    return fetches, sizes, np.array(answers, np.int64)[row]
 
 
-def _marked_batches(trace: Trace) -> tuple[Int64s, Int64s]:
-    """The N marked fetches of Keras on JAX that have a size: their events and sizes, each of shape (N,)."""
-    batch_sizes = trace.stats.integers("batch_size")
-    is_fetch = trace.are_named(batch_sizes.events, lambda name: name == NEXT_BATCH)
-    return batch_sizes.events[is_fetch], batch_sizes.values[is_fetch].astype(np.int64)
-
-
-def _recorded_batch_size(trace: Trace) -> int | None:
-    """The batch size that most marked fetches have, or Keras 2 wrote with its step markers; or None."""
-    marked, often = np.unique(_marked_batches(trace)[1], return_counts=True)
-    if marked.size:
-        return int(marked[often.argmax()])
-    batch_sizes = trace.stats.integers("batch_size")
-    is_marker = trace.are_named(batch_sizes.events, lambda name: name in _MARKERS)
-    sizes = np.unique(batch_sizes.values[is_marker].astype(np.int64))
-    return int(sizes[0]) if sizes.size == 1 and 0 < sizes[0] < 1 << 31 else None
-
-
-def _marked_batch_size(trace: Trace) -> int | None:
-    """What most of profnb's own markers say, or None."""
-    values, often = np.unique(trace.stats.integers(EXAMPLES).values, return_counts=True)
-    return int(values[often.argmax()]) if values.size else None
+def _most_frequent(values: npt.NDArray[np.generic]) -> int | None:
+    distinct, often = np.unique(values, return_counts=True)
+    return int(distinct[often.argmax()]) if distinct.size else None
 
 
 def usual_batch_size(trace: Trace) -> int | None:
-    """Examples in most of the elements that were fetched, by steps or between them; None if not told."""
-    kinds = _element_kinds(trace)
-    sizes = trace.stats.integers("element_size")
-    is_fetch = trace.are_named(sizes.events, lambda name: name.startswith(_FETCH_PREFIX))
-    values, often = np.unique(sizes.values[is_fetch].astype(np.int64), return_counts=True)
-    if not values.size:
-        return _recorded_batch_size(trace) or _marked_batch_size(trace)
-    size = int(values[often.argmax()])
-    batch_sizes = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
-    return batch_sizes.pop() if len(batch_sizes) == 1 else None
+    """Count the examples in most of the elements that were fetched; None if not told.
+
+    That is what tf.data fetched, else what most marked fetches of Keras on JAX have, what Keras 2 wrote
+    with its step markers, or what profnb wrote with its own.
+    """
+    _, sizes, examples = _fetches(trace)
+    if sizes.size:
+        count = int(examples[(sizes == _most_frequent(sizes)).argmax()])
+        return None if count == _UNKNOWN else count
+    marked = _most_frequent(_stats_of(trace, "batch_size", lambda name: name == NEXT_BATCH)[1])
+    if marked is None:
+        written = np.unique(_stats_of(trace, "batch_size", _MARKERS.__contains__)[1])
+        marked = int(written[0]) if written.size == 1 and 0 < written[0] < 1 << 31 else None
+    return marked or _most_frequent(trace.stats.integers(EXAMPLES).values)
 
 
 def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
-    """How many examples each step fetched; 0 where the trace does not tell.
+    """Count the examples that each step fetched; 0 where the trace does not tell.
 
     Args:
         trace: The trace.
@@ -124,29 +123,15 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
     Returns:
         Examples, shape (count,). A step whose fetches cannot all be read has 0.
     """
-    kinds = _element_kinds(trace)
-    sizes = trace.stats.integers("element_size")
-    is_fetch = trace.are_named(sizes.events, lambda name: name.startswith(_FETCH_PREFIX))
-    rows = groups.step[sizes.events]
-    chosen = is_fetch & (rows >= 0)
-    examples, unreadable = np.zeros(count, np.int64), np.zeros(count, np.bool_)
-    answers: dict[int, int | None] = {}
-    for row, size in zip(rows[chosen].tolist(), sizes.values[chosen].tolist(), strict=True):
-        if size not in answers:
-            batch_sizes = {batch_size_of(shapes, types, size) for shapes, types in kinds} - {None}
-            answers[size] = batch_sizes.pop() if len(batch_sizes) == 1 else None
-        batch = answers[size]
-        if batch is None:
-            unreadable[row] = True
-        else:
-            examples[row] += batch
-    examples[unreadable] = 0
-    fetches, held = _marked_batches(trace)
-    if not chosen.any() and fetches.size:
+    examples = np.zeros(count, np.int64)
+    fetches, _, held = _fetches(trace)
+    rows = groups.step[fetches]
+    if not (rows >= 0).any():
+        fetches, held = _stats_of(trace, "batch_size", lambda name: name == NEXT_BATCH)
         rows = groups.step[fetches]
-        np.add.at(examples, rows[rows >= 0], held[rows >= 0])
+    np.add.at(examples, rows[rows >= 0], held[rows >= 0])
+    examples[rows[(rows >= 0) & (held == _UNKNOWN)]] = 0
     marked = trace.stats.integers(EXAMPLES)
     rows = groups.step[marked.events]
-    is_in_step = rows >= 0
-    examples[rows[is_in_step]] = marked.values[is_in_step].astype(np.int64)
+    examples[rows[rows >= 0]] = marked.values[rows >= 0].astype(np.int64)
     return examples

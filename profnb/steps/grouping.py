@@ -1,11 +1,30 @@
-"""Events to the step that caused them, across threads and from launch to kernel.
+"""Events to the step that caused them, across threads and from launch to kernel; steps to the end of that.
 
 To a step belong its root events (its markers), what they contain on their thread, and what that work set
 going elsewhere: a producer event hands on to the consumer events with the same context (thread-pool
 closures, function runs), an executor to the iterator it waits for, a kernel launch to its kernel.
-What JAX's programs run on a CPU belongs to the step that called them, whichever thread goes on with it.
 Each event belongs to the first step that reaches it; work that no step reaches, such as an input
 pipeline running ahead, belongs to none.
+
+What JAX's programs run on a CPU belongs to the step that called them, whichever thread goes on with it. Calls
+return before their programs have run. The third call of ``PjitFunction(f)`` asked for the third run of
+``jit_f``, if each call has its run: nothing in the trace links the two, and a thread that goes on with the
+next program in one piece of work seems to do it for the step that began it. An instruction carries the
+``run_id`` of its run, numbered in the order of calls; where that is not recorded, runs are told apart by
+their last instruction. A TPU's programs are enqueued whole: call and run carry the same ``run_id`` of the
+same device, and the ops are those that run meanwhile.
+
+A step that the host waits for ends when the device has finished what the step launched. Where the host does
+not wait, it runs ahead, and a step begins when the device is done with the one before: its time is the
+period of the device's work, which is what an iteration costs. JAX on a CPU runs its programs so as well:
+there the program that each call asked for is the device's work.
+
+    host     |[0][1][2][3]                          launches four steps in no time
+    device   |   [ work of 0 ][ work of 1 ][ work of 2 ][ work of 3 ]
+    steps    |[ 0            ][ 1         ][ 2         ][ 3         ]      the host runs 3 steps ahead
+
+No two steps overlap, and from the first step's begin to the end of the last device work every instant belongs
+to one step or to the gap after it.
 
 Where this departs from the official tool: the roots are the steps only (there every function run
 without a marker is a group); a loop op in the trace does not switch grouping off; and a thread-pool
@@ -15,8 +34,8 @@ events on that line can lose or win a parent (up to 0.5 ms of a CPU step).
 Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane.h (5a3e9fa3).
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -24,15 +43,10 @@ import numpy.typing as npt
 from profnb.core.columns import Int32s, Int64s, look_up, match
 from profnb.core.jit import tiered
 from profnb.core.joining import Keyed, Links, link_by_key
-from profnb.steps.launching import (
-    ProgramRuns,
-    find_launches,
-    find_program_runs,
-    follow_programs,
-)
 from profnb.steps.nesting import find_parents
+from profnb.steps.streams import busiest_device, find_launches, raw_device_lines
 from profnb.steps.windows import Steps
-from profnb.trace.enqueued import find_enqueued
+from profnb.trace.enqueued import find_enqueued, is_program
 from profnb.trace.model import Trace
 from profnb.trace.names import (
     CONSUMER_ID,
@@ -40,9 +54,11 @@ from profnb.trace.names import (
     CORRELATION_ID,
     EXECUTOR_PROCESS,
     GROUP_ID,
+    HLO_MODULE,
     PRODUCER_ID,
     PRODUCER_TYPE,
     RUN_ID,
+    XLA_OPS_LINE,
 )
 
 _REGION_START = "ThreadpoolListener::StartRegion"
@@ -51,11 +67,30 @@ _ITERATOR_WAITS = frozenset(
     {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
 )
 _is_iterator_wait = _ITERATOR_WAITS.__contains__
+_CALL = "PjitFunction("
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramRuns:
+    """The runs of one function's program, N of them.
+
+    Attributes:
+        calls: The calls that asked for them, in order, shape (N,).
+        ends_ps: When each run ended, shape (N,).
+        events: Every instruction that ran in any of them.
+        run: Which run each is of, or -1 for one after the last, shape as ``events``; none at all where runs
+            overlap.
+    """
+
+    calls: Int64s
+    ends_ps: Int64s
+    events: Int64s
+    run: Int64s
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which step each event belongs to.
+    """The step that each event belongs to.
 
     Attributes:
         step: Row of the event's step, or -1, shape (E,).
@@ -83,15 +118,49 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     if steps.is_window:
         return Groups(np.zeros(len(trace.events), np.int32), parent, end_ps)
     step = np.full(len(trace.events), -1, np.int32)
-    links = _find_links(trace)
-    _claim(steps, parent, links, step)
-    follow_programs(trace, step)
-    programs = tuple(find_program_runs(trace, parent))
+    _claim(steps, parent, [*_find_links(trace)], step)
+    _follow_programs(trace, step)
+    programs = tuple(_find_program_runs(trace, parent))
     for runs in programs:
         step[runs.events] = np.where(runs.run >= 0, step[runs.calls][runs.run], -1)
     _adopt_recorded_groups(trace, step)
     _place_by_time(trace, steps, step)
     return Groups(step, parent, end_ps, programs)
+
+
+def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
+    """Let each step end with the device work it launched, and the next begin no sooner.
+
+    Args:
+        trace: The trace.
+        steps: The host's steps.
+        groups: Which step each event belongs to. The busiest device's work decides, where there are several.
+
+    Returns:
+        The steps with their new bounds, and how many steps the host runs ahead.
+    """
+    if steps.is_window or not len(steps):
+        return steps
+    plane = busiest_device(trace)
+    if plane is None:  # the programs that calls of JAX's functions asked for, if any
+        none = np.empty(0, np.int64)
+        programs = groups.programs if steps.roots.size else ()
+        row = np.concatenate([none, *(groups.step[runs.calls] for runs in programs)])
+        ends = np.concatenate([none, *(runs.ends_ps for runs in programs)])
+    else:
+        lines = raw_device_lines(trace) & (trace.lines.plane == plane)
+        work = np.flatnonzero(lines[trace.lines.of_event] & (groups.step >= 0))
+        row, ends = groups.step[work], trace.events.end_ps[work]
+    row, ends = row[row >= 0], ends[row >= 0]
+    if not row.size:
+        return steps
+    last = steps.end_ps.copy()
+    np.maximum.at(last, row, ends)
+    end = np.maximum.accumulate(last)
+    begin = np.maximum(steps.begin_ps, np.append(steps.begin_ps[:1], end[:-1]))
+    later = np.searchsorted(steps.begin_ps, end) - 1 - np.arange(len(steps))
+    ahead = int(np.median(later[:-1])) if len(steps) > 1 else 0
+    return replace(steps, begin_ps=begin, end_ps=end, steps_ahead=max(ahead, 0))
 
 
 def _close_regions(trace: Trace) -> Int64s:
@@ -116,7 +185,7 @@ def _close_regions(trace: Trace) -> Int64s:
 
 
 def _keyed_by(trace: Trace, first: str, second: str) -> Keyed:
-    """The events that carry both of two integer stats, by their two values."""
+    """Key the events that carry both of two integer stats by their two values."""
     one, two = trace.stats.integers(first), trace.stats.integers(second)
     events, in_one, in_two = match(one.events, two.events)
     if in_one is in_two and events.size == len(one):
@@ -128,8 +197,8 @@ def _longs(values: npt.NDArray[np.generic]) -> Int64s:
     return values.astype(np.int64, copy=False)
 
 
-def _find_links(trace: Trace) -> list[Links]:
-    """Links from the events that set work going to the events that are this work, of each kind of link.
+def _find_links(trace: Trace) -> Iterator[Links]:
+    """Link the events that set work going to the events that are this work, kind by kind of link.
 
     Both sides carry a key, and events of the same key belong together: its *context*. An example with
     keys (type, id):
@@ -140,54 +209,46 @@ def _find_links(trace: Trace) -> list[Links]:
         event 8  (1, 71)        event 12  (1, 71)                       8 -> 12
 
     As entries: producers [3, 5, 8], first [0, 2, 2], last [2, 3, 3], consumers [10, 11, 12].
+
+    Linked are contexts of thread pools and function runs; runs of an executor and the iterator that they wait
+    for; launches and what they start on the device, on a TPU whole programs. One after the other, so that the
+    keys of no two kinds are in memory.
     """
-    return [link_by_key(producing, consuming) for producing, consuming in _keyed_sides(trace)]
-
-
-def _keyed_sides(trace: Trace) -> Iterator[tuple[Keyed, Keyed]]:
-    """(Producers, consumers) of each kind of link that a trace records.
-
-    Contexts of thread pools and function runs; runs of an executor and the iterator that they wait for;
-    launches and what they start on the device, on a TPU whole programs. One after the other, so that no two
-    are in memory.
-    """
-    yield (
-        _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID),
-        _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID),
+    yield link_by_key(
+        _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID), _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID)
     )
     if trace.names.rows_where(_is_iterator_wait).any():
         iterations = _keyed_by(trace, "id", "iter_num")
         is_wait = trace.are_named(iterations.events, _is_iterator_wait)
         is_run = trace.are_named(iterations.events, lambda name: name == EXECUTOR_PROCESS)
-        yield iterations.where(is_run), iterations.where(is_wait)
+        yield link_by_key(iterations.where(is_run), iterations.where(is_wait))
     correlated = trace.stats.integers(CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
     if len(trace.stats.integers(RUN_ID)):
         calls, runs = find_enqueued(trace)
-        yield Keyed(*calls), Keyed(*runs)
+        yield link_by_key(Keyed(*calls), Keyed(*runs))
     if is_on_device.any():
         launches = Keyed(correlated.events, (np.asarray(correlated.values, np.int64),))
-        yield launches.where(~is_on_device), launches.where(is_on_device)
+        yield link_by_key(launches.where(~is_on_device), launches.where(is_on_device))
 
 
-def _claim(steps: Steps, parent: Int32s, links: list[Links], step: Int32s) -> None:
+def _claim(steps: Steps, parent: Int32s, links: Sequence[Links], step: Int32s) -> None:
     """Fill in the step of each event that a root contains, or that its work set going."""
     link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries
-    others = []  # of each entry the one before it of the same event, or -1
-    counts = np.cumsum([0, *(kind.producers.size for kind in links)])
-    places = np.cumsum([0, *(kind.consumers.size for kind in links)])
-    for kind, count in zip(links, counts.tolist(), strict=False):
+    others = [np.empty(0, np.int32)]  # of each entry the one before it of the same event, or -1
+    firsts, lasts, entries, consumers = [], [], 0, 0
+    for kind in links:
         others.append(link[kind.producers])
-        link[kind.producers] = np.arange(count, count + kind.producers.size)
-    none = np.empty(0, np.int32)
-    first = np.concatenate([k.first + p for k, p in zip(links, places, strict=False)])
-    last = np.concatenate([k.last + p for k, p in zip(links, places, strict=False)])
-    consumers = np.concatenate([kind.consumers for kind in links])
+        link[kind.producers] = np.arange(entries, entries + kind.producers.size)
+        firsts.append(kind.first + consumers)
+        lasts.append(kind.last + consumers)
+        entries, consumers = entries + kind.producers.size, consumers + kind.consumers.size
+    first, last = np.concatenate(firsts), np.concatenate(lasts)
     stack = np.empty(steps.roots.size + int((last - first).sum()), np.int64)
     behind = np.arange(1, parent.size + 1, dtype=np.int32)
     _spread(
-        steps.roots, steps.first_root, parent, link, np.concatenate([none, *others]), first, last,
-        consumers, behind, stack, step,
+        steps.roots, steps.first_root, parent, link, np.concatenate(others), first, last,
+        np.concatenate([kind.consumers for kind in links]), behind, stack, step,
     )  # fmt: skip
 
 
@@ -229,6 +290,86 @@ def _spread(
                             top += 1
                         index = other[index]
                     event += 1
+
+
+def _follow_programs(trace: Trace, step: Int32s) -> None:
+    """Fill in the step of a TPU's ops: that of the call which enqueued the program that they run in.
+
+    A program in step 2 runs from 10 to 30 on the line ``XLA Modules``: an op that begins at 20 on the line
+    ``XLA Ops`` of the same device belongs to step 2.
+    """
+    if not trace.is_device_line.any():
+        return
+    programs = np.flatnonzero((step >= 0) & trace.lines.spread(trace.is_device_line))
+    programs = programs[is_program(trace, programs)]
+    begin_ps, end_ps = trace.events.begin_ps, trace.events.end_ps
+    programs = programs[np.argsort(begin_ps[programs], kind="stable")]
+    plane = trace.lines.plane[trace.lines.of_event[programs]]
+    is_ops = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE) & trace.is_device_line
+    for number in np.unique(plane).tolist():
+        of_plane = programs[plane == number]
+        ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))
+        ops = ops[step[ops] < 0]
+        at = np.searchsorted(begin_ps[of_plane], begin_ps[ops], side="right") - 1
+        inside = (at >= 0) & (begin_ps[ops] < end_ps[of_plane[at]])
+        step[ops[inside]] = step[of_plane[at[inside]]]
+
+
+def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
+    """Pair calls of JAX's functions with runs of their programs, where a trace has no device."""
+    modules = trace.stats.texts(HLO_MODULE)
+    is_call = trace.names.rows_where(lambda name: name.startswith(_CALL))
+    if not len(modules) or not is_call.any() or trace.is_device_line.any():
+        return
+    name = trace.events.name
+    calls = np.flatnonzero(is_call[name])
+    # Each is recorded twice, nested.
+    is_repeat = (parent[calls] >= 0) & (name[np.maximum(parent[calls], 0)] == name[calls])
+    calls = calls[~is_repeat]
+    calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
+    for row in np.unique(name[calls]).tolist():
+        module = f"jit_{trace.names[row].removeprefix(_CALL).removesuffix(')')}"
+        is_module = np.array([text == module for text in modules.texts], np.bool_)
+        runs = _runs_of(trace, calls[name[calls] == row], modules.events[is_module[modules.values]])
+        if runs is not None:
+            yield runs
+
+
+def _runs_of(trace: Trace, calls: Int64s, events: Int64s) -> ProgramRuns | None:
+    """The runs, by their numbers; else ended by the instruction, of those once in each, last in the first."""
+    ids = trace.stats.integers(RUN_ID)
+    distinct, run = np.unique(ids.of(events).astype(np.int64), return_inverse=True)
+    if distinct.size == calls.size and np.isin(events, ids.events).all():
+        ends_ps = np.zeros(calls.size, np.int64)
+        np.maximum.at(ends_ps, run, trace.events.end_ps[events])
+        in_turn = np.argsort(ends_ps, kind="stable")  # numbers may be negative, and begin anew
+        return ProgramRuns(calls, ends_ps[in_turn], events, np.argsort(in_turn)[run])
+    once, last = [], np.empty(0, np.int64)
+    for name in np.unique(trace.events.name[events]).tolist():
+        instruction_events = events[trace.events.name[events] == name]
+        if instruction_events.size == calls.size:
+            ends = np.sort(trace.events.end_ps[instruction_events])
+            once.append(ends)
+            last = ends if not last.size or ends[0] > last[0] else last
+    if not last.size:
+        return None
+    run = _run_at(last, trace.events.end_ps[events])
+    in_turn = np.arange(calls.size)
+    if not all((_run_at(last, ends) == in_turn).all() for ends in once):
+        events, run = events[:0], run[:0]
+    return ProgramRuns(calls, last, events, run)
+
+
+def _run_at(last_ps: Int64s, ends_ps: Int64s) -> Int64s:
+    """The run that each of some events is of, by when it ended, or -1."""
+    run = np.searchsorted(last_ps, ends_ps)
+    return np.asarray(np.where(run < last_ps.size, run, -1), np.int64)
+
+
+def has_replicas(trace: Trace, events: Int64s) -> bool:
+    """Tell whether some events of JAX's programs ran for several devices of one CPU."""
+    ordinal = trace.stats.integers("device_ordinal").of(events)
+    return bool(np.unique(ordinal[ordinal >= 0]).size > 1)
 
 
 def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:

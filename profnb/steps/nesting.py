@@ -32,7 +32,7 @@ def _find_parents(end: Int64s, offsets: Int64s, parent: Int32s) -> None:
 
 
 def find_parents(end_ps: Int64s, offsets: Int64s) -> Int32s:
-    """The parent of each event on its own line, or -1.
+    """Find the parent of each event on its own line, or -1.
 
     Args:
         end_ps: E ends, of events that stand in time order inside a line, longest first at equal
@@ -64,7 +64,7 @@ def _self_times(
 
 
 def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int32s) -> Int64s:
-    """Each event's duration less the part that its direct children cover.
+    """Take from each event's duration the part that its direct children cover.
 
     Args:
         begin_ps: E begins, in the order ``find_parents`` took them.
@@ -80,7 +80,7 @@ def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int32s) -> Int64s:
 
 
 def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
-    """Which of some outer events each event lies inside of, or is itself.
+    """Find the outer event that each event lies inside of, or is itself.
 
     On one line the outer events 4 and 9 last [0, 10) and [20, 30): event 9 is in row 1, event 6 at 7 is in
     row 0, event 8 at 15 is in none.
@@ -103,7 +103,7 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
 
 
 def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
-    """The innermost of some events around each event, itself included, or -1.
+    """Find the innermost of some events around each event, itself included, or -1.
 
     Args:
         parent: The parent of each event, or -1, shape (E,).
@@ -116,22 +116,18 @@ def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
 
 
 def outermost_of(chosen: Bools, parent: Int32s) -> Int64s:
-    """Those of the chosen events that lie inside of no other chosen one, in order.
+    """Take those of the chosen events that lie inside of no other chosen one, in order.
 
     Args:
         chosen: Whether each event is one of them, shape (E,).
         parent: What ``find_parents`` returned.
     """
     events = np.flatnonzero(chosen)
-    above, inside = parent[events], np.zeros(events.size, np.bool_)
-    while (above >= 0).any():
-        inside |= (above >= 0) & chosen[np.maximum(above, 0)]
-        above = np.where(above >= 0, parent[np.maximum(above, 0)], -1)
-    return events[~inside]
+    return events[~is_inside(parent, chosen, events)]
 
 
 def has_inside(parent: Int32s, marked: Bools) -> Bools:
-    """Whether each event is marked or has anything marked inside."""
+    """Tell of each event whether it is marked or has anything marked inside."""
     result = marked.copy()
     inner: Int64s | Int32s = np.flatnonzero(marked)
     while inner.size:  # one level further out each time
@@ -142,7 +138,7 @@ def has_inside(parent: Int32s, marked: Bools) -> Bools:
 
 
 def is_inside(parent: Int32s, marked: Bools, events: Int64s) -> Bools:
-    """Whether each of some events lies inside anything marked."""
+    """Tell of each of some events whether it lies inside anything marked."""
     result = np.zeros(events.size, np.bool_)
     rows, owner = np.arange(events.size), parent[events]
     while rows.size:  # one level further out each time

@@ -3,6 +3,7 @@
 Every subject hangs on it; each value is worked out once, when somebody asks for it.
 """
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -10,21 +11,12 @@ import numpy as np
 
 from profnb.capture.recording import Recording
 from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
-from profnb.steps.activities import find_activities
-from profnb.steps.breakdown import (
-    Pieces,
-    StepBreakdown,
-    break_down_steps,
-    categorize_events,
-    host_pieces,
-)
-from profnb.steps.device_periods import extend_to_device_work
+from profnb.steps.activities import CATEGORY_OF, FunctionRuns, find_activities, find_function_runs
+from profnb.steps.breakdown import Pieces, StepBreakdown, break_down_steps, host_pieces
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.sources import find_steps
-from profnb.steps.gaps import Gaps, find_gaps
-from profnb.steps.grouping import Groups, group_events
-from profnb.steps.launching import FunctionRuns, find_function_runs
+from profnb.steps.grouping import Groups, extend_to_device_work, group_events
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.step_times import (
     StepTimes,
@@ -34,9 +26,13 @@ from profnb.steps.step_times import (
 )
 from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
 from profnb.steps.summary import Summary, summarize
-from profnb.steps.untraced.clock import UntracedClock, find_untraced_clock
-from profnb.steps.untraced.cost import TracingCost, tracing_cost
-from profnb.steps.windows import Steps, with_lambda
+from profnb.steps.untraced import (
+    TracingCost,
+    UntracedClock,
+    find_untraced_clock,
+    tracing_cost,
+)
+from profnb.steps.windows import Gaps, Steps, find_gaps, with_lambda
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
@@ -75,7 +71,7 @@ class Spine:
         return times_ps if self.clock is None else self.clock.read(times_ps)
 
     def without_tracing(self: Spined) -> Spined:  # noqa: PYI019 - Self is of Python 3.11
-        """The same with what recording events cost taken out of all times, as ``untraced_clock`` says.
+        """The same with what recording events cost taken out of all times, as ``untraced`` says.
 
         Itself where the recording has no untraced steps that are neighbours of traced ones, or where nothing
         shows that tracing cost them anything.
@@ -92,7 +88,7 @@ class Spine:
         vars(corrected).update(  # what is the same whatever the clock, and what needs it
             {name: getattr(self, name) for name in _WITHOUT_TIMES},
             steps=clock.of_steps(self.steps),
-            groups=clock.of_groups(self.groups),
+            groups=replace(self.groups, end_ps=clock.read(self.groups.end_ps)),
         )
         return corrected
 
@@ -102,7 +98,7 @@ class Spine:
 
     @cached_property
     def groups(self) -> Groups:
-        """Which step each event belongs to."""
+        """The step that each event belongs to."""
         return group_events(self.trace, self._host_steps)
 
     @cached_property
@@ -113,12 +109,12 @@ class Spine:
 
     @cached_property
     def gaps(self) -> Gaps:
-        """What lies between the steps: part of a step's period, end of an epoch, pause."""
+        """The gaps between the steps: part of a step's period, end of an epoch, pause."""
         return find_gaps(self.steps)
 
     @cached_property
     def breakdown(self) -> StepBreakdown:
-        """Where each step's time went, on the busiest device if there are several."""
+        """Each step's time by category, on the busiest device if there are several."""
         device = busiest_device(self.trace)
         host = self.host_pieces if self.has_device else None  # kept only where idle asks again
         return break_down_steps(self.trace, self.steps, self.groups, device, self.activities, host)
@@ -130,7 +126,7 @@ class Spine:
 
     @cached_property
     def activities(self) -> Int8s:
-        """What each event is, as index into ``ACTIVITIES``, where the busiest device's work counts."""
+        """The activity of each event, as index into ``ACTIVITIES``, where the busiest device counts."""
         device = busiest_device(self.trace)
         return find_activities(
             self.trace, self.steps, device, self.groups.parent, self.function_runs
@@ -143,7 +139,7 @@ class Spine:
 
     @cached_property
     def device_breakdowns(self) -> dict[str, StepBreakdown]:
-        """Where each step's time went as each device sees it, by the device's name."""
+        """The same as each device sees it, by the device's name."""
         return {
             self.trace.planes[plane].name: break_down_steps(
                 self.trace, self.steps, self.groups, plane
@@ -167,8 +163,12 @@ class Spine:
 
     @cached_property
     def categories(self) -> Int8s:
-        """The category of each event, as index into ``CATEGORIES``."""
-        return categorize_events(self.trace, self.steps, self.groups.parent)
+        """The category that each event is charged to where nothing of higher priority runs, shape (E,).
+
+        As index into ``CATEGORIES``; what is no work (markers, frames of the Python tracer, lines that repeat
+        others) is "all others".
+        """
+        return CATEGORY_OF[find_activities(self.trace, self.steps, None, self.groups.parent)]
 
     @cached_property
     def parent(self) -> Int32s:
@@ -183,20 +183,20 @@ class Spine:
 
     @cached_property
     def has_device(self) -> bool:
-        """Whether anything was recorded on a device."""
+        """Tell whether anything was recorded on a device."""
         lines = raw_device_lines(self.trace)
         return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
 
     @cached_property
     def framework(self) -> str:
-        """Whose words to use: TensorFlow's, JAX's, PyTorch's, or "" where nothing tells."""
+        """The framework whose words to use: TensorFlow's, JAX's, PyTorch's, or "" where nothing tells."""
         framework = find_framework(self.trace)
         was_captured = "TensorFlow" in self.recording.environment
         return TENSORFLOW if framework == UNKNOWN and was_captured else framework
 
     @property
     def runs_ahead(self) -> bool:
-        """Whether calls return before their work is done, so that a step's time by the host may be another's.
+        """Tell whether calls return before their work is done: a step's time by the host may be another's.
 
         On JAX, and on PyTorch with a device.
         """
@@ -204,7 +204,7 @@ class Spine:
 
     @cached_property
     def examples(self) -> Int64s:
-        """How many examples each step took, 0 where the trace does not tell, shape (S,)."""
+        """The examples that each step took, 0 where the trace does not tell, shape (S,)."""
         return examples_per_step(self.trace, self.groups, len(self.steps))
 
     @cached_property
@@ -220,7 +220,7 @@ class Spine:
 
     @cached_property
     def scope(self) -> str:
-        """Which steps tables and sentences speak of where they do not say otherwise, in words."""
+        """The steps that tables and sentences speak of where they do not say otherwise, in words."""
         summary = self.summary
         count = summary.counted.size
         if self.steps.is_window or not count:
@@ -232,15 +232,16 @@ class Spine:
     @cached_property
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
+        times = None
         if self.steps.origin in EAGER_LOOPS:
-            return turn_step_times(self.steps, self.recording.turns)
-        if len(self.recording.steps):
-            return wall_step_times(self.recording.steps)
-        return step_times_of_trace(self.steps)
+            times = turn_step_times(self.steps, self.recording.turns)
+        elif len(self.recording.steps):
+            times = wall_step_times(self.recording.steps)
+        return step_times_of_trace(self.steps) if times is None else times
 
     @cached_property
     def tracing_cost(self) -> TracingCost | None:
-        """What tracing did to the steps; None where it was not measured, or the host runs ahead of them.
+        """The cost of tracing to the steps; None where it was not measured, or the host runs ahead of them.
 
         Where calls return early and a device works, an untraced step is as long as it took the host. That is
         the whole step only if it outlasts the device's work.
@@ -257,7 +258,7 @@ class Spine:
 
     @cached_property
     def in_scope(self) -> Bools:
-        """Which events tables are of that speak of steady steps, shape (E,).
+        """The events that tables are of which speak of steady steps, shape (E,).
 
         Those of the steps that averages are of, and what runs for no step in their periods: an input
         pipeline that works ahead, callbacks. Everything where there are no steps.
@@ -268,7 +269,7 @@ class Spine:
         return self.events_of(counted) | self.runs_beside(counted)
 
     def loop_times(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """When the thread of the steps was at some of them and in the gaps that belong to them.
+        """Give the times in which the thread of the steps was at some of them and in their gaps.
 
         Args:
             rows: The steps, as rows of ``steps``, ascending.
@@ -281,7 +282,7 @@ class Spine:
         return begin_ps[rows], until[rows]
 
     def runs_beside(self, rows: Int64s) -> Bools:
-        """Which events belong to no step and begin in the periods of some, shape (E,).
+        """Mark the events that belong to no step and begin in the periods of some, shape (E,).
 
         Args:
             rows: The steps, as rows of ``steps``, ascending.
@@ -297,7 +298,7 @@ class Spine:
         return beside
 
     def events_of(self, rows: Int64s) -> Bools:
-        """Which events belong to some of the steps, shape (E,).
+        """Mark the events that belong to some of the steps, shape (E,).
 
         Args:
             rows: The steps, as rows of ``steps``.

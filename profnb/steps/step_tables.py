@@ -1,6 +1,6 @@
 """The spine as tables: one row per traced step, per step the code ran, and per event."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,9 +9,9 @@ from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
-from profnb.steps.gaps import GAP_KINDS, IN_LOOP
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
+from profnb.steps.windows import GAP_KINDS, IN_LOOP
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,53 +22,34 @@ _DEVICE_CATEGORIES = (
 )  # fmt: skip
 
 
-def _gap_ps(spine: Spine) -> Floats:
-    return np.where(spine.steps.gap_ps >= 0, spine.steps.gap_ps, np.nan)
-
-
 def _with_device(spine: Spine, values: Int64s) -> Int64s | Floats:
     return values if spine.has_device else np.full(len(spine.steps), np.nan)
 
 
-def _category_ps(category: str) -> Callable[[Spine], Int64s | Floats]:
-    """A category's time in each step; NaN where it takes a device, and neither that nor a host has any of it.
+def _category_ps(category: str, spine: Spine) -> Int64s | Floats:
+    """Take a category's time in each step; NaN where it takes a device, and neither that nor a host has any.
 
     A host without a device waits for others and exchanges with them too.
     """
-
-    def values(spine: Spine) -> Int64s | Floats:
-        spent = spine.breakdown.of(category)
-        if category in _DEVICE_CATEGORIES and not spine.has_device and not spent.any():
-            return np.full(len(spine.steps), np.nan)
-        return spent
-
-    return values
+    spent = spine.breakdown.of(category)
+    is_missing = category in _DEVICE_CATEGORIES and not spine.has_device and not spent.any()
+    return np.full(len(spine.steps), np.nan) if is_missing else spent
 
 
 def _step_num(spine: Spine) -> Any:
-    """The number of each event's step, missing outside every step."""
+    """Take the number of each event's step, missing outside every step."""
     import pandas as pd
 
     step = spine.groups.step
-    inside = step >= 0
-    numbers = pd.array(np.zeros(step.size, np.int64), dtype="Int64")
-    numbers[inside] = spine.steps.step_num[step[inside]]
-    numbers[~inside] = pd.NA
-    return numbers
-
-
-def _planes(spine: Spine) -> "pd.Categorical[str]":
-    lines = spine.trace.lines
-    return _categories([plane.name for plane in spine.trace.planes], lines.plane[lines.of_event])
+    numbers = np.append(spine.steps.step_num, 0)[step]  # the last one: outside every step
+    return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), step < 0)
 
 
 def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]":
-    """Texts looked up by row, each distinct text stored once."""
+    """Look texts up by row, each distinct text stored once."""
     import pandas as pd
 
-    distinct = list(dict.fromkeys(texts))
-    code_of = {text: code for code, text in enumerate(distinct)}
-    codes = np.array([code_of[text] for text in texts], np.int64)
+    codes, distinct = pd.factorize(np.array(texts, object))
     return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))
 
 
@@ -84,7 +65,11 @@ STEPS = Table[Spine](
         ),
         Column("begin_ms", lambda t: t.steps.begin_ps, "its begin"),
         Column("duration_ms", lambda t: t.steps.duration_ps, "its duration"),
-        Column("gap_ms", _gap_ps, "time to the next step, NaN for the last"),
+        Column(
+            "gap_ms",
+            lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan),
+            "time to the next step, NaN for the last",
+        ),
         Column(
             "gap_kind",
             lambda t: [GAP_KINDS[kind] for kind in t.gaps.kind.tolist()],
@@ -98,7 +83,7 @@ STEPS = Table[Spine](
             "iterations of the training loop in it (``steps_per_execution``)",
         ),
         *(
-            Column(category_column(name), _category_ps(name), f"time of it that is {name}")
+            Column(category_column(name), partial(_category_ps, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
         Column(
@@ -133,7 +118,13 @@ EVENTS = Table[Spine](
     "events",
     "One row per event, in the trace's order.",
     (
-        Column("plane", _planes, "the host or device"),
+        Column(
+            "plane",
+            lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
+                t.trace.lines.of_event
+            ],
+            "the host or device",
+        ),
         Column(
             "line",
             lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),

@@ -1,18 +1,27 @@
-"""Lines of a device to what they are: which hold its work, and which kind of work an event is.
+"""Lines of a device to what they are: which hold its work, which kind of work an event is, what set it going.
 
 A GPU's work is what its streams ran. A TPU core's is its line ``XLA Ops``: its other lines repeat that
 work (``XLA Modules``), show what one op does inside (``Tensor Core``, ``XLA TraceMe``) or copies in flight
 behind it (``Async XLA Ops``). Lines that a profiler derived from others are never work.
+
+A device's work carries the correlation id of its call. An execution of an op (with XLA, of an instruction)
+runs each of its kernels once, so the next begins with a kernel that the current one has run already, or with
+another step. Two executions that follow each other in one step and share no kernel count as one; an execution
+that runs a kernel twice counts as two. The official tool counts how often an op's most frequent kernel ran,
+which differs where executions run different kernels.
+
+Source: DeviceTfOpMetricsDbBuilder in openxla/xprof xprof/utils/op_metrics_db_utils.cc (046d7ce2).
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int64s, look_up
-from profnb.steps.launching import find_launches
+from profnb.core.columns import Bools, Int8s, Int32s, Int64s, look_up
+from profnb.core.jit import tiered
 from profnb.trace.model import Trace
 from profnb.trace.names import (
+    CORRELATION_ID,
     DERIVED_LINES,
     XLA_OPS_LINE,
     copy_direction,
@@ -26,12 +35,12 @@ _LONGEST_PS = 1 << 61
 DIRECTIONS = (
     "host to device", "device to host", "peer to peer", "device to device", "host to host", "other", "set",
 )  # fmt: skip
-_UNCLEAR = (-1, DIRECTIONS.index("other"))
+_ROW_OF: dict[str | None, int] = {None: -1, **{name: row for row, name in enumerate(DIRECTIONS)}}
 _DETAILS = "memcpy_details", "memset_details"
 
 
 def raw_device_lines(trace: Trace) -> Bools:
-    """Which lines hold the work of a device, each piece of it once; shape (L,)."""
+    """Mark the lines that hold the work of a device, each piece of it once; shape (L,)."""
     derived = trace.lines.names.rows_where(lambda name: name in DERIVED_LINES)
     if trace.lines.is_copy is not None:
         derived |= trace.lines.is_copy
@@ -45,8 +54,31 @@ def raw_device_lines(trace: Trace) -> Bools:
     return raw
 
 
+def find_launches(trace: Trace) -> tuple[Int64s, Int64s]:
+    """Pair host events with the device events that they set going.
+
+    The two carry the same ``correlation_id``. Where several host events carry it (an op around the
+    driver's call, say) the last to begin is the launch.
+
+    Returns:
+        The launches and the device events, both indices of events, each of shape (N,), ordered by
+        device event. Device work whose launch was not recorded is not among them.
+    """
+    column = trace.stats.integers(CORRELATION_ID)
+    events, ids = column.events, column.values.astype(np.int64)
+    on_device = trace.is_device_line[trace.lines.of_event[events]]
+    on_host = trace.is_host_event[events]
+    order = np.lexsort((trace.events.begin_ps[events[on_host]], ids[on_host]))
+    host, host_ids = events[on_host][order], ids[on_host][order]
+    device, device_ids = events[on_device], ids[on_device]
+    at = np.searchsorted(host_ids, device_ids, side="right") - 1
+    has_launch = at >= 0
+    has_launch[has_launch] = host_ids[at[has_launch]] == device_ids[has_launch]
+    return host[at[has_launch]], device[has_launch]
+
+
 def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> Int8s:
-    """A number for each of N events by its name, which is looked at once; shape (N,)."""
+    """Number each of N events by its name, which is looked at once; shape (N,)."""
     names = trace.events.name[events]
     kinds = np.zeros(len(trace.names), np.int8)
     for row in np.flatnonzero(np.bincount(names)).tolist():
@@ -54,13 +86,8 @@ def _of_names(trace: Trace, events: Int64s, kind_of: Callable[[str], int]) -> In
     return kinds[names]
 
 
-def _row_of(direction: str | None) -> int:
-    """A direction's row of ``DIRECTIONS``; -1 for none."""
-    return -1 if direction is None else DIRECTIONS.index(direction)
-
-
 def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
-    """In which direction events copy, by name or, for work of a device, by their details or their launch.
+    """Tell in which direction events copy, by name or, on a device, by their details or their launch.
 
     ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
     copies with a kernel (``__amd_rocclr_copyBuffer``) that ``hipMemcpyHtoDAsync`` launched.
@@ -72,38 +99,30 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
     Returns:
         Row of ``DIRECTIONS``, -1 for what is no copy, shape (N,).
     """
-    directions = _of_names(trace, events, lambda name: _row_of(copy_direction(name)))
+    directions = _of_names(trace, events, lambda name: _ROW_OF[copy_direction(name)])
     for stat in _DETAILS:
         details = trace.stats.texts(stat)
         if not len(details):
             continue
-        detail_directions = [
-            "set" if stat == _DETAILS[1] else copy_direction_of_details(t) for t in details.texts
-        ]
-        of_detail = np.array(
-            [DIRECTIONS.index(direction) for direction in detail_directions], np.int8
-        )
+        is_set = stat == _DETAILS[1]
+        rows = [_ROW_OF["set" if is_set else copy_direction_of_details(t)] for t in details.texts]
         on_device = raw_device_lines(trace)[trace.lines.of_event[events]]
         row = details.of(events)
-        chosen = np.isin(directions, _UNCLEAR) & on_device & (row >= 0)
-        directions[chosen] = of_detail[row[chosen]]
-    unclear = np.flatnonzero(directions == DIRECTIONS.index("other"))
+        chosen = np.isin(directions, (-1, _ROW_OF["other"])) & on_device & (row >= 0)
+        directions[chosen] = np.array(rows, np.int8)[row[chosen]]
+    unclear = np.flatnonzero(directions == _ROW_OF["other"])
     if unclear.size:
         calls, launched = find_launches(trace)
         call = look_up(launched, calls, events[unclear])
         unclear, call = unclear[call >= 0], call[call >= 0]
-        direction = _of_names(trace, call, lambda name: _row_of(copy_direction_of_call(name)))
+        direction = _of_names(trace, call, lambda name: _ROW_OF[copy_direction_of_call(name)])
         directions[unclear[direction >= 0]] = direction[direction >= 0]
     return directions
 
 
 def kinds_of_work(trace: Trace, events: Int64s) -> Int8s:
-    """Whether N events compute, copy (or set) memory, or exchange it with devices, shape (N,)."""
-
-    def by_name(name: str) -> int:
-        return COLLECTIVE if is_collective(name) else COMPUTE
-
-    kinds = _of_names(trace, events, by_name)
+    """Tell whether N events compute, copy (or set) memory, or exchange it with devices, shape (N,)."""
+    kinds = _of_names(trace, events, lambda name: COLLECTIVE if is_collective(name) else COMPUTE)
     return np.where(directions_of_copies(trace, events) >= 0, np.int8(COPY), kinds)
 
 
@@ -127,7 +146,7 @@ def busiest_device(trace: Trace) -> int | None:
 
 
 def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
-    """How much time N intervals cover together."""
+    """Sum up the time that N intervals cover together."""
     if not begin_ps.size:
         return 0
     order = np.argsort(begin_ps, kind="stable")
@@ -137,7 +156,7 @@ def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
 
 
 def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
-    """Begins and ends of some events, by the device's own clock where it is recorded.
+    """Give begins and ends of some events, by the device's own clock where it is recorded.
 
     A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
     those of ``device_duration_ps`` do not. How long work took is told by this clock everywhere; where it
@@ -161,3 +180,46 @@ def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
         np.where(is_recorded, device_begin, begin),
         np.where(is_recorded, device_begin + duration, end),
     )
+
+
+def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int32s | None = None) -> Bools:
+    """Mark the pieces of device work that begin an execution.
+
+    Of an op that ran the kernels a, b, c, a, b, c the first and the fourth begin one.
+
+    Args:
+        trace: The trace.
+        work: N events of devices.
+        unit: The op or instruction of each, as a number, shape (N,).
+        step: Row of each event's step, or -1, shape (E,).
+    """
+    if not work.size:
+        return np.empty(0, np.bool_)
+    device = trace.lines.plane[trace.lines.of_event[work]]
+    order = np.lexsort((trace.events.begin_ps[work], device, unit))
+    _, owner = np.unique(unit[order] * len(trace.planes) + device[order], return_inverse=True)
+    kernel = trace.events.name[work[order]].astype(np.int64)
+    same = np.lexsort((owner, kernel))
+    repeats = (np.diff(owner[same]) == 0) & (np.diff(kernel[same]) == 0)
+    previous = np.full(work.size, -1, np.int64)
+    previous[same[1:][repeats]] = same[:-1][repeats]
+    step_of_work = np.full(work.size, -1, np.int64) if step is None else step[work[order]]
+    begins = np.zeros(work.size, np.bool_)
+    _begin(owner.astype(np.int64), previous, step_of_work.astype(np.int64), begins)
+    result = np.empty_like(begins)
+    result[order] = begins
+    return result
+
+
+@tiered
+def _begin(owner: Int64s, previous: Int64s, step: Int64s, begins: Bools) -> None:
+    """Mark where the next execution begins; ``previous`` is where the same kernel ran before."""
+    first, current = 0, -1
+    for row in range(owner.size):
+        is_new = row == 0 or owner[row] != owner[row - 1] or previous[row] >= first
+        is_new = is_new or (step[row] >= 0 and current >= 0 and step[row] != current)
+        if is_new:
+            begins[row] = True
+            first, current = row, -1
+        if step[row] >= 0:
+            current = step[row]

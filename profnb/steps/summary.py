@@ -2,7 +2,7 @@
 
 Averages speak of one phase (training if there is any) and leave warm-up steps out, and the one step among
 many that takes so much longer that it alone would decide where the time goes. The period of a
-step is its duration plus the gap to the next step where that belongs to it (``gaps``), so shares of
+step is its duration plus the gap to the next step where that belongs to it (``windows``), so shares of
 categories and gap add up to the wall time of the loop, and examples per second are what the wall clock
 would say of it; ends of epochs and pauses are no part of a step.
 """
@@ -15,13 +15,12 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_S
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import StepBreakdown
-from profnb.steps.gaps import Gaps
-from profnb.steps.windows import Steps
+from profnb.steps.windows import Gaps, Steps
 
 GAP, GAP_WORK = "between steps", "work between steps"
 OTHERS = CATEGORIES[-1]
 _OF_HOST = [CATEGORIES.index(name) for name in ("host compute", "kernel launch", "compilation")]
-_FEWEST, _FAR_LONGER, _DECIDES = 5, 5, 0.1
+_FEWEST_STEPS, _ASIDE_FACTOR, _ASIDE_SHARE = 5, 5, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the headline says.
+    """The numbers that the headline says.
 
     Attributes:
         phase: The phase it speaks of; None without events.
@@ -90,7 +89,7 @@ class Summary:
 
 
 def is_of_runs(summary: Summary) -> bool:
-    """Whether steps are session runs: from the first op to the last, where the wall clock times the call."""
+    """Tell whether steps are session runs: from first to last op, where the wall clock times the call."""
     return (summary.phase or "").startswith("session_run")
 
 
@@ -112,45 +111,50 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
     is_aside = _stands_aside(all_durations)
     counted, aside = counted[~is_aside], counted[is_aside]
     duration = steps.duration_ps[counted]
-    counts = {name: steps.phase.count(name) for name in dict.fromkeys(steps.phase)}
+    some = counted.size > 0
     gaps_ps = gaps.duration_ps[counted[gaps.belongs[counted]]]
-    rate, batch = _throughput(steps, counted, gaps.own_ps[counted], examples)
+    batch_size = examples_per_second = None
+    if some and examples[counted].all():
+        sizes, counts = np.unique(
+            examples[counted] // steps.iterations[counted], return_counts=True
+        )
+        batch_size = int(sizes[counts.argmax()])
+        wall_ps = int(duration.sum() + gaps.own_ps[counted].sum())
+        if wall_ps:
+            examples_per_second = float(examples[counted].sum() / (wall_ps / PS_PER_S))
     return Summary(
         phase=phase,
         counted=counted,
         aside=aside,
         warm_up=every[steps.is_warmup[every]],
-        others=tuple((name, count) for name, count in counts.items() if name != phase),
-        iterations=int(np.median(steps.iterations[counted])) if counted.size else 1,
-        median_ps=float(np.median(duration)) if counted.size else None,
-        p95_ps=float(np.percentile(all_durations, 95)) if counted.size else None,
-        quartiles_ps=_quartiles(duration),
+        others=tuple(
+            (name, rows.size) for name, rows in steps.rows_by_phase.items() if name != phase
+        ),
+        iterations=int(np.median(steps.iterations[counted])) if some else 1,
+        median_ps=float(np.median(duration)) if some else None,
+        p95_ps=float(np.percentile(all_durations, 95)) if some else None,
+        quartiles_ps=(float(np.percentile(duration, 25)), float(np.percentile(duration, 75)))
+        if some
+        else None,
         median_gap_ps=float(np.median(gaps_ps)) if gaps_ps.size else None,
-        examples_per_second=rate,
-        batch_size=batch,
+        examples_per_second=examples_per_second,
+        batch_size=batch_size,
         shares=share_time(gaps, breakdown, counted),
         all_warm_up=all_warm_up,
     )
 
 
 def _stands_aside(duration: Int64s) -> Bools:
-    """Which of N steps took five times the median or more, where they are few and a tenth of the time.
+    """Mark those of N steps that took five times the median or more, if they are few and a tenth of the time.
 
     One of fewer than 40, or a fortieth of more: what is more frequent belongs to the program.
     """
-    if duration.size < _FEWEST:
+    if duration.size < _FEWEST_STEPS:
         return np.zeros(duration.size, np.bool_)
-    slow = duration >= _FAR_LONGER * np.median(duration)
+    slow = duration >= _ASIDE_FACTOR * np.median(duration)
     is_rare = slow.sum() <= max(1, duration.size // 40)
-    decides = duration[slow].sum() >= _DECIDES * duration.sum() > 0
+    decides = duration[slow].sum() >= _ASIDE_SHARE * duration.sum() > 0
     return slow if is_rare and decides else np.zeros(duration.size, np.bool_)
-
-
-def _quartiles(duration: Int64s) -> tuple[float, float] | None:
-    if not duration.size:
-        return None
-    low, high = np.percentile(duration, [25, 75])
-    return float(low), float(high)
 
 
 def periods_of(steps: Steps, gaps: Gaps, rows: Int64s) -> tuple[Int64s, Int64s]:
@@ -184,7 +188,7 @@ def periods_by_category(breakdown: StepBreakdown, gaps: Gaps, rows: Int64s) -> d
 
 
 def share_time(gaps: Gaps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Share, ...]:
-    """What part of the given steps and the gaps that belong to them each category takes, largest first."""
+    """Share out the given steps and the gaps that belong to them among the categories, largest first."""
     if not rows.size:
         return ()
     times = periods_by_category(breakdown, gaps, rows)
@@ -196,16 +200,3 @@ def share_time(gaps: Gaps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Shar
         for category, total in ordered
         if total > 0
     )
-
-
-def _throughput(
-    steps: Steps, rows: Int64s, gaps_ps: Int64s, examples: Int64s
-) -> tuple[float | None, int | None]:
-    """(examples per second over periods, batch size of most iterations)."""
-    step_examples = examples[rows]
-    if not rows.size or not step_examples.all():
-        return None, None
-    wall_ps = int(steps.duration_ps[rows].sum() + gaps_ps.sum())
-    sizes, counts = np.unique(step_examples // steps.iterations[rows], return_counts=True)
-    rate = float(step_examples.sum() / (wall_ps / PS_PER_S)) if wall_ps else None
-    return rate, int(sizes[counts.argmax()])

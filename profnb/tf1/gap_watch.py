@@ -16,22 +16,21 @@ import time
 import weakref
 from array import array
 from bisect import bisect
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 from profnb.capture.session_records import RUN_ITSELF, GapRecords
 from profnb.capture.source.kept_source import shorten_files
-from profnb.capture.source.stacks import Looks
+from profnb.capture.source.stacks import Looks, frames_above
 from profnb.capture.source.user_code import is_user_file, number_cells
-from profnb.tf1.gap_roles import Stack, tell_roles
+from profnb.tf1.gap_statements import Stack, tell_roles
 
 _MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256
 _RUNS_LATER = 3
-_FAR_LONGER, _SHORTEST_PAUSE_NS = 10, 100_000_000
+_PAUSE_TIMES, _SHORTEST_PAUSE_NS = 10, 100_000_000
 
 
 class GapWatch:
@@ -47,7 +46,7 @@ class GapWatch:
         self._calls: dict[Stack, None] = {}
         self._gap_began_ns = 0  # 0 while a run is on
         self._gap_ns = array("q")  # begins and ends, in turn
-        self._roots: dict[int, weakref.ref[Any]] = {}
+        self._fed: dict[int, weakref.ref[Any]] = {}  # the arrays whose memory was fed, by id
         self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
 
     def run_begins(self, feed_dict: object) -> None:
@@ -59,7 +58,8 @@ class GapWatch:
         if self.records.runs <= _MOST_LOOKED_AT:
             self._look_at(feed_dict)
             if len(self._calls) < _MOST_CALLS:
-                self._calls[_users(_stack_above())] = None
+                stack = tuple(frames_above(inspect.currentframe()))[::-1]
+                self._calls[_users(stack)] = None
 
     def run_ended(self) -> None:
         """The run ended; a gap begins."""
@@ -68,11 +68,8 @@ class GapWatch:
     # What is fed.
 
     def _look_at(self, feed_dict: object) -> None:
-        arrays = [
-            value
-            for value in (feed_dict.values() if isinstance(feed_dict, Mapping) else ())
-            if _is_array(value) and value.size > 1
-        ]
+        fed = feed_dict.values() if isinstance(feed_dict, Mapping) else ()
+        arrays = [value for value in fed if _is_array(value) and value.size > 1]
         records = self.records
         if arrays:
             records.fed += 1
@@ -85,14 +82,17 @@ class GapWatch:
             return
         roots = [(_root_of(array), int(array.nbytes)) for array in arrays]
         first_fed: list[tuple[weakref.ref[Any], int]] = []
-        for root, size in [sized_root for sized_root in roots if not self._was_fed(sized_root[0])]:
+        fed_before = [id(root) for root, _ in roots if self._is_fed(root)]
+        for root, size in roots:
+            if id(root) in fed_before:
+                continue
             with contextlib.suppress(TypeError):  # a class that cannot be referred to so
-                self._roots[id(root)] = weakref.ref(root)
-                first_fed.append((self._roots[id(root)], size))
+                self._fed[id(root)] = weakref.ref(root)
+                first_fed.append((self._fed[id(root)], size))
         self._waiting.append((records.runs, first_fed, sum(size for _, size in roots)))
 
-    def _was_fed(self, root: object) -> bool:
-        reference = self._roots.get(id(root))
+    def _is_fed(self, root: object) -> bool:
+        reference = self._fed.get(id(root))
         return reference is not None and reference() is root
 
     def finish(self, looks: Looks) -> GapRecords:
@@ -103,37 +103,35 @@ class GapWatch:
         """
         gaps = list(zip(self._gap_ns[::2], self._gap_ns[1::2], strict=True))
         usual = statistics.median(end - begin for begin, end in gaps) if gaps else 0
-        limit = max(usual * _FAR_LONGER, _SHORTEST_PAUSE_NS)
+        limit = max(usual * _PAUSE_TIMES, _SHORTEST_PAUSE_NS)
         self._divide([(begin, end) for begin, end in gaps if end - begin <= limit], looks)
         self._calls.clear()
-        self._roots.clear()
+        self._fed.clear()
         self._waiting.clear()
         return self.records
 
     def _divide(self, gaps: list[tuple[int, int]], looks: Looks) -> None:
         """Divide gaps among their looks: each has what passed since the one before, the last the rest."""
-        records, sums = self.records, dict[int, int]()
+        records, sums = self.records, Counter[int]()
         for begin, end in gaps:
             at = begin
             first, last = bisect(looks.time_ns, begin), bisect(looks.time_ns, end)
             for look in range(first, last):
                 until = end if look == last - 1 else looks.time_ns[look]
-                row = looks.stack[look]
-                sums[row] = sums.get(row, 0) + until - at
+                sums[looks.stack[look]] += until - at
                 at = until
             records.samples += last - first
         records.gaps, records.gap_ns = len(gaps), sum(end - begin for begin, end in gaps)
         if seen := sum(sums.values()):  # gaps between two looks stand for those that were met
-            stacks = dict[Stack, int]()
+            stacks = Counter[Stack]()
             for row, took in sums.items():
-                stack = _users(looks.stack_of(row))
-                stacks[stack] = stacks.get(stack, 0) + took
+                stacks[_users(looks.stack_of(row))] += took
             calls = [call for call in self._calls if call]
             records.places = tell_roles(calls, stacks, records.gap_ns / seen)
 
 
 def shorten_gaps(records: GapRecords, *, has_source: bool) -> GapRecords:
-    """The same records with files by their short names, and without the code's texts where not asked for."""
+    """Give the files of records by their short names, and leave out the code's texts where not asked for."""
     folder = ""
     with contextlib.suppress(OSError):  # the folder is gone
         folder = str(Path.cwd())
@@ -154,28 +152,18 @@ def shorten_gaps(records: GapRecords, *, has_source: bool) -> GapRecords:
 
 
 def _users(stack: Stack) -> Stack:
-    """A stack from the user's outermost frame on."""
+    """Cut a stack to what begins with the user's outermost frame."""
     rows = (row for row, (code, _) in enumerate(stack) if is_user_file(code.co_filename))
     return stack[next(rows, len(stack)) :]
 
 
-def _stack_above() -> Stack:
-    """The stack of this thread above the watch's own."""
-    calls: list[tuple[CodeType, int]] = []
-    frame = inspect.currentframe()
-    while frame is not None:
-        calls.append((frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    return tuple(reversed(calls[2:]))
-
-
 def _is_array(value: object) -> Any:
-    """Whether it is an array of NumPy's, or one that says of itself what one does."""
+    """Tell whether it is an array of NumPy's, or one that says of itself what one does."""
     return hasattr(value, "nbytes") and hasattr(value, "size") and hasattr(value, "dtype")
 
 
 def _root_of(array: Any) -> Any:
-    """The array whose memory it is."""
+    """Find the array whose memory it is."""
     while _is_array(getattr(array, "base", None)):
         array = array.base
     return array

@@ -1,4 +1,4 @@
-"""One ``RunMetadata`` to columns of its nodes: times, memory, and where the rest stands.
+"""``RunMetadata`` to columns of its nodes: times and memory; labels and other stats of a trace's events.
 
 Integers are read once with the nodes; texts (shapes, allocators) are made where someone asks.
 
@@ -6,11 +6,16 @@ Source of the field numbers: tensorflow/core/framework/step_stats.proto, tensor_
 tensor_shape.proto, allocation_description.proto and types.proto (TensorFlow 2.21).
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
+from profnb.trace.model import StatColumn, Stats
+from profnb.trace.names import GROUP_ID, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
 
 _NAME, _LABEL = 1, 8
@@ -36,6 +41,11 @@ _TYPES = (
     "int2", "uint2",
 )  # fmt: skip
 _REFERENCE = 100  # added to a type's number, for a reference to such a tensor
+
+_OP_LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
+_OP_TOKEN = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
+_UNKNOWN = "unknown"
+_RUN = -1  # the node of the event that stands for a whole run
 
 # Which nodes have a stat, ascending, and its value for every node, shape (N,).
 Column = tuple[Int64s, Int64s]
@@ -65,7 +75,7 @@ class Nodes:
         return self.begin_ns.size
 
     def memory_texts(self, rows: slice) -> list[str]:
-        """What each node allocated, per allocator, in bytes; "" for nothing."""
+        """Say what each node allocated, per allocator, in bytes; "" for nothing."""
         nodes = self.messages.rows(rows)
         memory = nodes.split(_MEMORY, "AllocatorMemoryUsed")
         allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
@@ -77,12 +87,13 @@ class Nodes:
         return _join_by(memory.parents, texts, len(nodes))
 
     def shapes_texts(self, rows: slice) -> list[str]:
-        """Each node's outputs as ``slot: dtype[dimensions]``; "" for none."""
+        """Write each node's outputs as ``slot: dtype[dimensions]``; "" for none."""
         nodes = self.messages.rows(rows)
         outputs = nodes.split(_OUTPUT, "NodeOutput")
         tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
         shapes = tensors.inner(_TENSOR_SHAPE, "TensorShape")
         slots, types = outputs.numbers(_OUTPUT_SLOT)[0], tensors.numbers(_TENSOR_TYPE)[0]
+        types -= np.where(types > _REFERENCE, _REFERENCE, 0)
         shape_texts: dict[bytes, str] = {}
         texts = []
         for row, (slot, kind, raw) in enumerate(
@@ -90,11 +101,12 @@ class Nodes:
         ):
             if raw not in shape_texts:
                 shape_texts[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
-            texts.append(f"{slot}: {_type_name(kind)}[{shape_texts[raw]}]")
+            name = _TYPES[kind] if 0 <= kind < len(_TYPES) else f"type {kind}"
+            texts.append(f"{slot}: {name}[{shape_texts[raw]}]")
         return _join_by(outputs.parents, texts, len(nodes))
 
     def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
-        """By allocator, when (us since the epoch) how many bytes were taken (+) or freed (-)."""
+        """Tell by allocator when (us since the epoch) how many bytes were taken (+) or freed (-)."""
         memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
         records = memory.split(_USED_RECORDS, "AllocationRecord")
         allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
@@ -108,9 +120,7 @@ class Nodes:
         }
 
 
-def _type_name(number: int) -> str:
-    number -= _REFERENCE if number > _REFERENCE else 0
-    return _TYPES[number] if 0 <= number < len(_TYPES) else f"type {number}"
+_COMPOSED = {"memory": Nodes.memory_texts, "output_shapes": Nodes.shapes_texts}
 
 
 def _shape_text(shape: Messages) -> str:
@@ -200,3 +210,157 @@ def _sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
     sums = np.zeros(count, np.int64)
     np.add.at(sums, parents, values)
     return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A node's name and timeline label, read.
+
+    Attributes:
+        event: The event's name: ``node:Op``, or what a device did where that is named apart.
+        name: The node's name.
+        op: Its op type; "unknown" where the label does not say, as in TensorFlow's ``Timeline``.
+        inputs: The names of its inputs.
+        details: On a device, what follows: registers, grid and block, or the copied bytes.
+        is_device: Whether a device's stream or copy engine recorded it.
+    """
+
+    event: str
+    name: str
+    op: str
+    inputs: tuple[str, ...] = ()
+    details: str = ""
+    is_device: bool = False
+
+    @property
+    def stats(self) -> dict[str, str]:
+        """The text stats of an event with this label."""
+        texts = {"name": self.name, "op": self.op}
+        texts.update((f"input{index}", text) for index, text in enumerate(self.inputs))
+        if self.is_device and self.op != _UNKNOWN:
+            texts[TF_OP] = f"{self.name}:{self.op}"
+        if self.details:
+            is_copy = self.event.lower().startswith(("memcpy", "memset"))
+            texts["memcpy_details" if is_copy else "kernel_details"] = self.details
+        return texts
+
+
+def parse_label(node_name: str, label: str, *, is_device: bool) -> Label:
+    """Read a node's timeline label.
+
+    Ops: ``[allocator 3.8MB 3.8MB] name = Op(input, input)``. Device work: ``name:Op details``, with the
+    kernel or the copy (``MEMCPYHtoD``) as the node's name; or, older, ``kernel@@name:Op#id``.
+
+    Source: Timeline._parse_op_label and _parse_kernel_label in tensorflow/python/client/timeline.py
+    (2.21), which do not know ``name:Op details`` and call such an op unknown.
+    """
+    if not is_device:
+        if node_name == "RecvTensor":
+            return Label("RecvTensor:RecvTensor", node_name, "RecvTensor")
+        match = _OP_LABEL.match(label)
+        op = match[2] if match else _UNKNOWN
+        inputs = tuple(match[3].split(", ")) if match and match[3] else ()
+        return Label(f"{node_name}:{op}", node_name, op, inputs)
+    kernel, _, annotation = label.partition("@@")
+    annotated, closed, _ = annotation.partition("#")
+    if annotated and closed:
+        name, op = [*annotated.split(":"), _UNKNOWN][:2]
+        return Label(kernel.strip() or annotated, name, op, is_device=True)
+    token = _OP_TOKEN.match(label)
+    if token is None:
+        name, op = [*node_name.split(":"), _UNKNOWN][:2]
+        return Label(node_name, name, op, details=label, is_device=True)
+    name, op = token[1], token[2]
+    event = f"{name}:{op}" if node_name == name else node_name
+    return Label(event, name, op, details=label.partition(" ")[2], is_device=True)
+
+
+class GraphStats(Stats):
+    """The stats of a trace made from session runs: what their nodes say besides their times.
+
+    Input events are the nodes of run 0, of run 1, ..., and then one event per run, which carries
+    ``step_num``. Every event has its run as ``group_id``.
+
+    Args:
+        runs: R runs.
+        event_nodes: For each run, the nodes that are events.
+        label_rows: For each run, the row of ``labels`` of each of its nodes.
+        labels: The distinct labels.
+        order: The input event of each event of the trace, shape (E,).
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Nodes],
+        event_nodes: Sequence[Int64s],
+        label_rows: Sequence[Int64s],
+        labels: Sequence[Label],
+        order: Int64s,
+    ) -> None:
+        """Remember the runs; nothing is worked out yet."""
+        self._runs, self._label_rows, self._labels = runs, label_rows, labels
+        numbers = np.arange(len(runs))
+        run = np.concatenate([np.repeat(numbers, [rows.size for rows in event_nodes]), numbers])
+        node = np.concatenate([*event_nodes, np.full(len(runs), _RUN, np.int64)])
+        self._run, self._node = run[order], node[order]
+
+    @property
+    def recorded(self) -> list[bytes]:
+        """The RunMetadata of each run, as it was read."""
+        return [run.messages.buffer.tobytes() for run in self._runs]
+
+    @cached_property
+    def _positions(self) -> tuple[Int64s, Int64s]:
+        """The events that are nodes, and their positions when all runs' nodes stand one after another."""
+        first = np.cumsum([0, *map(len, self._runs)])
+        events = np.flatnonzero(self._node != _RUN)
+        return events, first[self._run[events]] + self._node[events]
+
+    def integers(self, name: str) -> StatColumn:
+        """Take the events with an integer stat of this name."""
+        if name == GROUP_ID:
+            return StatColumn(np.arange(self._run.size), self._run)
+        if name in (STEP_NUM, ROOT_LEVEL):
+            events = np.flatnonzero(self._node == _RUN)
+            return StatColumn(events, self._run[events] if name == STEP_NUM else events * 0 + 1)
+        if name not in self._runs[0].integers:
+            return super().integers(name)
+        flags = [np.zeros(len(run), np.bool_) for run in self._runs]
+        for run, flag in zip(self._runs, flags, strict=True):
+            flag[run.integers[name][0]] = True
+        events, positions = self._positions
+        has = np.concatenate(flags)[positions]
+        values = np.concatenate([run.integers[name][1] for run in self._runs])[positions]
+        return StatColumn(events[has], values[has])
+
+    def texts(self, name: str) -> StatColumn:
+        """Take the events with a text stat of this name, as rows of the distinct texts."""
+        events, positions = self._positions
+        if name in _COMPOSED:
+            compose, rows = _COMPOSED[name], positions
+            distinct = [text for run in self._runs for text in compose(run, slice(None))]
+        else:
+            distinct = [label.stats.get(name, "") for label in self._labels]
+            rows = np.concatenate(self._label_rows)[positions]
+        codes = {"": -1}
+        values = [codes.setdefault(distinct[row], len(codes) - 1) for row in rows.tolist()]
+        code = np.array(values, np.int64)
+        return StatColumn(events[code >= 0], code[code >= 0], tuple(codes)[1:])
+
+    def of_event(self, event: int) -> dict[str, int | float | str | bytes]:
+        """Collect every stat of one event."""
+        number, node = int(self._run[event]), int(self._node[event])
+        if node == _RUN:
+            return {STEP_NUM: number, ROOT_LEVEL: 1, GROUP_ID: number}
+        run, only = self._runs[number], slice(node, node + 1)
+        composed = (
+            (name, text) for name, of in _COMPOSED.items() for text in of(run, only) if text
+        )
+        label = self._labels[self._label_rows[number][node]]
+        stats: dict[str, int | float | str | bytes] = {**label.stats, **dict(composed)}
+        for name, (rows, values) in run.integers.items():
+            at = np.searchsorted(rows, node)
+            if at < rows.size and rows[at] == node:
+                stats[name] = int(values[node])
+        stats[GROUP_ID] = number
+        return stats

@@ -1,4 +1,4 @@
-"""``RunMetadata`` of TF1's ``Session.run`` to a ``Trace``.
+"""``RunMetadata`` of TF1's ``Session.run`` to a ``Trace``; several to one file and back.
 
 A run with ``trace_level=FULL_TRACE`` leaves a protobuf message that says when each node of the graph ran
 on which device, what it allocated and the shapes of its outputs. Each run becomes a step: an event
@@ -9,41 +9,99 @@ The threads that ran the ops are not recorded, so a device's events are spread o
 two of one line from overlapping ("ops", "ops #2", ...), as TensorFlow's ``Timeline`` does; an op never
 runs inside another on one executor thread, so nesting counts as overlap.
 
+In a file of several runs their messages stand one after the other, each kept down to its ``step_stats``,
+which is all that is read here. Other readers of protobufs merge them into one run.
+
 Source of the field numbers: tensorflow/core/protobuf/config.proto and
 tensorflow/core/framework/step_stats.proto (TensorFlow 2.21).
 """
 
+import gzip
 from collections import Counter as Counts
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
-from profnb.tf1.node_stats import GraphStats, Label, parse_label
-from profnb.tf1.nodes import Nodes, read_nodes
-from profnb.tf1.runs_file import RunBytes, no_run_metadata, runs_of
+from profnb.core.safe_files import whole_file
+from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
+from profnb.trace.wire import Messages
 
-_STATS_DEVICES = 1
+RUNS_SUFFIX = ".run_metadata.pb.gz"
+_RUN_STEP_STATS, _STATS_DEVICES = 1, 1
 _DEVICE_NAME, _DEVICE_NODES = 1, 2
 _FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1
+_LEVEL = 1  # of gzip: protobufs of runs are alike
 
 # No real run comes near these; a file that claims more is hostile or no RunMetadata.
 _MOST_DEVICES = 100_000
 _MOST_LANES = 256
 _LATEST_NS = 1 << 62  # the year 2116
 _LONGEST_NS = (1 << 61) // 1000  # 26 days: sums of two times in ps stay inside int64
+_MOST_RUNS = 10_000  # of 50 kB each they are as much as a capture keeps
 
 _RUN_EVENT, _RECEIVED = "session_run", "RecvTensor"
 
 
+def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
+    """Several runs as pieces of one file that ``read_run_metadata`` reads as it reads the runs.
+
+    Args:
+        buffers: R serialized RunMetadata, in the order of the runs.
+
+    Raises:
+        TraceFormatError: One is damaged, or there are more than are read again.
+    """
+    _check_count(len(buffers))
+    for buffer in buffers:
+        stats = _stats_of(buffer)
+        for begin, end in zip(stats.begins.tolist(), stats.ends.tolist(), strict=True):
+            yield _FIELD_1 + _varint(end - begin) + buffer[begin:end].tobytes()
+
+
+def write_runs(buffers: Sequence[Bytes], target: Path) -> None:
+    """Write several runs to one file, whole or not at all.
+
+    Args:
+        buffers: As for ``join_run_metadata``.
+        target: The file, whose name ends with ``RUNS_SUFFIX``.
+
+    Raises:
+        TraceFormatError: As for ``join_run_metadata``.
+        OSError: It cannot be written.
+    """
+    with whole_file(target) as partial, gzip.open(partial, "wb", _LEVEL) as packed:
+        packed.writelines(join_run_metadata(buffers))
+
+
+def _check_count(runs: int) -> None:
+    if runs > _MOST_RUNS:
+        raise TraceFormatError(
+            f"{runs:,} session runs in one file; at most {_MOST_RUNS:,} are read (-n bounds them)."
+        )
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _stats_of(buffer: Bytes) -> Messages:
+    return Messages.whole(buffer, "RunMetadata").split(_RUN_STEP_STATS, "StepStats")
+
+
 def looks_like_run_metadata(buffer: Bytes) -> bool:
-    """Whether these bytes begin as a RunMetadata with recorded devices, and not as an XSpace.
+    """Tell whether these bytes begin as a RunMetadata with recorded devices, and not as an XSpace.
 
     Both begin with field 1; inside, a plane begins with a number (its id) or field 2 (its name), while
     recorded devices are again field 1, and so is a device's name.
@@ -81,7 +139,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
 
 @dataclass(slots=True)
 class _Distinct:
-    """What all runs share, each once, in the order of its first occurrence.
+    """The devices and labels of all runs, each once, in the order of its first occurrence.
 
     Attributes:
         devices: Device strings to their rows.
@@ -89,9 +147,9 @@ class _Distinct:
         labels: The labels.
     """
 
-    devices: dict[str, int]
-    rows: dict[tuple[bytes, bytes, bool], int]
-    labels: list[Label]
+    devices: dict[str, int] = field(default_factory=dict)
+    rows: dict[tuple[bytes, bytes, bool], int] = field(default_factory=dict)
+    labels: list[Label] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +171,42 @@ class _Run:
 
 
 def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
-    distinct = _Distinct({}, {}, [])
-    runs = [_read_run(run, distinct) for buffer in buffers for run in runs_of(buffer)]
+    distinct, runs = _Distinct(), list[_Run]()
+    for buffer in buffers:
+        try:
+            stats = _stats_of(buffer)
+        except TraceFormatError:
+            raise _no_run_metadata(buffer.size) from None
+        _check_count(len(stats))
+        # A message without any is still a run.
+        each = [stats.rows(slice(at, at + 1)) for at in range(len(stats))] or [stats]
+        runs += [_read_run(run, buffer.size, distinct) for run in each]
     base = min(run.begin_ns for run in runs)
-    _check_span(runs, base)
+    span_ns = max(run.end_ns for run in runs) - base
+    if span_ns > _LONGEST_NS:
+        raise TraceFormatError(
+            f"Its nodes lie {span_ns / 86_400e9:,.0f} days apart, which the runs of one program cannot."
+        )
+    nodes, timed = [run.nodes for run in runs], [run.timed for run in runs]
     begin = [run.nodes.begin_ns[run.timed] for run in runs]
-    duration = [run.nodes.duration_ns[run.timed] for run in runs]
     begin.append(np.array([run.begin_ns for run in runs], np.int64))
+    duration = [run.nodes.duration_ns[run.timed] for run in runs]
     duration.append(np.array([run.end_ns - run.begin_ns for run in runs], np.int64))
     begin_ps = (np.concatenate(begin) - base) * 1000
     duration_ps = np.concatenate(duration) * 1000
-    zeros = np.zeros(len(runs), np.int64)
-    device = np.concatenate([*(r.device[r.timed] for r in runs), zeros + len(distinct.devices)])
-    program, programs = _name_programs(runs, distinct.labels)
+    # What a cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read
+    # from ..."), which differs from run to run: there the event's name counts.
+    first: dict[str, int] = {}
+    alike = np.arange(len(distinct.labels))
+    for row, label in enumerate(distinct.labels):
+        if label.event.startswith(_RECEIVED):
+            alike[row] = first.setdefault(label.event, row)
+    program, programs = name_programs([alike[run.label[run.timed]] for run in runs])
     name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
+    of_runs = np.full(len(runs), len(distinct.devices))
+    device = np.concatenate([*(r.device[r.timed] for r in runs), of_runs])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
-    nodes = [run.nodes for run in runs]
-    timed, rows = [run.timed for run in runs], [run.label for run in runs]
+    rows = [run.label for run in runs]
     missing = sum(map(len, nodes)) - sum(part.size for part in timed)
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,
@@ -141,43 +218,33 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     )  # fmt: skip
 
 
-def _name_programs(runs: Sequence[_Run], labels: Sequence[Label]) -> tuple[Int64s, list[str]]:
-    """Which of P programs each run ran, shape (R,), and their names.
+def name_programs(nodes: Sequence[Int64s | Int32s]) -> tuple[Int64s, list[str]]:
+    """Name the programs of R runs, the most frequent one as all are that a trace has no other name for.
 
     Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
-    are three. The one that ran most often is called as all are that a trace has no other name for. What a
-    cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read from
-    ..."), which differs from run to run: there the event's name counts.
+    are three.
+
+    Args:
+        nodes: The nodes of each run, as numbers.
+
+    Returns:
+        The program of each run, shape (R,), and the programs' names.
     """
-    first: dict[str, int] = {}
-    alike = np.arange(len(labels))
-    for row, label in enumerate(labels):
-        if label.event.startswith(_RECEIVED):
-            alike[row] = first.setdefault(label.event, row)
-    nodes = [np.unique(alike[run.label[run.timed]]).tobytes() for run in runs]
-    ranked = [key for key, _ in Counts(nodes).most_common()]
+    keys = [np.unique(of_run).tobytes() for of_run in nodes]
+    ranked = [key for key, _ in Counts(keys).most_common()]
     names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
-    return np.array([ranked.index(key) for key in nodes], np.int64), names
+    return np.array([ranked.index(key) for key in keys], np.int64), names
 
 
-def _check_span(runs: Sequence[_Run], base: int) -> None:
-    last = max(run.end_ns for run in runs)
-    if last - base > _LONGEST_NS:
-        raise TraceFormatError(
-            f"Its nodes lie {(last - base) / 86_400e9:,.0f} days apart, which the runs of one program "
-            "cannot."
-        )
-
-
-def _read_run(run: RunBytes, distinct: _Distinct) -> _Run:
-    stats, size = run
+def _read_run(stats: Messages, size: int, distinct: _Distinct) -> _Run:
+    """Read a run, given what it recorded and the size of the message that stands in."""
     try:
         devices = stats.split(_STATS_DEVICES, "DeviceStepStats")
         names = devices.inner(_DEVICE_NAME, "device").texts()
         messages = devices.split(_DEVICE_NODES, "NodeExecStats")
         nodes = read_nodes(messages)
     except TraceFormatError:
-        raise no_run_metadata(size) from None
+        raise _no_run_metadata(size) from None
     if len(devices) > _MOST_DEVICES or nodes.duration_ns.max(initial=0) > _LONGEST_NS:
         raise TraceFormatError(
             f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: "
@@ -193,25 +260,23 @@ def _read_run(run: RunBytes, distinct: _Distinct) -> _Run:
         )
     rows = [distinct.devices.setdefault(name, len(distinct.devices)) for name in names]
     sides = [split_graph_device(name)[2] == "device" for name in names]
-    return _Run(
-        nodes,
-        np.array(rows, np.int64)[messages.parents],
-        _find_labels(nodes, np.array(sides, np.bool_)[messages.parents].tolist(), distinct),
-        timed,
-    )
-
-
-def _find_labels(nodes: Nodes, is_device: Sequence[bool], distinct: _Distinct) -> Int64s:
-    """The row of each node's label, shape (N,); new labels are added."""
-    rows = np.empty(len(nodes), np.int64)
+    is_device = np.array(sides, np.bool_)[messages.parents].tolist()
+    labels = np.empty(len(nodes), np.int64)
     for node, key in enumerate(zip(nodes.name, nodes.label, is_device, strict=True)):
         row = distinct.rows.get(key)
         if row is None:
             row = distinct.rows[key] = len(distinct.labels)
             name, label = (part.decode("utf-8", "replace") for part in key[:2])
             distinct.labels.append(parse_label(name, label, is_device=key[2]))
-        rows[node] = row
-    return rows
+        labels[node] = row
+    return _Run(nodes, np.array(rows, np.int64)[messages.parents], labels, timed)
+
+
+def _no_run_metadata(size: int) -> TraceFormatError:
+    return TraceFormatError(
+        f"{size:,} bytes that are no RunMetadata, or a damaged one. Expected is what "
+        "run_metadata.SerializeToString() gives, written and copied in binary mode."
+    )
 
 
 @compiled

@@ -14,6 +14,8 @@ Every run of the capturing thread goes through here (``Tensor.eval``, ``Operatio
 or a hook of TensorFlow's own runs is no step, and is left alone.
 """
 
+import functools
+import inspect
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,7 +23,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import replace_attribute
+from profnb.capture.hooks import replace_attribute, without_us
 from profnb.capture.library import Library
 from profnb.capture.seams import (
     FULL_TRACE,
@@ -39,13 +41,11 @@ from profnb.capture.seams import (
 from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
-from profnb.tf1.inlined import copy_inside, run_around
-from profnb.tf1.queue_watch import QueueWatch
+from profnb.tf1.graph_queues import QueueWatch, defining_class
 
-_ARGUMENTS = ("feed_dict", "options", "run_metadata")
+_ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
-_UNTRACED = False
 _HIDDEN = (
     "Session.run was replaced by code that takes no options, so session runs are not traced one by one and "
     "-n does not bound them."
@@ -53,7 +53,7 @@ _HIDDEN = (
 
 
 class GraphRuns:
-    """The session runs of one thread.
+    """The session runs of one thread; entered around the body of each.
 
     Args:
         most_runs: How many runs are traced.
@@ -64,6 +64,7 @@ class GraphRuns:
         run_ended: Called just after each run that did not raise, with whether it was traced.
         run_failed: Called just after each run that raised.
         hook_failed: Given an error of what is looked at besides the runs.
+        profnb_part: Entered around what is profnb itself and no part of the code.
 
     Attributes:
         runs: The serialized RunMetadata of the traced runs, in order.
@@ -87,30 +88,27 @@ class GraphRuns:
         profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Start with no runs, on the calling thread."""
-        self._profnb_part, self._own_ns = profnb_part, 0
         self.runs: list[bytes] = []
         self.graph: Any = None
-        self.ended = 0
+        self.ended = self.untraced = 0
         self.graph_versions: list[int] = []
         self.environment: dict[str, str] = {}
-        self.untraced = 0
+        self.records = SessionRecords(time.time_ns() - time.perf_counter_ns())
         self._most_runs, self._most_seconds = most_runs, most_seconds
-        self._before_first = before_first
+        self._before_first, self._profnb_part, self._own_ns = before_first, profnb_part, 0
         self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
         self._hook_failed = hook_failed
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
         self._queues = QueueWatch(hook_failed)
-        self.records = SessionRecords(time.time_ns() - time.perf_counter_ns())
         self._thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
-        self._bytes = 0
-        self._is_inside = False
-        self._saving = 0
-        self._is_refused = False
-        self._is_over = self._has_traced_all = False
-        self._session: Any = None  # whose run is on, and what it was given
-        self._arguments: tuple[Any, Any, Any] = (None, None, None)
+        self._bytes = self._saving = 0
+        self._is_inside = self._is_refused = self._is_over = self._has_traced_all = False
         self._is_hidden = self._is_final = False
+        self._is_quick = False  # whether the run that is on comes behind those that are traced
+        self._session: Any = None  # whose run is on, what it was given, and what it is traced into
+        self._arguments: tuple[Any, Any, Any] = (None, None, None)
+        self._traced_into: Any = None
         self._options_type: Any = None
         self._metadata_type: Any = None
         self._full_trace: Any = None
@@ -125,13 +123,12 @@ class GraphRuns:
         self._software_trace = tensorflow.take(SOFTWARE_TRACE)
         needed = (self._options_type, self._metadata_type, self._full_trace)
         sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
-        owners = {_owner_of_run(seam.owner(tensorflow.module)) for seam in sessions} - {None}
+        classes = [seam.owner(tensorflow.module) for seam in sessions]
+        owners = {defining_class(session, "run") for session in classes} - {None}
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = copy_inside(run, self._around, _ARGUMENTS) or run_around(
-                    run, self._around
-                )
+                watched = _wrap_run(run, self._around)
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
@@ -155,32 +152,49 @@ class GraphRuns:
         is_aside = self._is_inside or self._is_refused or self._saving or self._is_over
         if threading.get_ident() != self._thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
-        if self._has_traced_all:
-            if options is not None:
-                self.untraced += self._asked(options) not in (None, self._full_trace)
-            self._session, self._arguments = session, (feed_dict, options, metadata)
-            return self
-        return _Run(self, session, feed_dict, options, metadata)
+        self._session, self._arguments = session, (feed_dict, options, metadata)
+        return self
 
-    # Around the body of a run behind those that are traced: as little as can be.
+    # Around the body of a run; behind those that are traced as little as can be.
 
     def __enter__(self) -> tuple[Any, Any, Any]:
-        self.gap_ends(self._arguments[0])
-        self._is_inside = True
+        self._is_inside = True  # what it runs in turn is part of it
+        self._is_quick = self._has_traced_all
+        feed_dict, options, metadata = self._arguments
+        if self._is_quick:
+            if options is not None:
+                self.untraced += self._asked(options) not in (None, self._full_trace)
+            self._tell_gaps("run_begins", feed_dict)
+        else:
+            with self._as_profnb():
+                self._tell_gaps("run_begins", feed_dict)
+                options, metadata, traces = self.plan(self._session, options, metadata)
+                self._traced_into = metadata if traces else None
         self._run_began()
-        return self._arguments
+        return feed_dict, options, metadata
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        self._is_inside = False
-        session, self._session, self._arguments = self._session, None, (None, None, None)
-        if kind is not None:
-            self._run_failed()
-            return
-        self._run_ended(_UNTRACED)
-        self.ended += 1
-        if not self._is_final:
-            self._see_version(session)
-        self.gap_begins()
+        session, (*_, given), traced_into = self._session, self._arguments, self._traced_into
+        is_quick, self._is_inside = self._is_quick, False
+        self._session, self._arguments, self._traced_into = None, (None, None, None), None
+        try:
+            if kind is not None:
+                self._run_failed()
+            elif not self._is_refused:
+                self._run_ended(_is_traced(traced_into))
+                self.ended += 1
+                if not self._is_final:
+                    self._see_version(session)
+            if not is_quick:
+                with self._as_profnb():
+                    if kind is None and not self._is_refused:
+                        self._keep(session, traced_into)
+                    if traced_into is not None and given is not None and given is not traced_into:
+                        given.CopyFrom(traced_into)
+                        given.ClearField("step_stats")
+        finally:
+            if kind is None and not self._is_refused:
+                self._tell_gaps("run_ended")
 
     def _saves(self, *_: object, **__: object) -> None:
         self._saving += threading.get_ident() == self._thread
@@ -188,8 +202,18 @@ class GraphRuns:
     def _saved(self, *_: object, **__: object) -> None:
         self._saving -= threading.get_ident() == self._thread
 
-    def may_trace(self) -> bool:
-        """Whether the next run is inside the bounds; asks ``before_first`` once."""
+    def _asked(self, options: Any) -> Any:
+        """Read the level of tracing that the code asks for; None where it asks for nothing."""
+        if options is None or (isinstance(options, self._options_type) and not options.ByteSize()):
+            return None
+        return getattr(options, "trace_level", 0)
+
+    def plan(self, session: Any, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
+        """Choose the options and RunMetadata to run with, and tell whether they trace the run."""
+        full, asked = self._full_trace, self._asked(options)
+        if asked not in (None, full):
+            self.untraced += 1
+            return options, metadata, False
         if self._until is None:
             self._is_refused = not self._before_first()
             self._until = time.monotonic() + self._most_seconds
@@ -198,21 +222,7 @@ class GraphRuns:
             and self._bytes < _MOST_BYTES
             and time.monotonic() < self._until
         )
-        return not self._is_refused and not self._has_traced_all
-
-    def _asked(self, options: Any) -> Any:
-        """The level of tracing that the code asks for; None where it asks for nothing."""
-        if options is None or (isinstance(options, self._options_type) and not options.ByteSize()):
-            return None
-        return getattr(options, "trace_level", 0)
-
-    def plan(self, session: Any, options: Any, metadata: Any) -> tuple[Any, Any, bool]:
-        """The options and RunMetadata to run with, and whether they trace the run."""
-        full, asked = self._full_trace, self._asked(options)
-        if asked not in (None, full):
-            self.untraced += 1
-            return options, metadata, False
-        if not self.may_trace():
+        if self._is_refused or self._has_traced_all:
             return options, metadata, False
         if asked is None:
             ours = self._software_trace if _is_on_cpu(session) else None
@@ -220,58 +230,37 @@ class GraphRuns:
         return options, self._metadata_type() if metadata is None else metadata, True
 
     @contextmanager
-    def profnb(self) -> Iterator[None]:
-        """What runs inside the block, around the body of a run, is profnb itself and no part of the code."""
+    def _as_profnb(self) -> Iterator[None]:
+        """Count what runs inside the block, around the body of a run, as no part of the code."""
         began_ns = time.perf_counter_ns()
         with self._profnb_part():
             yield
         self._own_ns += time.perf_counter_ns() - began_ns
 
-    def gap_ends(self, feed_dict: object) -> None:
-        """A run is about to begin."""
+    def _tell_gaps(self, method: str, *arguments: object) -> None:
+        """Tell of a run's begin or end; what fails in watching gaps costs no more than that."""
         if self._gaps is not None:
             try:
-                self._gaps.run_begins(feed_dict)
+                getattr(self._gaps, method)(*arguments)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-                self._lose_gaps(error)
+                self._gaps = None
+                self._hook_failed(error)
 
-    def gap_begins(self) -> None:
-        """All of a run is over, what profnb does for it too."""
-        if self._gaps is not None and not self._is_refused:
-            try:
-                self._gaps.run_ended()
-            except Exception as error:  # noqa: BLE001 - likewise
-                self._lose_gaps(error)
-
-    def begin(self) -> None:
-        """A run begins; runs that it makes in turn are part of it."""
-        self._is_inside = True
-        self._run_began()
-
-    def end(self, metadata: Any, *, failed: bool) -> None:
-        """A run ended; ``metadata`` is what it was traced into, or None."""
-        self._is_inside = False
-        if failed:
-            self._run_failed()
-        elif not self._is_refused:
-            self._run_ended(metadata is not None and _is_traced(metadata))
-
-    def keep(self, session: Any, metadata: Any) -> None:
+    def _keep(self, session: Any, metadata: Any) -> None:
         """Keep what there is to know of a run that has ended."""
-        if self._is_refused:
-            return
-        was_traced = _is_traced(metadata)
-        self.ended += 1
-        if not self._is_final:
-            self._see_version(session)
         if self._gaps is not None:
             self._queues.see_graph(session.graph)
-        if was_traced:
+        if _is_traced(metadata):
             self.runs.append(metadata.SerializeToString())
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
-        if self.ended == 1:
-            self.environment = _threads_of(session)
+        if self.ended == 1:  # how many threads the session's own settings ask for
+            config = SESSION_CONFIG.of(session)
+            asked = {
+                INTRA_OP: getattr(config, "intra_op_parallelism_threads", 0),
+                INTER_OP: getattr(config, "inter_op_parallelism_threads", 0),
+            }
+            self.environment = {title: str(count) for title, count in asked.items() if count}
 
     def _see_version(self, session: Any) -> None:
         """Ask how often the graph has changed, until it has not for long, or for too long."""
@@ -281,11 +270,6 @@ class GraphRuns:
         if is_same or len(versions) >= _MOST_VERSIONS:
             self._is_final = True
             self._queues.graph_is_final()
-
-    def _lose_gaps(self, error: Exception) -> None:
-        """What fails in watching gaps costs no more than that."""
-        self._gaps = None
-        self._hook_failed(error)
 
     def see_gaps(self, looks: Looks, *, has_source: bool) -> None:
         """The code has ended: tell what ran between its runs, and what was put into queues.
@@ -301,11 +285,11 @@ class GraphRuns:
             records.queues = self._queues.finish()
             records.gaps = shorten_gaps(gaps.finish(looks), has_source=has_source)
             records.gaps.traced, records.gaps.own_ns = len(self.runs), self._own_ns
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._lose_gaps(error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._hook_failed(error)
 
     def explain(self) -> list[str]:
-        """What was traced and what was not, and why, in sentences."""
+        """Say what was traced and what was not, and why, in sentences."""
         sentences = [_HIDDEN] if self._is_hidden else []
         traced = len(self.runs)
         if traced < self.ended - self.untraced and traced:
@@ -321,65 +305,58 @@ class GraphRuns:
         return sentences
 
 
+def _wrap_run(
+    run: Any, around: Callable[..., AbstractContextManager[tuple[Any, ...]]]
+) -> Callable[..., Any] | None:
+    """Wrap ``Session.run``, or whatever somebody put in its place, so that its arguments can be replaced.
+
+    An error that passes through loses the traceback's entry for the wrapper, as for those of
+    ``capture.hooks``.
+
+    Args:
+        run: The method.
+        around: Entered around each call, given the session and the arguments but for the fetches, None for
+        one
+            that is not given; yields those to use. Must let errors through.
+
+    Returns:
+        The wrapper; None where ``run`` takes no options, and so cannot be traced.
+    """
+    seen = _ARGUMENTS[1:]
+    try:
+        inspect.signature(run).bind_partial(None, options=None, run_metadata=None)
+    except (TypeError, ValueError):
+        return None
+
+    @functools.wraps(run)
+    def wrapped(session: Any, /, *places: Any, **keywords: Any) -> Any:
+        given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
+        with around(session, *map(given.get, seen)) as used:
+            for at, (name, value) in enumerate(zip(seen, used, strict=True), 1):
+                if value is given.get(name):
+                    continue
+                if at < len(places):
+                    places = (*places[:at], value, *places[at + 1 :])
+                else:
+                    keywords[name] = value
+            try:
+                return run.__get__(session, type(session))(*places, **keywords)
+            except BaseException as error:
+                without_us(error)
+                raise
+
+    return wrapped
+
+
 def _is_traced(metadata: Any) -> bool:
     return metadata is not None and bool(metadata.HasField("step_stats"))
 
 
-def _threads_of(session: Any) -> dict[str, str]:
-    """How many threads a session's own settings ask for."""
-    config = SESSION_CONFIG.of(session)
-    asked = {
-        INTRA_OP: getattr(config, "intra_op_parallelism_threads", 0),
-        INTER_OP: getattr(config, "inter_op_parallelism_threads", 0),
-    }
-    return {title: str(count) for title, count in asked.items() if count}
-
-
 def _is_on_cpu(session: Any) -> bool:
-    """Whether a session runs in this process, and nowhere but on the CPU."""
+    """Tell whether a session runs in this process, and nowhere but on the CPU."""
     if SESSION_TARGET.of(session):
         return False
     try:
         return all(device.device_type == "CPU" for device in SESSION_DEVICES.of(session)())
     except Exception:  # noqa: BLE001 - whatever it is, the user's code comes first
         return False
-
-
-def _owner_of_run(session: Any) -> type | None:
-    """The class in which a session's ``run`` stands."""
-    bases = getattr(session, "__mro__", ())
-    return next((base for base in bases if "run" in vars(base)), None)
-
-
-class _Run:
-    """Around the body of one ``Session.run``."""
-
-    def __init__(
-        self, runs: GraphRuns, session: Any, feed_dict: Any, options: Any, metadata: Any
-    ) -> None:
-        self._runs, self._session = runs, session
-        self._feed_dict, self._given = feed_dict, (options, metadata)
-        self._traced_into: Any = None
-
-    def __enter__(self) -> tuple[Any, Any, Any]:
-        with self._runs.profnb():
-            self._runs.gap_ends(self._feed_dict)
-            options, metadata, traces = self._runs.plan(self._session, *self._given)
-            if traces:
-                self._traced_into = metadata
-        self._runs.begin()
-        return self._feed_dict, options, metadata
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        traced_into, (_, given) = self._traced_into, self._given
-        try:
-            self._runs.end(traced_into, failed=kind is not None)
-            with self._runs.profnb():
-                if kind is None:
-                    self._runs.keep(self._session, traced_into)
-                if traced_into is not None and given is not None and given is not traced_into:
-                    given.CopyFrom(traced_into)
-                    given.ClearField("step_stats")
-        finally:
-            if kind is None:
-                self._runs.gap_begins()

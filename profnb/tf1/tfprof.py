@@ -1,10 +1,9 @@
-"""tfprof's four views of session runs, as rows.
+"""tfprof's four views of session runs, as rows and as a table.
 
 tfprof is the analyzer that TensorFlow carries for ``RunMetadata``: ``scope`` sums up by name scope,
 ``graph`` by what feeds what, ``op`` by op type and ``code`` by the Python lines that made the ops. It is
-asked through
-``tf.compat.v1.profiler.profile`` and not ``Profiler``, of which a process may have one: a second one makes
-the next question to the first abort the process.
+asked through ``tf.compat.v1.profiler.profile`` and not ``Profiler``, of which a process may have one: a
+second one makes the next question to the first abort the process.
 
 All runs are asked about at once, so times and occurrences sum over them, as in the op table. tfprof would
 sum peaks as well; here a node's peak counts once, in the run where it is largest. It also would write
@@ -19,12 +18,18 @@ import io
 import logging
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.profiler.held_back import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
+from profnb.core.table import Column, Table, of_each
+from profnb.tf1.nodes import GraphStats
+from profnb.trace.model import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 VIEWS = ("scope", "graph", "op", "code")
 _TFPROF_LOG = re.compile(rb"tfprof|^\s*$")
@@ -41,42 +46,76 @@ _OPTIONS: dict[str, Any] = {
     ],
     "output": "none",
 }  # fmt: skip
+_Rows = Sequence[SimpleNamespace]  # with the columns of the table below
+# The columns of a row that tfprof calls "total_..." where a view is a tree.
+_SUMS = {
+    "total_us": "exec_micros", "device_us": "accelerator_exec_micros", "cpu_us": "cpu_exec_micros",
+    "requested_bytes": "requested_bytes", "peak_bytes": "peak_bytes", "parameters": "parameters",
+    "float_ops": "float_ops",
+}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TfprofRow:
-    """One node of a view, with everything below it; in the ``op`` view nothing is below.
+def _device_us(rows: _Rows) -> list[float]:
+    has_device = any(row.device_us > 0 for row in rows)
+    return [row.device_us if has_device else float("nan") for row in rows]
 
-    Attributes:
-        name: A name scope or node, an op type, or ``file.py:line:function``.
-        depth: How deep it stands, 0 at the top.
-        parent: The row it stands under, or -1.
-        self_us: Time of the node alone.
-        total_us: Time, in microseconds like the next two.
-        device_us: Time on an accelerator.
-        cpu_us: Time on the host.
-        requested_bytes: What its ops allocated, in all runs together.
-        peak_bytes: What its ops held at most, each in the run where that is largest.
-        parameters: Elements of its variables.
-        float_ops: Floating-point operations, 0 where unknown.
-        occurrences: How often its ops ran.
+
+TFPROF_TABLE = Table[_Rows](
+    "tfprof",
+    "One row per node of one of tfprof's views of session runs, the longest first.",
+    (
+        Column(
+            "name", of_each("name"), "a name scope or node, an op type, or `file.py:line:function`"
+        ),
+        Column("depth", of_each("depth"), "how deep it stands, 0 at the top"),
+        Column("parent", of_each("parent"), "the row it stands under, -1 at the top"),
+        Column("self_us", of_each("self_us"), "time of the node alone", is_scaled=True),
+        Column("total_us", of_each("total_us"), "time with all below", is_scaled=True),
+        Column("device_us", _device_us, "... on an accelerator, NaN without any", is_scaled=True),
+        Column("cpu_us", of_each("cpu_us"), "... on the host", is_scaled=True),
+        Column(
+            "requested_bytes", of_each("requested_bytes"), "what its ops allocated, in all runs"
+        ),
+        Column("peak_bytes", of_each("peak_bytes"), "what they held at most, in the largest run"),
+        Column("parameters", of_each("parameters"), "elements of its variables"),
+        Column(
+            "float_ops",
+            lambda rows: [
+                float(row.float_ops) if row.float_ops > 0 else float("nan") for row in rows
+            ],
+            "floating-point operations, NaN without a formula",
+        ),
+        Column("occurrences", of_each("occurrences"), "how often its ops ran", alias="run_count"),
+    ),
+    "All but `self_us` include what stands below, and sum over the runs, except that a node's peak is that "
+    "of its largest run.",
+)
+
+
+def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
+    """Make one of tfprof's views, with the columns of ``TFPROF_TABLE``.
+
+    Args:
+        trace: A trace made from RunMetadata.
+        view: "scope" (name scopes), "graph" (what feeds what), "op" (op types) or "code" (the Python
+            lines that made the ops).
+        graph: The ``tf.Graph`` that ran, or its ``GraphDef``; None takes it from the RunMetadata, if it
+            was recorded with ``output_partition_graphs``. The code view needs the ``tf.Graph`` built in
+            this process, whose ops remember their lines.
+
+    Raises:
+        CaptureError: The trace is not of session runs, there is no graph, or no TensorFlow.
+        ValueError: No such view.
     """
-
-    name: str
-    depth: int
-    parent: int
-    self_us: int
-    total_us: int
-    device_us: int
-    cpu_us: int
-    requested_bytes: int
-    peak_bytes: int
-    parameters: int
-    float_ops: int
-    occurrences: int
+    if not isinstance(trace.stats, GraphStats):
+        raise CaptureError(
+            f"{trace.source} is not of session runs, which are all that tfprof reads. Profile code "
+            "that calls tf.compat.v1.Session.run, or load a RunMetadata file."
+        )
+    return TFPROF_TABLE.frame(tfprof_view(view, graph, trace.stats.recorded))
 
 
-def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]:
+def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleNamespace]:
     """Ask tfprof about session runs; it prints nothing.
 
     Args:
@@ -112,7 +151,9 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[TfprofRow]
                 "The code view needs the graph whose ops remember the lines that made them. Pass "
                 "graph=, the tf.Graph built in this process."
             )
-        _forget_shapes(merged)
+        for device in merged.step_stats.dev_stats:
+            for node in device.node_stats:
+                node.ClearField("output")
     with _quiet(tf.get_logger()):
         answer = TFPROF.find()(
             graph if view == "code" else _copy_graph(tf, graph), merged, cmd=view, options=_OPTIONS
@@ -187,15 +228,9 @@ def _copy_graph(tf: Any, graph: Any) -> Any:
     return copy
 
 
-def _forget_shapes(merged: Any) -> None:
-    for device in merged.step_stats.dev_stats:
-        for node in device.node_stats:
-            node.ClearField("output")
-
-
-def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
+def _rows_of(answer: Any, view: str) -> list[SimpleNamespace]:
     """The tree below the root, depth first; branches that never ran are left out."""
-    rows: list[TfprofRow] = []
+    rows: list[SimpleNamespace] = []
     waiting = [(child, 0, -1) for child in reversed(answer.children)]
     while waiting:
         node, depth, parent = waiting.pop()
@@ -209,19 +244,14 @@ def _rows_of(answer: Any, view: str) -> list[TfprofRow]:
     return rows
 
 
-def _row_of(node: Any, view: str, depth: int, parent: int) -> TfprofRow:
+def _row_of(node: Any, view: str, depth: int, parent: int) -> SimpleNamespace:
     prefix = "" if view == "op" else "total_"
-    total_us, device_us, cpu_us, requested_bytes, peak_bytes, parameters, float_ops = (
-        int(getattr(node, prefix + field))
-        for field in (
-            "exec_micros", "accelerator_exec_micros", "cpu_exec_micros", "requested_bytes",
-            "peak_bytes", "parameters", "float_ops",
-        )
-    )  # fmt: skip
-    return TfprofRow(
-        node.name, depth, parent, int(node.exec_micros), total_us, device_us, cpu_us,
-        requested_bytes, peak_bytes, parameters, float_ops, _occurrences(node, view),
-    )  # fmt: skip
+    sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
+    occurrences = _occurrences(node, view)
+    self_us = int(node.exec_micros)
+    return SimpleNamespace(
+        name=node.name, depth=depth, parent=parent, self_us=self_us, **sums, occurrences=occurrences
+    )
 
 
 def _occurrences(node: Any, view: str) -> int:

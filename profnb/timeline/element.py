@@ -1,23 +1,31 @@
 """A trace to its timeline: one HTML element that holds the still picture and the packed marks.
 
 The element stands alone in any frontend. Its script is an output of its own, as the report's is, and
-puts a viewer in place of the still picture where scripts run; no network, no library.
+puts a viewer in place of the still picture where scripts run; no network, no library. Two traces become two
+timelines on one axis of time, aligned where a step of each begins; each works alone where the script does not
+join them.
+
+A saved timeline holds what fits; while the kernel lives, zooming in asks it for the events of the window.
 """
 
 import re
 from base64 import b64encode
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from importlib import resources
+from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import count_text, duration_text
+from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.markup import without_controls
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.subjects.study import Study
-from profnb.timeline.pack import fit_timeline
+from profnb.timeline.pack import event_details, fit_timeline, pack_timeline, unit_of
 from profnb.timeline.scene import Scene
 from profnb.timeline.still import still_html, still_picture, still_text
 
@@ -26,6 +34,8 @@ _NOTEBOOK_MARKS, _NOTEBOOK_DETAILS, _NOTEBOOK_BYTES = 100_000, 3_000, 450_000
 _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
 # What a page draws first where it holds more: a picture needs no more marks than it has pixels.
 _FIRST_MARKS, _FIRST_BYTES = 30_000, 250_000
+_MOST_MARKS, _MOST_DETAILS = 30_000, 500
+_FARTHEST_PS = 1 << 62
 _DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
     "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
@@ -54,7 +64,7 @@ class Timeline:
     every: str = ""
 
     def html(self, timeline_id: str = "") -> Markup:
-        """The element.
+        """Write the element.
 
         Args:
             timeline_id: What a script calls it when it asks the kernel for more; "" never asks.
@@ -75,7 +85,7 @@ class Timeline:
         )
 
     def every_html(self) -> Markup:
-        """What stands at the end of a page, behind the script, which so draws before all is read."""
+        """Write what stands at the end of a page, behind the script, which so draws before all is read."""
         if not self.every:
             return Markup("")
         return Markup('<div hidden class="profnb-every" data-marks="{}"></div>').format(self.every)
@@ -143,7 +153,7 @@ def _count_of(count: int, what: str) -> str:
 
 @cache
 def timeline_script() -> str:
-    """The script that puts a viewer in place of every still picture on the page it runs in.
+    """Read the script that puts a viewer in place of every still picture on the page it runs in.
 
     Without comments and indentation, which every saved notebook would carry.
     """
@@ -158,3 +168,95 @@ def timeline_script() -> str:
     lines = (line.strip() for line in _DOC_COMMENT.sub("", text).split("\n"))
     kept = "\n".join(line for line in lines if line and not line.startswith("//"))
     return f"(function () {{\n{kept}\n}})();\n"
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePair:
+    """Two timelines, decided.
+
+    Attributes:
+        labels: What the runs are called.
+        sides: Their timelines, in the same order.
+    """
+
+    labels: tuple[str, str]
+    sides: tuple[Timeline, Timeline]
+
+    def html(self, ids: Sequence[str] = ("", "")) -> Markup:
+        """Write the element.
+
+        Args:
+            ids: What a script calls each side when it asks the kernel for more; "" never asks.
+        """
+        first, second = (side.html(one) for side, one in zip(self.sides, ids, strict=True))
+        return Markup(
+            '<div class="profnb profnb-pair" style="{};max-width:none" data-first="{}" '
+            'data-second="{}">{}{}</div>'
+        ).format(ROOT, *map(printable, self.labels), first, second)
+
+    @property
+    def text(self) -> str:
+        """Both as plain text, one below the other."""
+        return "\n\n".join(side.text for side in self.sides)
+
+
+def build_pair(first: Study, second: Study, labels: tuple[str, str]) -> TimelinePair:
+    """Decide the timelines of two traces; together they take the room of one.
+
+    Args:
+        first: The one.
+        second: The other.
+        labels: What to call them.
+    """
+    sides = []
+    shared = [
+        study.trace.sharing.text(label)
+        for study, label in zip((first, second), labels, strict=True)
+    ]
+    for study, label in zip((first, second), shared, strict=True):
+        side, name = build_timeline(study, beside=2), printable(label)
+        headline, text = f"{name}: {side.headline}", f"{name}: {side.text}"
+        sides.append(replace(side, headline=headline, text=text))
+    return TimelinePair((shared[0], shared[1]), (sides[0], sides[1]))
+
+
+def answer_question(scene: Scene, question: str) -> str:
+    """Answer what a timeline's script asked, as text.
+
+    Args:
+        scene: The trace, what was found in it, and its lanes.
+        question: ``hello``; ``window FROM TO`` for the packed marks of a window in base64; or
+            ``event ROW BEGIN`` for the stats of the event that begins there. Times are in the
+            timeline's units.
+
+    Returns:
+        The answer; "" for a question that makes no sense, which a page may ask.
+    """
+    if question == "hello":
+        return "here"
+    kind, *numbers = question.split() or [""]
+    if len(numbers) != 2 or not all(n.lstrip("-").isdecimal() and len(n) < 16 for n in numbers):
+        return ""
+    first, second = int(numbers[0]), int(numbers[1])
+    begin_ps, unit_ps = unit_of(scene)
+    if kind == "window":
+        ends = (begin_ps + first * unit_ps, begin_ps + max(second, first + 1) * unit_ps)
+        window = tuple(min(max(end, -_FARTHEST_PS), _FARTHEST_PS) for end in ends)
+        packed = pack_timeline(scene, _MOST_MARKS, _MOST_DETAILS, (window[0], window[1]))
+        return b64encode(packed.data).decode("ascii")
+    if kind == "event":
+        events = scene.study.trace.events
+        matches = np.flatnonzero(
+            (scene.lanes.lane == first) & ((events.begin_ps - begin_ps) // unit_ps == second)
+        )
+        return event_details(scene, int(matches[0])) if matches.size else ""
+    return ""
+
+
+def show_live_detail(study: Study, timeline_id: str) -> Any:
+    """Make the kernel answer the timeline of this id.
+
+    Returns:
+        What lives on; None in Colab.
+    """
+    return show_bridge(timeline_id, partial(answer_question, Scene(study)))

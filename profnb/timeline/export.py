@@ -1,23 +1,36 @@
-"""A trace and what was found in it to the Chrome trace that shows both."""
+"""A trace and what was found in it to the Chrome trace that shows both.
 
+One of TF1's session runs becomes the ``timeline.json`` that TensorFlow's own ``Timeline`` writes, with the
+same events: each node once per device string, named by its op type, with name, op and inputs as args, in
+whole microseconds of the epoch. The runs are marked besides, in a process of their own. Timeline's flow
+arrows and its thread numbers, which it deals out anew, are not events and differ; and a kernel labelled
+``name:Op regs:...`` has its op here, where Timeline says "unknown".
+
+Source: Timeline._show_compute and _emit_op in tensorflow/python/client/timeline.py (2.21).
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
-from profnb.steps.launching import find_launches
+from profnb.steps.streams import find_launches
 from profnb.steps.windows import Steps
 from profnb.subjects.input.buffers import find_buffers
 from profnb.subjects.memory.allocators import find_allocators
 from profnb.subjects.memory.samples import sample_memory
-from profnb.tf1.graph_timeline import is_graph_run, write_graph_timeline
-from profnb.trace.chrome.writer import Additions, write_chrome
+from profnb.tf1.nodes import GraphStats
+from profnb.trace.chrome.writer import Additions, open_text, write_chrome
 from profnb.trace.model import Trace
+from profnb.trace.names import GRAPH_RUNS, ROOT_LEVEL, STEP_NUM
+
+_PIECE = 10_000
 
 
 def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> None:
     """Write a trace as a Chrome trace, with launches, steps and sampled quantities.
-
-    A trace of TF1 session runs becomes what TF1's own ``Timeline`` writes.
 
     Args:
         trace: The trace.
@@ -28,24 +41,67 @@ def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> Non
     Raises:
         OSError: The file cannot be written.
     """
-    if is_graph_run(trace):
-        write_graph_timeline(trace, target)
+    if isinstance(trace.stats, GraphStats):
+        _write_graph_timeline(trace, target)
         return
     launches, kernels = find_launches(trace)
-    shown = not steps.is_window and len(steps) > 0
-    line = -1
-    if shown:
-        root_lines = trace.lines.of_event[steps.roots]
-        line = int(np.bincount(root_lines).argmax()) if root_lines.size else 0
+    shown = slice(0, 0) if steps.is_window else slice(None)
+    line = 0 if len(steps) and not steps.is_window else -1
+    if line == 0 and steps.roots.size:
+        line = int(np.bincount(trace.lines.of_event[steps.roots]).argmax())
     labels = [
-        f"{phase} {number}" for phase, number in zip(steps.phase, steps.step_num, strict=True)
+        f"{phase} {number}"
+        for phase, number in zip(steps.phase[shown], steps.step_num[shown], strict=True)
     ]
     additions = Additions(
         launches=launches,
         kernels=kernels,
-        step_begin_ps=steps.begin_ps if shown else steps.begin_ps[:0],
-        step_labels=labels if shown else (),
+        step_begin_ps=steps.begin_ps[shown],
+        step_labels=labels,
         step_line=line,
         counters=[*sample_memory(trace, find_allocators(trace)), *find_buffers(trace)],
     )
     write_chrome(trace, target, additions, version)
+
+
+def _write_graph_timeline(trace: Trace, target: Path) -> None:
+    with open_text(target) as file:
+        file.write(b'{"traceEvents":[\n')
+        texts = (json.dumps(event).replace("<", "\\u003c") for event in _graph_events(trace))
+        between = ""
+        while piece := ",\n".join(islice(texts, _PIECE)):
+            file.write(trace.sharing.encoded(f"{between}{piece}".encode()))
+            between = ",\n"
+        file.write(b"\n]}\n")
+
+
+def _graph_events(trace: Trace) -> Iterator[dict[str, object]]:
+    devices = []  # the device string that each line came from
+    for line in range(len(trace.lines)):
+        plane = trace.planes[trace.lines.plane[line]]
+        stream = trace.lines.names[line].partition(" #")[0]
+        devices.append(f"{plane.name}/{stream}" if plane.is_device else plane.name)
+    pids = {device: pid for pid, device in enumerate(dict.fromkeys(devices), start=1)}
+    for device, pid in pids.items():
+        process = device if device == GRAPH_RUNS else f"{device} Compute"
+        yield {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": process}}
+    for line, device in enumerate(devices):
+        for event in range(*trace.lines.offsets[line : line + 2].tolist()):
+            stats = trace.stats.of_event(event)
+            if device == GRAPH_RUNS:  # a run has no group here, as its nodes have none
+                name = trace.names[int(trace.events.name[event])]
+                args = {key: stats[key] for key in (STEP_NUM, ROOT_LEVEL)}
+            else:
+                name = str(stats.get("op", ""))
+                args = {
+                    key: value
+                    for key, value in stats.items()
+                    if key in ("name", "op") or (key.startswith("input") and key[5:].isdecimal())
+                }
+            begin_ns = trace.epoch_ns + int(trace.events.begin_ps[event]) // 1000
+            end_ns = begin_ns + int(trace.events.duration_ps[event]) // 1000
+            yield {
+                "ph": "X", "cat": "Op", "name": name, "pid": pids[device],
+                "tid": int(trace.lines.ids[line]), "ts": begin_ns // 1000,
+                "dur": end_ns // 1000 - begin_ns // 1000, "args": args,
+            }  # fmt: skip

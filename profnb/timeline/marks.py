@@ -7,19 +7,19 @@ marks fit a given number.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
 from profnb.core.columns import Int32s, Int64s
 from profnb.core.jit import tiered
-from profnb.timeline.lanes import Lanes
+from profnb.timeline.scene import Lanes
 from profnb.trace.model import Trace
 
 # A block spans at most this many resolutions, so that zooming in still shows where time went.
 _BLOCK_SPAN = 8
 # How often to halve the distance to a resolution that is too fine: to an eighth is fine enough.
 _REFINEMENTS = 3
+_LANE, _BEGIN, _END, _BUSY, _OCCURRENCES, _EVENT = range(6)  # the first columns of Marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Marks:
         resolution_ps: Shorter events may be in blocks; 0 where every event has its own mark.
     """
 
-    lane: Int32s
+    lane: Int64s
     begin_ps: Int64s
     end_ps: Int64s
     busy_ps: Int64s
@@ -51,27 +51,15 @@ class Marks:
 
     @property
     def merged_events(self) -> int:
-        """How many events stand in blocks."""
+        """Count the events that stand in blocks."""
         return int(self.occurrences[self.occurrences > 1].sum())
-
-
-class _Columns(NamedTuple):
-    """Room for marks, in the order in which they are made; see ``Marks``."""
-
-    lane: Int32s
-    begin_ps: Int64s
-    end_ps: Int64s
-    busy_ps: Int64s
-    occurrences: Int64s
-    event: Int64s
 
 
 @tiered
 def _merge(
     begin: Int64s, end: Int64s, offsets: Int64s, parent: Int32s, lanes: Int32s,
     resolution: int, window_begin: int, window_end: int, mark_of_event: Int64s, block: Int64s,
-    around: Int64s, marked_lane: Int32s, marked_begin: Int64s, marked_end: Int64s, marked_busy: Int64s,
-    occurrences: Int64s, longest_event: Int64s,
+    around: Int64s, marked: Int64s,
 ) -> int:  # fmt: skip
     """Fill the marks in the order of the events; returns how many, or -1 when there is no room.
 
@@ -80,7 +68,8 @@ def _merge(
     has its own mark; [62, 65) is short, but a block does not reach across a long event.
 
     ``block`` is the open block of each lane, ``around`` the nearest event around each that is long enough to
-    have a mark of its own; both come filled with -1. The last six are ``_Columns``.
+    have a mark of its own; both come filled with -1. ``marked`` has a row for each of the first columns of
+    ``Marks``, and room for as many marks as there may be.
     """
     mark_count = 0
     for line in range(offsets.size - 1):
@@ -96,28 +85,27 @@ def _merge(
             is_short = duration < resolution
             mark = block[lane]
             if is_short and mark >= 0:
-                longest = longest_event[mark]
+                longest = marked[_EVENT, mark]
                 joins = (
-                    begin[event] - marked_end[mark] < resolution
-                    and (end[event] - marked_begin[mark]) // _BLOCK_SPAN <= resolution
+                    begin[event] - marked[_END, mark] < resolution
+                    and (end[event] - marked[_BEGIN, mark]) // _BLOCK_SPAN <= resolution
                     and around[longest] == around[event]
                 )
                 if joins:
                     mark_of_event[event] = mark
-                    if end[event] > marked_end[mark]:
-                        marked_end[mark] = end[event]
-                    marked_busy[mark] += duration
-                    occurrences[mark] += 1
+                    if end[event] > marked[_END, mark]:
+                        marked[_END, mark] = end[event]
+                    marked[_BUSY, mark] += duration
+                    marked[_OCCURRENCES, mark] += 1
                     if duration > end[longest] - begin[longest]:
-                        longest_event[mark] = event
+                        marked[_EVENT, mark] = event
                     continue
-            if mark_count == marked_lane.size:
+            if mark_count == marked.shape[1]:
                 return -1
             mark_of_event[event] = mark_count
-            marked_lane[mark_count] = lane
-            marked_begin[mark_count], marked_end[mark_count] = begin[event], end[event]
-            marked_busy[mark_count], occurrences[mark_count] = duration, 1
-            longest_event[mark_count] = event
+            marked[_LANE, mark_count], marked[_EVENT, mark_count] = lane, event
+            marked[_BEGIN, mark_count], marked[_END, mark_count] = begin[event], end[event]
+            marked[_BUSY, mark_count], marked[_OCCURRENCES, mark_count] = duration, 1
             block[lane] = mark_count if is_short else -1
             mark_count += 1
     return mark_count
@@ -140,33 +128,29 @@ def merge_events(
         The marks, or None if there would be more than ``most``.
     """
     events = trace.events
-    room = min(most, len(events))
     window = window_ps or (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-    columns = _Columns(
-        np.empty(room, np.int32), *(np.empty(room, np.int64) for _ in _Columns._fields[1:])
-    )
+    marked = np.empty((_EVENT + 1, min(most, len(events))), np.int64)
     mark_of_event = np.full(len(events), -1, np.int64)
     count = _merge(
         events.begin_ps, events.end_ps, trace.lines.offsets, lanes.parent, lanes.lane,
         resolution_ps, *window, mark_of_event, np.full(int(lanes.first_lane[-1]), -1, np.int64),
-        np.full(len(events), -1, np.int64), columns.lane, columns.begin_ps, columns.end_ps,
-        columns.busy_ps, columns.occurrences, columns.event,
+        np.full(len(events), -1, np.int64), marked,
     )  # fmt: skip
     if count < 0:
         return None
-    order = np.argsort(columns.lane[:count], kind="stable")
-    rank = np.empty(count + 1, np.int64)  # where each mark stands by lane; the last is for no mark
+    order = np.argsort(marked[_LANE, :count], kind="stable")
+    rank = np.full(
+        count + 1, -1, np.int64
+    )  # where each mark stands by lane; the last is for no mark
     rank[order] = np.arange(count)
-    rank[count] = -1
-    lane = columns.lane[:count][order]
-    begin, end, busy, occurrences, event = (column[:count][order] for column in columns[1:])
+    lane, begin, end, busy, occurrences, event = marked[:, order]
     return Marks(lane, begin, end, busy, occurrences, event, rank[mark_of_event], resolution_ps)
 
 
 def pick_marks(
     trace: Trace, lanes: Lanes, most: int, window_ps: tuple[int, int] | None = None
 ) -> Marks:  # fmt: skip
-    """The finest marks of a window that number at most ``most``, or one per lane if that is more.
+    """Find the finest marks of a window that number at most ``most``, or one per lane if that is more.
 
     Args:
         trace: The trace.

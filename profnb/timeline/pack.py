@@ -24,14 +24,14 @@ import numpy.typing as npt
 from profnb.core.columns import Int64s
 from profnb.drawing.theme import colour_of
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.launching import find_launches
-from profnb.timeline.first_view import typical_steps
-from profnb.timeline.lane_names import recorded_name
+from profnb.steps.streams import find_launches
+from profnb.subjects.study import Study
 from profnb.timeline.marks import Marks, pick_marks
 from profnb.timeline.scene import Scene
 from profnb.timeline.tracks import thin_track
 from profnb.trace.names import STEPS_LINE
 
+_OPENS_ON = 3  # steps
 _LONGEST_NAME = 300
 _LONGEST_DETAIL = 600
 _LARGEST = (1 << 32) - 1
@@ -45,7 +45,7 @@ _INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_
 
 @dataclass(frozen=True, slots=True)
 class PackedTimeline:
-    """What a browser needs to draw one window of a trace.
+    """One window of a trace, as a browser needs it to draw.
 
     Attributes:
         data: The bytes described in this module's docstring.
@@ -63,7 +63,7 @@ class PackedTimeline:
 
 
 def event_details(scene: Scene, event: int) -> str:
-    """The stats of an event as lines of ``name: value``, for a person to read."""
+    """Write the stats of an event as lines of ``name: value``, for a person to read."""
     lines = []
     for name, value in scene.study.trace.stats.of_event(event).items():
         if name.startswith("_") or name in _INTERNAL or isinstance(value, bytes):
@@ -73,7 +73,7 @@ def event_details(scene: Scene, event: int) -> str:
 
 
 def _shuffled(column: npt.NDArray[np.integer[Any]]) -> tuple[int, bytes]:
-    """How many runs of bytes a column of numbers below 2**32 needs, and the runs."""
+    """Split a column of numbers below 2**32 into runs of bytes: how many it needs, and the runs."""
     width = -(-int(column.max(initial=0)).bit_length() // 8)
     return width, column.astype("<u4").view(np.uint8).reshape(-1, 4).T[:width].tobytes()
 
@@ -143,7 +143,7 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
     return [
         {
             "label": scene.names[position],
-            "recorded": recorded_name(trace, line),
+            "recorded": scene.recorded_name(line),
             "derived": scene.derived[position],
             "plane": trace.planes[trace.lines.plane[line]].name[:_LONGEST_NAME],
             "device": bool(trace.is_device_line[line]),
@@ -159,7 +159,7 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
 def _track_columns(
     scene: Scene, most: int, window_ps: tuple[int, int] | None, begin_ps: int, unit_ps: int
 ) -> tuple[list[dict[str, Any]], list[tuple[int, bytes]]]:
-    """What is said of each track, and its two columns."""
+    """Make a header of each track, and its two columns."""
     headers: list[dict[str, Any]] = []
     columns: list[tuple[int, bytes]] = []
     for whole in scene.tracks:
@@ -197,8 +197,33 @@ def _step_columns(scene: Scene, begin_ps: int, unit_ps: int) -> dict[str, list[i
     }
 
 
+def typical_steps(study: Study) -> tuple[int, int] | None:
+    """Find up to three steps in a row that together take the median of all such: a timeline opens there.
+
+    Only steps that averages are of count, so no warm-up and no step far outside.
+
+    Returns:
+        Rows of ``study.steps``, of the first and of the last; None where there are no steps.
+    """
+    steps, counted = study.steps, study.summary.counted
+    if steps.is_window or not counted.size:
+        return None
+    for shown in range(min(_OPENS_ON, counted.size), 1, -1):
+        first, last = counted[: 1 - shown], counted[shown - 1 :]
+        in_a_row = np.flatnonzero(last - first == shown - 1)
+        if in_a_row.size:
+            break
+    else:
+        first = last = counted
+        in_a_row = np.arange(counted.size)
+    first, last = first[in_a_row], last[in_a_row]
+    order = np.argsort(steps.end_ps[last] - steps.begin_ps[first], kind="stable")
+    middle = order[(order.size - 1) // 2]
+    return int(first[middle]), int(last[middle])
+
+
 def unit_of(scene: Scene) -> tuple[int, int]:
-    """The origin and the unit of a timeline's times, both in picoseconds.
+    """Find the origin and the unit of a timeline's times, both in picoseconds.
 
     The unit is a nanosecond, or what makes the span of the trace fit 32 bits (from 4.3 s on).
     """

@@ -11,15 +11,14 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell, html_table
-from profnb.drawing.plain import plain_table
+from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.theme import MUTED, colour_of
-from profnb.timeline.lanes import busy_in_bins
-from profnb.timeline.scene import Scene
+from profnb.timeline.scene import Scene, busy_in_bins
 
 _BINS = 60
 _MOST_LINES = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"
+_ARE_NUMBERS = (False, False, True, True, True)  # of the columns
 # Fonts that have both blocks and spaces, so that all are of one width.
 _STRIP = (
     "letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
@@ -51,23 +50,16 @@ def still_picture(scene: Scene) -> Still:
     begin, end = int(trace.events.begin_ps.min()), int(trace.events.end_ps.max())
     span = max(end - begin, 1)
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
-    counts = np.diff(trace.lines.offsets)
     shown = []
     recorded_positions = [row for row, device in enumerate(scene.derived) if not device]
     for position in recorded_positions[:_MOST_LINES]:
-        line = int(lanes.lines[position])
+        line, busy_ps = int(lanes.lines[position]), int(lanes.busy_ps[position])
         busy = busy_in_bins(trace, lanes, position, edges)
         levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)
-        shown.append(
-            (
-                scene.names[position],
-                bool(trace.is_device_line[line]),
-                "".join(_LEVELS[level] for level in levels),
-                int(counts[line]),
-                int(lanes.busy_ps[position]),
-                float(lanes.busy_ps[position] / span),
-            )
-        )
+        strip = "".join(_LEVELS[level] for level in levels)
+        count = int(np.diff(trace.lines.offsets[line : line + 2])[0])
+        is_device = bool(trace.is_device_line[line])
+        shown.append((scene.names[position], is_device, strip, count, busy_ps, busy_ps / span))
     steps = ""
     if not scene.study.steps.is_window and len(scene.study.steps) <= _BINS // 2:
         marked = set(np.searchsorted(edges, scene.study.steps.begin_ps, side="right").tolist())
@@ -75,54 +67,35 @@ def still_picture(scene: Scene) -> Still:
     return Still(tuple(shown), steps, span, len(lanes.lines) - len(shown))
 
 
+def _headings(width: str) -> tuple[str, ...]:
+    return ("thread or stream", width, "busy", "busy %", "events")
+
+
 def still_text(still: Still) -> str:
-    """The picture for a terminal."""
+    """Write the picture for a terminal."""
     table = [
-        (
-            printable(label)[:28],
-            f"|{strip}|",
-            duration_text(busy),
-            percent_text(share),
-            count_text(events),
-        )
-        for label, _, strip, events, busy, share in still.rows
+        (printable(label)[:28], f"|{strip}|", *_numbers(*numbers))
+        for label, _, strip, *numbers in still.rows
     ]
-    head = (
-        "thread or stream",
-        f"|{duration_text(still.span_ps):^{_BINS}}|",
-        "busy",
-        "busy %",
-        "events",
-    )
-    text = plain_table([head, *table], (False, False, True, True, True))
+    head = _headings(f"|{duration_text(still.span_ps):^{_BINS}}|")
+    text = plain_table([head, *table], _ARE_NUMBERS)
     return text + (f"\nand {still.hidden_lines} more" if still.hidden_lines else "")
 
 
 def still_html(still: Still) -> Markup:
-    """The picture as a table that stays readable without style and script."""
+    """Write the picture as a table that stays readable without style and script."""
     rows: list[list[Cell]] = []
     if still.steps:
         rows.append(["steps", (still.steps, _STRIP), "", "", ""])
-    for label, is_device, strip, events, busy, share in still.rows:
+    for label, is_device, strip, *numbers in still.rows:
         colour = colour_of("device compute" if is_device else "host compute")
         shown = strip.replace(" ", "\N{NO-BREAK SPACE}")
-        rows.append(
-            [
-                label[:40],
-                (shown, f"{_STRIP};color:{colour}"),
-                duration_text(busy),
-                percent_text(share),
-                count_text(events),
-            ]
-        )
-    headings = (
-        "thread or stream",
-        f"busy over {duration_text(still.span_ps)}",
-        "busy",
-        "busy %",
-        "events",
-    )
-    table = html_table(headings, rows, (False, False, True, True, True))
+        rows.append([label[:40], (shown, f"{_STRIP};color:{colour}"), *_numbers(*numbers)])
+    table = html_table(_headings(f"busy over {duration_text(still.span_ps)}"), rows, _ARE_NUMBERS)
     if not still.hidden_lines:
         return table
     return table + Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)
+
+
+def _numbers(events: float, busy_ps: float, share: float) -> tuple[str, str, str]:
+    return duration_text(busy_ps), percent_text(share), count_text(events)

@@ -18,7 +18,7 @@ from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES, EXCHANGING
-from profnb.steps.launching import has_replicas
+from profnb.steps.grouping import has_replicas
 from profnb.steps.streams import busiest_device
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of

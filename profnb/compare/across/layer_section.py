@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from profnb.compare.across.layer_differences import LAYER_DIFFERENCES, LayerDifference
 from profnb.core.units import MISSING, count_text, duration_text, range_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 

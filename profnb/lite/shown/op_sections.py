@@ -4,8 +4,8 @@ import math
 from typing import Any
 
 from profnb.core.units import MISSING, count_text, duration_text, percent_text
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.html_table import Cell
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS

@@ -13,7 +13,7 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 from profnb.lite.findings import KERAS, LiteFindings

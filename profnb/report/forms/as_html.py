@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from profnb.drawing.html_table import Cell, html_table, note_list
+from profnb.drawing.drawn_tables import Cell, html_table, note_list
+from profnb.drawing.figures import figure_html
 from profnb.drawing.markup import without_controls
-from profnb.drawing.plotly import figure_html
 from profnb.drawing.section import Section, section_block, titled_block
 from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html, first_change, with_names

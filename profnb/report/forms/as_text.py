@@ -3,7 +3,7 @@
 from textwrap import fill
 
 from profnb.core.printable import for_terminal, printable
-from profnb.drawing.plain import plain_table
+from profnb.drawing.drawn_tables import plain_table
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text, first_change
 from profnb.report.content import Content

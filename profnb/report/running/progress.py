@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from profnb.capture.seams import KERNEL
 from profnb.core.printable import printable
-from profnb.drawing.html_table import html_table
+from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.theme import MUTED, ROOT
 from profnb.report.running.live_text import about_text
 from profnb.report.running.slot import Slot, open_slot

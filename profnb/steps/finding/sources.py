@@ -14,6 +14,12 @@ A step comes, in this order of trust, from
 Functions that alternate (a discriminator's and a generator's update, say) form
 one step together.
 
+An epoch ends where the program makes a new iterator of tf.data between two steps. A step is warm-up if a
+function was traced or compiled in it, or if it behaves like it. Threads start and buffers fill in the first
+step after a new iterator of the input is made: where that takes five times the median of its phase or more,
+of five steps at least, it is warm-up. So is the first step of a phase that takes 30 times the median,
+whatever it did. As many more as were asked for are too.
+
 The official tool takes only markers with ``_r``, so it finds no step in Keras 3's own markers or in a
 plain custom loop on a CPU; this module does.
 
@@ -25,16 +31,29 @@ from dataclasses import replace
 
 import numpy as np
 
+from profnb.capture.step_records import CALL
+from profnb.core.columns import Bools, Int64s
+from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, graph_runs
-from profnb.steps.finding.epochs import find_epoch_ends
-from profnb.steps.finding.loops import eager_steps
-from profnb.steps.finding.marked import derived_steps, marked_steps
-from profnb.steps.finding.tapes import taped_steps
-from profnb.steps.finding.warm_up import find_warm_up
-from profnb.steps.windows import WINDOW, Steps
+from profnb.steps.finding.loops import eager_steps, taped_steps
+from profnb.steps.windows import WINDOW, Steps, outermost
 from profnb.trace.model import Trace
+from profnb.trace.names import (
+    GRAPH_TYPE,
+    IMPLICIT_ROOTS,
+    IS_ABANDONED,
+    ITERATIONS,
+    MARKER_SOURCE,
+    ROOT_LEVEL,
+    STEP_NUM,
+    STEPS_LINE,
+)
 
 _MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
+_NO_NUMBER = np.iinfo(np.int64).min
+_LONGEST_NUMBER = 15  # digits of a step's number
+_MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
+_FEWEST_STEADY, _SLOW_START, _VERY_SLOW_START = 5, 5, 30
 
 
 def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
@@ -49,16 +68,73 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
         The steps; one window over everything if there are none; no row if there are no events.
     """
     steps = (
-        marked_steps(trace)
-        or derived_steps(trace)
+        _marked_steps(trace)
+        or _steps_of_device(trace)
         or called_steps(trace)
         or graph_runs(trace)
         or taped_steps(trace, eager_steps(trace))
         or _window(trace)
     )
     steps = replace(steps, phase=_kinds_of_runs(steps.phase))
-    steps = replace(steps, ends_epoch=find_epoch_ends(trace, steps))
-    return replace(steps, is_warmup=find_warm_up(trace, steps, warmup_steps))
+    made_ps = _iterators_made(trace, steps)
+    steps = replace(steps, ends_epoch=_find_epoch_ends(steps, made_ps))
+    return replace(steps, is_warmup=_find_warm_up(trace, steps, made_ps, warmup_steps))
+
+
+def _marked_steps(trace: Trace) -> Steps | None:
+    """Find steps by step markers on the host; None where there is none."""
+    numbers, levels = trace.stats.integers(STEP_NUM), trace.stats.integers(ROOT_LEVEL)
+    is_marker = np.zeros(len(trace.events), np.bool_)
+    is_marker[levels.events[levels.values.astype(np.int64) >= 1]] = True
+    is_marker[numbers.events] = True
+    is_marker[trace.stats.integers(IS_ABANDONED).events] = False
+    sources = trace.stats.texts(MARKER_SOURCE)
+    of_calls = [row for row, text in enumerate(sources.texts) if text == CALL]
+    is_marker[sources.events[np.isin(sources.values, of_calls)]] = False
+    markers = np.flatnonzero(is_marker & trace.is_host_event)
+    is_implicit = trace.are_named(markers, lambda name: name in IMPLICIT_ROOTS)
+    roots = outermost(trace, markers[~is_implicit])
+    if not roots.size:
+        return None
+    graphs = trace.stats.texts(GRAPH_TYPE)  # what Keras 2.2 to 2.4 called the phase
+    names, number = trace.events.name[roots], numbers.of(roots, _NO_NUMBER).astype(np.int64)
+    columns = (names.tolist(), number.tolist(), graphs.of(roots).tolist())
+    phase = []
+    for name, step, graph in zip(*columns, strict=True):
+        # Some writers put the step's number behind it: "train 12", "ProfilerStep#12".
+        plain = trace.names[name].removesuffix(f" {step}").removesuffix(f"#{step}")
+        phase.append((graph >= 0 and graphs.texts[graph]) or plain)
+    return replace(
+        Steps.of_roots(trace, roots, tuple(phase), "step markers in the trace"),
+        step_num=np.where(number == _NO_NUMBER, np.arange(roots.size), number),
+        iterations=trace.stats.integers(ITERATIONS).of(roots, 1).astype(np.int64),
+    )
+
+
+def _steps_of_device(trace: Trace) -> Steps | None:
+    """Take the ``Steps`` line of the first device plane that has one."""
+    is_steps = trace.lines.names.rows_where(lambda name: name == STEPS_LINE)
+    for line in np.flatnonzero(trace.is_device_line & is_steps):
+        roots = outermost(trace, np.arange(*trace.lines.offsets[line : line + 2]))
+        if roots.size:
+            names = [trace.names[row] for row in trace.events.name[roots]]
+            numbers = [
+                int(n) if n.isdecimal() and len(n) <= _LONGEST_NUMBER else row
+                for row, n in enumerate(names)
+            ]
+            phase = ("step",) * roots.size
+            steps = Steps.of_roots(trace, roots, phase, "the device's own Steps line")
+            return replace(steps, step_num=np.array(numbers, np.int64))
+    return None
+
+
+def _window(trace: Trace) -> Steps:
+    none = np.empty(0, np.int64)
+    has_events = len(trace.events) > 0
+    begin = trace.events.begin_ps.min(keepdims=True) if has_events else none
+    end = trace.events.end_ps.max(keepdims=True) if has_events else none
+    origin = "the whole capture, because no step was found"
+    return Steps.between(begin, end, (WINDOW,) * begin.size, origin)
 
 
 def _kinds_of_runs(phase: tuple[str, ...]) -> tuple[str, ...]:
@@ -74,22 +150,44 @@ def _kinds_of_runs(phase: tuple[str, ...]) -> tuple[str, ...]:
     return (_SESSION_RUN,) * len(phase)
 
 
-def _window(trace: Trace) -> Steps:
-    none = np.empty(0, np.int64)
-    has_events = len(trace.events) > 0
-    begin = trace.events.begin_ps.min(keepdims=True) if has_events else none
-    end = trace.events.end_ps.max(keepdims=True) if has_events else none
-    return Steps(
-        begin_ps=begin,
-        end_ps=end,
-        host_begin_ps=begin,
-        host_end_ps=end,
-        ends_epoch=np.zeros(begin.size, np.bool_),
-        step_num=np.zeros(begin.size, np.int64),
-        phase=(WINDOW,) * begin.size,
-        iterations=np.ones(begin.size, np.int64),
-        is_warmup=np.zeros(begin.size, np.bool_),
-        first_root=np.zeros(begin.size + 1, np.int64),
-        roots=none,
-        origin="the whole capture, because no step was found",
-    )
+def _iterators_made(trace: Trace, steps: Steps) -> Int64s:
+    """Find when the thread of the steps made iterators, in time order; never without steps of a thread.
+
+    Python's ``for`` over a dataset makes one each time it begins, and so does Keras for each epoch and each
+    validation.
+    """
+    if not steps.roots.size:
+        return np.empty(0, np.int64)
+    making = np.flatnonzero(trace.select_named(*_MAKES_ITERATOR))
+    line = trace.lines.of_event[steps.roots[0]]
+    is_own: Bools = trace.is_host_event[making] & (trace.lines.of_event[making] == line)
+    return trace.events.begin_ps[making[is_own]]
+
+
+def _find_epoch_ends(steps: Steps, made_ps: Int64s) -> Bools:
+    """Mark the steps after which a new iterator is made before the next one begins, shape (S,)."""
+    ends = np.zeros(len(steps), np.bool_)
+    row = np.searchsorted(steps.host_begin_ps, made_ps, side="right") - 1
+    inside = (row >= 0) & (row < len(steps) - 1)
+    row, made_ps = row[inside], made_ps[inside]
+    ends[row[made_ps >= steps.host_end_ps[row]]] = True
+    return ends
+
+
+def _find_warm_up(trace: Trace, steps: Steps, made_ps: Int64s, warmup_steps: int) -> Bools:
+    """Mark the steps that averages leave out, shape (S,)."""
+    if steps.is_window:
+        return np.zeros(len(steps), np.bool_)
+    flags = was_compiled_during(trace, steps.begin_ps, steps.end_ps)
+    makes_iterator_first = bool((made_ps < steps.host_begin_ps[:1]).any())
+    has_new_iterator = np.append(makes_iterator_first, steps.ends_epoch[:-1])
+    for rows in steps.rows_by_phase.values():
+        flags[rows[:warmup_steps]] = True
+        steady = rows[~flags[rows]]
+        if steady.size < _FEWEST_STEADY:
+            continue
+        duration = steps.duration_ps[steady]
+        usual = np.median(duration)
+        flags[steady[(duration >= _SLOW_START * usual) & has_new_iterator[steady]]] = True
+        flags[rows[0]] |= steps.duration_ps[rows[0]] >= _VERY_SLOW_START * usual
+    return flags

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import percent_text
-from profnb.drawing.roof_figure import RoofPoints, roof_figure
+from profnb.drawing.figures import RoofPoints, roof_figure
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OpRoofline
 from profnb.trace.names import without_call

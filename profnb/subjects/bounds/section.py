@@ -3,7 +3,7 @@
 import numpy as np
 
 from profnb.core.units import percent_text, rate_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.bounds.measured_peak import kept_peak

@@ -2,7 +2,7 @@
 
 from profnb.core.printable import shortened
 from profnb.core.units import MISSING, count_text, duration_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS
 from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Int64s, look_up
-from profnb.steps.launching import find_launches
 from profnb.steps.nesting import find_parents, nearest_of
+from profnb.steps.streams import find_launches
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP, parse_op

@@ -44,7 +44,6 @@ from profnb.steps.activities import (
     WAITING_FOR_INPUT,
 )
 from profnb.steps.breakdown import Pieces, find_stretches, sum_stretches
-from profnb.steps.gaps import Gaps
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -54,7 +53,7 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.steps.summary import periods_of
-from profnb.steps.windows import Steps
+from profnb.steps.windows import Gaps, Steps
 from profnb.trace.model import Trace
 
 IDLE_CAUSES = (

@@ -15,8 +15,14 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.grouping import Groups
-from profnb.steps.launching import find_launches
-from profnb.steps.streams import COPY, busiest_device, covered_ps, kinds_of_work, raw_device_lines
+from profnb.steps.streams import (
+    COPY,
+    busiest_device,
+    covered_ps,
+    find_launches,
+    kinds_of_work,
+    raw_device_lines,
+)
 from profnb.subjects.device.kernels import find_kernels
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.trace.framework import TENSORFLOW

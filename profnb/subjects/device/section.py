@@ -7,7 +7,7 @@ import numpy as np
 
 from profnb.core.printable import cut_middle
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 from profnb.steps.streams import busiest_device

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int32s, Int64s
-from profnb.steps.launching import FunctionRuns, find_function_runs
+from profnb.steps.activities import FunctionRuns, find_function_runs
 from profnb.steps.nesting import find_parents, self_times
 from profnb.trace.model import Trace
 

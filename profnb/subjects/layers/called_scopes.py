@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s, look_up
-from profnb.steps.launching import find_launches
 from profnb.steps.nesting import find_parents, nearest_of
+from profnb.steps.streams import find_launches
 from profnb.subjects.layers.name_scopes import OpScope
 from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, on_hosts
 from profnb.trace.model import Trace

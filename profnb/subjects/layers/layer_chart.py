@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from profnb.core.block import Block
-from profnb.drawing.icicle import icicle_figure
+from profnb.drawing.figures import icicle_figure
 from profnb.drawing.theme import PART_COLOURS
 from profnb.subjects.layers.layer_rows import OPTIMIZER, OUTSIDE
 

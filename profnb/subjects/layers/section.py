@@ -6,7 +6,7 @@ import numpy as np
 
 from profnb.core.columns import Bools
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.layer_chart import ROW_COLOURS, layer_figure

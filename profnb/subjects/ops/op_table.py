@@ -10,7 +10,7 @@ from the streams are left out.
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
 no other event of it; the official tool then shows no ops at all.
 
-Occurrences count executions, on a device too, where one may run several kernels (``launching``). The
+Occurrences count executions, on a device too, where one may run several kernels (``streams``). The
 official table also counts each memory event that names an op, so an op that allocates once per run shows
 twice the occurrences there (and half the average); the times agree.
 
@@ -23,9 +23,8 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
-from profnb.steps.streams import by_device_clock, raw_device_lines
+from profnb.steps.streams import by_device_clock, find_executions, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
 from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps

@@ -7,10 +7,8 @@ from typing import Any
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell
-from profnb.drawing.plain import plain_table
-from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.sortable import Finder
+from profnb.drawing.drawn_tables import Cell, plain_table
+from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.op_title import op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
@@ -184,7 +182,7 @@ def _cells(rows: Sequence[OpRow]) -> list[Cell]:
     ]
 
 
-def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:
+def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
     sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
     listed = rows[:_MOST]
     return Finder(

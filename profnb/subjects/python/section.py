@@ -3,8 +3,8 @@
 from typing import Any
 
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell
-from profnb.drawing.icicle import icicle_figure
+from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import icicle_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.python.call_tree import function_place, short_name

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s, look_up
-from profnb.steps.launching import find_launches
 from profnb.steps.nesting import last_around
+from profnb.steps.streams import find_launches
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.trace.model import Trace
 

@@ -6,7 +6,7 @@ from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import shortened
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MUTED, colour_of
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines

@@ -24,7 +24,7 @@ import numpy as np
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.untraced.clock import UntracedClock
+from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.called_lines import CalledRows

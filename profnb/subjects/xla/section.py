@@ -6,7 +6,7 @@ The roofline is of the device (``device.roofline``) and stands here, in the tab 
 import numpy as np
 
 from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
-from profnb.drawing.html_table import Cell
+from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline

@@ -5,8 +5,7 @@ from typing import Any
 
 from profnb.core.block import Block
 from profnb.core.units import percent_text
-from profnb.drawing.icicle import icicle_figure
-from profnb.drawing.roof_figure import RoofPoints, roof_figure
+from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import Roofline
 from profnb.subjects.xla.xla_ops import XlaOps

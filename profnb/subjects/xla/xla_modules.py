@@ -7,7 +7,7 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.compilation import is_compilation
+from profnb.steps.activities import is_compilation
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.hlo import HloModule

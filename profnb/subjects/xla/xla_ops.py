@@ -12,9 +12,8 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
 from profnb.core.units import rate_text
-from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
-from profnb.steps.streams import by_device_clock
+from profnb.steps.streams import by_device_clock, find_executions
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
 from profnb.trace.model import Trace

@@ -1,8 +1,8 @@
-"""Recorded times to the times without tracing: the cost of recording events is taken out.
+"""The cost of tracing to the steps, and all times without it.
 
-To record an event costs its thread time, and little of that falls inside of the event: its name is made
-before its begin is read, and it is stored after its end was read. So the cost of an event stands in front of
-it, in the event around it::
+Wall times of steps, traced or not, tell what tracing did to them. To record an event costs its thread time,
+and little of that falls inside of the event: its name is made before its begin is read, and it is stored
+after its end was read. So the cost of an event stands in front of it, in the event around it::
 
     recorded   [ EagerExecute                   ]        ~ is the cost of recording the event behind it
                [ ~~[ ReverseV2 ]~~[ Cast ]      ]
@@ -27,21 +27,98 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.core.columns import Int8s, Int32s, Int64s
+from profnb.core.columns import Floats, Int8s, Int32s, Int64s
 from profnb.steps.activities import AT_WORK
 from profnb.steps.grouping import Groups
-from profnb.steps.untraced.cost import NEAR, TracingCost
+from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 from profnb.trace.model import Events, Trace
 
+_NEAR, _DISTURBED = 24, 4
+_ENOUGH = 5  # fewer steps say too little to compare
+_NORMAL_95 = 1.96
+_LEAST = 0.001
 _MOST_PS = 2_000_000  # of one event; a few times what was measured, which was with warm caches
 _BY_PYTHON = "tf.constant", "convert_to_tensor"  # events that Python makes, as many as ops
 _TIMES_BY_PYTHON = 6  # what such an event costs, of what another does
 
 
 @dataclass(frozen=True, slots=True)
+class TracingCost:
+    """The cost of tracing to the steps.
+
+    Attributes:
+        fraction: How much longer a traced step takes than an untraced neighbour: 0.08 is 8 %.
+        low: The lower end of its 95 % interval; above 0.
+        high: The upper end.
+        untraced_ps: The median untraced step, which is what the code takes when nobody looks.
+    """
+
+    fraction: float
+    low: float
+    high: float
+    untraced_ps: float
+
+
+def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
+    """Compare traced and untraced steps of one phase that are neighbours.
+
+    That is the last 24 traced and the first 24 untraced steps of the run (the ``fit``) in which tracing
+    stopped, so that the two sides do the same work; the four right behind the stop are left out where
+    there are more than that, because buffers fill while tracing stops. Steps in which a function was
+    traced do not count. What gets steadily slower or faster on both sides is no cost: the slope within
+    the sides is taken off. The interval is Hodges' and Lehmann's of the ratio, by ranks.
+
+    Returns:
+        The cost; None where there are fewer than five of each, or where the interval, with the slope or
+        without it, holds 0.1 % or less: then nothing shows that tracing cost anything.
+    """
+    alike = np.array([step_phase == phase for step_phase in times.phase], np.bool_)
+    alike &= ~times.retraced
+    under_trace = np.flatnonzero(alike & times.was_traced)
+    if not under_trace.size:
+        return None
+    last = under_trace[-1]
+    alike &= (times.run == times.run[last]) & (times.duration_ps > 0)
+    before = np.flatnonzero(alike & times.was_traced)[-_NEAR:]
+    after = np.flatnonzero(alike & ~times.was_traced)
+    after = after[after > last]
+    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:_NEAR]
+    if min(before.size, after.size) < _ENOUGH:
+        return None
+    sides = [np.log(times.duration_ps[rows].astype(np.float64)) for rows in (before, after)]
+    plain = _difference(*sides)
+    slope = _common_slope((before, after), sides)
+    level = _difference(sides[0] - slope * before, sides[1] - slope * after)
+    if min(plain[0], level[0]) <= _LEAST:
+        return None
+    low, middle, high = (float(np.expm1(value)) for value in level)
+    return TracingCost(middle, low, high, float(np.median(times.duration_ps[after])))
+
+
+def _common_slope(sides: tuple[Int64s, ...], values: list[Floats]) -> float:
+    """Find the median slope within sides; 0 where chance explains it (Kendall, 95 %)."""
+    slopes, chance = [], 0.0
+    for rows, of_rows in zip(sides, values, strict=True):
+        one, two = np.triu_indices(rows.size, 1)
+        slopes.append((of_rows[two] - of_rows[one]) / (rows[two] - rows[one]))
+        chance += rows.size * (rows.size - 1) * (2 * rows.size + 5) / 18
+    every = np.concatenate(slopes)
+    is_trend = abs(np.sign(every).sum()) > _NORMAL_95 * np.sqrt(chance)
+    return float(np.median(every)) if is_trend else 0.0
+
+
+def _difference(one: Floats, two: Floats) -> tuple[float, float, float]:
+    """Find (low, middle, high) of how much larger the values of one side are, 95 %."""
+    pairs = np.sort((one[:, None] - two[None, :]).ravel())
+    spread = _NORMAL_95 * np.sqrt(one.size * two.size * (one.size + two.size + 1) / 12)
+    cut = max(int(pairs.size / 2 - spread), 0)
+    return float(pairs[cut]), float(np.median(pairs)), float(pairs[pairs.size - 1 - cut])
+
+
+@dataclass(frozen=True, slots=True)
 class UntracedClock:
-    """How recorded times read without the cost of tracing.
+    """Recorded times to what they are without the cost of tracing.
 
     Attributes:
         event_ps: What recording an event cost.
@@ -56,11 +133,11 @@ class UntracedClock:
     removed_ps: Int64s
 
     def read(self, times_ps: Int64s) -> Int64s:
-        """The times without tracing; what was earlier is never later."""
+        """Read the times without tracing; what was earlier is never later."""
         return times_ps - np.interp(times_ps, self.at_ps, self.removed_ps).astype(np.int64)
 
     def of_trace(self, trace: Trace) -> Trace:
-        """The trace with all its times so."""
+        """Put all times of a trace on this clock."""
         begin_ps = self.read(trace.events.begin_ps)
         duration_ps = self.read(trace.events.end_ps) - begin_ps
         counters = tuple(
@@ -69,12 +146,8 @@ class UntracedClock:
         events = Events(trace.events.name, begin_ps, duration_ps)
         return replace(trace, events=events, counters=counters)
 
-    def of_groups(self, groups: Groups) -> Groups:
-        """Which step each event belongs to, with the ends of the events so."""
-        return replace(groups, end_ps=self.read(groups.end_ps))
-
     def of_steps(self, steps: Steps) -> Steps:
-        """The steps with all their times so."""
+        """Put all times of steps on this clock."""
         return replace(
             steps,
             begin_ps=self.read(steps.begin_ps),
@@ -99,7 +172,7 @@ def find_untraced_clock(
     Returns:
         The clock; None where no event's cost holds up a step.
     """
-    near = steps.rows_of(steps.main_phase)[-NEAR:]
+    near = steps.rows_of(steps.main_phase)[-_NEAR:]
     if not steps.roots.size or not near.size:
         return None
     events, room_ps = _where_it_counts(trace, steps, groups.parent, activities)
@@ -108,8 +181,14 @@ def find_untraced_clock(
     is_near = (step >= 0) & (end_ps < steps.host_end_ps[near][step])
     is_by_python = trace.are_named(events, lambda name: name in _BY_PYTHON)
     weight = np.where(is_by_python, _TIMES_BY_PYTHON, 1)
-    cost_ps = cost.fraction * cost.untraced_ps
-    event_ps = _cost_of_one(room_ps[is_near], weight[is_near], step[is_near], near.size, cost_ps)
+    # The cost of one event with which the median step gets as much shorter as it should.
+    low, event_ps = 0, _MOST_PS
+    while event_ps - low > 1:
+        middle = (low + event_ps) // 2
+        taken = np.minimum(room_ps[is_near], middle * weight[is_near])
+        of_step = np.bincount(step[is_near], taken, near.size)
+        is_enough = np.median(of_step) > cost.fraction * cost.untraced_ps
+        low, event_ps = (low, middle) if is_enough else (middle, event_ps)
     start_ps = end_ps - np.minimum(room_ps, event_ps * weight)
     start_ps[1:] = np.maximum(start_ps[1:], end_ps[:-1])
     taken_ps = end_ps - start_ps
@@ -122,16 +201,6 @@ def find_untraced_clock(
         np.stack([start_ps, end_ps], axis=1).ravel(),
         np.stack([removed_ps - taken_ps, removed_ps], axis=1).ravel(),
     )
-
-
-def _cost_of_one(room_ps: Int64s, weight: Int64s, step: Int64s, steps: int, cost_ps: float) -> int:
-    """The cost of one event with which the median step gets as much shorter as it should."""
-    low, high = 0, _MOST_PS
-    while high - low > 1:
-        middle = (low + high) // 2
-        taken = np.bincount(step, np.minimum(room_ps, middle * weight), steps)
-        low, high = (low, middle) if np.median(taken) > cost_ps else (middle, high)
-    return high
 
 
 def _where_it_counts(
@@ -160,7 +229,7 @@ def _where_it_counts(
 
 
 def _open_before(trace: Trace, events: Int64s, times: Int64s) -> tuple[Int64s, Int64s]:
-    """How many of some events last just before each of N times, and when one ended last; 0 for never."""
+    """Count the events that last just before each of N times; and tell when one ended last, 0 for never."""
     begin, end = np.sort(trace.events.begin_ps[events]), np.sort(trace.events.end_ps[events])
     ended = np.searchsorted(end, times)
     return np.searchsorted(begin, times) - ended, np.append(end, 0)[ended - 1]

@@ -1,4 +1,4 @@
-"""Rows to HTML tables that are readable with style and script stripped.
+"""Rows to tables: HTML that is readable with style and script stripped, and aligned plain text.
 
 Each cell is text; bars are block characters. All text is escaped here, whatever it came from. Only
 tags that nbconvert's sanitizer lets through are used (``div``, ``span``, ``b``, ``ul``, ``li``, ``table``,
@@ -6,11 +6,11 @@ tags that nbconvert's sanitizer lets through are used (``div``, ``span``, ``b``,
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import cut_middle
+from profnb.core.printable import cut_middle, printable
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED, NUMBER
 
@@ -23,10 +23,16 @@ Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]
 _BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
 _BAR = re.compile(r"[\s·]*[\u2580-\u259f][\u2580-\u259f\s·]*|·{2,}")
 _LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
+_NOTHING = Markup("")
+
+
+def plain_text(cell: Cell) -> str:
+    """Take the text of a cell, and the fainter one behind it."""
+    return cell if isinstance(cell, str) else "  ".join(filter(None, (cell[0], *cell[2:3])))
 
 
 def fitted(cell: Cell, *, is_number: bool = False) -> tuple[str, str, str, str]:
-    """A cell as it is shown: long words lose their middle, and are whole under the pointer.
+    """Fit a cell: long words lose their middle, and are whole under the pointer.
 
     Returns:
         Text, inline style, fainter text, text under the pointer; each "" for nothing.
@@ -34,46 +40,42 @@ def fitted(cell: Cell, *, is_number: bool = False) -> tuple[str, str, str, str]:
     text, style, faint, whole = (cell, "", "", "") if isinstance(cell, str) else (*cell, "", "")[:4]
     if is_number or "white-space" in style:  # code keeps its form
         return text, style, faint, whole
-    shown, shown_faint = _without_middles(text), _without_middles(faint)
+    shown, shown_faint = (
+        _LONG_WORD.sub(lambda word: cut_middle(word.group(), _LONGEST_WORD), one)
+        for one in (text, faint)
+    )
     if (shown, shown_faint) != (text, faint) and not whole:
         whole = f"{text} {faint}".rstrip()
     return shown, style, shown_faint, whole
 
 
-def _without_middles(text: str) -> str:
-    return _LONG_WORD.sub(lambda word: cut_middle(word.group(), _LONGEST_WORD), text)
-
-
 def _breakable(text: str) -> Markup:
     parts = _BREAKS.split(text)
-    if len(parts) == 1:
-        return escape(text)
-    return Markup("").join(PIECE.format(part) for part in parts)
+    return escape(text) if len(parts) == 1 else _NOTHING.join(map(PIECE.format, parts))
+
+
+def _td(look: str, title: str, inner: Markup, role: Markup = _NOTHING) -> Markup:
+    shown_title = Markup(' title="{}"').format(title) if title else ""
+    return Markup('<td{} style="{}"{}>{}</td>').format(role, look, shown_title, inner)
 
 
 def _cell(content: Cell, *, is_number: bool) -> Markup:
     text, style, faint, whole = fitted(content, is_number=is_number)
-    look = ";".join(part for part in (NUMBER if is_number else CELL, style) if part)
+    look = ";".join(filter(None, (NUMBER if is_number else CELL, style)))
     inner = escape(text) if is_number else _breakable(text)
     if _BAR.fullmatch(text):  # a picture: the number stands in a cell of its own
         inner = Markup('<span aria-hidden="true">{}</span>').format(text)
     if faint:
         inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(faint))
-    title = Markup(' title="{}"').format(whole) if whole else ""
-    return Markup('<td style="{}"{}>{}</td>').format(look, title, inner)
+    return _td(look, whole, inner)
 
 
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
-    title = Markup(' title="{}"').format(meaning) if meaning else ""
     look = NUMBER.replace("white-space:nowrap", "white-space:normal") if is_number else CELL
     if not text:
-        return Markup('<td style="{}"></td>').format(look)
+        return _td(look, "", _NOTHING)
     # A sanitizer shows <th> as text; the script makes one of it.
-    return Markup('<td role="columnheader" style="{}"{}><b>{}</b></td>').format(look, title, text)
-
-
-def _row(cells: Iterable[Markup]) -> Markup:
-    return Markup("<tr>{}</tr>").format(Markup("").join(cells))
+    return _td(look, meaning, Markup("<b>{}</b>").format(text), Markup(' role="columnheader"'))
 
 
 def html_table(
@@ -82,7 +84,7 @@ def html_table(
     numbers: Sequence[bool],
     meanings: Sequence[str] = (),
 ) -> Markup:
-    """A table.
+    """Write rows as an HTML table.
 
     Args:
         headings: One per column.
@@ -90,27 +92,36 @@ def html_table(
         numbers: Whether each column holds numbers, which align right.
         meanings: What each column holds, for the text under the pointer; empty for nothing.
     """
-    head = _row(
-        _heading(text, meaning, is_number=is_number)
-        for text, meaning, is_number in zip(
-            headings, meanings or [""] * len(headings), numbers, strict=True
-        )
+    columns = zip(headings, meanings or [""] * len(headings), numbers, strict=True)
+    lines = [[_heading(text, meaning, is_number=one) for text, meaning, one in columns]]
+    lines += (
+        [_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)] for row in rows
     )
-    body = Markup("").join(
-        _row(_cell(cell, is_number=is_number) for cell, is_number in zip(row, numbers, strict=True))
-        for row in rows
-    )
+    row_element = Markup("<tr>{}</tr>").format
     return Markup(
         '<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:4px 0;'
-        'color:inherit;font-size:inherit">{}{}</table></div>'
-    ).format(head, body)
+        'color:inherit;font-size:inherit">{}</table></div>'
+    ).format(_NOTHING.join(row_element(_NOTHING.join(line)) for line in lines))
 
 
 def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
-    """Sentences as a list; nothing where there are none."""
+    """Write sentences as a list; nothing where there are none."""
     if not notes:
-        return Markup("")
-    listed = Markup("").join(
-        Markup('<li style="margin:2px 0">{}</li>').format(note) for note in notes
-    )
+        return _NOTHING
+    listed = _NOTHING.join(map(Markup('<li style="margin:2px 0">{}</li>').format, notes))
     return Markup('<ul style="margin:6px 0;padding-left:18px;{}">{}</ul>').format(look, listed)
+
+
+def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
+    """Write rows as aligned columns of plain text; number columns align right."""
+    if not rows:
+        return ""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numbers, strict=True)
+        ).rstrip()
+        for row in rows
+    )
