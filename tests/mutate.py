@@ -53,7 +53,7 @@ SUBJECTS = {
     "profnb.compare.quality": "test_quality test_table_command",
     "profnb.subjects.input.advice": "test_advice test_feeding test_advice_gains test_input_pipeline",
     "profnb.subjects.input.diagnosis": "test_input_pipeline",
-    "profnb.subjects.covered_time": "test_advice test_loops test_framework_advice test_around_ops",
+    "profnb.subjects.advising": "test_advice test_loops test_framework_advice test_around_ops",
     "profnb.causes.around_ops": "test_around_ops test_lead",
     "profnb.subjects.ops.eager_advice": "test_loops test_advice",
     "profnb.subjects.python.function_advice": "test_function_advice",

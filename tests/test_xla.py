@@ -9,7 +9,7 @@ from traces import event, gpu, host, line, plane, read
 
 import profnb
 from profnb.subjects.xla.hlo_ops import find_hlo_ops, width_of_hlo
-from profnb.subjects.device.peaks import find_peak
+from profnb.subjects.device.roofline import find_peak
 from profnb.steps.compilation import is_compilation
 from profnb.subjects.device.idle import IDLE
 from profnb.subjects.study import Study

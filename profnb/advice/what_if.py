@@ -26,7 +26,7 @@ from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.steps.summary import OTHERS
-from profnb.subjects.covered_time import covered_share, period_ps
+from profnb.subjects.advising import covered_share, period_ps
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 

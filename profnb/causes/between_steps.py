@@ -15,7 +15,7 @@ from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.covered_time import period_ps
+from profnb.subjects.advising import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study

@@ -9,10 +9,10 @@ from profnb.causes.numbers import CLOSE_PS
 from profnb.core.columns import Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.advising import is_fit
-from profnb.subjects.covered_time import (
+from profnb.subjects.advising import (
     Spans,
     in_periods,
+    is_fit,
     share_beyond,
     spans_of,
     usual_share_beyond,

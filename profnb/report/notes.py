@@ -14,7 +14,7 @@ from profnb.steps.summary import GAP, Summary
 from profnb.steps.untraced.clock import UntracedClock
 from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
-from profnb.subjects.device.unused import gpu_worked
+from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse

@@ -20,9 +20,9 @@ from profnb.steps.activities import EXCHANGING
 from profnb.steps.launching import has_replicas
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import guide, idle_share_of, share_of
-from profnb.subjects.device.peaks import find_rates, is_nvidia
+from profnb.subjects.device.devices import is_mixed_precision, is_nvidia
 from profnb.subjects.device.precision import WIDTHS, find_missed_dimensions
-from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 

@@ -25,8 +25,17 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.activities import HOST_COMPUTE
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop, op_events
-from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
+from profnb.subjects.advising import (
+    GUIDE,
+    guide,
+    is_fit,
+    is_loop_of_keras,
+    is_own_loop,
+    op_events,
+    share_beyond,
+    spans_of,
+    usual_share_beyond,
+)
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.framework import TENSORFLOW, words

@@ -55,12 +55,6 @@ COPIES = _types(
 )
 # Likewise, but of what they are given they need read no more than they make.
 PICKS = _types("Gather GatherV2 ResourceGather Slice Split SplitV StridedSlice")
-REDUCTIONS = _types(
-    "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"
-)
-SOFTMAXES = _types(
-    "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"
-)
 POOLS = _types("AvgPool AvgPool3D MaxPool MaxPool3D")
 POOL_GRADIENTS = _types("AvgPool3DGrad AvgPoolGrad MaxPool3DGrad MaxPoolGrad")
 NORMALIZATIONS = {
@@ -71,6 +65,14 @@ NORMALIZATIONS = {
     "FusedBatchNormGradV2": 11,
     "FusedBatchNormGradV3": 11,
 }
+_REDUCTIONS = _types(
+    "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"
+)
+_SOFTMAXES = _types(
+    "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"
+)
+# Operations for each number of the first input.
+PER_INPUT = NORMALIZATIONS | dict.fromkeys(_REDUCTIONS, 1) | dict.fromkeys(_SOFTMAXES, 5)
 CONVOLUTIONS = _types("Conv2D Conv3D DepthwiseConv2dNative")
 INPUT_GRADIENTS = _types(
     "Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput"
@@ -80,10 +82,9 @@ FILTER_GRADIENTS = _types(
 )
 PRODUCTS = _types("MatMul")
 BATCH_PRODUCTS = _types("BatchMatMul BatchMatMulV2 BatchMatMulV3")
-ASSIGNS = _types("AssignAddVariableOp AssignSubVariableOp")
 # Updates of weights: operations for each weight, how often memory is passed over (what is read and what is
 # written: the weight, its slots, its gradient), and which input is the gradient.
-APPLIES = {
+UPDATES = {
     "ResourceApplyGradientDescent": (2, 3, 2),
     "ResourceApplyMomentum": (4, 5, 3),
     "ResourceApplyKerasMomentum": (4, 5, 3),
@@ -91,4 +92,6 @@ APPLIES = {
     "ResourceApplyAdagradV2": (6, 5, 4),
     "ResourceApplyRMSProp": (11, 7, 7),
     "ResourceApplyAdam": (12, 7, 9),
+    "AssignAddVariableOp": (1, 3, 1),
+    "AssignSubVariableOp": (1, 3, 1),
 }

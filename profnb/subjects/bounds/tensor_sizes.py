@@ -13,10 +13,15 @@ says how many examples a step took, and of some ops what they allocated. From th
     Where           (None, 2)                no rule               not known
 
 A size that no rule gives stays None, and so does everything that is counted from it.
+
+TensorFlow's allocators write of each large allocation which op asked for it, for what, and its shape.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from math import prod
+
+import numpy as np
 
 from profnb.capture.source.graph_shapes import GraphShapes, Shape
 from profnb.subjects.bounds.op_kinds import (
@@ -30,8 +35,47 @@ from profnb.subjects.bounds.op_kinds import (
     PRODUCTS,
     SHAPED_BY,
 )
+from profnb.trace.model import Trace
+from profnb.trace.op_names import without_call
 
 Sizes = tuple[int, ...]
+_MOST_SHAPES = 8  # of one op: it has no one shape then
+_BRANCH = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
+
+
+def find_recorded_shapes(trace: Trace) -> dict[str, list[Sizes]]:
+    """The distinct shapes of what each op allocated to give back, by its name without calls."""
+    ops, shapes = trace.stats.texts("tf_op"), trace.stats.texts("shape")
+    regions = trace.stats.texts("region_type")
+    events, in_ops, in_shapes = np.intersect1d(ops.events, shapes.events, return_indices=True)
+    is_output = np.array([text == "output" for text in (*regions.texts, "")], np.bool_)
+    kept = is_output[regions.of(events)]  # the last one where there is no region
+    pairs = np.stack([ops.values[in_ops][kept], shapes.values[in_shapes][kept]], axis=1)
+    recorded: dict[str, list[Sizes]] = {}
+    for op, shape in np.unique(pairs, axis=0).tolist():
+        sizes = read_sizes(shapes.texts[shape])
+        seen = recorded.setdefault(without_loops(ops.texts[op].partition(":")[0]), [])
+        if sizes is not None and sizes not in seen and len(seen) <= _MOST_SHAPES:
+            seen.append(sizes)
+    return recorded
+
+
+def without_loops(name: str) -> str:
+    """An op's name without the calls of functions, loops and branches that it stands in."""
+    plain = without_call(name)
+    branch = _BRANCH.match(plain)  # of nested ones the innermost
+    return plain[branch.end() :] if branch else plain
+
+
+def read_sizes(text: str) -> Sizes | None:
+    """A shape as the trace writes it, ``[64,26,26,32]``; None for anything else."""
+    inner = text[1:-1]
+    if text[:1] != "[" or text[-1:] != "]" or len(text) > 200:
+        return None
+    parts = inner.split(",") if inner else []
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
+
+
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 )
@@ -40,7 +84,7 @@ _HANDED_ON = frozenset({"Cast", "Identity"})
 
 
 def count_of(shape: Shape | None) -> int | None:
-    """How many numbers a tensor has; None where that is not known, or more than any could have."""
+    """Count the numbers of a tensor; None where that is not known, or more than any could have."""
     if shape is None:
         return None
     count = 1
@@ -54,7 +98,7 @@ def count_of(shape: Shape | None) -> int | None:
 def fill_shapes(
     graph: GraphShapes, batch_size: int | None, recorded: Mapping[str, Sequence[Sizes]]
 ) -> list[Shape | None]:
-    """The shapes of a graph's tensors as far as they can be known, in the order of ``graph.shapes``.
+    """Fill in the shapes of a graph's tensors as far as they can be known, in the order of ``graph.shapes``.
 
     Args:
         graph: The graph.
@@ -71,15 +115,7 @@ def fill_shapes(
 
 
 class _Filling:
-    """What is known of a graph's tensors, op by op.
-
-    Args:
-        graph: The graph.
-        batch_size: Examples of one iteration; None where not known.
-
-    Attributes:
-        shapes: As far as they are known.
-    """
+    """The shapes of a graph's tensors as far as they are known, op by op."""
 
     def __init__(self, graph: GraphShapes, batch_size: int | None) -> None:
         self.shapes: list[Shape | None] = list(graph.shapes)
@@ -125,7 +161,10 @@ class _Filling:
         if kind in ELEMENTWISE:
             return _broadcast(shape, inputs)
         if kind == "Einsum":
-            return _merged(shape, _einsum(self._graph.settings.get(row, ""), inputs))
+            equation = self._graph.settings.get(row, "")
+            sizes = label_sizes(equation, inputs) or {}
+            made = equation.partition("->")[2]
+            return _merged(shape, tuple(map(sizes.get, made)) if sizes else None)
         return self._by_size(kind, taken, shape)
 
     def _by_size(self, kind: str, taken: Sequence[int], shape: Shape | None) -> Shape | None:
@@ -133,17 +172,23 @@ class _Filling:
         graph, inputs = self._graph, [self._shape(one) for one in taken]
         if kind in BATCHED:
             source = 2 if kind in INPUT_GRADIENTS else 0
-            given, given_shape = (
-                (taken[source], inputs[source]) if len(taken) > source else (-1, None)
-            )
+            given = taken[source] if len(taken) > source else -1
+            given_shape = self._shape(given)
             opens = given >= 0 and _opens_first(graph.shapes[given]) and _opens_first(shape)
             if opens and given_shape:
                 return _with_batch(shape, given_shape[0])
             return self._product(taken, shape) if kind in PRODUCTS else shape
         if kind in GATHERS:
             return _gathered(graph, taken, inputs, shape)
-        numbers = self._numbers_made(kind, taken)
-        return shape if numbers is None else _with_count(shape, numbers)
+        counts = [self.count(one) for one in taken]
+        if kind in KEEPS:
+            counts = counts[:1]
+        elif kind in JOINS:
+            counts = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
+        else:
+            return shape
+        are_known = None not in counts and bool(taken)
+        return _with_count(shape, sum(filter(None, counts))) if are_known else shape
 
     def _product(self, taken: Sequence[int], shape: Shape | None) -> Shape | None:
         """A product of matrices of which the numbers of the left one are known, whichever is transposed."""
@@ -158,19 +203,8 @@ class _Filling:
             self.shapes[taken[0]] = rows, summed
         return (rows, *shape[1:])
 
-    def _numbers_made(self, kind: str, taken: Sequence[int]) -> int | None:
-        """How many numbers an op makes that keeps those it is given, or joins them."""
-        counts = [self.count(one) for one in taken]
-        if kind in KEEPS and counts:
-            return counts[0]
-        if kind in JOINS:
-            joined = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
-            return None if None in joined else sum(one for one in joined if one is not None)
-        return None
-
 
 def _opens_first(shape: Shape | None) -> bool:
-    """Whether the first dimension is open, and no other."""
     return bool(shape) and shape is not None and shape[0] is None and None not in shape[1:]
 
 
@@ -227,13 +261,6 @@ def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | N
     return tuple(sizes)
 
 
-def _einsum(equation: str, inputs: Sequence[Shape | None]) -> Shape | None:
-    """What an Einsum makes, by its labels; None where they are not plain letters."""
-    sizes = label_sizes(equation, inputs)
-    made = equation.partition("->")[2]
-    return None if sizes is None else tuple(sizes.get(label) for label in made)
-
-
 def label_sizes(equation: str, inputs: Sequence[Shape | None]) -> dict[str, int | None] | None:
     """The size of each label of an Einsum; None where its labels are not plain letters.
 
@@ -264,14 +291,10 @@ def _with_count(shape: Shape | None, numbers: int) -> Shape | None:
 
 def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
     """What an op allocated, if exactly one such shape is what the graph says."""
-    if shape is None:
-        return seen[0] if len(seen) == 1 else None
     fitting = [
         one
         for one in seen
-        if len(one) == len(shape)
-        and all(
-            size in (None, recorded_size) for size, recorded_size in zip(shape, one, strict=True)
-        )
+        if shape is None
+        or (len(one) == len(shape) and all(a in (None, b) for a, b in zip(shape, one, strict=True)))
     ]
     return fitting[0] if len(fitting) == 1 else shape

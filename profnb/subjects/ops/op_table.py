@@ -26,7 +26,7 @@ from profnb.core.table import Column, Table
 from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, raw_device_lines
-from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace

@@ -12,7 +12,7 @@ from profnb.drawing.plain import plain_table
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.sortable import Finder
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.op_title import op_titles
+from profnb.subjects.layers.name_scopes import op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.op_names import without_call
