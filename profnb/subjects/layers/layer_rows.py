@@ -28,7 +28,7 @@ from itertools import accumulate
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
-from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
+from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
 from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.names import copy_direction, is_host_collective
@@ -96,7 +96,7 @@ class LayerRows:
         """
         self._parsed = {name: parse_scope(name) for name in op_names}
         paths = {scope.path[:-1] for scope in self._parsed.values()} | {s.path for s in called}
-        self._layers: LayerScopes = find_layer_scopes(models, paths)
+        self._layers = LayerScopes(models, paths)
         self.layers = self._layers.layers
         ends = accumulate(len(model.layers) for model in models)
         self.models = [

@@ -186,7 +186,8 @@ def _add_products(
     rows: LayerRows, sums: _Sums,
 ) -> None:  # fmt: skip
     """Add the operations of products to the rows that called them."""
-    events, done = (column[within[products[0]]] for column in products)
+    events, done = products
+    events, done = events[within[events]], done[within[events]]
     order = np.argsort(runs.events, kind="stable")
     run = look_up(runs.events[order], order, events)
     caller = np.where(run >= 0, called.code[run], -1)
