@@ -1,4 +1,4 @@
-"""What the report has a tab for: one folder a subject.
+"""Subjects of a trace, one folder each: all that the report has a tab for.
 
     input, feeds         what tf.data did and how the training waited; what fed it instead, and queues
     memory               what allocators held

@@ -1,4 +1,4 @@
-"""What to say of steps whose work, or whose thread, was not recorded, and of a capture without steps."""
+"""Sentences on steps whose work, or whose thread, was not recorded, and on a capture without steps."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""What bounds the ops of a trace: the operations of the machine, its memory, or neither."""
+"""All that is found of the bounds of ops in a trace: their costs, the limits, and their roofline."""
 
 from functools import cached_property
 

@@ -255,7 +255,7 @@ class _GraphCosts:
             self._maker.extend([row] * count)
 
     def cost(self, row: int, op_type: str) -> Cost | None:
-        """What one run of the op of a row does, which the trace calls a type; None where not known."""
+        """Cost of one run of the op of a row, which the trace calls a type; None where not known."""
         op = self._tensors(row)
         recorded = self._recorded.get(self._graph.op_names[row], ())
         if recorded and op.outputs and op.outputs[0].count is not None:
@@ -284,7 +284,7 @@ class _GraphCosts:
         return Tensor(at, self._shapes[at], self._graph.dtypes[at])
 
     def _fused(self, row: int, kind: str) -> Cost | None:
-        """What an op does that runs those from the nearest one of a kind up to the op of a row as one."""
+        """Cost of an op that runs those from the nearest one of a kind up to the op of a row as one."""
         rows = self._rows_up_to(row, kind)
         ops = [self._tensors(at) for at in rows]
         flops = [_op_flops(op) for op in ops if op.kind not in _HANDED_ON]

@@ -35,15 +35,10 @@ BATCHED = _types(
 # As many numbers out as in, or as in all together; rows by their numbers.
 KEEPS = _types("ConjugateTranspose ExpandDims Reshape ReverseV2 Squeeze Transpose")
 # Which of what they take is the shape of what they make.
-SHAPED_BY = {
-    "BroadcastTo": 1,
-    "Fill": 0,
-    "RandomStandardNormal": 0,
-    "RandomUniform": 0,
-    "Reshape": 1,
-    "StatelessRandomNormalV2": 0,
-    "StatelessRandomUniformV2": 0,
-}
+_RANDOM = _types(
+    "RandomStandardNormal RandomUniform StatelessRandomNormalV2 StatelessRandomUniformV2"
+)
+SHAPED_BY = {"BroadcastTo": 1, "Reshape": 1, "Fill": 0, **dict.fromkeys(_RANDOM, 0)}
 JOINS = _types("ConcatV2 Pack")
 GATHERS = _types("GatherV2 ResourceGather")
 # They compute nothing: what they are given is read, what they make is written.
@@ -58,12 +53,8 @@ PICKS = _types("Gather GatherV2 ResourceGather Slice Split SplitV StridedSlice")
 POOLS = _types("AvgPool AvgPool3D MaxPool MaxPool3D")
 POOL_GRADIENTS = _types("AvgPool3DGrad AvgPoolGrad MaxPool3DGrad MaxPoolGrad")
 NORMALIZATIONS = {
-    "FusedBatchNorm": 6,
-    "FusedBatchNormV2": 6,
-    "FusedBatchNormV3": 6,
-    "FusedBatchNormGrad": 11,
-    "FusedBatchNormGradV2": 11,
-    "FusedBatchNormGradV3": 11,
+    **dict.fromkeys(_types("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"), 6),
+    **dict.fromkeys(_types("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"), 11),
 }
 _REDUCTIONS = _types(
     "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"

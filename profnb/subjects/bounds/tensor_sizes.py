@@ -140,7 +140,7 @@ class _Filling:
             self._held_shapes[at] = held_shape
 
     def count(self, at: int) -> int | None:
-        """How many numbers a tensor has; None where not known."""
+        """Numbers of a tensor; None where not known."""
         count = count_of(self._shape(at))
         return self._counts.get(at) if count is None else count
 
@@ -148,7 +148,7 @@ class _Filling:
         return self.shapes[at] if at >= 0 else None
 
     def _filled(self, row: int, at: int) -> Shape | None:
-        """What an op makes, from what it takes."""
+        """The shape of an op's output, from its inputs."""
         kind, shape, taken = self._graph.op_types[row], self.shapes[at], self._graph.inputs[row]
         inputs = [self._shape(one) for one in taken]
         if kind in _ARGUMENTS:
@@ -168,7 +168,7 @@ class _Filling:
         return self._by_size(kind, taken, shape)
 
     def _by_size(self, kind: str, taken: Sequence[int], shape: Shape | None) -> Shape | None:
-        """What an op makes whose output has the batch, the rows or the numbers of its input."""
+        """The shape of an output that has the batch, the rows or the numbers of its input."""
         graph, inputs = self._graph, [self._shape(one) for one in taken]
         if kind in BATCHED:
             source = 2 if kind in INPUT_GRADIENTS else 0
@@ -234,7 +234,7 @@ def _gathered(
 
 
 def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
-    """What several shapes of one tensor know together."""
+    """Several shapes of one tensor together."""
     for other in others:
         if shape is None:
             shape = other
@@ -245,7 +245,7 @@ def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
 
 
 def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | None:
-    """What an op makes that works element by element: the largest of its inputs in each dimension."""
+    """The output of an op that works element by element: the largest of its inputs in each dimension."""
     known_shapes = [taken for taken in inputs if taken is not None]
     are_all = len(known_shapes) == len(inputs) > 0
     if shape is None:
@@ -290,7 +290,7 @@ def _with_count(shape: Shape | None, numbers: int) -> Shape | None:
 
 
 def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
-    """What an op allocated, if exactly one such shape is what the graph says."""
+    """The shape that an op allocated, if exactly one fits the graph's."""
     fitting = [
         one
         for one in seen

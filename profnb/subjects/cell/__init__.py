@@ -1,4 +1,4 @@
-"""Where the whole cell's wall time went, traced or not.
+"""The whole cell's wall time, traced or not.
 
 cell_parts    the parts of a cell; the callback, or the saving, that took a gap between steps
 section       how the parts are shown

@@ -1,4 +1,4 @@
-"""What ran on the devices: kernels, copies, launches, and why a device was idle.
+"""Devices: their kernels, copies and launches, and why one was idle.
 
 devices               one row per device; GPUs that the program does not use
 kernels, precision    each kernel, by the op that asked for it; the width of the numbers that it computes with

@@ -39,7 +39,7 @@ _LOSS_MODULE = re.compile(r"\w*Loss_\d+")
 
 @dataclass(frozen=True, slots=True)
 class CalledScopes:
-    """What called each of N runs of ops.
+    """The scopes that N runs of ops were called in.
 
     Attributes:
         scopes: Distinct scopes, their paths without the op itself.

@@ -115,7 +115,7 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
 
 
 def _positions(layer: LayerFacts, shape: Shape) -> Sequence[int | None] | None:
-    """Where kernels are used, for each example: the dimensions of those places."""
+    """Dimensions of the places where kernels are used, for each example."""
     if layer.kind in _DENSE or (layer.kind == "TimeDistributed" and len(layer.kernels[0]) == 2):
         return shape[1:-1]
     if layer.kind in (*_CONVOLUTIONS, *_SEPARABLE):
@@ -236,7 +236,7 @@ def _flops_of(name: str, shapes: str, settings: str) -> float:
 
 
 def _parsed(text: str) -> Any:
-    """What a list or a setting says: ``[1, 1]``, ``True``."""
+    """The value of a list or a setting: ``[1, 1]``, ``True``."""
     if len(text) > _LONGEST:
         raise ValueError(text[:20])
     return json.loads(text.lower()) if text else None

@@ -408,7 +408,7 @@ def _peak_bytes(times: LayerTimes, peak: Sequence[PeakRow]) -> Floats:
 
 
 def _search_words(rows: LayerRows, row_of_op: Mapping[str, int]) -> dict[int, str]:
-    """What all scopes of a row have in common; of what is no layer, the scope of most of its ops."""
+    """The beginning that all scopes of a row share; of what is no layer, the scope of most of its ops."""
     scopes: dict[int, list[str]] = {}
     for place in rows.layer_places:
         scopes.setdefault(place.row, []).append("/".join(place.scope) + "/")
