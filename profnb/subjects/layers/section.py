@@ -158,10 +158,6 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
 
 def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
     """The columns in which anything stands."""
-    parts = {
-        name: _per_step(table, f"{name}_us") for name in ("backward", "recomputation", "update")
-    }
-    spent = {name: table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any() for name in parts}
     columns: list[str | Shown] = [
         Shown(
             "layer",
@@ -170,21 +166,26 @@ def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
             meaning=LAYERS["layer"].meaning,
         ),
         _per_step(table, "forward_us"),
-        *(shown for name, shown in parts.items() if spent[name]),
+        *(
+            _per_step(table, f"{name}_us")
+            for name in ("backward", "recomputation", "update")
+            if table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any()
+        ),
         _per_step(table, "total_us"),
         "fraction",
     ]
     if not np.isnan(table.parameters[has_time]).all():
         columns.append("parameters")
     if any(table.output_shape):
-        shape = Shown(
-            "output",
-            lambda row: _sizes(table.output_shape[row]),
-            is_number=True,
-            sort_key=lambda row: table.output_shape[row],
-            meaning="what it gives back, without the batch",
+        columns.append(
+            Shown(
+                "output",
+                lambda row: _sizes(table.output_shape[row]),
+                is_number=True,
+                sort_key=lambda row: table.output_shape[row],
+                meaning="what it gives back, without the batch",
+            )
         )
-        columns.append(shape)
     if not np.isnan(table.flops_per_second[has_time]).all():
         columns.append("gigaflops_per_second")
     if any(table.bounds.bound_by):
