@@ -10,7 +10,7 @@
 A multiplication and an addition count as two; borders that "same" padding adds are counted like all else, and
 an exponential, a root or a comparison is one operation. Each distinct tensor is read or written once: caches
 may spare some of that, and a library may move more, so the bytes are the least without caches. What changes
-only the shape moves nothing and has no cost here; neither has an op whose type is not in ``op_kinds``.
+only the shape moves nothing and has no cost here; neither has an op whose type is not in ``tensor_sizes``.
 
 A convolution's gradients do as many operations as its way forward. A normalisation of batches counts as 6
 operations for each number forward (mean, variance, scale and shift) and 11 backward; a softmax as 5.
@@ -40,7 +40,7 @@ from dataclasses import dataclass
 from math import prod
 
 from profnb.capture.source.graph_shapes import GraphShapes, Shape
-from profnb.subjects.bounds.op_kinds import (
+from profnb.subjects.bounds.tensor_sizes import (
     BATCH_PRODUCTS,
     CONVOLUTIONS,
     COPIES,
@@ -55,8 +55,6 @@ from profnb.subjects.bounds.op_kinds import (
     POOLS,
     PRODUCTS,
     UPDATES,
-)
-from profnb.subjects.bounds.tensor_sizes import (
     Sizes,
     count_of,
     fill_shapes,
