@@ -237,8 +237,17 @@ def _use(
     put = np.array(queue.elements, np.int64)
     is_known = bool(taken.all() and put.all() and put_end.size)
     steps = spine.groups.step[events[waited]]
-    level = _Levels(begin, end, taken, waited, put_end, put) if is_known else None
-    time_ps, held, is_empty = _samples(queue, level, begin, waited, always_put=busy >= _ALWAYS)
+    time_ps, held, is_empty = _samples(
+        queue,
+        begin,
+        end,
+        waited,
+        taken,
+        put_end,
+        put,
+        is_known=is_known,
+        always_put=busy >= _ALWAYS,
+    )
     return QueueUse(
         queue, time_ps, held, is_empty, int(events.size), int(waited.sum()),
         int(np.isin(spine.summary.counted, steps).sum()),
@@ -250,57 +259,36 @@ def _use(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Levels:
-    """Elements that went into a queue and out of it."""
-
-    begin_ps: Int64s
-    end_ps: Int64s
-    taken: Int64s
-    waited: Bools
-    put_ps: Int64s
-    put: Int64s
-
-    def net(self, times: Int64s) -> Int64s:
-        """Elements put in less those taken out until some times."""
-        put, taken = (np.append(0, np.cumsum(column)) for column in (self.put, self.taken))
-        more = put[np.searchsorted(self.put_ps, times, side="right")]
-        fewer = taken[np.searchsorted(self.end_ps, times, side="right")]
-        return np.asarray(more - fewer, np.int64)
-
-    def first(self, least: int, capacity: int, *, always_put: bool) -> int | None:
-        """Elements in the queue before all of it; None where that is not known."""
-        after = self.net(self.end_ps)
-        if self.waited.any():
-            return int((least - after).max())
-        filled = self.net(self.put_ps)[self.put_ps >= self.begin_ps[0]]
-        if not always_put or capacity < 0 or not filled.size:
-            return None
-        grew = filled[filled.size // 2 :].max() - filled[: filled.size // 2 + 1].max()
-        return int(capacity - filled.max()) if grew <= 1 else None
-
-    def times(self) -> Int64s:
-        """Moments to look: as ops begin and end, and as elements come while none waits."""
-        at = np.searchsorted(self.begin_ps, self.put_ps, side="right") - 1
-        is_after = (at >= 0) & (self.put_ps > self.end_ps[np.maximum(at, 0)])
-        is_before_last = self.put_ps <= self.end_ps[-1]
-        return np.unique(np.concatenate([self.end_ps, self.put_ps[is_after & is_before_last]]))
-
-
 def _samples(
-    queue: QueueRecord, levels: _Levels | None, begin: Int64s, waited: Bools, *, always_put: bool
-) -> tuple[Int64s, Floats, Bools]:
+    queue: QueueRecord, begin: Int64s, end: Int64s, waited: Bools, taken: Int64s, put_ps: Int64s,
+    put: Int64s, *, is_known: bool, always_put: bool,
+) -> tuple[Int64s, Floats, Bools]:  # fmt: skip
     """Moments at which the queue was looked at, elements in it, and True for too few."""
-    first = None
-    if levels is not None:
-        first = levels.first(queue.min_after_dequeue, queue.capacity, always_put=always_put)
-    if levels is None or first is None:
-        held = np.where(waited, float(queue.min_after_dequeue), np.nan)
-        return begin, held, waited
-    most = queue.capacity if queue.capacity >= 0 else np.iinfo(np.int64).max
-    others = levels.times()
+    least = queue.min_after_dequeue
+
+    def net(times: Int64s) -> Int64s:
+        """Elements put in less those taken out until some times."""
+        all_put, all_taken = (np.append(0, np.cumsum(column)) for column in (put, taken))
+        more = all_put[np.searchsorted(put_ps, times, side="right")]
+        return np.asarray(more - all_taken[np.searchsorted(end, times, side="right")], np.int64)
+
+    first = None  # elements before all of it
+    if is_known and waited.any():
+        first = int((least - net(end)).max())
+    elif is_known and always_put and queue.capacity >= 0:
+        filled = net(put_ps)[put_ps >= begin[0]]
+        half = filled.size // 2
+        if filled.size and filled[half:].max() - filled[: half + 1].max() <= 1:
+            first = int(queue.capacity - filled.max())
+    if first is None:
+        return begin, np.where(waited, float(least), np.nan), waited
+    # As ops begin and end, and as elements come while none waits.
+    at = np.searchsorted(begin, put_ps, side="right") - 1
+    is_after = (at >= 0) & (put_ps > end[np.maximum(at, 0)]) & (put_ps <= end[-1])
+    others = np.unique(np.concatenate([end, put_ps[is_after]]))
     times = np.concatenate([begin, others])
-    held = np.clip(first + levels.net(times), 0, most).astype(np.float64)
+    most = queue.capacity if queue.capacity >= 0 else np.iinfo(np.int64).max
+    held = np.clip(first + net(times), 0, most).astype(np.float64)
     is_empty = np.concatenate([waited, np.zeros(others.size, np.bool_)])
     order = np.argsort(times, kind="stable")
     return times[order], held[order], is_empty[order]
