@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from profnb.report.report import Report
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
-    from profnb.subjects.cell.cell_parts import CellBreakdown
+    from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.subjects.system.energy import Energy
@@ -155,7 +155,7 @@ class Profile(Tables):
 
     @cached_property
     def _cell_breakdown(self) -> "CellBreakdown | None":
-        from profnb.subjects.cell.cell_parts import break_down_cell
+        from profnb.subjects.cell.cell_breakdown import break_down_cell
 
         if self.recording is None or self.recording.cell is None:
             return None

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from profnb.capture.recording import Recording
     from profnb.causes.cell_tree import CellTree
     from profnb.steps.step_times import StepTimes
-    from profnb.subjects.cell.cell_parts import CellBreakdown
+    from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.subjects.system.energy import Energy
@@ -86,7 +86,7 @@ class Tables:
     source_lines = TableOf(
         "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"
     )
-    cell_breakdown = TableOf("profnb.subjects.cell.cell_parts", "CELL_BREAKDOWN", "_cell_breakdown")
+    cell_breakdown = TableOf("profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown")
     cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")

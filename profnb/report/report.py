@@ -30,7 +30,7 @@ from profnb.report.text import (
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.bounds.section import bounds_sections
-from profnb.subjects.cell.cell_parts import CellBreakdown
+from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import cell_sections
 from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections

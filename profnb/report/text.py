@@ -22,7 +22,7 @@ from profnb.steps.step_times import StepTimes
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
 from profnb.steps.untraced.cost import TracingCost
 from profnb.steps.windows import Steps
-from profnb.subjects.cell.cell_parts import epoch_behind, find_gap_cause
+from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study

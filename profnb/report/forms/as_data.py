@@ -16,7 +16,7 @@ from profnb.core.units import PS_PER_MS
 from profnb.report.content import Content
 from profnb.report.text import MEANINGS
 from profnb.steps.step_times import StepTimes
-from profnb.subjects.cell.cell_parts import CellBreakdown
+from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.study import Study
 
 if TYPE_CHECKING:

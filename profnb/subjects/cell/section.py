@@ -5,7 +5,7 @@ from profnb.core.units import MISSING, count_text, duration_text
 from profnb.drawing.html_table import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CELL_COLOURS
-from profnb.subjects.cell.cell_parts import CELL_BREAKDOWN, CellBreakdown
+from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
 _LEAST_SHOWN = 0.001
 _SHOWN, _LONGEST = 15, 60
