@@ -9,12 +9,11 @@ from traces import event, gpu, host, line, plane, read
 
 import profnb
 from profnb.subjects.xla.hlo_ops import find_hlo_ops, width_of_hlo
-from profnb.subjects.device.roofline import find_peak
+from profnb.subjects.device.roofline import ROOFLINE, find_peak
 from profnb.steps.compilation import is_compilation
 from profnb.subjects.device.idle import IDLE
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_tree import grow_xla_tree
-from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
 from profnb.trace.enqueued import align_clocks
