@@ -86,7 +86,9 @@ class Tables:
     source_lines = TableOf(
         "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"
     )
-    cell_breakdown = TableOf("profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown")
+    cell_breakdown = TableOf(
+        "profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown"
+    )
     cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
