@@ -20,10 +20,10 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools
 from profnb.core.table import Column, Table
 from profnb.subjects.bounds.op_costs import Cost
-from profnb.subjects.device.roofline import REACHED, Peak
+from profnb.subjects.device.roofline import REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
@@ -32,21 +32,13 @@ _NOT_KNOWN = Cost(nan, nan, "", is_product=False)
 
 
 @dataclass(frozen=True, slots=True)
-class OpRoofline:
-    """N ops of one side, most time first.
+class OpRoofline(OpRates):
+    """N ops of one side, most time first; NaN or "" for what is not known.
 
     Attributes:
-        is_device: Whether the side is the device.
+        is_device: True if the side is the device.
         op_type: Their types.
         op_name: Their names.
-        occurrences: How often each ran, shape (N,).
-        self_ps: Time in all runs, shape (N,).
-        flops: Operations of one run, shape (N,); NaN where not known.
-        bytes: Bytes that one run must move, shape (N,); NaN where not known.
-        width: Of the numbers each computes with; "" for whole numbers or where not known.
-        peak_flops: What could be done in a second with numbers of that width, shape (N,); NaN where not
-            known.
-        peak: The limits; None where they are not known.
         refuted_by: How many times the measured peak a product of matrices reached, where that is more than
             it can be; else 0.
     """
@@ -54,17 +46,7 @@ class OpRoofline:
     is_device: bool
     op_type: tuple[str, ...]
     op_name: tuple[str, ...]
-    occurrences: Int64s
-    self_ps: Int64s
-    flops: Floats
-    bytes: Floats
-    width: tuple[str, ...]
-    peak_flops: Floats
-    peak: Peak | None
     refuted_by: float = 0.0
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def has_cost(self) -> Bools:
@@ -72,47 +54,9 @@ class OpRoofline:
         return ~np.isnan(self.bytes)
 
     @property
-    def intensity(self) -> Floats:
-        """Operations per byte, shape (N,)."""
-        return ratio(self.flops, self.bytes)
-
-    @property
-    def flops_per_second(self) -> Floats:
-        """Operations that each reached, shape (N,)."""
-        return ratio(self.flops * self.occurrences, self.self_ps / 1e12)
-
-    @property
-    def bytes_per_second(self) -> Floats:
-        """Bytes that each reached, shape (N,)."""
-        return ratio(self.bytes * self.occurrences, self.self_ps / 1e12)
-
-    @property
-    def peak_bytes(self) -> float:
-        """Bytes that memory could move in a second; NaN where not known."""
-        return nan if self.peak is None else self.peak.bytes_per_second
-
-    @property
-    def flops_fraction(self) -> Floats:
-        """Share of the peak of operations, shape (N,); 0 for an op that does none."""
-        none = (self.flops == 0) & ~np.isnan(self.peak_bytes)
-        return np.where(none, 0.0, self.flops_per_second / self.peak_flops)
-
-    @property
-    def bytes_fraction(self) -> Floats:
-        """Share of the memory's bandwidth, shape (N,)."""
-        return self.bytes_per_second / self.peak_bytes
-
-    @property
     def bound_by(self) -> tuple[str, ...]:
         """The bound of each: "compute", "memory", "neither", or "" where that is not known."""
         return tuple(map(bound_by, self.flops_fraction.tolist(), self.bytes_fraction.tolist()))
-
-
-def ratio(amount: Floats, per: Floats | Int64s) -> Floats:
-    """Divide one by the other, NaN where that is nothing."""
-    divided: Floats = np.full(amount.size, np.nan)
-    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
-    return divided
 
 
 def bound_by(flops_fraction: float, bytes_fraction: float) -> str:
@@ -146,9 +90,6 @@ def place_ops(
         return None
     row_costs = [costs.get(key, _NOT_KNOWN) for key in keys]
     placed = OpRoofline(
-        is_device,
-        tuple(op_type for _, op_type in keys),
-        tuple(op_name for op_name, _ in keys),
         ops.occurrences[rows],
         ops.self_ps[rows],
         np.array([cost.flops for cost in row_costs]),
@@ -163,6 +104,9 @@ def place_ops(
             ]
         ),
         peak,
+        is_device,
+        tuple(op_type for _, op_type in keys),
+        tuple(op_name for op_name, _ in keys),
     )
     return placed if is_device else _without_refuted(placed)
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
+from profnb.core.units import PS_PER_S
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import XlaOps
 from profnb.trace.model import Plane
@@ -101,51 +102,91 @@ def find_peak(plane: Plane) -> Peak | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Roofline:
-    """N ops, most time first.
+class OpRates:
+    """N ops under the roof of what ran them; NaN for what is not known.
 
     Attributes:
-        row: Their rows in the table of XLA's ops, shape (N,).
-        op: Their HLO instructions.
-        width: Of the numbers they compute with; "" if not known.
-        intensity: Operations per byte, shape (N,).
-        flops_per_second: Achieved, shape (N,).
-        bytes_per_second: Achieved, shape (N,).
-        peak_flops: What the device can do with numbers of that width, shape (N,).
-        peak: The device's limits.
+        occurrences: Runs of each, shape (N,).
+        self_ps: Time in all runs, shape (N,).
+        flops: Operations of one run, shape (N,).
+        bytes: Bytes that one run must move, shape (N,).
+        width: Of the numbers each computes with; "" for whole numbers or where not known.
+        peak_flops: Operations that can be done in a second with numbers of that width, shape (N,).
+        peak: The limits; None where they are not known.
     """
 
-    row: Int64s
-    op: tuple[HloOp, ...]
+    occurrences: Int64s
+    self_ps: Int64s
+    flops: Floats
+    bytes: Floats
     width: tuple[str, ...]
-    intensity: Floats
-    flops_per_second: Floats
-    bytes_per_second: Floats
     peak_flops: Floats
-    peak: Peak
+    peak: Peak | None
 
     def __len__(self) -> int:
-        return self.row.size
+        return self.occurrences.size
+
+    @property
+    def intensity(self) -> Floats:
+        """Operations per byte, shape (N,)."""
+        return ratio(self.flops, self.bytes)
+
+    @property
+    def flops_per_second(self) -> Floats:
+        """Operations that each reached, shape (N,)."""
+        return ratio(self.flops * self.occurrences, self.self_ps / PS_PER_S)
+
+    @property
+    def bytes_per_second(self) -> Floats:
+        """Bytes that each reached, shape (N,)."""
+        return ratio(self.bytes * self.occurrences, self.self_ps / PS_PER_S)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Bytes that memory could move in a second; NaN where not known."""
+        return float("nan") if self.peak is None else self.peak.bytes_per_second
 
     @property
     def flops_fraction(self) -> Floats:
-        """Share of the peak of operations, shape (N,)."""
-        return self.flops_per_second / self.peak_flops
+        """Share of the peak of operations, shape (N,); 0 for an op that does none."""
+        none = (self.flops == 0) & ~np.isnan(self.peak_bytes)
+        return np.where(none, 0.0, self.flops_per_second / self.peak_flops)
 
     @property
     def bytes_fraction(self) -> Floats:
         """Share of the memory's bandwidth, shape (N,)."""
-        return self.bytes_per_second / self.peak.bytes_per_second
+        return self.bytes_per_second / self.peak_bytes
+
+
+def ratio(amount: Floats, per: Floats | Int64s) -> Floats:
+    """Divide one by the other, NaN where that is nothing."""
+    divided: Floats = np.full(amount.size, np.nan)
+    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
+    return divided
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline(OpRates):
+    """N ops of XLA, most time first.
+
+    Attributes:
+        row: Their rows in the table of XLA's ops, shape (N,).
+        op: Their HLO instructions.
+    """
+
+    peak: Peak
+    row: Int64s
+    op: tuple[HloOp, ...]
 
     @property
     def is_compute_bound(self) -> Bools:
         """True where operations, not memory, limit the op: right of the ridge; shape (N,)."""
-        return self.intensity * self.peak.bytes_per_second > self.peak_flops
+        return self.intensity * self.peak_bytes > self.peak_flops
 
     @property
     def attained_fraction(self) -> Floats:
         """Share of what could be reached at this intensity, shape (N,)."""
-        roof = np.minimum(self.peak_flops, self.intensity * self.peak.bytes_per_second)
+        roof = np.minimum(self.peak_flops, self.intensity * self.peak_bytes)
         return self.flops_per_second / roof
 
 
@@ -171,14 +212,15 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
         return None
     rows = rows[kept]
     return Roofline(
-        rows,
-        tuple(ops.op[row] for row in rows.tolist()),
+        ops.occurrences[rows],
+        ops.self_ps[rows],
+        ops.flops[rows],
+        ops.bytes[rows],
         tuple(width for (width, _), keep in zip(widths, kept, strict=True) if keep),
-        ops.flops[rows] / ops.bytes[rows],
-        ops.flops_per_second[rows],
-        ops.bytes_per_second[rows],
         peaks[kept],
         peak,
+        rows,
+        tuple(ops.op[row] for row in rows.tolist()),
     )
 
 
@@ -214,7 +256,7 @@ ROOFLINE = Table[Roofline](
         ),
         Column(
             "peak_gigabytes_per_second",
-            lambda t: np.full(len(t), t.peak.bytes_per_second),
+            lambda t: np.full(len(t), t.peak_bytes),
             "bytes that the device can do at most",
         ),
         Column("flops_fraction", lambda t: t.flops_fraction, "operations reached over their peak"),

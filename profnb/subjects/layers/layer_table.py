@@ -16,7 +16,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import rate_text
-from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by, ratio
+from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
 from profnb.subjects.layers.flops import backward_factor, forward_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
 from profnb.subjects.layers.layer_times import LayerTimes
@@ -327,13 +327,14 @@ def _bound_layers(
     is_known = (whole > 0) & (costed >= _LEAST_KNOWN * whole)
     is_rated = is_known & (rated >= _LEAST_KNOWN * whole)
     seconds = whole / 1e12
-    return LayerBounds(
-        np.where(is_known, moved / max(times.iterations, 1), nan),
-        np.where(is_known, ratio(flops, moved), nan),
-        np.where(is_known, ratio(moved, seconds), nan),
-        np.where(is_rated, ratio(flops_s, seconds), nan),
-        np.where(is_known, ratio(moved_s, seconds), nan),
-    )
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return LayerBounds(
+            np.where(is_known, moved / max(times.iterations, 1), nan),
+            np.where(is_known & (moved > 0), flops / moved, nan),
+            np.where(is_known, moved / seconds, nan),
+            np.where(is_rated, flops_s / seconds, nan),
+            np.where(is_known, moved_s / seconds, nan),
+        )
 
 
 def _remarks(times: LayerTimes) -> Iterator[str]:
