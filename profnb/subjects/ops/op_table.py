@@ -4,7 +4,7 @@ Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow
 a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
 time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread, and
 in a program of XLA's, whose ops are recorded on their own.
-Device side: every event of a stream is work of one op (``device.device_ops``); lines that a profiler derived
+Device side: every event of a stream is work of one op (``device.kernels``); lines that a profiler derived
 from the streams are left out.
 
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
