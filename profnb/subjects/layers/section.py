@@ -28,7 +28,7 @@ from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.study import Study
 
 _SHOWN, _MOST_ROWS = 8, 300
-_MOST_BLOCKS, _DEEPEST, _SMALLEST, _LONGEST = 190, 4, 0.0015, 160
+_MOST_BLOCKS, _DEEPEST, _SMALLEST, _LONGEST_PATH = 190, 4, 0.0015, 160
 _ROW_COLOURS = PART_COLOURS | {OPTIMIZER: PART_COLOURS["update"], OUTSIDE: PART_COLOURS["other"]}
 
 
@@ -284,10 +284,10 @@ def _lay_out(
         if inner.total_ps / whole >= _SMALLEST:
             inside = f"{path}/{name}" if path else name
             role = inside if inside in OTHERS else ("outer layer", "inner layer")[level % 2]
-            yield block(level, name, inside[:_LONGEST], inner.total_ps, role, inner.row)
+            yield block(level, name, inside[:_LONGEST_PATH], inner.total_ps, role, inner.row)
             yield from _lay_out(table, inner, inside, level + 1, at, lowest)
         at += inner.total_ps / whole
     for part, spent in zip(LAYER_PARTS, node.layer_part_ps, strict=True):
         if spent / whole >= _SMALLEST and part != "other":
-            yield block(lowest, part, f"{path[:_LONGEST]}, {part}", spent, part, node.row)
+            yield block(lowest, part, f"{path[:_LONGEST_PATH]}, {part}", spent, part, node.row)
         at += spent / whole
