@@ -21,8 +21,7 @@ from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores
-from profnb.subjects.advising import op_events
-from profnb.subjects.covered_time import covered_share
+from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
 from profnb.causes.compiled_again import find_retracing
 from profnb.causes.pieces import find_uncompilable

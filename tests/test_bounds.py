@@ -18,11 +18,9 @@ from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
 from profnb.capture.source.source_records import SourceRecords
 from profnb.core.errors import TraceFormatError
 from profnb.report.report import build_report
-from profnb.subjects.bounds.graph_costs import find_costs
-from profnb.subjects.bounds.op_costs import OpTensors, Tensor, op_cost
+from profnb.subjects.bounds.op_costs import OpTensors, Tensor, find_costs, op_cost
 from profnb.subjects.bounds.op_roofline import OP_ROOFLINE, bound_by
-from profnb.subjects.bounds.recorded_shapes import find_recorded_shapes, read_sizes
-from profnb.subjects.bounds.tensor_sizes import fill_shapes
+from profnb.subjects.bounds.tensor_sizes import fill_shapes, find_recorded_shapes, read_sizes
 from profnb.subjects.bounds import measured_peak
 from profnb.subjects.bounds.measured_peak import MeasuredPeak
 from profnb.subjects.study import Study

@@ -18,7 +18,7 @@ from profnb.compare.across.layer_section import layer_section
 from profnb.compare.op_differences import compare_ops
 from profnb.drawing.section import section_text
 from profnb.profile import Profile
-from profnb.subjects.bounds.torch_costs import product_flops
+from profnb.subjects.layers.flops import product_flops
 from profnb.subjects.layers.called_scopes import find_called_scopes
 from profnb.subjects.study import Study
 from profnb.trace.chrome.reader import read_chrome

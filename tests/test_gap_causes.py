@@ -18,7 +18,7 @@ from profnb.capture.saved.codec import Codec
 from profnb.capture.saved.limits import CHECKS, LIMITS
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.report import build_report
-from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
+from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 
 MS, NS = 10**9, 10**6

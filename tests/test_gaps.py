@@ -13,7 +13,7 @@ from profnb.report.step_chart import step_chart
 from profnb.report.text import answer_text, fact_rows, headline_text
 from profnb.steps.windows import GAP_KINDS, is_pause
 from profnb.steps.untraced import TracingCost
-from profnb.subjects.covered_time import period_ps
+from profnb.subjects.advising import period_ps
 from profnb.subjects.study import Study
 
 MS = 10**9

@@ -8,9 +8,8 @@ import pytest
 from traces import event, gpu, host, line, read, ref
 
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.device.copies import COPIES, _bandwidth_text, _parse_details, tabulate_copies
-from profnb.subjects.device.kernels import KERNELS, LaunchShape, parse_launch_shape, tabulate_kernels
-from profnb.subjects.device.peaks import is_tensor_core_eligible, uses_tensor_core
+from profnb.subjects.device.copies import COPIES, _parse_details, tabulate_copies
+from profnb.subjects.device.kernels import KERNELS, LaunchShape, is_tensor_core_eligible, parse_launch_shape, tabulate_kernels, uses_tensor_core
 from profnb.subjects.device.section import _kernel_cell
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
@@ -58,7 +57,8 @@ def test_the_size_of_a_copy_is_a_number_that_a_memory_could_have(said, expected)
 
 
 def test_a_copy_whose_size_is_not_told_has_no_bandwidth():
-    assert (_bandwidth_text(float("nan")), _bandwidth_text(2e9)) == ("—", "2.00 GB/s")
+    write = COPIES["gigabytes_per_second"].write
+    assert (write(float("nan")), write(2e9)) == ("—", "2.00 GB/s")
 
 
 def test_a_kernel_may_use_tensor_cores_where_its_op_allows_it_or_it_does():
@@ -218,14 +218,6 @@ def test_the_size_of_a_copy_has_one_of_two_names():
     told = [event("MemcpyH2D", at * US, US, memcpy_details=ref(text)) for at, text in enumerate(("num_bytes:112", "size:8", "size:x"))]
     table = tabulate_copies(read(gpu(line("Stream #1", *told))))
     assert (table.occurrences.tolist(), table.sized.tolist(), table.bytes.tolist()) == ([3], [2], [120])
-
-
-def test_only_the_copies_that_are_asked_for_count():
-    sized = "kind_src:pageable kind_dst:device size:4000000 dest:0 async:1"
-    trace = read(gpu(line("Stream #1", *(event("MemcpyH2D", at * US, (at + 1) * US, memcpy_details=sized) for at in (0, 10, 20)))))
-    table = tabulate_copies(trace, within=np.array([True, False, True]))
-    assert (table.occurrences.tolist(), table.total_ps.tolist(), table.bytes.tolist()) == ([2], [22 * US], [8_000_000])
-    assert len(tabulate_copies(trace, within=np.zeros(3, np.bool_))) == 0
 
 
 def test_no_device_no_rows():

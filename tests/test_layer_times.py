@@ -12,7 +12,7 @@ from traces import event, gpu, host, line, read, ref
 
 import profnb
 from profnb.subjects.layers.flops import backward_factor, forward_flops
-from profnb.subjects.layers.layer_tree import grow_layer_tree
+from profnb.subjects.layers.section import grow_layer_tree
 from profnb.subjects.layers.name_scopes import layer_scope, parse_scope
 from profnb.subjects.study import Study
 from profnb.capture.models.op_order import BACKWARD, METRICS, UPDATE, OpFact, describe_ops
@@ -287,7 +287,7 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
     from profnb.subjects.input.input_work import find_input_work
-    from profnb.subjects.layers.layer_columns import tabulate_layers
+    from profnb.subjects.layers.layer_table import tabulate_layers
     from profnb.subjects.layers.layer_times import hand_out_ops
 
     everything = np.ones(len(study.trace.events), np.bool_)

@@ -7,7 +7,7 @@ import pytest
 
 from profnb.core.printable import cut_middle
 from profnb.drawing.drawn_tables import fitted, html_table
-from profnb.subjects.layers.op_title import op_title, op_titles
+from profnb.subjects.layers.name_scopes import op_title, op_titles
 from profnb.subjects.ops.section import OpRow, ops_section
 
 

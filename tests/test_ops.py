@@ -7,7 +7,7 @@ from programs import F32, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, read, ref
 
 import profnb
-from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.device.kernels import name_device_work
 from profnb.trace.names import parse_op
 from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
 from profnb.steps.streams import raw_device_lines

@@ -13,7 +13,7 @@ from profnb.capture.machine.machine_records import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
 from profnb.causes.slowing import find_rise, find_slowing
-from profnb.subjects.crowded import is_slowed_by_others
+from profnb.subjects.core_contention import is_slowed_by_others
 from profnb.subjects.study import Study
 
 MS, S = 10**9, 10**9

@@ -9,17 +9,17 @@ from traces import event, gpu, host, line, plane, read
 
 import profnb
 from profnb.subjects.xla.hlo_ops import find_hlo_ops, width_of_hlo
-from profnb.subjects.device.peaks import find_peak
+from profnb.subjects.device.roofline import find_peak
 from profnb.steps.activities import is_compilation
 from profnb.subjects.device.idle import IDLE
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_tree import grow_xla_tree
-from profnb.subjects.device.roofline import ROOFLINE
 from profnb.subjects.xla.xla_modules import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane
 from profnb.trace.names import copy_direction
+from profnb.subjects.device.roofline import ROOFLINE
 
 US = 10**6
 T4 = {"clock_rate": 1_590_000, "core_count": 40, "memory_bandwidth": 320_064_000_000, "compute_cap_major": 7, "compute_cap_minor": 5}

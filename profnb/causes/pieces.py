@@ -23,10 +23,10 @@ from profnb.causes.numbers import CLOSE_PS, FEWEST, HALF, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, outermost_of
-from profnb.subjects.advising import op_events
-from profnb.subjects.covered_time import (
+from profnb.subjects.advising import (
     Spans,
     in_periods,
+    op_events,
     share_beyond,
     spans_of,
     usual_share_beyond,

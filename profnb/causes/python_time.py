@@ -20,13 +20,15 @@ from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES, FIRST_OF_DEVICE, HOST_COMPUTE
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.windows import outermost
-from profnb.subjects.advising import is_fit, op_events, share_of
-from profnb.subjects.covered_time import (
+from profnb.subjects.advising import (
     Spans,
     covered_share,
     in_periods,
+    is_fit,
+    op_events,
     period_ps,
     share_beyond,
+    share_of,
     share_of_spans,
     spans_of,
     usual_share_beyond,

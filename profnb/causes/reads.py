@@ -4,8 +4,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
-from profnb.subjects.advising import is_loop_of_keras
-from profnb.subjects.covered_time import covered_share, in_periods, share_of_spans
+from profnb.subjects.advising import covered_share, in_periods, is_loop_of_keras, share_of_spans
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
 from profnb.trace.names import HLO_MODULE, RUN_ID

@@ -20,7 +20,7 @@ from profnb.core.columns import Floats, Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.advising import op_events
-from profnb.subjects.crowded import (
+from profnb.subjects.core_contention import (
     is_crowded_by_others,
     is_shared,
     is_shared_between,

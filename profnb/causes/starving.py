@@ -7,9 +7,8 @@ import numpy as np
 from profnb.causes.numbers import HALF
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
-from profnb.subjects.advising import LEAST_INPUT, share_of, window_of
-from profnb.subjects.covered_time import covered_share, period_ps
-from profnb.subjects.feeds.queues import QueueUse
+from profnb.subjects.advising import LEAST_INPUT, covered_share, period_ps, share_of, window_of
+from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.study import Study

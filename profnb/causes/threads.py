@@ -4,9 +4,8 @@ from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.causes.numbers import FEWEST, LONG_OP_PS
 from profnb.core.units import count_text, duration_text
 from profnb.steps.streams import covered_ps
-from profnb.subjects.advising import op_events, share_of
-from profnb.subjects.covered_time import period_ps, share_beyond, spans_of
-from profnb.subjects.crowded import is_crowded, is_crowded_by_others
+from profnb.subjects.advising import op_events, period_ps, share_beyond, share_of, spans_of
+from profnb.subjects.core_contention import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS

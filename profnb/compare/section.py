@@ -21,7 +21,7 @@ from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.figures import figure_html
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
-from profnb.subjects.layers.op_title import op_titles
+from profnb.subjects.layers.name_scopes import op_titles
 
 _SHOWN_OPS, _SHOWN_METRICS = 12, 8
 

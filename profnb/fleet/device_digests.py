@@ -24,7 +24,7 @@ from profnb.steps.streams import (
     raw_device_lines,
     working_devices,
 )
-from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.study import Study
 from profnb.trace.runs import CaptureTime
 

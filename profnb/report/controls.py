@@ -19,12 +19,12 @@ from profnb.drawing.section import Section
 from profnb.report.forms.as_html import live_parts
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
-from profnb.subjects.category_words import known_framework
 from profnb.subjects.layers.section import sections_of_layers
 from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section, rows_of_ops
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import known_framework
 
 # What a range of steps can be of, and the rows of each.
 _EVERYTHING = "everything"

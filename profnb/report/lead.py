@@ -12,11 +12,10 @@ from profnb.report.notes import note_contents, note_devices, note_missing_device
 from profnb.report.text import MEANINGS
 from profnb.steps.streams import working_devices
 from profnb.steps.summary import OTHERS
-from profnb.subjects.category_words import category_title
+from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
-from profnb.subjects.device.unused import gpu_worked
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import unrecorded_backend
+from profnb.subjects.unseen import category_title, unrecorded_backend
 from profnb.trace.framework import UNKNOWN
 
 _LEAST_IDLE, _LEAST_CAUSE, _LEAST_OP = 0.1, 0.05, 0.1

@@ -13,7 +13,7 @@ from profnb.core.units import bytes_text, count_text, duration_text, longer_text
 from profnb.steps.summary import GAP, Summary
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.steps.windows import Steps
-from profnb.subjects.device.unused import gpu_worked
+from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.use import MemoryUse

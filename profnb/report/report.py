@@ -30,10 +30,9 @@ from profnb.report.text import (
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.bounds.section import bounds_sections
-from profnb.subjects.category_words import category_title, has_thread, known_framework
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.cell.section import cell_sections
-from profnb.subjects.crowded import is_crowded
+from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
 from profnb.subjects.input.section import input_sections
@@ -45,7 +44,14 @@ from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import headline_without_work, nothing_ran, unrecorded_backend
+from profnb.subjects.unseen import (
+    category_title,
+    has_thread,
+    headline_without_work,
+    known_framework,
+    nothing_ran,
+    unrecorded_backend,
+)
 from profnb.subjects.xla.section import xla_sections
 from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
 

@@ -21,11 +21,11 @@ from profnb.steps.step_times import StepTimes
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
 from profnb.steps.untraced import TracingCost
 from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
-from profnb.subjects.category_words import category_title
-from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
-from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
+from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
+from profnb.subjects.unseen import category_title
 from profnb.trace.framework import UNKNOWN
 
 _MOST = 0.5

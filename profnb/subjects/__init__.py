@@ -1,4 +1,4 @@
-"""What the report has a tab for: one folder a subject.
+"""Subjects of a trace, one folder each: all that the report has a tab for.
 
     input, feeds         what tf.data did and how the training waited; what fed it instead, and queues
     memory               what allocators held
@@ -9,10 +9,8 @@
     system               the tab "Machine": what processors, memory, disks and GPUs did meanwhile
     study                one small object per subject of a trace: ``study.input.waiting``
     advising             shares of time that rules of advice ask for
-    unseen               what to say where there are no steps, or their work was not recorded
-    category_words       what the categories of a step are called
-    crowded              where threads waited for cores
-    covered_time         how much of the time from step to step some spans cover
+    unseen               what to say where there are no steps, or their work or thread was not recorded
+    core_contention      threads that waited for cores
 
 A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;
 ``section`` shows them. What finds never imports what shows. The time

@@ -1,4 +1,8 @@
-"""Shares of the time that rules of advice ask for, and a finding where there is no tree."""
+"""Shares of the time that rules of advice ask for, and a finding where there is no tree.
+
+The time is that of the counted steps' periods: each step and the gap behind it that belongs to it. Where
+spans overlap they count once, whatever threads they are on.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +13,7 @@ from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import KERAS
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import (
     COPYING_IN,
@@ -17,7 +21,7 @@ from profnb.steps.activities import (
     HOST_TO_DEVICE,
     WAITING_FOR_INPUT,
 )
-from profnb.subjects.covered_time import covered_share
+from profnb.steps.summary import periods_of
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
@@ -75,12 +79,12 @@ def line_text(study: Study, file: str, number: int) -> str:
 
 
 def guide(study: Study, page: str) -> str:
-    """Where the framework's guide explains it; TensorFlow's page where the framework is unknown."""
+    """Link the framework's guide that explains it; TensorFlow's page where the framework is unknown."""
     return words(study.framework, f"{GUIDE}/{page}", jax=_JAX_GUIDE, pytorch=_PYTORCH_GUIDE)
 
 
 def is_own_loop(study: Study) -> bool:
-    """Whether the steps are a loop of the user's own, so that what Keras' ``compile`` takes cannot help."""
+    """Tell whether the steps are the user's own loop, so that what Keras' ``compile`` takes cannot help."""
     if not study.steps.origin.startswith("step markers") or "session_run" in study.steps.phase:
         return not study.steps.is_window
     seen = study.recording.steps
@@ -94,13 +98,13 @@ def is_own_loop(study: Study) -> bool:
 
 
 def is_fit(study: Study) -> bool:
-    """Whether it is recorded that Keras' own ``fit``, ``evaluate`` or ``predict`` ran the steps."""
+    """Tell whether Keras' own ``fit``, ``evaluate`` or ``predict`` is recorded to have run the steps."""
     knows = len(study.recording.steps) > 0 or len(study.trace.stats.texts(MARKER_SOURCE)) > 0
     return knows and not is_own_loop(study)
 
 
 def is_loop_of_keras(study: Study) -> bool:
-    """Whether Keras, on one backend or another, makes the steps."""
+    """Tell whether Keras, on one backend or another, makes the steps."""
     return KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
 
 
@@ -178,14 +182,85 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
     """The host's events of ops that run no other op, where (op name, op type) is wanted."""
     trace = study.trace
 
-    def is_op(name: str) -> bool:
-        return parse_op(name) is not None
-
     def is_chosen(name: str) -> bool:
         key = parse_op(name)
         return key is not None and is_wanted(*key)
 
-    ops: Bools = trace.select_names(is_op) & trace.is_host_event
+    ops = trace.select_names(lambda name: parse_op(name) is not None) & trace.is_host_event
     has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
     has_op_inside[study.parent[ops]] = True
     return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
+
+
+Spans = tuple[Int64s, Int64s]  # begins and ends of N, in any order
+_NOWHEN: Int64s = np.empty(0, np.int64)
+
+
+def period_ps(study: Study) -> int:
+    """Add up the counted steps and the gaps that belong to them."""
+    begin, end = _periods(study)
+    return int((end - begin).sum())
+
+
+def _periods(study: Study) -> Spans:
+    return periods_of(study.steps, study.gaps, study.summary.counted)
+
+
+def in_periods(study: Study, times: Int64s) -> Bools:
+    """Mark those of N times that lie in a counted step or in the gap behind it that belongs to it."""
+    begin, end = _periods(study)
+    if not begin.size:
+        return np.zeros(times.size, np.bool_)
+    row = np.searchsorted(begin, times, side="right") - 1
+    return (row >= 0) & (times < end[np.maximum(row, 0)])
+
+
+def spans_of(study: Study, events: Int64s) -> Spans:
+    """Begins and ends of N events."""
+    return study.trace.events.begin_ps[events], study.trace.events.end_ps[events]
+
+
+def covered_share(study: Study, events: Int64s) -> float:
+    """Share of the time in which at least one of these events runs."""
+    return share_of_spans(study, spans_of(study, events))
+
+
+def share_of_spans(study: Study, spans: Spans) -> float:
+    """Share of the time that at least one of these spans covers."""
+    return share_beyond(study, spans, (_NOWHEN, _NOWHEN))
+
+
+def share_beyond(study: Study, spans: Spans, others: Spans) -> float:
+    """Share of the time that some of these spans cover, and none of the others."""
+    whole = period_ps(study)
+    return float(_beyond_ps(study, spans, others).sum() / whole) if whole else 0.0
+
+
+def usual_share_beyond(study: Study, spans: Spans, others: Spans) -> float:
+    """The same of the usual period, the median: what a few steps lost to other programs is not in it."""
+    begin, end = _periods(study)
+    is_some = end > begin
+    beyond = _beyond_ps(study, spans, others)[is_some] / (end - begin)[is_some]
+    return float(np.median(beyond)) if beyond.size else 0.0
+
+
+def _beyond_ps(study: Study, spans: Spans, others: Spans) -> Floats:
+    begin, end = (np.concatenate(both) for both in zip(spans, others, strict=True))
+    return _covered_ps(study, (begin, end)) - _covered_ps(study, others)
+
+
+def _covered_ps(study: Study, spans: Spans) -> Floats:
+    """Picoseconds of each of C periods that at least one of N spans covers, shape (C,)."""
+    from_ps, to_ps = _periods(study)
+    begin, end = spans
+    if not begin.size:
+        return np.zeros(from_ps.size)
+    order = np.argsort(begin, kind="stable")
+    begin, end = begin[order], np.maximum.accumulate(end[order])
+    opens = np.append(True, begin[1:] > end[:-1])
+    first, last = begin[opens], end[np.append(opens[1:], True)]
+    # What is covered before each bound, by interpolation between the pieces' ends.
+    at = np.stack([first, last], axis=1).ravel()
+    sums = np.repeat(np.append(0, np.cumsum(last - first)), 2)[1:-1]
+    covered: Floats = np.interp(to_ps, at, sums, left=0) - np.interp(from_ps, at, sums, left=0)
+    return covered

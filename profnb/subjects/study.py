@@ -26,45 +26,45 @@ class Study(Spine):
 
     @cached_property
     def input(self) -> Input:
-        """What tf.data did, and how the training waited for it."""
+        """The work of tf.data, and the training's waiting for it."""
         return Input(self)
 
     @cached_property
     def memory(self) -> Memory:
-        """What allocators held."""
+        """Memory that allocators held."""
         return Memory(self)
 
     @cached_property
     def xla(self) -> Xla:
-        """What XLA compiled and ran."""
+        """Programs that XLA compiled and ran."""
         return Xla(self)
 
     @cached_property
     def device(self) -> Devices:
-        """What the devices did."""
+        """Work of the devices."""
         return Devices(self, self.xla, self.memory)
 
     @cached_property
     def ops(self) -> Ops:
-        """What ran, op by op."""
+        """Time by op."""
         return Ops(self, self.xla, self.input)
 
     @cached_property
     def bounds(self) -> Bounds:
-        """What bounds the ops."""
+        """Bounds of the ops."""
         return Bounds(self, self.xla, self.device, self.ops)
 
     @cached_property
     def layers(self) -> Layers:
-        """Where op time went, layer by layer."""
+        """Op time by layer."""
         return Layers(self, self.xla, self.ops, self.memory, self.bounds)
 
     @cached_property
     def source(self) -> Source:
-        """What each line of the user's source cost."""
+        """Cost of each line of the user's source."""
         return Source(self, self.xla, self.ops)
 
     @cached_property
     def python(self) -> Python:
-        """Where Python's own time went."""
+        """Python's own time."""
         return Python(self)

@@ -1,35 +1,68 @@
-"""What to say of a capture without steps, or of one whose work was not recorded, case by case."""
+"""Sentences on steps whose work, or whose thread, was not recorded, and on a capture without steps."""
 
 import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
 from profnb.core.units import count_text, counted_text, duration_text
+from profnb.steps.summary import OTHERS
 from profnb.steps.windows import outermost
 from profnb.subjects.study import Study
-from profnb.trace.framework import TENSORFLOW
+from profnb.trace.framework import SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.trace.names import FUNCTION_CALL
 
-_OURS = frozenset({"profnb.clock"})
+_OURS = "profnb.clock"
 _BACKENDS = {"jax": "JAX", "torch": "PyTorch", "openvino": "OpenVINO", "numpy": "NumPy"}
 _MOST_NAMED = 3
 
 
+def has_thread(study: Study) -> bool:
+    """Tell whether the thread of the steps was recorded: not where a device's line of steps is all there is.
+
+    Of a window it was where a capture of ours watched the code.
+    """
+    if study.steps.is_window:
+        return study.recording.wall_ns > 0
+    roots = study.steps.roots
+    return bool(roots.size and study.trace.is_host_event[roots[0]])
+
+
+def known_framework(study: Study) -> str:
+    """The framework that a step's time is told by; UNKNOWN where the thread of the steps was not recorded."""
+    return study.framework if has_thread(study) else UNKNOWN
+
+
+def category_title(category: str, framework: str = UNKNOWN) -> str:
+    """Name a category as the report does: in "all others" the thread of the steps ran no TensorFlow.
+
+    Args:
+        category: One of a share's.
+        framework: Whose thread it is; UNKNOWN, which changes nothing, where that was not recorded.
+
+    Source:
+        In real traces of TensorFlow, of a CPU and of GPUs, "all others" is the time that nothing but the
+        step's own marker covers on the thread of the steps.
+    """
+    if category != OTHERS or framework == UNKNOWN:
+        return category
+    return f"not {'TensorFlow' if framework == SESSIONS else framework}"
+
+
 def nothing_ran(study: Study) -> bool:
-    """Whether code was captured to its end and TensorFlow did nothing in it, not even make a tensor."""
+    """Tell whether code was captured to its end and TensorFlow did not even make a tensor in it."""
     if not study.steps.is_window or not study.recording.wall_ns or study.recording.closed_by:
         return False
-    return all(name in _OURS for name in _names_of(study))
+    return all(study.trace.names[row] == _OURS for row in np.unique(study.trace.events.name))
 
 
 def headline_without_work(study: Study) -> str:
-    """How long code took in which nothing of TensorFlow ran."""
+    """Say how long code took in which nothing of TensorFlow ran."""
     took = duration_text(study.recording.wall_ns * 1000.0)
     return f"No TensorFlow ran: {took} of Python and of what it called"
 
 
 def unrecorded_backend(study: Study) -> str:
-    """What Keras runs on, where TensorFlow's profiler cannot record that; else ""."""
+    """Name what Keras runs on, where TensorFlow's profiler cannot record that; else ""."""
     backend = study.recording.environment.get(KERAS_BACKEND, "tensorflow")
     title = _BACKENDS.get(backend, backend[:40])
     if backend == "tensorflow" or study.has_device or study.framework == title:
@@ -38,7 +71,7 @@ def unrecorded_backend(study: Study) -> str:
 
 
 def note_backend(study: Study) -> list[str]:
-    """That what Keras' steps did cannot be seen."""
+    """Say that the work of Keras' steps cannot be seen, where that is so."""
     backend = unrecorded_backend(study)
     if not backend:
         return []
@@ -49,7 +82,7 @@ def note_backend(study: Study) -> list[str]:
 
 
 def is_fed(study: Study) -> bool:
-    """Whether Python may have given steps data: session runs that were fed nothing show no argument."""
+    """Tell whether Python may have given steps data: session runs that were fed nothing show no argument."""
     if unrecorded_backend(study):
         return False
     is_of_runs = all(phase.startswith("session_run") for phase in study.steps.phase)
@@ -59,15 +92,10 @@ def is_fed(study: Study) -> bool:
 
 
 def note_window(study: Study) -> str:
-    """Why there are no steps, and what would make some; "" where the general sentence has to do."""
+    """Say why there are no steps, and what would make some; "" where the general sentence has to do."""
     recording, steps = study.recording, study.recording.steps
     if nothing_ran(study):
-        source_lines = study.source.lines
-        lines = (
-            " Its lines are in the source table."
-            if source_lines is not None and len(source_lines)
-            else ""
-        )
+        lines = " Its lines are in the source table." if study.source.lines else ""
         return f"Nothing of TensorFlow ran while this was captured, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
         again = "running the cell again skips what is done once."
@@ -79,7 +107,9 @@ def note_window(study: Study) -> str:
             f"{counted_text(len(steps), 'step')} was traced. Where building, tracing or compiling takes "
             f"that long, -t SECONDS keeps the window open longer; {again}"
         )
-    once = _called_once(study)
+    # The functions that were called from outside of any other, in order.
+    calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
+    once = [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]
     if once:
         more = f" and {len(once) - _MOST_NAMED} more" if len(once) > _MOST_NAMED else ""
         each = "once" if len(once) == 1 else "once each"
@@ -94,14 +124,3 @@ def note_window(study: Study) -> str:
             "window. If it holds a loop, wrap each iteration in `with profnb.step(i):`."
         )
     return ""
-
-
-def _names_of(study: Study) -> list[str]:
-    used = np.unique(study.trace.events.name)
-    return [study.trace.names[row] for row in used.tolist()]
-
-
-def _called_once(study: Study) -> list[str]:
-    """The functions that were called from outside of any other, in order."""
-    calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
-    return [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]

@@ -23,11 +23,11 @@ from profnb.steps.streams import busiest_device
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
 from profnb.subjects.device.copies import are_of_program
+from profnb.subjects.device.devices import is_mixed_precision, is_nvidia
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
-from profnb.subjects.device.peaks import find_rates, is_nvidia
 from profnb.subjects.device.precision import WIDTHS, find_missed_dimensions
-from profnb.subjects.device.unused import is_mixed_precision
+from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 

@@ -29,12 +29,15 @@ from profnb.causes.threads import long_ops_share, number_set, threads_at_work
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import GUIDE, is_loop_of_keras, op_events, share_of
-from profnb.subjects.covered_time import (
+from profnb.subjects.advising import (
+    GUIDE,
     covered_share,
+    is_loop_of_keras,
+    op_events,
     period_ps,
+    share_of,
 )
-from profnb.subjects.device.peaks import is_nvidia
+from profnb.subjects.device.devices import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.ops.graph_loops import find_loop
 from profnb.subjects.ops.growth import find_growth

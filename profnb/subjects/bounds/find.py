@@ -1,4 +1,4 @@
-"""What bounds the ops of a trace: the operations of the machine, its memory, or neither."""
+"""All that is found of the bounds of ops in a trace: their costs, the limits, and their roofline."""
 
 from functools import cached_property
 
@@ -6,13 +6,12 @@ import numpy as np
 
 from profnb.steps.spine import Spine
 from profnb.steps.streams import working_devices
-from profnb.subjects.bounds.graph_costs import find_costs
 from profnb.subjects.bounds.measured_peak import kept_peak
-from profnb.subjects.bounds.op_costs import Cost
+from profnb.subjects.bounds.op_costs import Cost, find_costs
 from profnb.subjects.bounds.op_roofline import OpRoofline, place_ops
-from profnb.subjects.bounds.recorded_shapes import find_recorded_shapes
+from profnb.subjects.bounds.tensor_sizes import find_recorded_shapes
 from profnb.subjects.device.find import Devices
-from profnb.subjects.device.peaks import Peak
+from profnb.subjects.device.roofline import Peak
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
@@ -25,11 +24,8 @@ class Bounds:
     """Ops under their roof, worked out when asked for."""
 
     def __init__(self, spine: Spine, xla: Xla, device: Devices, ops: Ops) -> None:
-        """Nothing is computed yet."""
-        self._spine = spine
-        self._xla = xla
-        self._device = device
-        self._ops = ops
+        """Compute nothing yet."""
+        self._spine, self._xla, self._device, self._ops = spine, xla, device, ops
         self._placed: tuple[Peak | None, OpRoofline | None] | None = None
 
     @property
@@ -45,7 +41,7 @@ class Bounds:
 
     @property
     def is_of_here(self) -> bool:
-        """Whether this process captured the trace, and so on this machine."""
+        """True if this process captured the trace, and so on this machine."""
         recording = self._spine.recording
         return recording.path is not None or bool(recording.graph_runs)
 
@@ -73,12 +69,11 @@ class Bounds:
 
     @cached_property
     def costs(self) -> dict[tuple[str, str], Cost]:
-        """What one run of each op does, by name and type, of those of which it is known."""
+        """Operations and bytes of one run of each op, by name and type, of those of which they are known."""
         spine, source = self._spine, self._spine.recording.source
         if source is None or not source.shapes:
             return {}
-        side = self.ops.is_device == spine.has_device
-        rows = np.flatnonzero(side).tolist()
+        rows = np.flatnonzero(self.ops.is_device == spine.has_device).tolist()
         keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
         if any(_REWRITTEN in name for name, _ in keys):
             return {}

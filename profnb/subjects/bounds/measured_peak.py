@@ -1,4 +1,4 @@
-"""What this machine's CPU can do, measured on demand: a product of matrices, and a copy.
+"""The peaks of this machine's CPU, measured on demand: a product of matrices, and a copy.
 
 No table has the peaks of CPUs: which cores a container may use, their clock under load and the memory's
 channels differ from machine to machine. So both are measured when somebody asks for it, with NumPy, on all
@@ -25,7 +25,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.core.units import percent_text, range_text, rate_text
-from profnb.subjects.device.peaks import Peak
+from profnb.subjects.device.roofline import Peak
 
 _LEAST_RUNS = 5
 _SMALLEST, _USUAL, _LARGEST = 512, 2048, 8192  # of matrices: rows and columns
@@ -37,7 +37,7 @@ _MOST_COPIED = 4
 
 @dataclass(frozen=True, slots=True, repr=False)
 class MeasuredPeak:
-    """What the CPU of a machine can do.
+    """The peaks of a machine's CPU.
 
     Attributes:
         flops_per_second: Operations on 32-bit numbers in the fastest product of matrices.
@@ -45,7 +45,7 @@ class MeasuredPeak:
         bytes_per_second: Bytes read and written in the fastest copy.
         bytes_interval: Likewise.
         threads: Cores that this process may use.
-        cores_fraction: How much of their time it had, 0 to 1.
+        cores_fraction: Share of their time that it had, 0 to 1.
     """
 
     flops_per_second: float
@@ -100,7 +100,7 @@ _kept: list[MeasuredPeak] = []
 
 
 def kept_peak() -> MeasuredPeak | None:
-    """What was measured last; None where nobody has."""
+    """The peak that was measured last; None where nobody has."""
     return _kept[-1] if _kept else None
 
 
@@ -115,7 +115,8 @@ def measure_cpu(seconds: float) -> MeasuredPeak:
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, got {seconds}.")
-    threads = _usable_cores()
+    affinity = getattr(os, "sched_getaffinity", None)
+    threads = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
     flops, cores = _measure_product(seconds / 2, threads)
     copied = _measure_copy(seconds / 2, threads)
     measured = MeasuredPeak(
@@ -125,29 +126,22 @@ def measure_cpu(seconds: float) -> MeasuredPeak:
     return measured
 
 
-def _usable_cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
-
-
 def _middle_half(rates: Sequence[float]) -> tuple[float, float]:
     low, high = np.percentile(rates, [25, 75])
     return float(low), float(high)
 
 
 def _rates(run: Callable[[], object], amount: float, seconds: float) -> list[float]:
-    """How much of something was done in a second, run by run."""
+    """The amount that was done in a second, run by run."""
     rates: list[float] = []
-    until = time.perf_counter() + seconds
-    while len(rates) < _LEAST_RUNS or time.perf_counter() < until:
-        rates.append(amount / _seconds_of(run))
+    now = time.perf_counter()
+    until = now + seconds
+    while len(rates) < _LEAST_RUNS or now < until:
+        began = now
+        run()
+        now = time.perf_counter()
+        rates.append(amount / max(now - began, 1e-9))
     return rates
-
-
-def _seconds_of(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    run()
-    return max(time.perf_counter() - began, 1e-9)
 
 
 def _measure_product(seconds: float, threads: int) -> tuple[list[float], float]:

@@ -1,4 +1,4 @@
-"""An op's operations and the least bytes that it must move, from its type and the shapes of its tensors.
+"""Ops of a trace to the operations and the least bytes of one run, by the shapes of the graphs that ran.
 
     MatMul (64, 784) by (784, 10)      2 * 64 * 784 * 10 operations; 4 * (64*784 + 784*10 + 64*10) bytes
     Conv2D 3x3, 32 to 64 channels      2 * numbers made * 3 * 3 * 32; input, filter and output once each
@@ -10,35 +10,57 @@
 A multiplication and an addition count as two; borders that "same" padding adds are counted like all else, and
 an exponential, a root or a comparison is one operation. Each distinct tensor is read or written once: caches
 may spare some of that, and a library may move more, so the bytes are the least without caches. What changes
-only the shape moves nothing and has no cost here; neither has an op whose type is not in ``op_kinds``.
+only the shape moves nothing and has no cost here; neither has an op whose type is not in ``tensor_sizes``.
 
 A convolution's gradients do as many operations as its way forward. A normalisation of batches counts as 6
 operations for each number forward (mean, variance, scale and shift) and 11 backward; a softmax as 5.
+
+An op of the trace is found in the graphs by its name, without the calls of functions that it was inlined
+from. Libraries run several ops of a graph as one, under the name of the last:
+
+    in the trace                             in the graph                           counted
+    call/net/dense/MatMul:MatMul             net/dense/MatMul                       itself
+    net/conv/Relu:_FusedConv2D               net/conv/Relu, BiasAdd, Conv2D         all three, as one
+    net/conv/Conv2D:_MklNativeConv2D         net/conv/Conv2D                        itself
+    net/scale/truediv:Mul                    RealDiv by a constant                  itself
+    net/dense/MatMul:Transpose               MatMul                                 nothing: it is another op
+    net/while/body/_7/net/while/add:AddV2    net/while/add, in the loop's body      itself
+    net/ArithmeticOptimizer/Fold_x:MatMul    net/x, a MatMul                        itself
+
+What stands between fused ops is neither read nor written. Where graphs that have the op differ (a function
+that was traced again for other shapes), the one that knows most of the ops that ran counts; if several know
+as many and disagree, the op has no cost. Neither has one of which the trace recorded what it allocated, and
+nothing of that has the size that was worked out.
 """
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from profnb.capture.source.graph_shapes import Shape
-from profnb.subjects.bounds.op_kinds import (
-    APPLIES,
-    ASSIGNS,
+from profnb.capture.source.graph_shapes import GraphShapes, Shape
+from profnb.subjects.bounds.tensor_sizes import (
     BATCH_PRODUCTS,
     CONVOLUTIONS,
     COPIES,
     ELEMENTWISE,
     FILTER_GRADIENTS,
     INPUT_GRADIENTS,
+    LIKE_FIRST,
     NORMALIZATIONS,
+    PER_INPUT,
     PICKS,
     POOL_GRADIENTS,
     POOLS,
     PRODUCTS,
-    REDUCTIONS,
-    SOFTMAXES,
+    UPDATES,
+    Sizes,
+    count_of,
+    fill_shapes,
+    label_sizes,
+    without_loops,
 )
-from profnb.subjects.bounds.tensor_sizes import count_of, label_sizes
 
 _BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2,
@@ -49,16 +71,20 @@ _WIDTHS = {
     "float8_e4m3fn": "8-bit", "float8_e5m2": "8-bit", "float16": "16-bit", "bfloat16": "16-bit",
     "float32": "32-bit", "float64": "64-bit",
 }  # fmt: skip
-_SOFTMAX = 5
 _LONGEST = 60  # of a window, as text
-_PRODUCTS = (
-    PRODUCTS | BATCH_PRODUCTS | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
-)
+_MATRICES = PRODUCTS | BATCH_PRODUCTS
+_PRODUCTS = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
+_MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
+_BATCH_NORM = "FusedBatchNorm"
+_REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
+_OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
+_MOST_FUSED, _FARTHEST, _MOST_OPS = 24, 2_000, 400_000
+_HANDED_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"})
 
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """What an op takes or makes: which tensor, how large, of what."""
+    """A tensor that an op takes or makes: its row in the graph, how large it is, of what."""
 
     row: int
     shape: Shape | None
@@ -66,29 +92,35 @@ class Tensor:
 
     @property
     def count(self) -> int | None:
-        """How many numbers; None where not known."""
+        """Its numbers; None where not known."""
         return count_of(self.shape)
 
     @property
     def nbytes(self) -> int | None:
-        """How many bytes; None where not known."""
+        """Its bytes; None where not known."""
         size = _BYTES.get(self.dtype)
         return None if size is None or self.count is None else size * self.count
 
 
 @dataclass(frozen=True, slots=True)
 class OpTensors:
-    """An op: its type, what it takes and makes, and its setting (an equation, a window)."""
+    """An op: its type, the tensors it takes and makes, and its setting (an equation, a window)."""
 
     kind: str
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
     setting: str = ""
 
+    @property
+    def width(self) -> str:
+        """The width of the numbers it computes with: of the first floating-point ones it takes."""
+        widths = (_WIDTHS.get(one.dtype, "") for one in (*self.inputs, *self.outputs))
+        return next(filter(None, widths), "")
+
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one run of an op must do.
+    """The work of one run of an op.
 
     Attributes:
         flops: Operations.
@@ -103,78 +135,56 @@ class Cost:
     is_product: bool
 
 
-def is_product(kind: str) -> bool:
-    """Whether ops of a type multiply matrices or convolve."""
-    return kind in _PRODUCTS
-
-
 def op_cost(op: OpTensors) -> Cost | None:
-    """What one run of an op must do; None where it is not known."""
-    flops, moved = op_flops(op), _moved_bytes(op)
+    """Work out what one run of an op must do; None where it is not known."""
+    flops, moved = _op_flops(op), _moved_bytes(op)
     if flops is None or moved is None:
         return None
-    return Cost(float(flops), float(moved), width_of_op(op), is_product(op.kind))
+    return Cost(flops, moved, op.width, op.kind in _PRODUCTS)
 
 
-def width_of_op(op: OpTensors) -> str:
-    """The width of the numbers that an op computes with: of the first floating-point ones it takes."""
-    widths = (_WIDTHS.get(one.dtype, "") for one in (*op.inputs, *op.outputs))
-    return next(filter(None, widths), "")
-
-
-def op_flops(op: OpTensors) -> float | None:  # noqa: PLR0911 - one per kind of op
-    """The operations of one run; None where they are not known."""
-    kind, inputs = op.kind, [one.shape for one in op.inputs]
-    made = op.outputs[0].count if op.outputs else None
-    taken = op.inputs[0].count if op.inputs else None
-    if kind in APPLIES or kind in ASSIGNS:
-        changed = _changed(op)
-        each = APPLIES[kind][0] if kind in APPLIES else 1
-        return None if changed is None or changed.count is None else each * changed.count
+def _op_flops(op: OpTensors) -> float | None:
+    kind = op.kind
+    each: int | None
+    per: Sequence[Tensor]  # the tensor for each number of which so many operations are done
     if kind in _PRODUCTS:
         return _product_flops(op)
-    if kind in NORMALIZATIONS:
-        return None if taken is None else NORMALIZATIONS[kind] * taken
-    if kind in SOFTMAXES:
-        return None if taken is None else _SOFTMAX * taken
-    if kind in REDUCTIONS:
-        return taken
-    if kind in POOLS or kind in POOL_GRADIENTS:
-        window = _window(op.setting)
-        # Of what a gradient takes, the last one is as large as what the way forward made.
-        places = made if kind in POOLS else op.inputs[-1].count if inputs else None
-        return None if window is None or places is None else window * places
-    if kind in COPIES or kind in PICKS:
+    if kind in COPIES | PICKS:
         return 0.0
-    if kind in ELEMENTWISE and made is not None:
-        return made * (len(inputs) - 1 if kind == "AddN" else 1)
-    return None
-
-
-def _changed(op: OpTensors) -> Tensor | None:
-    """The tensor as large as the weight that an op updates."""
-    at = APPLIES[op.kind][2] if op.kind in APPLIES else 1
-    return op.inputs[at] if len(op.inputs) > at else None
+    if kind in UPDATES:
+        each, _, at = UPDATES[kind]
+        per = op.inputs[at : at + 1]
+    elif kind in PER_INPUT:
+        each, per = PER_INPUT[kind], op.inputs[:1]
+    elif kind in POOLS or kind in POOL_GRADIENTS:
+        # Of what a gradient takes, the last one is as large as what the way forward made.
+        each, per = _window(op.setting), op.outputs[:1] if kind in POOLS else op.inputs[-1:]
+    elif kind in ELEMENTWISE:
+        each, per = len(op.inputs) - 1 if kind == "AddN" else 1, op.outputs[:1]
+    else:
+        return None
+    count = per[0].count if per else None
+    return None if each is None or count is None else float(each * count)
 
 
 def _moved_bytes(op: OpTensors) -> float | None:
     """The bytes that an op reads and writes, each tensor once."""
-    if op.kind in APPLIES or op.kind in ASSIGNS:
-        changed = _changed(op)
-        passes = APPLIES[op.kind][1] if op.kind in APPLIES else 3  # both read, one written
-        return None if changed is None or changed.nbytes is None else passes * changed.nbytes
-    if op.kind in NORMALIZATIONS:  # beside them, a few numbers for each channel
-        large = [one for one in (*op.inputs, *op.outputs[:1]) if one.shape and len(one.shape) > 1]
-        return _sum_bytes(large)
-    if op.kind in PICKS:
-        written = _sum_bytes(op.outputs)
-        return None if written is None else 2 * written
-    return _sum_bytes((*{one.row: one for one in op.inputs}.values(), *op.outputs))
+    passes, tensors = 1, (*{one.row: one for one in op.inputs}.values(), *op.outputs)
+    if op.kind in UPDATES:
+        _, passes, at = UPDATES[op.kind]
+        tensors = tuple(op.inputs[at : at + 1])
+    elif op.kind in NORMALIZATIONS:  # beside them, a few numbers for each channel
+        large = (*op.inputs, *op.outputs[:1])
+        tensors = tuple(one for one in large if one.shape and len(one.shape) > 1)
+    elif op.kind in PICKS:
+        passes, tensors = 2, tuple(op.outputs)
+    moved = _sum_bytes(tensors)
+    return None if moved is None else passes * moved
 
 
 def _sum_bytes(tensors: Sequence[Tensor]) -> float | None:
-    each = [one.nbytes for one in tensors]
-    return None if not each or None in each else float(sum(one for one in each if one is not None))
+    sizes = [one.nbytes for one in tensors]
+    return None if not sizes or None in sizes else float(sum(filter(None, sizes)))
 
 
 def _window(setting: str) -> int | None:
@@ -190,17 +200,13 @@ def _product_flops(op: OpTensors) -> float | None:
         sizes = label_sizes(op.setting, inputs)
         multiplications = None if sizes is None else count_of(tuple(sizes.values()))
         return None if multiplications is None else 2.0 * multiplications
-    if op.kind in PRODUCTS or op.kind in BATCH_PRODUCTS:
+    if op.kind in _MATRICES:
         return _matrix_flops(inputs[0] if inputs else None, made)
-    if len(inputs) < 2:
+    if len(inputs) < (2 if op.kind in CONVOLUTIONS else 3):
         return None
     # A kernel's shape is (..., channels in, channels out); deep ones have (..., channels, multiplier).
-    if op.kind in CONVOLUTIONS:
-        places, kernel = count_of(made), inputs[1]
-    elif op.kind in INPUT_GRADIENTS:
-        places, kernel = count_of(inputs[2]) if len(inputs) > 2 else None, inputs[1]
-    else:
-        places, kernel = count_of(inputs[2]) if len(inputs) > 2 else None, made
+    kernel = made if op.kind in FILTER_GRADIENTS else inputs[1]
+    places = count_of(made if op.kind in CONVOLUTIONS else inputs[2])
     if kernel is None or count_of(kernel) is None or len(kernel) < 3 or places is None:
         return None
     window = kernel[:-2] if op.kind.startswith("Depthwise") else kernel[:-1]
@@ -219,3 +225,167 @@ def _matrix_flops(left: Shape | None, made: Shape | None) -> float | None:
     if plane is None or not rows or plane % rows:
         return 0.0 if numbers == 0 else None
     return 2.0 * numbers * (plane // rows)
+
+
+def _plain_type(op_type: str) -> tuple[str, bool]:
+    """A type as the graph has it; True if the op does more than that one."""
+    plain = _MKL.sub("", op_type, count=1)
+    if plain.startswith(_BATCH_NORM):
+        base = plain.removesuffix("Ex")
+        return (base, False) if base == plain else (base + "V3", True)
+    is_fused = plain.startswith("Fused") and op_type.startswith("_")
+    plain = plain.removeprefix("Fused") if is_fused else plain
+    return plain.removesuffix("WithBias"), is_fused
+
+
+class _GraphCosts:
+    """One graph's ops and what each must do."""
+
+    def __init__(
+        self, graph: GraphShapes, batch_size: int | None, recorded: Mapping[str, Sequence[Sizes]]
+    ) -> None:
+        self._graph, self._recorded = graph, recorded
+        self._shapes = fill_shapes(graph, batch_size, recorded)
+        self._first: list[int] = []
+        self._maker: list[int] = []  # the op that makes each tensor
+        for row, count in enumerate(graph.outputs):
+            self._first.append(len(self._maker))
+            self._maker.extend([row] * count)
+
+    def cost(self, row: int, op_type: str) -> Cost | None:
+        """Cost of one run of the op of a row, which the trace calls a type; None where not known."""
+        op = self._tensors(row)
+        recorded = self._recorded.get(self._graph.op_names[row], ())
+        if recorded and op.outputs and op.outputs[0].count is not None:
+            made_counts = {one.count for one in op.outputs}
+            if not any(prod(sizes) in made_counts for sizes in recorded):
+                return None
+        plain, is_fused = _plain_type(op_type)
+        if is_fused:
+            return self._fused(row, plain)
+        is_alike = plain in ELEMENTWISE and op.kind in ELEMENTWISE and plain != "AddN"
+        return op_cost(op) if plain == op.kind or is_alike else None
+
+    def _tensors(self, row: int) -> OpTensors:
+        graph, first = self._graph, self._first[row]
+        made = range(first, first + graph.outputs[row])
+        return OpTensors(
+            graph.op_types[row],
+            [self._tensor(at) for at in graph.inputs[row]],
+            [self._tensor(at) for at in made],
+            graph.settings.get(row, ""),
+        )
+
+    def _tensor(self, at: int) -> Tensor:
+        if at < 0:
+            return Tensor(at, None, "")
+        return Tensor(at, self._shapes[at], self._graph.dtypes[at])
+
+    def _fused(self, row: int, kind: str) -> Cost | None:
+        """Cost of an op that runs those from the nearest one of a kind up to the op of a row as one."""
+        rows = self._rows_up_to(row, kind)
+        ops = [self._tensors(at) for at in rows]
+        flops = [_op_flops(op) for op in ops if op.kind not in _HANDED_ON]
+        read = {
+            one.row: one for op in ops for one in op.inputs if self._made_by(one.row) not in rows
+        }
+        if not rows or None in flops:
+            return None
+        moved = _sum_bytes((*read.values(), *ops[-1].outputs[:1]))
+        if moved is None:
+            return None
+        return Cost(float(sum(filter(None, flops))), moved, ops[0].width, kind in _PRODUCTS)
+
+    def _made_by(self, tensor: int) -> int:
+        return self._maker[tensor] if tensor >= 0 else -1
+
+    def _makers(self, row: int) -> list[int]:
+        return [self._made_by(tensor) for tensor in self._graph.inputs[row]]
+
+    def _rows_up_to(self, row: int, kind: str) -> list[int]:
+        """The nearest op of a kind before one, the ops between them, and that one; none if there is none.
+
+        Between them lies only what works element by element.
+        """
+        seen, level = {row}, [row]
+        while level and len(seen) < _MOST_FUSED:
+            rows_of_kind = [at for at in level if self._graph.op_types[at] == kind]
+            if rows_of_kind:
+                is_near = len(rows_of_kind) == 1 and 0 <= row - rows_of_kind[0] < _FARTHEST
+                return self._between(rows_of_kind[0], row) if is_near else []
+            passing = [at for at in level if self._graph.op_types[at] in ELEMENTWISE | LIKE_FIRST]
+            makers = dict.fromkeys(maker for at in passing for maker in self._makers(at))
+            level = [maker for maker in makers if maker >= 0 and maker not in seen]
+            seen.update(level)
+        return []
+
+    def _between(self, first: int, last: int) -> list[int]:
+        """The ops on every way from one to another, which were made in this order."""
+        rows = {first}
+        for at in range(first + 1, last + 1):
+            if not rows.isdisjoint(self._makers(at)):
+                rows.add(at)
+        needed = {last}
+        for at in sorted(rows, reverse=True):
+            if at in needed:
+                needed.update(self._makers(at))
+        return sorted(rows & needed)
+
+
+def find_costs(
+    ops: Iterable[tuple[str, str]],
+    graphs: Sequence[GraphShapes],
+    batch_size: int | None,
+    recorded: Mapping[str, Sequence[Sizes]],
+) -> dict[tuple[str, str], Cost]:
+    """Find what one run of each op does, of the ops of which that is known.
+
+    Args:
+        ops: Names and types, as the trace has them.
+        graphs: The graphs that may have run.
+        batch_size: Examples of one iteration; None where not known.
+        recorded: The distinct shapes of what ops allocated, by the op's name without calls.
+    """
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for at, graph in enumerate(graphs):
+        for row, name in enumerate(graph.op_names):
+            rows.setdefault(name, []).append((at, row))
+    places = {
+        key: next((rows[path] for path in _paths(key[0]) if path in rows), [])
+        for key in dict.fromkeys(ops)
+    }
+    op_counts = Counter(at for standing in places.values() for at, _ in standing)
+    counted: dict[int, _GraphCosts] = {}
+    left = _MOST_OPS
+    for at in sorted(op_counts, key=lambda at: (-op_counts[at], -at)):
+        left -= len(graphs[at].op_names)
+        if left >= 0:
+            counted[at] = _GraphCosts(graphs[at], batch_size, recorded)
+    costs: dict[tuple[str, str], Cost] = {}
+    for key, standing in places.items():
+        by_score: dict[int, set[Cost]] = {}
+        for at, row in standing:
+            cost = counted[at].cost(row, key[1]) if at in counted else None
+            if cost is not None:
+                by_score.setdefault(op_counts[at], set()).add(cost)
+        if by_score and len(best := by_score[max(by_score)]) == 1:
+            costs[key] = best.pop()
+    return costs
+
+
+def _paths(name: str) -> Iterable[str]:
+    """The name, and what is left of it without the functions and loops that it was inlined from."""
+    yield name
+    plain = without_loops(name)
+    if plain != name:
+        yield plain
+    rewritten = _REWRITTEN.search(plain)
+    if rewritten:
+        scope, rest = plain[: rewritten.start()], plain[rewritten.end() :]
+        yield f"{scope}/{rest}" if scope else rest
+        return
+    parts = name.split("/")
+    for first in range(1, min(len(parts), _MOST_FUSED)):
+        if not _OF_CALLS.fullmatch(parts[first - 1]):
+            return
+        yield "/".join(parts[first:])

@@ -20,33 +20,25 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools
 from profnb.core.table import Column, Table
 from profnb.subjects.bounds.op_costs import Cost
-from profnb.subjects.device.peaks import Peak
-from profnb.subjects.device.roofline import reached_columns
+from profnb.subjects.device.roofline import REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
 _NEAR, _CACHED, _REFUTED = 0.6, 1.25, 1.1
+_NOT_KNOWN = Cost(nan, nan, "", is_product=False)
 
 
 @dataclass(frozen=True, slots=True)
-class OpRoofline:
-    """N ops of one side, most time first.
+class OpRoofline(OpRates):
+    """N ops of one side, most time first; NaN or "" for what is not known.
 
     Attributes:
-        is_device: Whether the side is the device.
+        is_device: True if the side is the device.
         op_type: Their types.
         op_name: Their names.
-        occurrences: How often each ran, shape (N,).
-        self_ps: Time in all runs, shape (N,).
-        flops: Operations of one run, shape (N,); NaN where not known.
-        bytes: Bytes that one run must move, shape (N,); NaN where not known.
-        width: Of the numbers each computes with; "" for whole numbers or where not known.
-        peak_flops: What could be done in a second with numbers of that width, shape (N,); NaN where not
-            known.
-        peak: The limits; None where they are not known.
         refuted_by: How many times the measured peak a product of matrices reached, where that is more than
             it can be; else 0.
     """
@@ -54,70 +46,21 @@ class OpRoofline:
     is_device: bool
     op_type: tuple[str, ...]
     op_name: tuple[str, ...]
-    occurrences: Int64s
-    self_ps: Int64s
-    flops: Floats
-    bytes: Floats
-    width: tuple[str, ...]
-    peak_flops: Floats
-    peak: Peak | None
     refuted_by: float = 0.0
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def has_cost(self) -> Bools:
-        """Which ops have a cost, shape (N,)."""
+        """True for ops that have a cost, shape (N,)."""
         return ~np.isnan(self.bytes)
 
     @property
-    def intensity(self) -> Floats:
-        """Operations per byte, shape (N,)."""
-        return _over(self.flops, self.bytes)
-
-    @property
-    def flops_per_second(self) -> Floats:
-        """Operations that each reached, shape (N,)."""
-        return _over(self.flops * self.occurrences, self.self_ps / 1e12)
-
-    @property
-    def bytes_per_second(self) -> Floats:
-        """Bytes that each reached, shape (N,)."""
-        return _over(self.bytes * self.occurrences, self.self_ps / 1e12)
-
-    @property
-    def peak_bytes(self) -> float:
-        """What memory could move in a second; NaN where not known."""
-        return nan if self.peak is None else self.peak.bytes_per_second
-
-    @property
-    def flops_fraction(self) -> Floats:
-        """Share of the peak of operations, shape (N,); 0 for an op that does none."""
-        none = (self.flops == 0) & ~np.isnan(self.peak_bytes)
-        return np.where(none, 0.0, self.flops_per_second / self.peak_flops)
-
-    @property
-    def bytes_fraction(self) -> Floats:
-        """Share of the memory's bandwidth, shape (N,)."""
-        return self.bytes_per_second / self.peak_bytes
-
-    @property
     def bound_by(self) -> tuple[str, ...]:
-        """What bounds each: "compute", "memory", "neither", or "" where that is not known."""
-        pairs = zip(self.flops_fraction.tolist(), self.bytes_fraction.tolist(), strict=True)
-        return tuple(bound_by(*pair) for pair in pairs)
-
-
-def _over(amount: Floats, per: Floats | Int64s) -> Floats:
-    """One divided by the other, NaN where that is nothing."""
-    divided: Floats = np.full(amount.size, np.nan)
-    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
-    return divided
+        """The bound of each: "compute", "memory", "neither", or "" where that is not known."""
+        return tuple(map(bound_by, self.flops_fraction.tolist(), self.bytes_fraction.tolist()))
 
 
 def bound_by(flops_fraction: float, bytes_fraction: float) -> str:
-    """What bounds an op that reaches these shares of the peaks; NaN for a share that is not known."""
+    """Name what bounds an op that reaches these shares of the peaks; NaN for a share that is not known."""
     near_flops = flops_fraction >= _NEAR
     near_bytes = _NEAR <= bytes_fraction <= _CACHED
     if near_flops and (not near_bytes or flops_fraction >= bytes_fraction):
@@ -142,20 +85,28 @@ def place_ops(
         The side's ops, most time first; None where nothing is known of any.
     """
     rows = [row for row in np.flatnonzero(ops.is_device == is_device).tolist() if ops.self_ps[row]]
-    row_costs = [costs.get((ops.op_name[row], ops.op_type[row])) for row in rows]
-    if not any(row_costs):
+    keys = [(ops.op_name[row], ops.op_type[row]) for row in rows]
+    if costs.keys().isdisjoint(keys):
         return None
+    row_costs = [costs.get(key, _NOT_KNOWN) for key in keys]
     placed = OpRoofline(
-        is_device,
-        tuple(ops.op_type[row] for row in rows),
-        tuple(ops.op_name[row] for row in rows),
         ops.occurrences[rows],
         ops.self_ps[rows],
-        np.array([nan if cost is None else cost.flops for cost in row_costs]),
-        np.array([nan if cost is None else cost.nbytes for cost in row_costs]),
-        tuple("" if cost is None else cost.width for cost in row_costs),
-        np.array([_peak_of(cost, peak) for cost in row_costs]),
+        np.array([cost.flops for cost in row_costs]),
+        np.array([cost.nbytes for cost in row_costs]),
+        tuple(cost.width for cost in row_costs),
+        np.array(
+            [
+                nan
+                if peak is None or cost is _NOT_KNOWN
+                else peak.flops_of(cost.width, is_product=cost.is_product)
+                for cost in row_costs
+            ]
+        ),
         peak,
+        is_device,
+        tuple(op_type for _, op_type in keys),
+        tuple(op_name for op_name, _ in keys),
     )
     return placed if is_device else _without_refuted(placed)
 
@@ -167,14 +118,7 @@ def _without_refuted(roofline: OpRoofline) -> OpRoofline:
     most = float(reached.max(initial=0.0))
     if most <= _REFUTED:
         return roofline
-    nothing = np.full(len(roofline), np.nan)
-    return replace(roofline, peak_flops=nothing, refuted_by=most)
-
-
-def _peak_of(cost: Cost | None, peak: Peak | None) -> float:
-    if cost is None or peak is None:
-        return nan
-    return peak.flops_of(cost.width, is_product=cost.is_product)
+    return replace(roofline, peak_flops=np.full(len(roofline), np.nan), refuted_by=most)
 
 
 OP_ROOFLINE = Table[OpRoofline](
@@ -197,7 +141,7 @@ OP_ROOFLINE = Table[OpRoofline](
             "operations of one run; a multiplication and an addition are two",
         ),
         Column("least_bytes", lambda t: t.bytes, "what one run reads and writes, each tensor once"),
-        *reached_columns(),
+        *REACHED,
         Column(
             "peak_gigaflops_per_second",
             lambda t: t.peak_flops,

@@ -1,11 +1,14 @@
-"""What bounds the ops, as the report shows it: operations, memory, or neither."""
+"""The roofline of TensorFlow's ops as the report shows it: bound by operations, by memory, or by neither."""
+
+from typing import Any
 
 import numpy as np
 
 from profnb.core.units import percent_text, rate_text
 from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import RoofPoints, roof_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import colour_of
+from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.measured_peak import kept_peak
 from profnb.subjects.bounds.op_roofline import (
     COMPUTE,
@@ -14,15 +17,22 @@ from profnb.subjects.bounds.op_roofline import (
     OP_ROOFLINE,
     OpRoofline,
 )
-from profnb.subjects.bounds.op_roofline_chart import BOUND_COLOURS, op_roofline_figure
-from profnb.subjects.layers.op_title import op_title
+from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
+from profnb.trace.names import without_call
 
 _SHOWN, _LONGEST_NAME = 12, 300
+_BOUND_COLOURS = {
+    COMPUTE: colour_of("device compute"),
+    MEMORY: MEMORY_COLOUR,
+    NEITHER: colour_of("all others"),
+}
+_NAMES = {COMPUTE: "compute-bound", MEMORY: "memory-bound", NEITHER: "neither"}
+_MOST_POINTS, _SMALLEST_SHARE = 60, 0.002
 
 
 def bounds_sections(study: Study) -> list[Section]:
-    """The table of ops under their roof; none where no op's operations and bytes are known."""
+    """Show ops under their roof; none where no op's operations and bytes are known."""
     roofline = study.bounds.roofline
     if roofline is None:
         return []
@@ -30,12 +40,17 @@ def bounds_sections(study: Study) -> list[Section]:
     most = int(roofline.self_ps[rows[0]])
     bounds = roofline.bound_by
     has_peak = roofline.peak is not None
+
+    def op_cell(row: int) -> Cell:
+        kind = roofline.op_type[row][:_LONGEST_NAME]
+        return op_title(roofline.op_name[row][:_LONGEST_NAME], kind).cell
+
     return [
         section_of(
             OP_ROOFLINE,
             roofline,
             (
-                Shown("op", lambda row: _op_cell(roofline, row)),
+                Shown("op", op_cell),
                 "self_us",
                 *(["bound_by"] if has_peak else []),
                 "flops_per_byte",
@@ -45,10 +60,10 @@ def bounds_sections(study: Study) -> list[Section]:
             ),
             title="Roofline of ops",
             tab="Roofline",
-            sentence=f"{share_sentence(roofline)} {_limits(roofline, study)}".strip(),
+            sentence=f"{_share_sentence(roofline)} {_limits(roofline, study)}".strip(),
             bar=Bar(
                 lambda row: float(roofline.self_ps[row] / most),
-                lambda row: BOUND_COLOURS.get(bounds[row], colour_of("all others")),
+                lambda row: _BOUND_COLOURS.get(bounds[row], colour_of("all others")),
                 8,
             ),
             rows=rows,
@@ -58,13 +73,8 @@ def bounds_sections(study: Study) -> list[Section]:
     ]
 
 
-def _op_cell(roofline: OpRoofline, row: int) -> Cell:
-    name, kind = roofline.op_name[row][:_LONGEST_NAME], roofline.op_type[row][:_LONGEST_NAME]
-    return op_title(name, kind).cell
-
-
-def share_sentence(roofline: OpRoofline) -> str:
-    """How much of the ops' time is bound by what, in a sentence; "" where no limit is known."""
+def _share_sentence(roofline: OpRoofline) -> str:
+    """Shares of the ops' time by what bounds them, in a sentence; "" where no limit is known."""
     if roofline.peak is None:
         return ""
     bounds, whole = np.array(roofline.bound_by), int(roofline.self_ps.sum())
@@ -73,22 +83,18 @@ def share_sentence(roofline: OpRoofline) -> str:
         for bound in (COMPUTE, MEMORY, NEITHER)
     }
     unknown = 1 - sum(shares.values())
-    sentence = (
+    rest = f"; of {percent_text(unknown)} it is not known" if unknown > 0 else ""
+    return (
         f"Of the time of ops on {'the device' if roofline.is_device else 'the CPU'}, "
         f"{percent_text(shares[COMPUTE])} is compute-bound (60 % of the peak of operations or more), "
         f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of the peak of memory: "
         "what is above was in a cache) and "
-        f"{percent_text(shares[NEITHER])} neither"
-    )
-    return (
-        f"{sentence}; of {percent_text(unknown)} it is not known."
-        if unknown > 0
-        else f"{sentence}."
+        f"{percent_text(shares[NEITHER])} neither{rest}."
     )
 
 
 def _limits(roofline: OpRoofline, study: Study) -> str:
-    """What could be done at most, and where that comes from."""
+    """The limits and their source."""
     peak = roofline.peak
     if peak is None:
         sentence = (
@@ -119,3 +125,41 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
             f"({peak.source})."
         )
     return f"At most {flops or 'an unknown number of operations'} and {memory} of memory ({peak.source})."
+
+
+def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:
+    """Draw what each op reached, under what its machine could do; None without limits or ops to draw.
+
+    An op without operations (a copy) has no place in it.
+    """
+    peak, shares = roofline.peak, roofline.self_ps / int(roofline.self_ps.sum())
+    has_place = (roofline.flops > 0) & ~np.isnan(roofline.peak_flops) & ~np.isnan(roofline.bytes)
+    rows = np.flatnonzero(has_place & (shares >= _SMALLEST_SHARE))[:_MOST_POINTS]
+    if peak is None or np.isnan(peak.bytes_per_second) or not rows.size:
+        return None
+    widths: dict[float, set[str]] = {}
+    for row in rows.tolist():
+        widths.setdefault(float(roofline.peak_flops[row]), set()).add(roofline.width[row])
+    roofs = [(f"limit, {' and '.join(sorted(widths[flops]))}", flops) for flops in sorted(widths)]
+    points = []
+    for bound, name in _NAMES.items():
+        bound_rows = rows[np.array(roofline.bound_by)[rows] == bound]
+        texts = [
+            f"{without_call(roofline.op_name[row])[:80]}: "
+            f"{percent_text(float(roofline.flops_fraction[row]))} of the peak of operations, "
+            f"{percent_text(float(roofline.bytes_fraction[row]))} of memory's, "
+            f"{percent_text(float(shares[row]))} of the time"
+            for row in bound_rows.tolist()
+        ]
+        intensity, reached = roofline.intensity[bound_rows], roofline.flops_per_second[bound_rows]
+        points.append(
+            RoofPoints(
+                name,
+                _BOUND_COLOURS[bound],
+                intensity.tolist(),
+                reached.tolist(),
+                texts,
+                shares[bound_rows].tolist(),
+            )
+        )
+    return roof_figure("Roofline of TensorFlow's ops", roofs, peak.bytes_per_second, points)

@@ -1,4 +1,4 @@
-"""The shapes of a graph's tensors, with what the graph leaves open filled in.
+"""Types of ops by what they do to shapes; the shapes of a graph's tensors, with open sizes filled in.
 
 A graph that takes batches of any size has None for the batch in most shapes. What ran had a size: the trace
 says how many examples a step took, and of some ops what they allocated. From there sizes follow op by op:
@@ -13,25 +13,146 @@ says how many examples a step took, and of some ops what they allocated. From th
     Where           (None, 2)                no rule               not known
 
 A size that no rule gives stays None, and so does everything that is counted from it.
+
+TensorFlow's allocators write of each large allocation which op asked for it, for what, and its shape.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from math import prod
 
+import numpy as np
+
 from profnb.capture.source.graph_shapes import GraphShapes, Shape
-from profnb.subjects.bounds.op_kinds import (
-    BATCHED,
-    ELEMENTWISE,
-    GATHERS,
-    INPUT_GRADIENTS,
-    JOINS,
-    KEEPS,
-    LIKE_FIRST,
-    PRODUCTS,
-    SHAPED_BY,
+from profnb.trace.model import Trace
+from profnb.trace.names import without_call
+
+
+def _types(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# One operation for each number they make, or none (see op_costs); of inputs the larger counts.
+ELEMENTWISE = _types(
+    """
+    Abs Add AddN AddV2 BiasAdd BiasAddV1 Ceil Cos Cosh Div DivNoNan Elu EluGrad Equal Erf
+    Erfc Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Inv InvGrad IsFinite IsInf IsNan LeakyRelu
+    LeakyReluGrad Less LessEqual Log Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod Mul MulNoNan
+    Neg NotEqual Pow RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint Round Rsqrt
+    RsqrtGrad Select SelectV2 Selu SeluGrad Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign
+    SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Sub Tan Tanh TanhGrad TruncateDiv Xdivy Xlogy
+    """
 )
+# They hand on what they are given, or change its type: one shape in, the same out.
+LIKE_FIRST = _types(
+    """
+    BiasAdd BiasAddV1 Cast CheckNumerics Identity LogSoftmax MaxPoolGrad OnesLike PreventGradient Snapshot
+    Softmax StopGradient ZerosLike
+    """
+)
+# What they make has the first dimension of what they are given as its own, where both are open.
+BATCHED = _types(
+    """
+    ArgMax AvgPool AvgPool3D BatchMatMul BatchMatMulV2 BatchMatMulV3 Conv2D Conv2DBackpropInput Conv3D
+    Conv3DBackpropInputV2 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput FusedBatchNormGradV3
+    FusedBatchNormV3 MatMul MaxPool MaxPool3D Mean Pad PadV2 SoftmaxCrossEntropyWithLogits
+    SparseSoftmaxCrossEntropyWithLogits Sum
+    """
+)
+# As many numbers out as in, or as in all together; rows by their numbers.
+KEEPS = _types("ConjugateTranspose ExpandDims Reshape ReverseV2 Squeeze Transpose")
+# Which of what they take is the shape of what they make.
+_RANDOM = _types(
+    "RandomStandardNormal RandomUniform StatelessRandomNormalV2 StatelessRandomUniformV2"
+)
+SHAPED_BY = {"BroadcastTo": 1, "Reshape": 1, "Fill": 0, **dict.fromkeys(_RANDOM, 0)}
+JOINS = _types("ConcatV2 Pack")
+GATHERS = _types("GatherV2 ResourceGather")
+# They compute nothing: what they are given is read, what they make is written.
+COPIES = _types(
+    """
+    BatchToSpaceND BroadcastTo Cast Concat ConcatV2 ConjugateTranspose DepthToSpace Fill MirrorPad OnesLike
+    Pack Pad PadV2 ReverseV2 SpaceToBatchND SpaceToDepth Tile Transpose Unpack ZerosLike
+    """
+)
+# Likewise, but of what they are given they need read no more than they make.
+PICKS = _types("Gather GatherV2 ResourceGather Slice Split SplitV StridedSlice")
+POOLS = _types("AvgPool AvgPool3D MaxPool MaxPool3D")
+POOL_GRADIENTS = _types("AvgPool3DGrad AvgPoolGrad MaxPool3DGrad MaxPoolGrad")
+NORMALIZATIONS = {
+    **dict.fromkeys(_types("FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"), 6),
+    **dict.fromkeys(_types("FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"), 11),
+}
+_REDUCTIONS = _types(
+    "All Any ArgMax ArgMin BiasAddGrad Cumsum Max Mean Min Prod Sum UnsortedSegmentSum"
+)
+_SOFTMAXES = _types(
+    "LogSoftmax Softmax SoftmaxCrossEntropyWithLogits SparseSoftmaxCrossEntropyWithLogits"
+)
+# Operations for each number of the first input.
+PER_INPUT = NORMALIZATIONS | dict.fromkeys(_REDUCTIONS, 1) | dict.fromkeys(_SOFTMAXES, 5)
+CONVOLUTIONS = _types("Conv2D Conv3D DepthwiseConv2dNative")
+INPUT_GRADIENTS = _types(
+    "Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput"
+)
+FILTER_GRADIENTS = _types(
+    "Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter"
+)
+PRODUCTS = _types("MatMul")
+BATCH_PRODUCTS = _types("BatchMatMul BatchMatMulV2 BatchMatMulV3")
+# Updates of weights: operations for each weight, how often memory is passed over (what is read and what is
+# written: the weight, its slots, its gradient), and which input is the gradient.
+UPDATES = {
+    "ResourceApplyGradientDescent": (2, 3, 2),
+    "ResourceApplyMomentum": (4, 5, 3),
+    "ResourceApplyKerasMomentum": (4, 5, 3),
+    "ResourceApplyAdagrad": (6, 5, 3),
+    "ResourceApplyAdagradV2": (6, 5, 4),
+    "ResourceApplyRMSProp": (11, 7, 7),
+    "ResourceApplyAdam": (12, 7, 9),
+    "AssignAddVariableOp": (1, 3, 1),
+    "AssignSubVariableOp": (1, 3, 1),
+}
+
 
 Sizes = tuple[int, ...]
+_MOST_SHAPES = 8  # of one op: it has no one shape then
+_BRANCH = re.compile(r".*/(?:body|cond|then|else)/_\d+/")
+
+
+def find_recorded_shapes(trace: Trace) -> dict[str, list[Sizes]]:
+    """The distinct shapes of what each op allocated to give back, by its name without calls."""
+    ops, shapes = trace.stats.texts("tf_op"), trace.stats.texts("shape")
+    regions = trace.stats.texts("region_type")
+    events, in_ops, in_shapes = np.intersect1d(ops.events, shapes.events, return_indices=True)
+    is_output = np.array([text == "output" for text in (*regions.texts, "")], np.bool_)
+    kept = is_output[regions.of(events)]  # the last one where there is no region
+    pairs = np.stack([ops.values[in_ops][kept], shapes.values[in_shapes][kept]], axis=1)
+    recorded: dict[str, list[Sizes]] = {}
+    for op, shape in np.unique(pairs, axis=0).tolist():
+        sizes = read_sizes(shapes.texts[shape])
+        seen = recorded.setdefault(without_loops(ops.texts[op].partition(":")[0]), [])
+        if sizes is not None and sizes not in seen and len(seen) <= _MOST_SHAPES:
+            seen.append(sizes)
+    return recorded
+
+
+def without_loops(name: str) -> str:
+    """An op's name without the calls of functions, loops and branches that it stands in."""
+    plain = without_call(name)
+    branch = _BRANCH.match(plain)  # of nested ones the innermost
+    return plain[branch.end() :] if branch else plain
+
+
+def read_sizes(text: str) -> Sizes | None:
+    """A shape as the trace writes it, ``[64,26,26,32]``; None for anything else."""
+    inner = text[1:-1]
+    if text[:1] != "[" or text[-1:] != "]" or len(text) > 200:
+        return None
+    parts = inner.split(",") if inner else []
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
+
+
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 )
@@ -40,7 +161,7 @@ _HANDED_ON = frozenset({"Cast", "Identity"})
 
 
 def count_of(shape: Shape | None) -> int | None:
-    """How many numbers a tensor has; None where that is not known, or more than any could have."""
+    """Count the numbers of a tensor; None where that is not known, or more than any could have."""
     if shape is None:
         return None
     count = 1
@@ -54,7 +175,7 @@ def count_of(shape: Shape | None) -> int | None:
 def fill_shapes(
     graph: GraphShapes, batch_size: int | None, recorded: Mapping[str, Sequence[Sizes]]
 ) -> list[Shape | None]:
-    """The shapes of a graph's tensors as far as they can be known, in the order of ``graph.shapes``.
+    """Fill in the shapes of a graph's tensors as far as they can be known, in the order of ``graph.shapes``.
 
     Args:
         graph: The graph.
@@ -71,15 +192,7 @@ def fill_shapes(
 
 
 class _Filling:
-    """What is known of a graph's tensors, op by op.
-
-    Args:
-        graph: The graph.
-        batch_size: Examples of one iteration; None where not known.
-
-    Attributes:
-        shapes: As far as they are known.
-    """
+    """The shapes of a graph's tensors as far as they are known, op by op."""
 
     def __init__(self, graph: GraphShapes, batch_size: int | None) -> None:
         self.shapes: list[Shape | None] = list(graph.shapes)
@@ -104,7 +217,7 @@ class _Filling:
             self._held_shapes[at] = held_shape
 
     def count(self, at: int) -> int | None:
-        """How many numbers a tensor has; None where not known."""
+        """Numbers of a tensor; None where not known."""
         count = count_of(self._shape(at))
         return self._counts.get(at) if count is None else count
 
@@ -112,7 +225,7 @@ class _Filling:
         return self.shapes[at] if at >= 0 else None
 
     def _filled(self, row: int, at: int) -> Shape | None:
-        """What an op makes, from what it takes."""
+        """The shape of an op's output, from its inputs."""
         kind, shape, taken = self._graph.op_types[row], self.shapes[at], self._graph.inputs[row]
         inputs = [self._shape(one) for one in taken]
         if kind in _ARGUMENTS:
@@ -125,25 +238,34 @@ class _Filling:
         if kind in ELEMENTWISE:
             return _broadcast(shape, inputs)
         if kind == "Einsum":
-            return _merged(shape, _einsum(self._graph.settings.get(row, ""), inputs))
+            equation = self._graph.settings.get(row, "")
+            sizes = label_sizes(equation, inputs) or {}
+            made = equation.partition("->")[2]
+            return _merged(shape, tuple(map(sizes.get, made)) if sizes else None)
         return self._by_size(kind, taken, shape)
 
     def _by_size(self, kind: str, taken: Sequence[int], shape: Shape | None) -> Shape | None:
-        """What an op makes whose output has the batch, the rows or the numbers of its input."""
+        """The shape of an output that has the batch, the rows or the numbers of its input."""
         graph, inputs = self._graph, [self._shape(one) for one in taken]
         if kind in BATCHED:
             source = 2 if kind in INPUT_GRADIENTS else 0
-            given, given_shape = (
-                (taken[source], inputs[source]) if len(taken) > source else (-1, None)
-            )
+            given = taken[source] if len(taken) > source else -1
+            given_shape = self._shape(given)
             opens = given >= 0 and _opens_first(graph.shapes[given]) and _opens_first(shape)
             if opens and given_shape:
                 return _with_batch(shape, given_shape[0])
             return self._product(taken, shape) if kind in PRODUCTS else shape
         if kind in GATHERS:
             return _gathered(graph, taken, inputs, shape)
-        numbers = self._numbers_made(kind, taken)
-        return shape if numbers is None else _with_count(shape, numbers)
+        counts = [self.count(one) for one in taken]
+        if kind in KEEPS:
+            counts = counts[:1]
+        elif kind in JOINS:
+            counts = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
+        else:
+            return shape
+        are_known = None not in counts and bool(taken)
+        return _with_count(shape, sum(filter(None, counts))) if are_known else shape
 
     def _product(self, taken: Sequence[int], shape: Shape | None) -> Shape | None:
         """A product of matrices of which the numbers of the left one are known, whichever is transposed."""
@@ -158,19 +280,8 @@ class _Filling:
             self.shapes[taken[0]] = rows, summed
         return (rows, *shape[1:])
 
-    def _numbers_made(self, kind: str, taken: Sequence[int]) -> int | None:
-        """How many numbers an op makes that keeps those it is given, or joins them."""
-        counts = [self.count(one) for one in taken]
-        if kind in KEEPS and counts:
-            return counts[0]
-        if kind in JOINS:
-            joined = counts[:-1] if kind == "ConcatV2" else counts  # the last one is the axis
-            return None if None in joined else sum(one for one in joined if one is not None)
-        return None
-
 
 def _opens_first(shape: Shape | None) -> bool:
-    """Whether the first dimension is open, and no other."""
     return bool(shape) and shape is not None and shape[0] is None and None not in shape[1:]
 
 
@@ -200,7 +311,7 @@ def _gathered(
 
 
 def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
-    """What several shapes of one tensor know together."""
+    """Several shapes of one tensor together."""
     for other in others:
         if shape is None:
             shape = other
@@ -211,7 +322,7 @@ def _merged(shape: Shape | None, *others: Shape | None) -> Shape | None:
 
 
 def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | None:
-    """What an op makes that works element by element: the largest of its inputs in each dimension."""
+    """The output of an op that works element by element: the largest of its inputs in each dimension."""
     known_shapes = [taken for taken in inputs if taken is not None]
     are_all = len(known_shapes) == len(inputs) > 0
     if shape is None:
@@ -225,13 +336,6 @@ def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | N
         is_sure = (are_all and len(numbers) == len(taken)) or max(numbers, default=1) > 1
         sizes.append(max(numbers, default=None) if size is None and is_sure else size)
     return tuple(sizes)
-
-
-def _einsum(equation: str, inputs: Sequence[Shape | None]) -> Shape | None:
-    """What an Einsum makes, by its labels; None where they are not plain letters."""
-    sizes = label_sizes(equation, inputs)
-    made = equation.partition("->")[2]
-    return None if sizes is None else tuple(sizes.get(label) for label in made)
 
 
 def label_sizes(equation: str, inputs: Sequence[Shape | None]) -> dict[str, int | None] | None:
@@ -263,15 +367,11 @@ def _with_count(shape: Shape | None, numbers: int) -> Shape | None:
 
 
 def _recorded(shape: Shape | None, seen: Sequence[Sizes]) -> Shape | None:
-    """What an op allocated, if exactly one such shape is what the graph says."""
-    if shape is None:
-        return seen[0] if len(seen) == 1 else None
+    """The shape that an op allocated, if exactly one fits the graph's."""
     fitting = [
         one
         for one in seen
-        if len(one) == len(shape)
-        and all(
-            size in (None, recorded_size) for size, recorded_size in zip(shape, one, strict=True)
-        )
+        if shape is None
+        or (len(one) == len(shape) and all(a in (None, b) for a, b in zip(shape, one, strict=True)))
     ]
     return fitting[0] if len(fitting) == 1 else shape

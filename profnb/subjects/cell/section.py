@@ -12,7 +12,7 @@ _SHOWN, _LONGEST = 15, 60
 
 
 def cell_sections(cell: CellBreakdown | None) -> list[Section]:
-    """The table of the parts that took most; none where nothing was timed."""
+    """Show the parts that took most; none where nothing was timed."""
     if cell is None:
         return []
     order = sorted(range(len(cell)), key=lambda row: -cell.wall_ps[row])
@@ -21,6 +21,9 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
 
     def part(row: int) -> Cell:
         return cell.part[row], "", shortened(cell.name[row], _LONGEST)
+
+    def meaning(column: str) -> str:
+        return CELL_BREAKDOWN[column].meaning
 
     knows_longest = cell.knows_longest
 
@@ -40,11 +43,11 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
             CELL_BREAKDOWN,
             cell,
             (
-                Shown("part", part, meaning=CELL_BREAKDOWN["part"].meaning),
+                Shown("part", part, meaning=meaning("part")),
                 "wall_ms",
                 "fraction",
-                Shown("times", occurrences, is_number=True, meaning=_meaning("occurrences")),
-                Shown("longest", longest, is_number=True, meaning=_meaning("longest_ms")),
+                Shown("times", occurrences, is_number=True, meaning=meaning("occurrences")),
+                Shown("longest", longest, is_number=True, meaning=meaning("longest_ms")),
                 "line",
             ),
             title="The whole cell",
@@ -58,7 +61,3 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
             rows=shown,
         )
     ]
-
-
-def _meaning(column: str) -> str:
-    return CELL_BREAKDOWN[column].meaning

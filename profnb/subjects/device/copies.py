@@ -11,11 +11,12 @@ Source: openxla/xla cupti_collector.cc CreateXEvent (5a3e9fa3).
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.streams import (
@@ -41,9 +42,9 @@ class CopyTable:
             host", "other", or "set" for memset.
         source_kind: "pageable", "pinned", "device", ...; "" where the trace does not say.
         destination_kind: Likewise.
-        occurrences: How many copies, shape (N,).
+        occurrences: Number of copies, shape (N,).
         total_ps: Sum of durations, shape (N,).
-        sized: How many of them tell their size, shape (N,).
+        sized: Number of those that tell their size, shape (N,).
         bytes: Bytes moved by those that tell, shape (N,).
         sized_ps: Time of those that tell, shape (N,).
     """
@@ -69,12 +70,10 @@ class CopyTable:
 
     def bytes_by_source(self, direction: str) -> dict[str, int]:
         """Bytes that were copied in a direction, by the kind of memory that they came from."""
-        by_kind: dict[str, int] = {}
-        for at, kind, size in zip(
-            self.direction, self.source_kind, self.bytes.tolist(), strict=True
-        ):
-            if at == direction:
-                by_kind[kind] = by_kind.get(kind, 0) + size
+        by_kind: Counter[str] = Counter()
+        for row, kind in enumerate(self.source_kind):
+            if self.direction[row] == direction:
+                by_kind[kind] += int(self.bytes[row])
         return by_kind
 
 
@@ -92,65 +91,53 @@ def _kinds_of_name(name: str) -> tuple[str, str]:
     return ((kinds[1] or "").lower(), kinds[2].lower()) if kinds else ("", "")
 
 
-def tabulate_copies(trace: Trace, within: Bools | None = None) -> CopyTable:
-    """Sum up the copies and memsets of a trace's devices.
-
-    Args:
-        trace: The trace.
-        within: Which events count, shape (E,); all of them by default.
-    """
+def tabulate_copies(trace: Trace) -> CopyTable:
+    """Sum up the copies and memsets of a trace's devices."""
     work = trace.lines.events_of(raw_device_lines(trace))
     directions = directions_of_copies(trace, work)
-    is_copy = directions >= 0
-    if within is not None:
-        is_copy &= within[work]
-    copies, directions = work[is_copy], directions[is_copy]
-    details = np.full(copies.size, -1, np.int64)
-    parsed: list[tuple[str, str, int]] = []
+    copies, directions = work[directions >= 0], directions[directions >= 0]
+    names, kind = np.unique(trace.events.name[copies], return_inverse=True)
+    kinds = [_kinds_of_name(trace.names[name]) for name in names.tolist()]
+    moved = trace.stats.integers(_KINETO_BYTES).of(copies)
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
-        stat_texts = trace.stats.texts(stat)
-        row = stat_texts.of(copies)
-        details = np.where(row >= 0, row + len(parsed), details)
-        parsed += [_parse_details(text) for text in stat_texts.texts]
-    size = np.array([row[2] for row in parsed] or [-1], np.int64)
-    moved = np.where(details >= 0, size[details], trace.stats.integers(_KINETO_BYTES).of(copies))
-    names = trace.events.name[copies]
-    kinds_of_name = {row: _kinds_of_name(trace.names[row]) for row in np.unique(names).tolist()}
+        details = trace.stats.texts(stat)
+        row = details.of(copies)
+        parsed = [_parse_details(text) for text in details.texts]
+        size = np.array([*(row[2] for row in parsed), -1], np.int64)
+        moved = np.where(row >= 0, size[row], moved)
+        kind = np.where(row >= 0, row + len(kinds), kind)
+        kinds += [row[:2] for row in parsed]
     keys: dict[tuple[str, str, str], int] = {}
-    codes = np.empty(copies.size, np.int64)
-    rows = zip(directions.tolist(), details.tolist(), names.tolist(), strict=True)
-    for index, (direction, detail, name) in enumerate(rows):
-        kinds = parsed[detail][:2] if detail >= 0 else kinds_of_name[name]
-        codes[index] = keys.setdefault((DIRECTIONS[direction], *kinds), len(keys))
-    columns = [np.zeros(len(keys), np.int64) for _ in range(5)]
+    codes = np.array(
+        [
+            keys.setdefault((DIRECTIONS[direction], *kinds[at]), len(keys))
+            for direction, at in zip(directions.tolist(), kind.tolist(), strict=True)
+        ],
+        np.int64,
+    )
     begin, end = by_device_clock(trace, copies)
-    duration = end - begin
-    is_sized = moved >= 0
-    values = (
+    duration, is_sized = end - begin, moved >= 0
+    columns = (
         np.ones_like(duration),
         duration,
         is_sized,
         np.where(is_sized, moved, 0),
         is_sized * duration,
     )
-    for summed, value in zip(columns, values, strict=True):
-        np.add.at(summed, codes, value.astype(np.int64))
-    order = np.argsort(-columns[1], kind="stable")
+    sums = np.zeros((len(keys), len(columns)), np.int64)
+    np.add.at(sums, codes, np.stack(columns, axis=1).astype(np.int64))
+    order = np.argsort(-sums[:, 1], kind="stable")
     ordered = [list(keys)[row] for row in order]
     return CopyTable(
         tuple(row[0] for row in ordered),
         tuple(row[1] for row in ordered),
         tuple(row[2] for row in ordered),
-        *(summed[order] for summed in columns),
+        *sums[order].T,
     )
 
 
-def _bandwidth_text(bytes_per_second: float) -> str:
-    return MISSING if np.isnan(bytes_per_second) else f"{bytes_text(bytes_per_second)}/s"
-
-
 def are_of_program(trace: Trace) -> bool:
-    """Whether XLA's own instructions are most of the time of copies from the host."""
+    """Tell whether XLA's own instructions are most of the time of copies from the host."""
     copies = trace.lines.events_of(raw_device_lines(trace))
     to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
     of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
@@ -186,7 +173,7 @@ COPIES = Table[CopyTable](
             lambda t: t.bandwidth,
             "their bytes over their time",
             "bandwidth",
-            _bandwidth_text,
+            lambda rate: MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s",
         ),
     ),
 )

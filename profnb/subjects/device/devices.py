@@ -1,10 +1,16 @@
-"""Device work to one row per device: how busy each was, with what, and how well collectives were hidden.
+"""Device work to one row per device: how busy each was, with what, how hidden its collectives; unused GPUs.
 
 Times are by the wall clock: work that overlaps on several streams counts once. The window is that of the
 steps, as for the idle causes.
+
+A GPU worked if the host launched anything for it, if an allocator of its memory held anything, or if it ran
+anything itself. Where none of that was recorded and ops computed on the host all the time, the program trains
+beside it. That is no fault of the profiler's: CUPTI is to blame only where a GPU worked and nothing of it was
+recorded.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +29,13 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.steps.windows import Steps
+from profnb.subjects.memory.allocators import Allocator
+from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
+
+_ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
+_STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
+_MOSTLY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +76,14 @@ class DeviceTable:
 
     @property
     def imbalance(self) -> float:
-        """How much longer the busiest device is busy than the mean one: 0 where all are alike."""
+        """The busiest device's busy time over the mean one's, less 1: 0 where all are alike."""
         mean = self.busy_ps.mean() if len(self) else 0
         return float(self.busy_ps.max() / mean - 1) if mean else 0.0
+
+
+def window_of_steps(steps: Steps) -> tuple[int, int]:
+    """Give the first step's begin and the last one's end; (0, 0) without steps."""
+    return (int(steps.begin_ps[0]), int(steps.end_ps[-1])) if len(steps) else (0, 0)
 
 
 def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
@@ -76,9 +93,8 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
         trace: The trace.
         steps: Its steps; they set the window.
     """
-    raw = raw_device_lines(trace)
-    work = trace.lines.events_of(raw) if len(steps) else np.empty(0, np.int64)
-    window = (int(steps.begin_ps[0]), int(steps.end_ps[-1])) if len(steps) else (0, 0)
+    work = trace.lines.events_of(raw_device_lines(trace) & bool(len(steps)))
+    window = window_of_steps(steps)
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
@@ -90,22 +106,13 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
         compute, copy, collective = (
             is_of_device & (kind == wanted) for wanted in (COMPUTE, COPY, COLLECTIVE)
         )
-        both = compute | collective
-        compute_ps, copy_ps, collective_ps, both_ps = (
-            covered_ps(begin[part], end[part]) for part in (compute, copy, collective, both)
-        )
-        hidden_ps = compute_ps + collective_ps - both_ps
-        rows[row] = (
-            covered_ps(begin[is_of_device], end[is_of_device]),
-            compute_ps,
-            copy_ps,
-            collective_ps,
-            hidden_ps,
-        )
-    busy, compute_total, copy_total, collective_total, hidden_total = rows.T.copy()
+        parts = (is_of_device, compute, copy, collective, compute | collective)
+        rows[row] = [covered_ps(begin[part], end[part]) for part in parts]
+    busy, compute_ps, copy_ps, collective_ps, either_ps = rows.T.copy()
     return DeviceTable(
         tuple(trace.planes[number].name for number in planes.tolist()),
-        busy, compute_total, copy_total, collective_total, hidden_total, window[1] - window[0],
+        busy, compute_ps, copy_ps, collective_ps, compute_ps + collective_ps - either_ps,
+        window[1] - window[0],
     )  # fmt: skip
 
 
@@ -145,7 +152,7 @@ DEVICES = Table[DeviceTable](
 )
 
 
-def _of_devices(read: "Callable[[Spine, StepBreakdown], Int64s]") -> "Callable[[Spine], Int64s]":
+def _of_devices(read: Callable[[Spine, StepBreakdown], Int64s]) -> Callable[[Spine], Int64s]:
     """One column for all devices, each with a row per step."""
 
     def values(spine: Spine) -> Int64s:
@@ -155,7 +162,7 @@ def _of_devices(read: "Callable[[Spine, StepBreakdown], Int64s]") -> "Callable[[
     return values
 
 
-def _category(name: str) -> "Callable[[Spine], Int64s]":
+def _category(name: str) -> Callable[[Spine], Int64s]:
     return _of_devices(lambda _, breakdown: breakdown.of(name))
 
 
@@ -180,3 +187,58 @@ DEVICE_STEPS = Table[Spine](
     "Only the work of that device counts in its rows; ``steps`` shows the busiest one's. The categories of a "
     "row sum to its duration.",
 )
+
+
+def is_nvidia(trace: Trace, plane: int) -> bool:
+    """Tell whether a device is a GPU of NVIDIA's: it says no other vendor, and nothing of ROCm was recorded.
+
+    Args:
+        trace: The trace.
+        plane: The device's plane.
+    """
+    device = trace.planes[plane]
+    vendor = str(device.stats.get("device_vendor", ""))
+    if "GPU" not in device.name.upper() or vendor:
+        return "nvidia" in vendor.lower()
+    return not trace.select_names(lambda name: name.startswith(_ROCM)).any()
+
+
+def gpu_worked(trace: Trace, allocators: Sequence[Allocator]) -> bool:
+    """Tell whether anything proves that a GPU worked: a launch, memory held on it, or work of its own.
+
+    A call of its runtime that starts nothing proves nothing: profilers themselves wait for the device.
+    """
+    counts = np.diff(trace.lines.offsets)
+    return bool(
+        trace.select_names(lambda name: _STARTS_WORK.match(name) is not None).any()
+        or any(a.is_device and (a.in_use > 0).any() for a in allocators)
+        or any(p.is_device and counts[p.lines.start : p.lines.stop].any() for p in trace.planes)
+    )
+
+
+def find_unused_gpus(spine: Spine, memory: Memory) -> tuple[str, ...]:
+    """Find the GPUs that are there and that the steps, which compute on the CPU, do not use.
+
+    Args:
+        spine: The steps and where their time went.
+        memory: What was allocated, which is looked at only where there is a GPU.
+
+    Returns:
+        The names of the devices; none where one of them worked, or where the steps compute little.
+    """
+    trace = spine.trace
+    in_trace = tuple(
+        plane.name for plane in trace.planes if plane.is_device and "GPU" in plane.name
+    )
+    present = in_trace or tuple(name for name in spine.recording.devices if "GPU" in name)
+    if not present or spine.steps.is_window or gpu_worked(trace, memory.allocators):
+        return ()
+    shares = {share.category: share.fraction for share in spine.summary.shares}
+    return present if shares.get("host compute", 0.0) >= _MOSTLY else ()
+
+
+def is_mixed_precision(spine: Spine) -> bool:
+    """Tell whether the program computes in 16 bits, as far as its policy or the names of its ops tell."""
+    policy = spine.recording.environment.get("Precision policy", "")
+    scales = spine.trace.select_names(lambda name: "LossScale" in name or "loss_scale" in name)
+    return policy.startswith("mixed_") or bool(scales.any())

@@ -1,11 +1,11 @@
-"""What the devices of a trace did: kernels, copies, launches, streams, and why one was idle."""
+"""All that is found of the devices of a trace: kernels, copies, launches, streams, and why one was idle."""
 
 from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.steps.streams import busiest_device
 from profnb.subjects.device.copies import CopyTable, tabulate_copies
-from profnb.subjects.device.devices import DeviceTable, tabulate_devices
+from profnb.subjects.device.devices import DeviceTable, find_unused_gpus, tabulate_devices
 from profnb.subjects.device.idle import IdleTable, attribute_idle
 from profnb.subjects.device.kernels import KernelTable, tabulate_kernels
 from profnb.subjects.device.launches import (
@@ -14,10 +14,8 @@ from profnb.subjects.device.launches import (
     tabulate_launches,
     tabulate_streams,
 )
-from profnb.subjects.device.peaks import Peak, find_peak
 from profnb.subjects.device.precision import Precision, measure_precision
-from profnb.subjects.device.roofline import Roofline, draw_roofline
-from profnb.subjects.device.unused import find_unused_gpus
+from profnb.subjects.device.roofline import Peak, Roofline, draw_roofline, find_peak
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.xla.find import Xla
 
@@ -26,30 +24,18 @@ class Devices:
     """The devices' part of a trace, each value worked out when asked for."""
 
     def __init__(self, spine: Spine, xla: Xla, memory: Memory) -> None:
-        """Nothing is computed yet."""
-        self._spine = spine
-        self._xla = xla
-        self._memory = memory
+        """Compute nothing yet."""
+        self._spine, self._xla, self._memory = spine, xla, memory
 
     @cached_property
     def use(self) -> DeviceTable:
-        """How busy each device was."""
+        """Busy time of each device."""
         return tabulate_devices(self._spine.trace, self._spine.steps)
 
     @cached_property
     def idle(self) -> IdleTable | None:
-        """Why the busiest device was idle; None without a device."""
-        spine = self._spine
-        if busiest_device(spine.trace) is None:  # so that the host's pieces are not looked for
-            return None
-        return attribute_idle(
-            spine.trace,
-            spine.steps,
-            spine.gaps,
-            spine.summary.counted,
-            spine.activities,
-            spine.host_pieces,
-        )
+        """Idle time of the busiest device by cause; None without a device."""
+        return attribute_idle(self._spine)
 
     @cached_property
     def unused(self) -> tuple[str, ...]:
@@ -59,7 +45,7 @@ class Devices:
     @cached_property
     def kernels(self) -> KernelTable:
         """The kernels of the whole capture."""
-        return tabulate_kernels(self._spine.trace, hlo=self._xla.hlo)
+        return tabulate_kernels(self._spine.trace, self._xla.hlo)
 
     @cached_property
     def precision(self) -> Precision:
@@ -73,16 +59,13 @@ class Devices:
 
     @cached_property
     def launches(self) -> LaunchTable:
-        """How each device's kernels were launched."""
-        spine = self._spine
-        return tabulate_launches(spine.trace, spine.groups, len(spine.steps))
+        """Launches of each device's kernels."""
+        return tabulate_launches(self._spine)
 
     @cached_property
     def streams(self) -> StreamTable:
-        """What each stream ran."""
-        steps = self._spine.steps
-        window = (int(steps.begin_ps[0]), int(steps.end_ps[-1])) if len(steps) else (0, 0)
-        return tabulate_streams(self._spine.trace, window)
+        """Work of each stream."""
+        return tabulate_streams(self._spine.trace, self._spine.steps)
 
     @cached_property
     def peak(self) -> Peak | None:

@@ -43,7 +43,8 @@ from profnb.steps.activities import (
     TRACING,
     WAITING_FOR_INPUT,
 )
-from profnb.steps.breakdown import Pieces, find_stretches, sum_stretches
+from profnb.steps.breakdown import find_stretches, sum_stretches
+from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
@@ -53,8 +54,7 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.steps.summary import periods_of
-from profnb.steps.windows import Gaps, Steps
-from profnb.trace.model import Trace
+from profnb.subjects.device.devices import window_of_steps
 
 IDLE_CAUSES = (
     "compiling",
@@ -69,9 +69,8 @@ IDLE_CAUSES = (
     "unknown",
 )
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes; _PREPARING, _TRACED and _AWAITED come
-# after them and count as launching, compiling and synchronising, _STEP is a running step, _NOTHING the open
-# window.
+# Lanes of the sweep, a lower one wins: the device's work, then causes, then what counts as one of those;
+# _STEP is a running step, _NOTHING the open window.
 (
     _COMPUTING,
     _EXCHANGING,
@@ -86,6 +85,8 @@ WORK = ("compute", "collectives", "copies")
 ) = range(10)
 _PREPARING, _TRACED, _AWAITED, _STEP, _NOTHING = range(10, 15)
 _LANES = 15
+# Waiting for a result is as copying it back.
+_COUNTS_AS = {_PREPARING: _LAUNCHING, _TRACED: _COMPILING, _AWAITED: _SYNCHRONISING}
 _LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
 _BINS = 96
 # What the host does, as the breakdown of a step has it too.
@@ -106,7 +107,7 @@ _LANE_OF_ACTIVITY = {
 
 @dataclass(frozen=True, slots=True)
 class IdleTable:
-    """Why the busiest device was idle; rows as ``IDLE_CAUSES``.
+    """Causes for which the busiest device was idle; rows as ``IDLE_CAUSES``.
 
     Attributes:
         device: The device's plane.
@@ -131,6 +132,12 @@ class IdleTable:
     bin_begin_ps: Int64s
     bins_ps: Int64s
 
+    @property
+    def bin_shares(self) -> Floats:
+        """Share of each piece, shape (B, 13)."""
+        shares: Floats = self.bins_ps / np.maximum(self.bins_ps.sum(axis=1, keepdims=True), 1)
+        return shares
+
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
@@ -145,100 +152,76 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     )
 
 
-def attribute_idle(
-    trace: Trace, steps: Steps, gaps: Gaps, counted: Int64s, activities: Int8s, host: Pieces
-) -> IdleTable | None:
+def attribute_idle(spine: Spine) -> IdleTable | None:
     """Charge the idle time of the busiest device to causes.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        gaps: The gaps after them.
-        counted: Rows of the steps that the averages are of.
-        activities: What each event is, as index into ``ACTIVITIES``, for the busiest device, shape (E,).
-        host: What the host did for the steps, as ``host_pieces`` finds it.
 
     Returns:
         The table, or None if no device ran anything or there are no steps.
     """
+    trace, steps, counted = spine.trace, spine.steps, spine.summary.counted
     plane = busiest_device(trace)
     if plane is None or not counted.size:
         return None
-    window = int(steps.begin_ps[0]), int(steps.end_ps[-1])
-    begin, end = periods_of(steps, gaps, counted)
-    if not (end > begin).any():
+    window = window_of_steps(steps)
+    begin, end = periods_of(steps, spine.gaps, counted)
+    counted_ps = int((end - begin).sum())
+    if not counted_ps:
         return None
-    lanes = _lanes(_pieces(trace, steps, plane, activities, host, window), window)
-    sums = _sum_up(*_while_open(*lanes, (begin, end)), window)
+    since, lane = _find_lanes(spine, plane, window)
+    edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
+    edges[[0, -1]] = window
+    of_bins = sum_stretches(since, lane, edges, _LANES)
+    since, lane = _while_open(since, lane, (begin, end))
+    in_all = sum_stretches(since, lane, np.array(window), _LANES)[0]
+    count, most = (np.zeros(_LANES, np.int64) for _ in range(2))
+    row = np.flatnonzero(lane[:-1] >= 0)
+    np.add.at(count, lane[row], 1)
+    np.maximum.at(most, lane[row], np.diff(since)[row])
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
-    occurrences, longest, total = (_tell_unknown(column, has_host=has_host) for column in sums)
-    edges = _edges(window, min(_BINS, window[1] - window[0]))
-    of_all = sum_stretches(*lanes, edges, _LANES)
+    occurrences, total, longest, bins = (
+        _tell_unknown(column, has_host=has_host) for column in (count, in_all, most, of_bins)
+    )
     return IdleTable(
         device=trace.planes[plane].name,
         occurrences=occurrences[3:],
         total_ps=total[3:],
         longest_ps=longest[3:],
         busy_ps=int(total[:3].sum()),
-        window_ps=int((end - begin).sum()),
-        aside_ps=window[1] - window[0] - int((end - begin).sum()),
+        window_ps=counted_ps,
+        aside_ps=window[1] - window[0] - counted_ps,
         bin_begin_ps=edges[:-1],
-        bins_ps=_tell_unknown(of_all, has_host=has_host),
+        bins_ps=bins,
     )
 
 
-def _pieces(
-    trace: Trace,
-    steps: Steps,
-    plane: int,
-    activities: Int8s,
-    host: Pieces,
-    window: tuple[int, int],
-) -> tuple[Int64s, Int64s, Int8s]:
-    """Begins, ends and lanes of all that the device and the host did, and of the steps."""
+def _find_lanes(spine: Spine, plane: int, window: tuple[int, int]) -> tuple[Int64s, Int8s]:
+    """Begins of the stretches in which one lane counts, and that lane, in the whole window."""
+    trace, steps = spine.trace, spine.steps
+    host_begin, host_end, host_events = spine.host_pieces
     of_activity = np.array(
         [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
     )
-    host_begin, host_end, host_events = host
     line = trace.lines.of_event
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
     end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
-    of_work = of_kind[kinds_of_work(trace, work)]
     lane = np.concatenate(
-        [of_work, of_activity[activities[host_events]], np.full(len(steps), _STEP)]
+        [
+            of_kind[kinds_of_work(trace, work)],
+            of_activity[spine.activities[host_events]],
+            np.full(len(steps), _STEP, np.int8),
+        ]
     )
     begin, end = np.clip(begin, *window), np.clip(end, *window)
-    some = end > begin
-    return begin[some], end[some], lane[some].astype(np.int8)
-
-
-def _edges(window: tuple[int, int], bins: int) -> Int64s:
-    edges = np.linspace(*window, bins + 1).astype(np.int64)
-    edges[[0, -1]] = window
-    return edges
-
-
-def _lanes(pieces: tuple[Int64s, Int64s, Int8s], window: tuple[int, int]) -> tuple[Int64s, Int8s]:
-    """Begins of the stretches in which one lane counts, and that lane, in the whole window."""
-    begin, end = np.append(pieces[0], window[0]), np.append(pieces[1], window[1])
-    lane = np.append(pieces[2], np.int8(_NOTHING))
+    begin, end, lane = (column[end > begin] for column in (begin, end, lane))
+    begin, end = np.append(begin, window[0]), np.append(end, window[1])
+    lane = np.append(lane, np.int8(_NOTHING))
     since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
     lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
-    lowest[lowest == _PREPARING] = _LAUNCHING
-    lowest[lowest == _TRACED] = _COMPILING
-    lowest[lowest == _AWAITED] = _SYNCHRONISING  # waiting for a result is as copying it back
+    for lane_of_none, counts_as in _COUNTS_AS.items():
+        lowest[lowest == lane_of_none] = counts_as
     return since, lowest
-
-
-def _sum_up(since: Int64s, lowest: Int8s, window: tuple[int, int]) -> tuple[Int64s, Int64s, Int64s]:
-    """Each lane's occurrences, longest stretch and time."""
-    occurrences, longest = (np.zeros(_LANES, np.int64) for _ in range(2))
-    row = np.flatnonzero(lowest[:-1] >= 0)
-    np.add.at(occurrences, lowest[row], 1)
-    np.maximum.at(longest, lowest[row], np.diff(since)[row])
-    return occurrences, longest, sum_stretches(since, lowest, np.array(window), _LANES)[0]
 
 
 def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tuple[Int64s, Int8s]:
@@ -249,18 +232,6 @@ def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tu
     lane = np.where((opened > closed) & (row >= 0), lanes[row], np.int8(-1))
     changes = np.append(True, lane[1:] != lane[:-1])
     return cuts[changes], lane[changes]
-
-
-def _fraction(part_ps: Int64s, whole_ps: int) -> Floats:
-    return part_ps / whole_ps if whole_ps else np.full(part_ps.size, np.nan)
-
-
-def _share_names() -> list[str]:
-    return [f"{name}_fraction".replace(" ", "_").lower() for name in (*WORK, *IDLE_CAUSES)]
-
-
-def _share_of_bins(at: int) -> "Callable[[IdleTable], Floats]":
-    return lambda idle: idle.bins_ps[:, at] / np.maximum(idle.bins_ps.sum(axis=1), 1)
 
 
 IDLE = Table[IdleTable](
@@ -279,17 +250,23 @@ IDLE = Table[IdleTable](
         Column("longest_us", lambda t: t.longest_ps, "the longest of them", "longest"),
         Column(
             "idle_fraction",
-            lambda t: _fraction(t.total_ps, int(t.total_ps.sum())),
+            lambda t: t.total_ps / (t.total_ps.sum() or np.nan),
             "share of the idle time",
             "of idle",
         ),
         Column(
             "window_fraction",
-            lambda t: _fraction(t.total_ps, t.window_ps),
+            lambda t: t.total_ps / (t.window_ps or np.nan),
             "share of those steps and gaps",
         ),
     ),
 )
+
+
+def _share_of_bins(at: int) -> Callable[[IdleTable], Floats]:
+    return lambda idle: idle.bin_shares[:, at]
+
+
 UTILIZATION = Table[IdleTable](
     "utilization",
     "One row per piece of the window from the first step's begin to the last one's end (at most 96): what "
@@ -297,10 +274,12 @@ UTILIZATION = Table[IdleTable](
     (
         Column("begin_ms", lambda t: t.bin_begin_ps, "begin of the piece"),
         *(
-            Column(name, _share_of_bins(at), f"share of {what}; the shares of a row sum to 1")
-            for at, (name, what) in enumerate(
-                zip(_share_names(), (*WORK, *IDLE_CAUSES), strict=True)
+            Column(
+                f"{what}_fraction".replace(" ", "_").lower(),
+                _share_of_bins(at),
+                f"share of {what}; the shares of a row sum to 1",
             )
+            for at, what in enumerate((*WORK, *IDLE_CAUSES))
         ),
     ),
 )

@@ -1,4 +1,15 @@
-"""Device work to the kernel table: each kernel, for each op and launch shape it was run with.
+"""Device work to the op that asked for it, and kernels to their table: each one, by op and launch shape.
+
+Where to look for the op depends on who recorded the trace, in this order:
+
+1. the program that XLA saved, for an HLO instruction (``hlo_ops``);
+2. ``tf_op``: the op of a TensorFlow kernel (newer traces);
+3. ``name``: the op a fusion's root came from, else ``hlo_op``, where that program is not saved;
+4. ``level 0`` or ``annotation``: the op around the launch, ``name:Type#more`` (TensorFlow 2.2 to 2.4);
+5. the innermost op around its launch, where the recorder marks ops as such (PyTorch);
+6. the work's own name (TF1), which may be an op's.
+
+The official tool reads only the second, and finds no op in a trace that has only the fourth.
 
 A kernel is what a stream ran that is neither a copy nor a memset. Its launch shape is in the stat
 ``kernel_details``, in three dialects: CUPTI's (``regs:16 static_shared:0 dynamic_shared:0 grid:1,1,1
@@ -6,40 +17,178 @@ block:32,1,1 occ_pct:50``), the one of TensorFlow 2.2 to 2.4 (``regs:16 shm:0 gr
 ROCm's (``grid:... block:... private_mem:0 group_mem:8192 occ_pct:0``, where 0 means not known). PyTorch has a
 stat for each part; its shared memory is the sum of both kinds, its occupancy what the grid fills of a device.
 
-Whether a kernel used tensor cores (AMD: matrix cores) is told by its name; whether its op could have, by the
-op's (``peaks``) or by the program that XLA saved. The names of products that XLA has Triton write tell
-nothing: of 16 or 8 bits they run in tensor cores, of 32 it is not known.
+Whether a kernel used tensor cores (AMD: matrix cores) is told by its name, never by its op; whether its op
+could have, by the op's or by the program that XLA saved. The names of products that XLA has Triton write tell
+nothing: of 16 or 8 bits they run in tensor cores, of 32 it is not known. The official tool's list ends with
+Ampere; ours goes on to Hopper, Blackwell and AMD.
 
-Source: openxla/xprof xprof/utils/kernel_stats_utils.cc (a27d00aa); pytorch/kineto
-libkineto/src/CuptiActivity.cpp.
+Source: openxla/xla xla/tsl/profiler/utils/xplane_schema.cc and cupti_collector.cc (5a3e9fa3); openxla/xprof
+xprof/utils/kernel_stats_utils.cc (a27d00aa); pytorch/kineto libkineto/src/CuptiActivity.cpp; CUTLASS and
+cuBLAS kernel names.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.core.table import Column, Table, sequence_of
-from profnb.steps.streams import by_device_clock, directions_of_copies, raw_device_lines
-from profnb.subjects.device.device_ops import name_device_work
-from profnb.subjects.device.peaks import is_tensor_core_eligible, uses_tensor_core
+from profnb.steps.nesting import find_parents, nearest_of
+from profnb.steps.streams import (
+    by_device_clock,
+    directions_of_copies,
+    find_launches,
+    raw_device_lines,
+)
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.trace.framework import SESSIONS
 from profnb.trace.model import Trace
+from profnb.trace.names import TF_OP, parse_op
 
+_XLA_MODULE = "XlaModule"
+_HLO_SOURCES = ("hlo_op", "name")  # the later one wins
+_ANNOTATIONS = ("annotation", "level 0")
 _KERNEL_DETAILS = "kernel_details"
 _KINETO_NUMBERS = "registers per thread", "shared memory", "est. achieved occupancy %"
 _KINETO_LISTS = "grid", "block"
-
 # Kernels that XLA has Triton write: their names tell nothing, the width of their numbers does.
 _TRITON = ("gemm_fusion", "triton_gemm")
 _NARROW = ("8-bit", "16-bit")
+_FIRST_WITH_TENSOR_CORES = 7  # the compute capability's first number
+# Parts of kernel names. The first line is the official list, whose xmma kernels are all meant here; then
+# Ampere's CUTLASS, Hopper (wgmma, cuBLAS' nvjet), Blackwell (tcgen05, umma), flash attention, and AMD
+# (Tensile's MI instructions, mfma, wmma).
+_TENSOR_CORE_PARTS = (
+    "16816", "c1688", "conv1x1", "conv2d_c1_k1", "dgrad_1x1_stride_2x2", "direct_group",
+    "first_layer_wgrad_kernel", "h1688", "h884", "hmma", "i16832", "i8816", "s884", "s1688", "xmma_",
+    "tensorop", "gmma", "nvjet_", "tcgen05", "_umma", "mma_sync",
+    "flash_fwd_kernel", "flash_fwd_splitkv_kernel", "flash_bwd_dq_dk_dv", "mfma", "wmma",
+)  # fmt: skip
+# What multiplies on the ordinary cores although another part of its name is listed: xmma has both kinds.
+_ORDINARY_PARTS = ("_ffma_", "_simt_")
+_TENSILE = re.compile(r"Cijk_.*_MI\d+x\d+x\d+")
+_ELIGIBLE_ENDS = (
+    "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
+    "DepthwiseConv2dNativeBackpropFilter", "DepthwiseConv2dNativeBackpropInput", "/MatMul",
+    "FusedMatMul", "/CudnnRNN", "XlaDot", "XlaDotV2",
+    "/dot_general", "/conv_general_dilated",
+)  # fmt: skip
+# PyTorch's products, convolutions and attention; ``aten::linear`` and others call one of them.
+_ELIGIBLE_ATEN = re.compile(
+    r"/aten::(_?(add|bad?d?)?b?mm(_activation|_dtype)?|_scaled_mm|\w*convolution\w*|_cudnn_rnn\w*|miopen_rnn\w*"
+    r"|_\w*(flash|efficient|cudnn)_attention_\w+)"
+)
+_ELIGIBLE_PARTS = ("BatchMatMul", "CudnnRNNV", "CudnnRNNForward", "CudnnRNNBackprop")
+
+_OpKey = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOps:
+    """The op of each event of interest.
+
+    Attributes:
+        keys: Distinct (op name, op type); the type is "" where the trace does not say.
+        code: Row of ``keys`` for each of the N events, shape (N,).
+    """
+
+    keys: tuple[_OpKey, ...]
+    code: Int64s
+
+
+def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) -> DeviceOps:
+    """Find the op of device events.
+
+    Args:
+        trace: The trace.
+        events: Indices of N device events, ascending.
+        hlo: Its HLO instructions, if they were looked for.
+    """
+    codes: dict[_OpKey, int] = {}
+    code = np.full(events.size, -1)
+    for keys, row in _sources_of_ops(trace, events, hlo):
+        numbers = [-1 if key is None else codes.setdefault(key, len(codes)) for key in keys]
+        event_codes = np.array([*numbers, -1], np.int64)[row]
+        code = np.where(event_codes >= 0, event_codes, code)
+    return DeviceOps(tuple(codes), code)
+
+
+def _sources_of_ops(
+    trace: Trace, events: Int64s, hlo: HloOps | None
+) -> Iterator[tuple[list[_OpKey | None], Int64s]]:
+    """Keys of ops by each source, and the key's row for each event, or -1; the last source to tell wins."""
+    names, row = np.unique(trace.events.name[events], return_inverse=True)
+    texts = [trace.names[name] for name in names.tolist()]
+    yield [parse_op(text) or (text, "") for text in texts], row
+    if trace.is_op_name is not None:  # ops around launches
+        launches, launched = find_launches(trace)
+        call = look_up(launched, launches, events)
+        parent = find_parents(trace.events.end_ps, trace.lines.offsets)
+        op = nearest_of(parent, trace.by_name(trace.is_op_name) & trace.is_host_event)
+        around = np.where(call >= 0, op[call], -1)
+        row = np.full(events.size, -1)
+        names, row[around >= 0] = np.unique(
+            trace.events.name[around[around >= 0]], return_inverse=True
+        )
+        yield [(trace.names[name], "") for name in names.tolist()], row
+    for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
+        column = trace.stats.texts(stat)
+        row = look_up(column.events, column.values.astype(np.int64), events)
+        yield [_key_of(text, stat) for text in column.texts], row
+    if hlo is not None:
+        yield [op.key if op.name else None for op in hlo.ops], hlo.codes_of(events)
+
+
+def _key_of(text: str, stat: str) -> tuple[str, str] | None:
+    """The op that a stat's text tells, or None."""
+    if stat == TF_OP:
+        return None if not text or text.startswith(_XLA_MODULE) else parse_op(text) or (text, "")
+    if stat in _ANNOTATIONS:
+        text = text.partition("#")[0]
+        return (parse_op(text) or (text, "")) if text else None
+    scope, _, primitive = text.rpartition("/")
+    return (text, primitive if scope else "") if text else None
+
+
+def tells_tensor_cores(trace: Trace, plane: int, framework: str) -> bool:
+    """Tell whether the names of a device's kernels say which ran in tensor cores.
+
+    A TPU and a GPU before compute capability 7 have none, and what sessions of TensorFlow 1 record of a
+    kernel is its op's name.
+
+    Args:
+        trace: The trace.
+        plane: The device's plane.
+        framework: Whose trace it is.
+    """
+    device = trace.planes[plane]
+    capability = device.stats.get("compute_cap_major", _FIRST_WITH_TENSOR_CORES)
+    has_none = isinstance(capability, int) and 0 < capability < _FIRST_WITH_TENSOR_CORES
+    return "GPU" in device.name.upper() and framework != SESSIONS and not has_none
+
+
+def uses_tensor_core(kernel_name: str) -> bool:
+    """Tell whether a kernel of this name multiplies matrices in tensor or matrix cores."""
+    lowered = kernel_name.lower()
+    if any(part in lowered for part in _ORDINARY_PARTS):
+        return False
+    return any(part in lowered for part in _TENSOR_CORE_PARTS) or bool(_TENSILE.search(kernel_name))
+
+
+def is_tensor_core_eligible(op_name: str) -> bool:
+    """Tell whether an op of this name is a matrix product or convolution."""
+    return (
+        op_name.endswith(_ELIGIBLE_ENDS)
+        or any(part in op_name for part in _ELIGIBLE_PARTS)
+        or _ELIGIBLE_ATEN.fullmatch(op_name) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchShape:
-    """How a kernel was launched; None where the trace does not say.
+    """The launch of a kernel; None where the trace does not say.
 
     Attributes:
         registers: Per thread.
@@ -97,13 +246,19 @@ def _launch_shapes(trace: Trace, kernels: Int64s) -> tuple[list[LaunchShape], In
     distinct, row = np.unique(parts, axis=1, return_inverse=True)
     shapes = []
     for registers, shared, occupancy, *rows in distinct.T.tolist():
-        sizes = [
+        grid, block = (
             _sizes(re.sub(r"[][\s]", "", column.texts[int(at)])) if at >= 0 else ""
             for column, at in zip(lists, rows, strict=True)
-        ]
-        counts = [int(count) if count >= 0 else None for count in (registers, shared)]
-        percent = occupancy if 0 < occupancy <= 100 else None
-        shapes.append(LaunchShape(counts[0], None, None, sizes[0], sizes[1], percent, counts[1]))
+        )
+        shapes.append(
+            LaunchShape(
+                registers=int(registers) if registers >= 0 else None,
+                shared_bytes=int(shared) if shared >= 0 else None,
+                grid=grid,
+                block=block,
+                occupancy_percent=occupancy if 0 < occupancy <= 100 else None,
+            )
+        )
     return shapes, row.reshape(-1)
 
 
@@ -155,61 +310,54 @@ class KernelTable:
 
 
 def find_kernels(trace: Trace) -> Int64s:
-    """The events that are kernels, ascending."""
+    """Find the events that are kernels, ascending."""
     on_stream = trace.lines.events_of(raw_device_lines(trace))
     return on_stream[directions_of_copies(trace, on_stream) < 0]
 
 
-def tabulate_kernels(
-    trace: Trace, within: Bools | None = None, hlo: HloOps | None = None
-) -> KernelTable:
+def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     """Sum up the kernels of a trace.
 
     Args:
         trace: The trace.
-        within: Which events count, shape (E,); all of them by default.
         hlo: Its HLO instructions, if they were looked for.
     """
     kernels = find_kernels(trace)
-    if within is not None:
-        kernels = kernels[within[kernels]]
     ops = name_device_work(trace, kernels, hlo)
     shapes, shape_of_kernel = _launch_shapes(trace, kernels)
     # Each plane has rows of its own: one kernel on eight devices, eight rows.
     texts: dict[str, int] = {}
     row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
     names = row_of_text[trace.events.name[kernels]]
-    sizes = (len(texts), len(ops.keys), len(shapes) + 1)
-    packed = (names * sizes[1] + ops.code) * sizes[2] + shape_of_kernel + 1
-    distinct_rows, first, row = np.unique(packed, return_index=True, return_inverse=True)
-    rest, shape_row = np.divmod(distinct_rows, sizes[2])
-    keys = np.stack([*np.divmod(rest, max(sizes[1], 1)), shape_row - 1])
+    packed = (names * len(ops.keys) + ops.code) * (len(shapes) + 1) + shape_of_kernel + 1
+    _, first, row = np.unique(packed, return_index=True, return_inverse=True)
     begin, end = by_device_clock(trace, kernels)
-    total, longest = (np.zeros(keys.shape[1], np.int64) for _ in range(2))
-    shortest = np.full(keys.shape[1], np.iinfo(np.int64).max)
+    total, longest = (np.zeros(first.size, np.int64) for _ in range(2))
+    shortest = np.full(first.size, np.iinfo(np.int64).max)
     np.add.at(total, row, end - begin)
     np.maximum.at(longest, row, end - begin)
     np.minimum.at(shortest, row, end - begin)
     order = np.lexsort((first, -total))
+    first = first[order]  # of each row of the table
     distinct = list(texts)
-    kernel_names = tuple(distinct[keys[0, at]] for at in order)
-    op_keys = [ops.keys[keys[1, at]] for at in order]
+    kernel_names = tuple(distinct[name] for name in names[first].tolist())
+    op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
     eligible = np.array([is_tensor_core_eligible(f"/{name}") for name, _ in op_keys], np.bool_)
     is_triton = np.array([name.startswith(_TRITON) for name in kernel_names], np.bool_)
     if hlo is not None and len(hlo):
-        of_op = [width_of_hlo(hlo, op) for op in hlo.ops]
-        codes = hlo.codes_of(kernels[first[order]])
-        products = [of_op[code] if code >= 0 else ("", False) for code in codes.tolist()]
+        of_op = [*(width_of_hlo(hlo, op) for op in hlo.ops), ("", False)]
+        products = [of_op[code] for code in hlo.codes_of(kernels[first]).tolist()]
         eligible |= np.array([is_product for _, is_product in products], np.bool_)
         used |= is_triton & np.array([width in _NARROW for width, _ in products], np.bool_)
     eligible &= ~is_triton
+    shapes.append(LaunchShape())
     return KernelTable(
         kernel_name=kernel_names,
         op_name=tuple(name for name, _ in op_keys),
         op_type=tuple(op_type for _, op_type in op_keys),
-        shape=tuple(shapes[keys[2, at]] if keys[2, at] >= 0 else LaunchShape() for at in order),
-        occurrences=np.bincount(row, minlength=keys.shape[1])[order],
+        shape=tuple(shapes[at] for at in shape_of_kernel[first].tolist()),
+        occurrences=np.bincount(row, minlength=first.size)[order],
         total_ps=total[order],
         min_ps=shortest[order],
         max_ps=longest[order],
@@ -218,7 +366,7 @@ def tabulate_kernels(
     )
 
 
-def _of_shape(name: str) -> "Callable[[KernelTable], Floats]":
+def _of_shape(name: str) -> Callable[[KernelTable], Floats]:
     """A number of the launch shape; NaN where the trace does not tell."""
 
     def read(table: KernelTable) -> Floats:

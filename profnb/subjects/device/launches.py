@@ -1,4 +1,4 @@
-"""Kernel launches: which device work each set going, what they cost, and how long the work then waited.
+"""Kernel launches: the device work that each set going, its cost, how long the work then waited; streams.
 
 A launch that takes longer than its kernel runs cannot keep a device busy, however many are queued; a
 program of many such kernels is bound by launching. Delay is from the end of the launch to the begin of the
@@ -14,7 +14,7 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.steps.grouping import Groups
+from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COPY,
     busiest_device,
@@ -23,12 +23,13 @@ from profnb.steps.streams import (
     kinds_of_work,
     raw_device_lines,
 )
+from profnb.steps.windows import Steps
+from profnb.subjects.device.devices import is_nvidia, window_of_steps
 from profnb.subjects.device.kernels import find_kernels
-from profnb.subjects.device.peaks import is_nvidia
 from profnb.trace.framework import TENSORFLOW
 from profnb.trace.model import Trace
 
-TINY_PS = 10_000_000
+_TINY_PS = 10_000_000
 _MANY_THREADS = 4
 
 
@@ -38,7 +39,7 @@ class LaunchTable:
 
     Attributes:
         device: The planes' names.
-        kernels: How many, shape (D,).
+        kernels: Number of kernels, shape (D,).
         per_step: Median number per step, shape (D,); NaN without steps.
         launched: Kernels whose launch was recorded, shape (D,).
         calls: The calls that launched them, shape (D,).
@@ -69,7 +70,7 @@ class LaunchTable:
 
     @property
     def sets_the_pace(self) -> bool:
-        """Whether most calls took longer than what they started, and most kernels are of such calls."""
+        """True if most calls took longer than what they started, and most kernels are of such calls."""
         longer = 2 * self.longer_calls.sum() > self.calls.sum()
         return bool(longer and 2 * self.shorter_than_launch.sum() > self.launched.sum())
 
@@ -78,7 +79,7 @@ class LaunchTable:
 
 
 def is_launched_by_pool(trace: Trace, framework: str) -> bool:
-    """Whether threads of TensorFlow's pool launch an NVIDIA GPU's work in turns, and none does nothing else.
+    """Tell whether threads of TensorFlow's pool launch an NVIDIA GPU's work in turns, besides other work.
 
     They are four at least, of those that launched a fiftieth or more: twice as many as would do nothing else.
     """
@@ -93,22 +94,16 @@ def is_launched_by_pool(trace: Trace, framework: str) -> bool:
     return launching.size >= _MANY_THREADS and not is_private
 
 
-def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTable:
-    """Sum up how each device's kernels were launched.
-
-    Args:
-        trace: The trace.
-        groups: Which step each event belongs to.
-        step_count: How many steps there are.
-    """
-    events = trace.events
+def tabulate_launches(spine: Spine) -> LaunchTable:
+    """Sum up how each device's kernels were launched."""
+    trace, events = spine.trace, spine.trace.events
     kernels = find_kernels(trace)
-    plane = trace.lines.plane[trace.lines.of_event[kernels]]
     host, device = find_launches(trace)
-    is_kernel = np.zeros(len(events), np.bool_)
-    is_kernel[kernels] = True
-    host, device = host[is_kernel[device]], device[is_kernel[device]]
-    plane_of_launched = trace.lines.plane[trace.lines.of_event[device]]
+    is_of_kernel = np.isin(device, kernels)
+    host, device = host[is_of_kernel], device[is_of_kernel]
+    plane, plane_of_launched = (
+        trace.lines.plane[trace.lines.of_event[work]] for work in (kernels, device)
+    )
     planes = np.unique(plane)
     counts = np.zeros((6, planes.size), np.int64)
     figures = np.full((4, planes.size), np.nan)
@@ -124,13 +119,13 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
             plane_kernels.size,
             launched.sum(),
             calls.size,
-            (events.duration_ps[plane_kernels] < TINY_PS).sum(),
+            (events.duration_ps[plane_kernels] < _TINY_PS).sum(),
             is_longer.sum(),
             kernels_of_call[is_longer].sum(),
         )
-        step = groups.step[plane_kernels]
+        step = spine.groups.step[plane_kernels]
         if (step >= 0).any():
-            per_step = np.bincount(step[step >= 0], minlength=step_count)
+            per_step = np.bincount(step[step >= 0])
             figures[0, at] = np.median(per_step[per_step > 0])
         if calls.size:
             figures[1, at] = np.median(call_ps)
@@ -145,13 +140,13 @@ def tabulate_launches(trace: Trace, groups: Groups, step_count: int) -> LaunchTa
 def _work_of_calls(
     trace: Trace, host: Int64s, device: Int64s
 ) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-    """What each call started, from pairs of a call and a kernel of one device.
+    """Sum up the work that each call started, from pairs of a call and a kernel of one device.
 
     A call that started kernels from 10 to 30 and from 20 to 50 us started two, the first at 10 us, and kept
     the device busy for 40 us.
 
     Returns:
-        The C calls, how many kernels each started, when the first began, and for how long any ran; each of
+        The C calls, the number of kernels of each, when the first began, and for how long any ran; each of
         shape (C,).
     """
     order = np.lexsort((trace.events.begin_ps[device], host))
@@ -171,10 +166,10 @@ class StreamTable:
     Attributes:
         device: The planes' names.
         stream: The lines' names.
-        kernels: How many, shape (N,).
+        kernels: Number of kernels, shape (N,).
         copies: Copies and memsets, shape (N,).
         busy_ps: Sum of durations inside the window, shape (N,); what one stream runs does not overlap.
-        window_ps: How long the window is.
+        window_ps: From the first step's begin to the last one's end.
     """
 
     device: tuple[str, ...]
@@ -193,22 +188,17 @@ class StreamTable:
         return len(self.device)
 
 
-def tabulate_streams(trace: Trace, window: tuple[int, int]) -> StreamTable:
-    """Sum up what each stream ran.
-
-    Args:
-        trace: The trace.
-        window: Begin and end of what counts towards its busy time.
-    """
+def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:
+    """Sum up what each stream ran, its busy time inside the steps' window."""
+    window = window_of_steps(steps)
     lines = np.flatnonzero(raw_device_lines(trace) & (np.diff(trace.lines.offsets) > 0))
     table = np.zeros((lines.size, 3), np.int64)
     for row, line in enumerate(lines.tolist()):
-        part = slice(int(trace.lines.offsets[line]), int(trace.lines.offsets[line + 1]))
-        events = np.arange(part.start, part.stop)
+        events = np.arange(*trace.lines.offsets[line : line + 2])
         copies = int((kinds_of_work(trace, events) == COPY).sum())
-        begin = np.clip(trace.events.begin_ps[part], *window)
-        busy = int((np.clip(trace.events.end_ps[part], *window) - begin).sum())
-        table[row] = part.stop - part.start - copies, copies, busy
+        begin = np.clip(trace.events.begin_ps[events], *window)
+        busy = int((np.clip(trace.events.end_ps[events], *window) - begin).sum())
+        table[row] = events.size - copies, copies, busy
     order = np.argsort(-table[:, 2], kind="stable")
     planes = trace.lines.plane[lines[order]].tolist()
     return StreamTable(

@@ -12,6 +12,7 @@ Source: openxla/xprof xplane_to_step_events.cc:107-136 (a27d00aa); cuBLAS, cuDNN
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,12 +42,13 @@ _OF_WEIGHTS = ("Conv2DBackpropFilter", "MatMul_1", "/Cast")  # whose result has 
 
 
 def width_of(text: str) -> str:
-    """The width that a kernel's name or an op's shape tells; one of ``WIDTHS``."""
-    lowered = text.lower()
-    for width, pattern in zip(WIDTHS, _PATTERNS, strict=False):
-        if pattern.search(lowered):
-            return width
-    return WIDTHS[-1]
+    """Read the width that a kernel's name or an op's shape tells; one of ``WIDTHS``."""
+    matches = (pattern.search(text.lower()) for pattern in _PATTERNS)
+    return next((width for width, match in zip(WIDTHS, matches, strict=False) if match), "unknown")
+
+
+def _width_rows(widths: Iterable[str]) -> Int64s:
+    return np.array([WIDTHS.index(width) for width in widths], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,11 @@ class Precision:
         whole = int(self.total_ps.sum())
         return self.total_ps / whole if whole else np.full(len(WIDTHS), np.nan)
 
+    @property
+    def rows(self) -> Int64s:
+        """The widths that occur."""
+        return np.flatnonzero(self.occurrences)
+
 
 def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     """Sum up the kernels of a trace by the width of their numbers; collectives compute nothing.
@@ -76,20 +83,14 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
         hlo: Its HLO instructions, if they were looked for; their shapes tell what names do not.
     """
     kernels = find_kernels(trace)
-    texts = trace.names.texts
     kernels = kernels[kinds_of_work(trace, kernels) != COLLECTIVE]
-    of_name = np.array([WIDTHS.index(width_of(text)) for text in texts], np.int64)
-    width = of_name[trace.events.name[kernels]] if len(texts) else kernels
+    width = _width_rows(map(width_of, trace.names.texts))[trace.events.name[kernels]]
     shapes = trace.stats.texts("shape")
-    if len(shapes):
-        of_shape = np.array([WIDTHS.index(width_of(text)) for text in shapes.texts], np.int64)
-        by_event = np.full(len(trace.events), len(WIDTHS) - 1, np.int64)
-        by_event[shapes.events] = of_shape[shapes.values]
-        width = np.minimum(width, by_event[kernels])  # the narrower of the two
-    if hlo is not None and len(hlo):
-        of_op = np.array([WIDTHS.index(width_of_hlo(hlo, op)[0]) for op in hlo.ops], np.int64)
-        code = hlo.codes_of(kernels)
-        width = np.where((width == _UNKNOWN) & (code >= 0), of_op[code], width)
+    of_shape = _width_rows([*map(width_of, shapes.texts), "unknown"])
+    width = np.minimum(width, of_shape[shapes.of(kernels)])  # the narrower of the two
+    if hlo is not None:
+        of_op = _width_rows([*(width_of_hlo(hlo, op)[0] for op in hlo.ops), "unknown"])
+        width = np.where(width == _UNKNOWN, of_op[hlo.codes_of(kernels)], width)
     occurrences, total = (np.zeros(len(WIDTHS), np.int64) for _ in range(2))
     np.add.at(occurrences, width, 1)
     begin, end = by_device_clock(trace, kernels)
@@ -98,7 +99,7 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
 
 
 def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]:
-    """The products and convolutions that spent most of their time on the ordinary cores, by name.
+    """Find the products and convolutions that spent most of their time on the ordinary cores, by name.
 
     An op counts by where its time went: helper kernels beside main ones in tensor cores make none.
 
@@ -135,7 +136,7 @@ def find_missed_dimensions(
 
 
 def _odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
-    """What of a layer's weights is no multiple of 8 and could be, by the layer's name.
+    """Sides of a layer's weights that are no multiple of 8 and could be, by the layer's name.
 
     Shapes are those of the memory that TensorFlow's ops asked for. What the data has (the input of the first
     layer) and what it is told apart into (the output of the last one) cannot be rounded.
@@ -176,18 +177,12 @@ def _odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
 
 
 def layer_of(op_name: str) -> tuple[str, str]:
-    """A product's or convolution's layer, and which of the layer's ops it is; ("", "") for other ops.
+    """Split a product's or convolution's name into its layer and the rest; ("", "") for other ops.
 
     ``gradient_tape/model/conv/Conv2D/Conv2DBackpropFilter`` is of ``model/conv``.
     """
     match = _OP_OF_LAYER.fullmatch(op_name.removeprefix("gradient_tape/"))
     return (match[1], match[2]) if match else ("", "")
-
-
-def _used(precision: Precision) -> "list[int]":
-    """The widths that occur."""
-    rows: list[int] = np.flatnonzero(precision.occurrences).tolist()
-    return rows
 
 
 PRECISION = Table[Precision](
@@ -196,14 +191,14 @@ PRECISION = Table[Precision](
     (
         Column(
             "width",
-            lambda t: [WIDTHS[row] for row in _used(t)],
+            lambda t: [WIDTHS[row] for row in t.rows],
             '"8-bit", "16-bit" (half and bfloat16), "TF32", "32-bit", "64-bit", or "unknown" where '
             "neither the kernel's name nor its op's shape tells",
         ),
         Column(
-            "occurrences", lambda t: t.occurrences[_used(t)], "how often such kernels ran", "runs"
+            "occurrences", lambda t: t.occurrences[t.rows], "how often such kernels ran", "runs"
         ),
-        Column("total_us", lambda t: t.total_ps[_used(t)], "time of all of them", "total"),
-        Column("fraction", lambda t: t.fraction[_used(t)], "share of all kernel time", "share"),
+        Column("total_us", lambda t: t.total_ps[t.rows], "time of all of them", "total"),
+        Column("fraction", lambda t: t.fraction[t.rows], "share of all kernel time", "share"),
     ),
 )

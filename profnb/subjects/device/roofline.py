@@ -1,68 +1,192 @@
-"""XLA's ops against what their device could do: how fast each ran, and what bounds it.
+"""Peaks of a device, operations and bytes per second with their sources; and XLA's ops under that roof.
+
+A TPU's plane states both. A GPU's states its clock, its number of multiprocessors and its memory's
+bandwidth; how many operations one multiprocessor does per cycle depends on its architecture and on the
+width of the numbers. Nothing is returned for an architecture that is not in the table.
 
 An op that does few operations per byte cannot run faster than memory delivers, whatever the units could
 do; where the two limits meet is the ridge. Only ops whose operations, bytes and time are all known, on a
 device whose limits are known, have a row.
+
+Source: NVIDIA's architecture whitepapers (Pascal to Blackwell) and CUDA C++ Programming Guide, "Throughput
+of native arithmetic instructions"; AMD CDNA 3 whitepaper. Dense, without sparsity. The official tool takes
+the 16-bit peak of the tensor cores for everything, 32-bit work included.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
-from profnb.subjects.device.peaks import Peak
+from profnb.core.units import PS_PER_S
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import XlaOps
+from profnb.trace.model import Plane
 
 
 @dataclass(frozen=True, slots=True)
-class Roofline:
-    """N ops, most time first.
+class Peak:
+    """A device's limits.
 
     Attributes:
-        row: Their rows in the table of XLA's ops, shape (N,).
-        op: Their HLO instructions.
-        width: Of the numbers they compute with; "" if not known.
-        intensity: Operations per byte, shape (N,).
-        flops_per_second: Achieved, shape (N,).
-        bytes_per_second: Achieved, shape (N,).
-        peak_flops: What the device can do with numbers of that width, shape (N,).
-        peak: The device's limits.
+        flops: Operations per second by width ("8-bit", "16-bit", "TF32", "32-bit"); a width that the
+            device has no units for is not among them.
+        bytes_per_second: Of its main memory; NaN if the trace does not say.
+        source: Where the figures come from, in a sentence.
     """
 
-    row: Int64s
-    op: tuple[HloOp, ...]
+    flops: dict[str, float]
+    bytes_per_second: float
+    source: str
+
+    def flops_of(self, width: str, *, is_product: bool) -> float:
+        """The peak for work of a width; products of 32-bit matrices may run as TF32. NaN if unknown."""
+        if width == "32-bit" and is_product and "TF32" in self.flops:
+            return self.flops["TF32"]
+        return self.flops.get(width, self.flops.get("any", float("nan")))
+
+
+# Operations (a fused multiply-add is two) per cycle and multiprocessor, by compute capability:
+# (8-bit floats, 16-bit, TF32, 32-bit); 0 where there are no such units.
+_NVIDIA: dict[tuple[object, ...], tuple[int, ...]] = {
+    (6, 0): (0, 256, 0, 128),
+    (6, 1): (0, 0, 0, 256),
+    (7, 0): (0, 1024, 0, 128),
+    (7, 5): (0, 1024, 0, 128),
+    (8, 0): (0, 2048, 1024, 128),
+    (8, 6): (0, 1024, 256, 256),
+    (8, 9): (2048, 1024, 256, 256),
+    (9, 0): (8192, 4096, 2048, 256),
+    (10, 0): (16384, 8192, 4096, 256),
+}
+_AMD: dict[tuple[object, ...], tuple[int, ...]] = {
+    (9, 4): (4096, 2048, 1024, 256)
+}  # CDNA 3, per compute unit
+_LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
+_WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
+
+
+def find_rates(plane: Plane) -> dict[str, int]:
+    """Look up operations per cycle and multiprocessor by width; without units none, {} if not known."""
+    capability = tuple(plane.stats.get(f"compute_cap_{part}", -1) for part in ("major", "minor"))
+    table = _AMD if plane.stats.get("device_vendor") == "AMD" else _NVIDIA
+    rates = table.get(capability, ())
+    return {width: rate for width, rate in zip(_WIDTHS, rates, strict=False) if rate}
+
+
+def find_peak(plane: Plane) -> Peak | None:
+    """Read the limits of the device of a plane, or None where they are not known."""
+    stats = plane.stats
+
+    def number(name: str) -> float:
+        value = stats.get(name)
+        return float(value) if isinstance(value, int | float) and 0 < value < _LARGEST else 0.0
+
+    teraflops = number("peak_teraflops_per_second")
+    if teraflops:
+        bandwidth = number("peak_hbm_bw_gigabytes_per_second") * 1e9
+        return Peak({"any": teraflops * 1e12}, bandwidth or float("nan"), "as the trace states it")
+    clock, cores = number("clock_rate") * 1e3, number("core_count")
+    rates = find_rates(plane)
+    if not clock or not cores or not rates:
+        return None
+    unit = "compute units" if stats.get("device_vendor") == "AMD" else "multiprocessors"
+    return Peak(
+        {width: rate * clock * cores for width, rate in rates.items()},
+        number("memory_bandwidth") or float("nan"),
+        f"{cores:.0f} {unit} at {clock / 1e9:.3g} GHz, as the trace states them, times what "
+        f"capability {number('compute_cap_major'):.0f}.{number('compute_cap_minor'):.0f} does per cycle",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OpRates:
+    """N ops under the roof of what ran them; NaN for what is not known.
+
+    Attributes:
+        occurrences: Runs of each, shape (N,).
+        self_ps: Time in all runs, shape (N,).
+        flops: Operations of one run, shape (N,).
+        bytes: Bytes that one run must move, shape (N,).
+        width: Of the numbers each computes with; "" for whole numbers or where not known.
+        peak_flops: Operations that can be done in a second with numbers of that width, shape (N,).
+        peak: The limits; None where they are not known.
+    """
+
+    occurrences: Int64s
+    self_ps: Int64s
+    flops: Floats
+    bytes: Floats
     width: tuple[str, ...]
-    intensity: Floats
-    flops_per_second: Floats
-    bytes_per_second: Floats
     peak_flops: Floats
-    peak: Peak
+    peak: Peak | None
 
     def __len__(self) -> int:
-        return self.row.size
+        return self.occurrences.size
+
+    @property
+    def intensity(self) -> Floats:
+        """Operations per byte, shape (N,)."""
+        return ratio(self.flops, self.bytes)
+
+    @property
+    def flops_per_second(self) -> Floats:
+        """Operations that each reached, shape (N,)."""
+        return ratio(self.flops * self.occurrences, self.self_ps / PS_PER_S)
+
+    @property
+    def bytes_per_second(self) -> Floats:
+        """Bytes that each reached, shape (N,)."""
+        return ratio(self.bytes * self.occurrences, self.self_ps / PS_PER_S)
+
+    @property
+    def peak_bytes(self) -> float:
+        """Bytes that memory could move in a second; NaN where not known."""
+        return float("nan") if self.peak is None else self.peak.bytes_per_second
 
     @property
     def flops_fraction(self) -> Floats:
-        """Share of the peak of operations, shape (N,)."""
-        return self.flops_per_second / self.peak_flops
+        """Share of the peak of operations, shape (N,); 0 for an op that does none."""
+        none = (self.flops == 0) & ~np.isnan(self.peak_bytes)
+        return np.where(none, 0.0, self.flops_per_second / self.peak_flops)
 
     @property
     def bytes_fraction(self) -> Floats:
         """Share of the memory's bandwidth, shape (N,)."""
-        return self.bytes_per_second / self.peak.bytes_per_second
+        return self.bytes_per_second / self.peak_bytes
+
+
+def ratio(amount: Floats, per: Floats | Int64s) -> Floats:
+    """Divide one by the other, NaN where that is nothing."""
+    divided: Floats = np.full(amount.size, np.nan)
+    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
+    return divided
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline(OpRates):
+    """N ops of XLA, most time first.
+
+    Attributes:
+        row: Their rows in the table of XLA's ops, shape (N,).
+        op: Their HLO instructions.
+    """
+
+    peak: Peak
+    row: Int64s
+    op: tuple[HloOp, ...]
 
     @property
-    def is_compute_bound(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Whether operations, not memory, limit the op: it lies right of the ridge; shape (N,)."""
-        return self.intensity * self.peak.bytes_per_second > self.peak_flops
+    def is_compute_bound(self) -> Bools:
+        """True where operations, not memory, limit the op: right of the ridge; shape (N,)."""
+        return self.intensity * self.peak_bytes > self.peak_flops
 
     @property
     def attained_fraction(self) -> Floats:
         """Share of what could be reached at this intensity, shape (N,)."""
-        roof = np.minimum(self.peak_flops, self.intensity * self.peak.bytes_per_second)
+        roof = np.minimum(self.peak_flops, self.intensity * self.peak_bytes)
         return self.flops_per_second / roof
 
 
@@ -88,55 +212,35 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
         return None
     rows = rows[kept]
     return Roofline(
-        rows,
-        tuple(ops.op[row] for row in rows.tolist()),
+        ops.occurrences[rows],
+        ops.self_ps[rows],
+        ops.flops[rows],
+        ops.bytes[rows],
         tuple(width for (width, _), keep in zip(widths, kept, strict=True) if keep),
-        ops.flops[rows] / ops.bytes[rows],
-        ops.flops_per_second[rows],
-        ops.bytes_per_second[rows],
         peaks[kept],
         peak,
+        rows,
+        tuple(ops.op[row] for row in rows.tolist()),
     )
 
 
-class _Reaching(Protocol):
-    """Ops with their operations per byte, and what they reached of both in a second."""
-
-    @property
-    def intensity(self) -> Floats: ...
-
-    @property
-    def flops_per_second(self) -> Floats: ...
-
-    @property
-    def bytes_per_second(self) -> Floats: ...
-
-
-T = TypeVar("T", bound=_Reaching)
-
-
-def reached_columns() -> tuple[Column[T], Column[T], Column[T]]:
-    """What every table of ops under their roof says of what they reached."""
-    return (
-        Column(
-            "flops_per_byte",
-            lambda t: t.intensity,
-            "operations for each byte read or written",
-            "flop/byte",
-            lambda value: f"{value:,.3g}",
-        ),
-        Column(
-            "gigaflops_per_second",
-            lambda t: t.flops_per_second,
-            "operations that it reached",
-            "operations",
-        ),
-        Column(
-            "gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"
-        ),
-    )
-
-
+# For every table of ops under their roof: operations per byte, and how much of both they reached in a second.
+REACHED: tuple[Column[Any], ...] = (
+    Column(
+        "flops_per_byte",
+        lambda t: t.intensity,
+        "operations for each byte read or written",
+        "flop/byte",
+        lambda value: f"{value:,.3g}",
+    ),
+    Column(
+        "gigaflops_per_second",
+        lambda t: t.flops_per_second,
+        "operations that it reached",
+        "operations",
+    ),
+    Column("gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"),
+)
 ROOFLINE = Table[Roofline](
     "roofline",
     "One row per XLA op that can be placed under its device's roof, most time first.",
@@ -144,7 +248,7 @@ ROOFLINE = Table[Roofline](
         Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
         Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
         Column("width", lambda t: t.width, "of the numbers it computes with"),
-        *reached_columns(),
+        *REACHED,
         Column(
             "peak_gigaflops_per_second",
             lambda t: t.peak_flops,
@@ -152,7 +256,7 @@ ROOFLINE = Table[Roofline](
         ),
         Column(
             "peak_gigabytes_per_second",
-            lambda t: np.full(len(t), t.peak.bytes_per_second),
+            lambda t: np.full(len(t), t.peak_bytes),
             "bytes that the device can do at most",
         ),
         Column("flops_fraction", lambda t: t.flops_fraction, "operations reached over their peak"),
@@ -170,5 +274,5 @@ ROOFLINE = Table[Roofline](
         ),
     ),
     "No row where the limits of the device, or an op's operations and bytes, are not known; "
-    "where the limits come from stands in ``subjects/device/peaks.py``.",
+    "where the limits come from stands in ``subjects/device/roofline.py``.",
 )

@@ -1,56 +1,56 @@
-"""What devices did, as the report shows it: why the busiest one was idle, its kernels, its copies.
+"""Devices as the report shows them: why the busiest one was idle, its kernels, its copies.
 
 Only where the trace has device work; a trace without any shows none of this, and a note says why.
 """
 
+from typing import Any
+
 import numpy as np
 
 from profnb.core.printable import cut_middle
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 from profnb.steps.streams import busiest_device
 from profnb.subjects.device.copies import COPIES, CopyTable
-from profnb.subjects.device.device_charts import utilization_figure
-from profnb.subjects.device.devices import DEVICES, DeviceTable
-from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, IdleTable
-from profnb.subjects.device.kernels import KERNELS, KernelTable
+from profnb.subjects.device.devices import DEVICES, DeviceTable, is_nvidia
+from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, WORK, IdleTable
+from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_cores
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
-from profnb.subjects.device.peaks import is_nvidia, tells_tensor_cores
 from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tensor_cores
-from profnb.subjects.layers.op_title import op_title
+from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
 _SHOWN_MISSED = 6
 _LONGEST_KERNEL = 64
+_WORK_COLOURS = ("device compute", "device collectives", "device to device")
 
 
 def device_sections(study: Study) -> list[Section]:
-    """The tables on devices; none where no device ran anything."""
-    if not study.has_device:
+    """Show what devices did; nothing where no device ran anything."""
+    device, plane = study.device, busiest_device(study.trace)
+    if plane is None:
         return []
-    sections = []
-    if len(study.device.use) > 1:
-        sections.append(_device_section(study.device.use))
-    if study.device.idle is not None and study.device.idle.total_ps.sum():
-        sections.append(_idle_section(study.device.idle))
-    if len(study.device.launches):
-        idle = study.device.idle
-        launching = idle.total_ps[IDLE_CAUSES.index("kernel launch")] if idle else 0
-        is_pace = study.device.launches.sets_the_pace and idle and launching > idle.busy_ps
-        sections.append(_launch_section(study.device.launches, sets_the_pace=bool(is_pace)))
-    if len(study.device.streams) > 1:
-        sections.append(_stream_section(study.device.streams))
-    if len(study.device.kernels):
-        plane = busiest_device(study.trace)
-        tells = plane is not None and tells_tensor_cores(study.trace, plane, study.framework)
-        sections.append(_kernel_section(study.device.kernels, study.device.precision, tells=tells))
-        if plane is not None and tells and is_nvidia(study.trace, plane):
-            sections.extend(_missed_section(study.device.kernels))
-    if len(study.device.copies):
-        sections.append(_copy_section(study.device.copies))
+    sections, idle = [], device.idle
+    if len(device.use) > 1:
+        sections.append(_device_section(device.use))
+    if idle is not None and idle.total_ps.sum():
+        sections.append(_idle_section(idle))
+    if len(device.launches):
+        sections.append(_launch_section(device.launches, idle))
+    if len(device.streams) > 1:
+        sections.append(_stream_section(device.streams))
+    if len(device.kernels):
+        tells = tells_tensor_cores(study.trace, plane, study.framework)
+        sections.append(_kernel_section(device.kernels, device.precision, tells=tells))
+        if tells and is_nvidia(study.trace, plane):
+            sections.extend(_missed_section(device.kernels))
+    if len(device.copies):
+        sections.append(_copy_section(device.copies))
     return sections
 
 
@@ -100,20 +100,21 @@ def _idle_section(idle: IdleTable) -> Section:
     )
 
 
-def _launch_section(launches: LaunchTable, *, sets_the_pace: bool) -> Section:
-    """How kernels were launched; it sets the pace where the device waited longer for it than it worked."""
-    kernels = int(launches.kernels.sum())
-    calls = int(launches.calls.sum())
+def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
+    """Launches of kernels; they set the pace where the device waited longer for them than it worked."""
+    kernels, calls = int(launches.kernels.sum()), int(launches.calls.sum())
+    is_waited_for = (
+        idle is not None and idle.total_ps[IDLE_CAUSES.index("kernel launch")] > idle.busy_ps
+    )
     sentence = (
         f"{percent_text(launches.tiny.sum() / kernels)} of the kernels are shorter than 10 µs."
     )
     if calls:
+        pace = ": launching, not computing, sets the pace of the device"
         sentence += (
             f" {percent_text(launches.longer_calls.sum() / calls)} of the {count_text(calls)} calls that "
             "launched them took longer than what they started"
-        )
-        sentence += (
-            ": launching, not computing, sets the pace of the device." if sets_the_pace else "."
+            f"{pace if is_waited_for and launches.sets_the_pace else ''}."
         )
     return section_of(
         LAUNCHES,
@@ -155,13 +156,16 @@ def _stream_section(streams: StreamTable) -> Section:
 
 
 def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) -> Section:
-    """The kernels; ``tells`` is whether their names tell which ran in tensor cores."""
-    fractions = kernels.fraction
-    time = int(kernels.total_ps.sum())
+    """The kernels; ``tells`` is true where their names tell which ran in tensor cores."""
+    fractions, time = kernels.fraction, int(kernels.total_ps.sum())
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     could = int(kernels.total_ps[missed].sum())
     count = int(kernels.occurrences.sum())
+
+    def core_text(row: int) -> str:
+        return "used" if kernels.uses_tensor_core[row] else "not used" if missed[row] else ""
+
     sentence = "1 kernel" if count == 1 else f"{count_text(count)} kernels"
     if time:
         sentence += f", {duration_text(time)} in all"
@@ -172,7 +176,13 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
                 f", {percent_text(could / time)} in kernels of matrix products and convolutions that did not "
                 "use them"
             )
-    sentence += f". {_precision_text(precision)}" if time else "."
+    widths = [
+        f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}"
+        for row in np.argsort(-precision.total_ps, kind="stable").tolist()
+        if precision.total_ps[row]
+    ]
+    by_width = f"By the width of their numbers: {', '.join(widths)}." if widths else ""
+    sentence += f". {by_width}" if time else "."
     return section_of(
         KERNELS,
         kernels,
@@ -184,7 +194,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
             "total_us",
             "fraction",
             "mean_us",
-            *([Shown("tensor core", lambda row: _core_text(kernels, row))] if tells else []),
+            *([Shown("tensor core", core_text)] if tells else []),
         ),
         title="Kernels",
         tab="Kernels",
@@ -231,15 +241,6 @@ def _missed_section(kernels: KernelTable) -> list[Section]:
     ]
 
 
-def _precision_text(precision: Precision) -> str:
-    """The widths that occur, most time first."""
-    order = [
-        row for row in np.argsort(-precision.total_ps, kind="stable") if precision.total_ps[row]
-    ]
-    parts = [f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}" for row in order]
-    return f"By the width of their numbers: {', '.join(parts)}." if parts else ""
-
-
 def _kernel_cell(kernel: str, op: str) -> Cell:
     """The op and, fainter, the kernel without what C++ puts around its name."""
     start = kernel.removeprefix("void ")
@@ -250,12 +251,6 @@ def _kernel_cell(kernel: str, op: str) -> Cell:
         return (short, "", "", start if short != start else "")
     title = op_title(op)
     return (title.name, "", short, f"{title.full}\n{start}")
-
-
-def _core_text(kernels: KernelTable, row: int) -> str:
-    if kernels.uses_tensor_core[row]:
-        return "used"
-    return "not used" if kernels.is_tensor_core_eligible[row] else ""
 
 
 def _copy_section(copies: CopyTable) -> Section:
@@ -286,3 +281,41 @@ def _copy_section(copies: CopyTable) -> Section:
         ),
         rows=range(len(copies)),
     )
+
+
+def utilization_figure(idle: IdleTable) -> dict[str, Any]:
+    """Draw what the device did over time: work below, idle time by its cause above, 100 % together."""
+    x = [round(float(begin) / PS_PER_MS, 4) for begin in idle.bin_begin_ps]
+    width = (idle.window_ps + idle.aside_ps) / PS_PER_MS / max(len(x), 1)
+    x.append(round(x[-1] + width, 4))
+    names = [*WORK, *(f"idle: {cause}" for cause in IDLE_CAUSES)]
+    colours = [*map(colour_of, _WORK_COLOURS), *(CAUSE_COLOURS[cause] for cause in IDLE_CAUSES)]
+    data: list[dict[str, Any]] = []
+    for column, (name, colour) in enumerate(zip(names, colours, strict=True)):
+        values = [round(100 * float(value), 2) for value in idle.bin_shares[:, column]]
+        if not any(values):
+            continue
+        is_idle = column >= len(WORK)
+        faint = "rgba({},{},{},0.35)".format(*bytes.fromhex(colour[1:7]))
+        data.append(
+            {
+                "type": "scatter", "mode": "lines", "name": name, "x": x, "y": [*values, values[-1]],
+                "stackgroup": "one", "line": {"width": 0, "shape": "hv", "color": colour},
+                "fillcolor": faint if is_idle else colour,
+                "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
+            }
+        )  # fmt: skip
+    layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
+    layout |= {
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 1.02,
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+        "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
+        "xaxis": {**axis(""), "showgrid": False, "ticksuffix": " ms"},
+        "yaxis": {**axis("% of the time"), "range": [0, 100]},
+    }
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}

@@ -1,6 +1,5 @@
-"""What feeds the session runs of TensorFlow 1: arrays that Python makes, and queues.
+"""Feeds of TensorFlow 1's session runs: arrays that Python makes, and queues.
 
-feeding        session runs that are fed by hand, and Python between them
-queues         how full each queue was, when it was found empty, and what limits it
+feeding        session runs that are fed by hand, and Python between them; how full each queue was
 queue_chart    how queues are shown
 """

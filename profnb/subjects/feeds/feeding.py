@@ -1,22 +1,45 @@
-"""Session runs that are fed by hand (``feed_dict``): Python between them, and whether it made what is fed.
+"""Feeding of TensorFlow 1's session runs: by hand (``feed_dict``), and by queues.
 
 Of what the capture sampled (``tf1.gap_watch``) it is input if statements from which the fed values come took
 more than half of the time between the runs; or if those and the ones before the run in its loop did, and
 the arrays were made anew for nine of ten runs. Logging behind the run, arrays that were there already, and
 scalars are not. Times are the shorter of two: what the trace shows as nobody's, and what passed between
 the end of ``Session.run`` and its next begin.
+
+A queue tells nobody what it holds, but what was put in and taken out is known: the capture saw when each
+enqueuing run ended, the trace when each dequeuing op did. What it held at first follows from its bounds. One
+that kept a dequeuing op waiting held after that op what it keeps back (``min_after_dequeue``; 0 where it does
+not shuffle). One that never did, while the threads that fill it never paused and it grew no more, was full.
+Where neither holds, what it held is not known. So counts are right to within one element per thread.
+
+A dequeuing op found too little if it took a millisecond or more, in which something was put in.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
+import numpy as np
+
+from profnb.capture.session_records import (
+    BEFORE,
+    FEEDS,
+    RUN_ITSELF,
+    GapPlace,
+    GapRecords,
+    QueueRecord,
+)
 from profnb.capture.source.user_code import file_title
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, duration_text
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.spine import Spine
+from profnb.trace.names import parse_op
 
 _FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
+_WAITED_PS = 1_000_000_000
+_LATE_PS = 5_000_000_000  # by which, at most, an enqueuing run ends later than the element is there
+_ALWAYS = 0.8
 _LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1
 
 
@@ -27,7 +50,7 @@ class Feeding:
     Attributes:
         share: Its share of the time from step to step.
         each_ps: Its time a step.
-        makes_input: Whether it makes what is fed.
+        makes_input: True if it makes what is fed.
         fed_bytes: The most that a run was fed.
         places: The statements that took it, the longest first.
         seen_ns: What all of them took but TensorFlow's own Python; what each took is a share of this.
@@ -68,7 +91,7 @@ class Feeding:
 
 
 def session_gaps(spine: Spine) -> GapRecords | None:
-    """What was sampled between the runs, where the steps are session runs; else None."""
+    """Give what was sampled between the runs, where the steps are session runs; else None."""
     sessions = spine.recording.sessions
     is_of_runs = bool(spine.summary.phase and spine.summary.phase.startswith("session_run"))
     if sessions is None or spine.steps.is_window or not is_of_runs or not sessions.gaps.gaps:
@@ -84,19 +107,19 @@ def own_gap_ps(gaps: GapRecords) -> float:
 
 
 def inside_runs_ps(spine: Spine, gaps: GapRecords) -> float:
-    """What passes a step between the ops of two runs and is neither the code's between them nor profnb's."""
+    """Time a step between the ops of two runs and is neither the code's between them nor profnb's."""
     rows = spine.summary.counted
     between = float(spine.gaps.own_ps[rows].sum()) / max(rows.size, 1)
     return between - gaps.gap_ns / gaps.gaps * PS_PER_NS - profnb_ps(gaps)
 
 
 def profnb_ps(gaps: GapRecords) -> float:
-    """What profnb itself did around a traced run."""
+    """Time of profnb itself around a traced run."""
     return gaps.own_ns / max(gaps.traced, 1) * PS_PER_NS
 
 
 def find_feeding(spine: Spine) -> Feeding | None:
-    """Python's part of the time between session runs; None where it is small, or was not sampled."""
+    """Find Python's part of the time between session runs; None where it is small, or was not sampled."""
     gaps, rows = session_gaps(spine), spine.summary.counted
     if gaps is None or rows.size < _FEWEST_STEPS:
         return None
@@ -124,3 +147,148 @@ def find_feeding(spine: Spine) -> Feeding | None:
         seen,
         gaps.cells,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUse:
+    """One queue.
+
+    Attributes:
+        record: What the capture knows of it.
+        time_ps: When it was looked at: as each dequeuing op began and ended, and as each element came while
+            none waited, shape (N,), ascending.
+        held: Elements in it then, shape (N,); NaN where not known.
+        is_empty: Whether a dequeuing op found too few then, shape (N,).
+        dequeued: How often an op took elements out.
+        found_empty: How often it had to wait for them.
+        steps_empty: In how many of the steps that averages are of.
+        enqueue_ps: Mean time of an enqueuing run while elements were missing; NaN without any.
+        threads: Threads that put elements in; 0 where none was seen.
+        busy_fraction: Share of the time in which those threads were in an enqueuing run; NaN without any.
+        made_per_second: Elements put in a second; NaN where not known.
+        first_wait_ps: How long the first dequeuing op took, where nothing had been put in before; else 0.
+        upstream: The graph's other queues, from which its elements may be made.
+    """
+
+    record: QueueRecord
+    time_ps: Int64s
+    held: Floats
+    is_empty: Bools
+    dequeued: int
+    found_empty: int
+    steps_empty: int
+    enqueue_ps: float
+    threads: int
+    busy_fraction: float
+    made_per_second: float
+    first_wait_ps: int
+    upstream: tuple[QueueRecord, ...]
+
+
+def find_queues(spine: Spine) -> list[QueueUse]:
+    """Find the queues from which the traced runs took elements."""
+    sessions = spine.recording.sessions
+    if sessions is None or not sessions.queues or not spine.trace.epoch_ns:
+        return []
+    offset_ns = sessions.epoch_ns - spine.trace.epoch_ns
+    takers = _takers(spine, sessions.queues)
+    uses = []
+    for queue in sessions.queues:
+        if takers.get(queue.name):
+            others = tuple(other for other in sessions.queues if other.name != queue.name)
+            uses.append(_use(spine, queue, takers[queue.name], offset_ns, others))
+    return uses
+
+
+def _takers(spine: Spine, queues: Sequence[QueueRecord]) -> dict[str, dict[int, int]]:
+    """The events that took elements out of each queue, with the number of elements."""
+    trace = spine.trace
+    of_op = {op: (queue.name, count) for queue in queues for op, count in queue.dequeues.items()}
+    takers: dict[str, dict[int, int]] = {}
+    for row, name in enumerate(trace.names.texts):
+        key = parse_op(name)
+        if key is None or key[0] not in of_op or not key[1].startswith("QueueDequeue"):
+            continue
+        events = np.flatnonzero((trace.events.name == row) & trace.is_host_event)
+        queue, count = of_op[key[0]]
+        takers.setdefault(queue, {}).update(dict.fromkeys(events.tolist(), count))
+    return takers
+
+
+def _use(
+    spine: Spine, queue: QueueRecord, takers: Mapping[int, int], offset_ns: int,
+    others: tuple[QueueRecord, ...],
+) -> QueueUse:  # fmt: skip
+    events = np.array(list(takers), np.int64)
+    order = np.argsort(spine.trace.events.end_ps[events], kind="stable")
+    events, taken = events[order], np.array(list(takers.values()), np.int64)[order]
+    begin, end = spine.trace.events.begin_ps[events], spine.trace.events.end_ps[events]
+    put_begin, put_end = (
+        spine.read_clock((np.array(column, np.int64) + offset_ns) * 1000)
+        for column in (queue.begin_ns, queue.end_ns)
+    )
+    came = np.searchsorted(put_end, end + _LATE_PS) - np.searchsorted(put_end, begin)
+    waited = (end - begin >= _WAITED_PS) & ((came > 0) | (not put_end.size))
+    inside = (put_end > begin[0]) & (put_begin < end[-1])
+    window = max(int(end[-1] - begin[0]), 1)
+    threads = len(set(np.array(queue.thread, np.int64)[inside].tolist()))
+    spent = np.minimum(put_end, end[-1]) - np.maximum(put_begin, begin[0])
+    busy = float(spent[inside].sum()) / window / threads if threads else float("nan")
+    put = np.array(queue.elements, np.int64)
+    is_known = bool(taken.all() and put.all() and put_end.size)
+    steps = spine.groups.step[events[waited]]
+    time_ps, held, is_empty = _samples(
+        queue,
+        begin,
+        end,
+        waited,
+        taken,
+        put_end,
+        put,
+        is_known=is_known,
+        always_put=busy >= _ALWAYS,
+    )
+    return QueueUse(
+        queue, time_ps, held, is_empty, int(events.size), int(waited.sum()),
+        int(np.isin(spine.summary.counted, steps).sum()),
+        float((put_end - put_begin)[inside].mean()) if inside.any() else float("nan"),
+        threads, busy,
+        float(put[inside].sum()) / window * 1e12 if is_known and inside.any() else float("nan"),
+        int(end[0] - begin[0]) if put_end.size and put_end[0] > begin[0] else 0,
+        others,
+    )  # fmt: skip
+
+
+def _samples(
+    queue: QueueRecord, begin: Int64s, end: Int64s, waited: Bools, taken: Int64s, put_ps: Int64s,
+    put: Int64s, *, is_known: bool, always_put: bool,
+) -> tuple[Int64s, Floats, Bools]:  # fmt: skip
+    """Moments at which the queue was looked at, elements in it, and True for too few."""
+    least = queue.min_after_dequeue
+
+    def net(times: Int64s) -> Int64s:
+        """Elements put in less those taken out until some times."""
+        all_put, all_taken = (np.append(0, np.cumsum(column)) for column in (put, taken))
+        more = all_put[np.searchsorted(put_ps, times, side="right")]
+        return np.asarray(more - all_taken[np.searchsorted(end, times, side="right")], np.int64)
+
+    first = None  # elements before all of it
+    if is_known and waited.any():
+        first = int((least - net(end)).max())
+    elif is_known and always_put and queue.capacity >= 0:
+        filled = net(put_ps)[put_ps >= begin[0]]
+        half = filled.size // 2
+        if filled.size and filled[half:].max() - filled[: half + 1].max() <= 1:
+            first = int(queue.capacity - filled.max())
+    if first is None:
+        return begin, np.where(waited, float(least), np.nan), waited
+    # As ops begin and end, and as elements come while none waits.
+    at = np.searchsorted(begin, put_ps, side="right") - 1
+    is_after = (at >= 0) & (put_ps > end[np.maximum(at, 0)]) & (put_ps <= end[-1])
+    others = np.unique(np.concatenate([end, put_ps[is_after]]))
+    times = np.concatenate([begin, others])
+    most = queue.capacity if queue.capacity >= 0 else np.iinfo(np.int64).max
+    held = np.clip(first + net(times), 0, most).astype(np.float64)
+    is_empty = np.concatenate([waited, np.zeros(others.size, np.bool_)])
+    order = np.argsort(times, kind="stable")
+    return times[order], held[order], is_empty[order]

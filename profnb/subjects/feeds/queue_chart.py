@@ -9,7 +9,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Section
 from profnb.drawing.theme import COLOURS, colour_of
-from profnb.subjects.feeds.queues import QueueUse
+from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.study import Study
 
 _MOST_QUEUES, _MOST_POINTS, _MOST_MARKS, _LONGEST = 6, 300, 200, 60
@@ -27,7 +27,7 @@ _HEADINGS = (
 
 
 def queue_sections(study: Study) -> list[Section]:
-    """The table of queues with their chart; none where nothing was taken from one."""
+    """Show queues with their chart; none where nothing was taken from one."""
     queues = study.input.queues[:_MOST_QUEUES]
     if not queues:
         return []
@@ -62,7 +62,7 @@ def _row(use: QueueUse) -> tuple[str, ...]:
 
 
 def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
-    """What queues held over time, with a mark where a step had to wait; None where nothing is known."""
+    """Draw what queues held over time, with a mark where a step had to wait; None where nothing is known."""
     data: list[dict[str, Any]] = []
     for use, line in zip(queues, _LINES, strict=False):
         if np.isnan(use.held).all():

@@ -13,7 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.subjects.feeds.queues import QueueUse
+from profnb.subjects.feeds.feeding import QueueUse
 from profnb.trace.model import Counter, Trace
 
 _BUFFER = "buffered elements"

@@ -5,8 +5,7 @@ from functools import cached_property
 
 from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
-from profnb.subjects.feeds.feeding import Feeding, find_feeding
-from profnb.subjects.feeds.queues import QueueUse, find_queues
+from profnb.subjects.feeds.feeding import Feeding, QueueUse, find_feeding, find_queues
 from profnb.subjects.input.buffers import BufferSamples, find_buffers, tabulate_buffers
 from profnb.subjects.input.charges import Charges, charge_waiting
 from profnb.subjects.input.diagnosis import (

@@ -39,7 +39,7 @@ _LOSS_MODULE = re.compile(r"\w*Loss_\d+")
 
 @dataclass(frozen=True, slots=True)
 class CalledScopes:
-    """What called each of N runs of ops.
+    """The scopes that N runs of ops were called in.
 
     Attributes:
         scopes: Distinct scopes, their paths without the op itself.
@@ -63,75 +63,60 @@ def find_called_scopes(trace: Trace, runs: Int64s) -> CalledScopes | None:
     is_module = trace.names.rows_where(lambda name: name.startswith(_MODULE))
     if not (is_own.any() or is_module.any()):
         return None
-    around = _Around(trace, is_own, np.zeros_like(is_module) if is_own.any() else is_module)
-    code = around.code[runs]
+    parent = find_parents(trace.events.end_ps, trace.lines.offsets)
+    is_node = find_nodes(trace)
+    is_outer = on_hosts(
+        trace, lambda name: bool(_OPTIMIZER.fullmatch(name)) or name.startswith(_LOADER)
+    )
+    is_layer = trace.by_name(is_own if is_own.any() else is_module) & trace.is_host_event
+    is_anchor = is_node | is_outer | is_layer
+    is_loss = on_hosts(trace, lambda name: bool(_LOSS.fullmatch(name)))
+    is_anchor |= is_loss & (nearest_of(parent, is_anchor) < 0)
+    anchor = nearest_of(parent, is_anchor)
+    codes: dict[OpScope, int] = {}
+    code = np.full(len(trace.events), -1, np.int64)  # of anchors
+    calls = np.flatnonzero(is_anchor & ~is_node)
+    above = np.where(parent[calls] >= 0, anchor[parent[calls]], -1)
+    _name_calls(trace, calls, above, is_node, code, codes)
+    _name_nodes(trace, np.flatnonzero(is_node), anchor, is_node, code, codes)
+    code = np.where(anchor >= 0, code[anchor], -1)
     launch, work = find_launches(trace)
     order = np.argsort(work)
     launched_by = look_up(work[order], launch[order], runs)
-    code = np.where(launched_by >= 0, around.code[launched_by], code)
-    return CalledScopes(tuple(around.scopes), code)
+    code = np.where(launched_by >= 0, code[launched_by], code[runs])
+    return CalledScopes(tuple(codes), code)
 
 
-class _Around:
-    """The scope around every event of a host, as ``code``: a row of ``scopes``, or -1."""
+def _name_calls(
+    trace: Trace, calls: Int64s, above: Int64s, is_node: Bools, code: Int64s, codes: dict[OpScope, int]
+) -> None:  # fmt: skip
+    """Scopes of calls, outer ones first, which is the order of events."""
+    paths: dict[int, tuple[str, ...]] = {}
+    again: set[int] = set()
+    scope_of_key: dict[tuple[int, int, bool], tuple[tuple[str, ...], int]] = {}
+    for call, outer in zip(calls.tolist(), above.tolist(), strict=True):
+        is_again = outer >= 0 and (bool(is_node[outer]) or outer in again)
+        key = int(trace.events.name[call]), int(code[outer]) if outer >= 0 else -1, is_again
+        if key not in scope_of_key:
+            path = _path_of(trace.names[key[0]], paths.get(outer, ()))
+            scope = OpScope(path, is_again=is_again, has_only_scopes=True)
+            scope_of_key[key] = path, codes.setdefault(scope, len(codes))
+        paths[call], code[call] = scope_of_key[key]
+        if is_again:
+            again.add(call)
 
-    def __init__(self, trace: Trace, is_own: Bools, is_module: Bools) -> None:
-        self._trace = trace
-        self._codes: dict[OpScope, int] = {}
-        self._parent = find_parents(trace.events.end_ps, trace.lines.offsets)
-        is_node = find_nodes(trace)
-        is_outer = on_hosts(
-            trace, lambda name: bool(_OPTIMIZER.fullmatch(name)) or name.startswith(_LOADER)
-        )
-        is_layer = trace.by_name(is_own | is_module) & trace.is_host_event
-        anchor = nearest_of(self._parent, is_node | is_outer | is_layer)
-        is_loss = on_hosts(trace, lambda name: bool(_LOSS.fullmatch(name))) & (anchor < 0)
-        is_anchor = is_node | is_outer | is_layer | is_loss
-        anchor = nearest_of(self._parent, is_anchor)
-        anchors = np.flatnonzero(is_anchor)
-        above = np.where(self._parent[anchors] >= 0, anchor[self._parent[anchors]], -1)
-        code = np.full(len(trace.events), -1, np.int64)
-        self._name_calls(anchors[~is_node[anchors]], above[~is_node[anchors]], is_node, code)
-        self._name_nodes(np.flatnonzero(is_node), anchor, is_node, code)
-        self.code = np.where(anchor >= 0, code[anchor], -1)
-        self.scopes = list(self._codes)
 
-    def _code_of(self, scope: OpScope) -> int:
-        return self._codes.setdefault(scope, len(self._codes))
-
-    def _name_calls(self, calls: Int64s, above: Int64s, is_node: Bools, code: Int64s) -> None:
-        """Scopes of calls, outer ones first, which is the order of events."""
-        trace = self._trace
-        paths: dict[int, tuple[str, ...]] = {}
-        again: set[int] = set()
-        scope_of_key: dict[tuple[int, int, bool], tuple[tuple[str, ...], int]] = {}
-        for call, outer in zip(calls.tolist(), above.tolist(), strict=True):
-            is_again = outer >= 0 and (bool(is_node[outer]) or outer in again)
-            key = int(trace.events.name[call]), int(code[outer]) if outer >= 0 else -1, is_again
-            if key not in scope_of_key:
-                path = _path_of(trace.names[key[0]], paths.get(outer, ()))
-                scope = OpScope(path, is_again=is_again, has_only_scopes=True)
-                scope_of_key[key] = path, self._code_of(scope)
-            paths[call], code[call] = scope_of_key[key]
-            if is_again:
-                again.add(call)
-
-    def _name_nodes(self, nodes: Int64s, anchor: Int64s, is_node: Bools, code: Int64s) -> None:
-        """Scopes of autograd's nodes: those of the forward ops that made them."""
-        in_node = (anchor >= 0) & is_node[anchor]
-        made = find_makers(self._trace, nodes, in_node)
-        maker = np.where(made >= 0, anchor[made], -1)
-        forward = np.where(maker >= 0, code[maker], -1)
-        scopes = list(self._codes)
-        codes = {
-            row: self._code_of(
-                OpScope(
-                    scopes[row].path if row >= 0 else (), is_backward=True, has_only_scopes=True
-                )
-            )
-            for row in np.unique(forward).tolist()
-        }
-        code[nodes] = [codes[row] for row in forward.tolist()]
+def _name_nodes(
+    trace: Trace, nodes: Int64s, anchor: Int64s, is_node: Bools, code: Int64s, codes: dict[OpScope, int]
+) -> None:  # fmt: skip
+    """Scopes of autograd's nodes: those of the forward ops that made them."""
+    made = find_makers(trace, nodes, (anchor >= 0) & is_node[anchor])
+    maker = np.where(made >= 0, anchor[made], -1)
+    forward = np.where(maker >= 0, code[maker], -1)
+    paths = [*(scope.path for scope in codes), ()]  # the last one where nothing is known
+    rows, row = np.unique(forward, return_inverse=True)
+    scopes = [OpScope(paths[at], is_backward=True, has_only_scopes=True) for at in rows.tolist()]
+    code[nodes] = np.array([codes.setdefault(s, len(codes)) for s in scopes], np.int64)[row]
 
 
 def _path_of(name: str, above: tuple[str, ...]) -> tuple[str, ...]:

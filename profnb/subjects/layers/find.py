@@ -1,4 +1,4 @@
-"""Where the op time of a trace went, layer by layer."""
+"""All that is found of layers in a trace: the op time of each, and the table."""
 
 from functools import cached_property
 
@@ -6,12 +6,11 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.bounds.op_roofline import OpRoofline
-from profnb.subjects.bounds.torch_costs import product_flops
 from profnb.subjects.input.input_work import NOT_INPUT
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
-from profnb.subjects.layers.layer_columns import tabulate_layers
+from profnb.subjects.layers.flops import product_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
-from profnb.subjects.layers.layer_table import LayerTable
+from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.memory.peak import tabulate_peak
@@ -23,13 +22,10 @@ class Layers:
     """The layers of a trace, each value worked out when asked for."""
 
     def __init__(self, spine: Spine, xla: Xla, ops: Ops, memory: Memory, bounds: Bounds) -> None:
-        """Nothing is computed yet."""
+        """Compute nothing yet."""
+        self._spine, self._xla, self._ops, self._memory = spine, xla, ops, memory
         self._bounds = bounds
         self._tabulated: tuple[OpRoofline | None, LayerTable] | None = None
-        self._spine = spine
-        self._xla = xla
-        self._ops = ops
-        self._memory = memory
 
     @cached_property
     def times(self) -> LayerTimes:
@@ -39,7 +35,7 @@ class Layers:
 
     @cached_property
     def _called(self) -> CalledScopes | None:
-        """What called each op, where names of ops do not tell."""
+        """The scope that called each op, where names of ops do not tell."""
         return find_called_scopes(self._spine.trace, self._ops.runs.events)
 
     @cached_property
@@ -74,14 +70,13 @@ class Layers:
 
         Args:
             rows: The steps that a mean is of, as rows of ``Spine.steps``.
-            within: Which events count, shape (E,).
+            within: True for events that count, shape (E,).
         """
         return self._tabulate(self._times_of(rows, within), None)
 
     def _tabulate(self, times: LayerTimes, roofline: OpRoofline | None) -> LayerTable:
         spine = self._spine
-        backward = LAYER_PARTS.index("backward")
-        has_gradients = bool(times.time_ps[:, :, backward].any())
+        has_gradients = bool(times.time_ps[:, :, LAYER_PARTS.index("backward")].any())
         largest = max(
             self._memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
         )

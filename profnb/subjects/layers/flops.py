@@ -1,4 +1,4 @@
-"""Layers to the floating-point operations of their products, from their shapes alone.
+"""Products to their floating-point operations: Keras' layers by their shapes, PyTorch's ops as they ran.
 
 A product of matrices or a convolution does two operations for each multiplication; borders that "same"
 padding adds are counted like all else, and what is done element by element (biases, activations,
@@ -11,13 +11,32 @@ model, once in its first layer. (Within the first layer the gradient still reach
 layer, and what lies between the two kernels of a separable convolution.) Dot products of attention always
 need both. In a model without a graph of layers (a subclassed one) the layers are taken to be called in the
 order in which they were made.
+
+PyTorch's ``record_shapes=True`` (here ``--host-level 3``) writes the shapes of what an op took as ``Input
+Dims``, and settings as ``Concrete Inputs``:
+
+    aten::addmm [[32], [8, 288], [288, 32]]              2 * 8 * 288 * 32
+    aten::_convolution [[8, 3, 8, 8], [16, 3, 3, 3]]     2 * 8 * 36 places * 16 * 27
+    aten::convolution_backward                           as much for each gradient it was asked for
+
+An op inside of another that is counted (``aten::linear``, which calls ``aten::addmm``) is not counted again.
+Dot products of attention count twice backward, though a library may do them a third time.
+
+Source: aten/src/ATen/native/native_functions.yaml (PyTorch 2.15).
 """
 
+import json
 from collections.abc import Sequence
 from math import nan, prod
+from typing import Any
+
+import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.models.layer_shapes import Shape
+from profnb.core.columns import Floats, Int32s, Int64s, look_up
+from profnb.steps.nesting import outermost_of
+from profnb.trace.model import Trace
 
 _DENSE = ("Dense",)
 _EINSUM = ("EinsumDense",)
@@ -34,29 +53,25 @@ _NO_PRODUCTS = (
 
 
 def backward_factor(layer: LayerFacts) -> float:
-    """How many times a layer's forward operations its backward pass does."""
+    """Give the operations of a layer's backward pass over those of its forward pass."""
     if layer.kind in _ATTENTION:
         return 2.0
     if layer.needs_input_gradient:
         return float(layer.is_trainable) + 1.0
-    return float(layer.is_trainable) * (1.0 + _inner_share(layer))
-
-
-def _inner_share(layer: LayerFacts) -> float:
-    """The part of a layer's operations whose input another kernel of the same layer made."""
-    if layer.kind not in (*_SEPARABLE, *_RECURRENT) or len(layer.kernels) < 2:
-        return 0.0
-    sizes = [prod(length or 0 for length in kernel) for kernel in layer.kernels]
-    return sizes[-1] / (sum(sizes) or 1)
+    inner_share = 0.0  # of operations whose input another kernel of the same layer made
+    if layer.kind in (*_SEPARABLE, *_RECURRENT) and len(layer.kernels) > 1:
+        sizes = [prod(length or 0 for length in kernel) for kernel in layer.kernels]
+        inner_share = sizes[-1] / (sum(sizes) or 1)
+    return float(layer.is_trainable) * (1.0 + inner_share)
 
 
 def forward_flops(layers: Sequence[LayerFacts], row: int, calls: int) -> float:
-    """Operations of a layer's own products for one example, over all its calls; NaN where not known.
+    """Count operations of a layer's own products for one example, over all its calls; NaN where not known.
 
     Args:
         layers: The layers of its model.
         row: The layer.
-        calls: How often a step calls it.
+        calls: Its calls in a step.
     """
     layer = layers[row]
     if not layer.is_library:
@@ -100,7 +115,7 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
 
 
 def _positions(layer: LayerFacts, shape: Shape) -> Sequence[int | None] | None:
-    """Where kernels are used, for each example: the dimensions of those places."""
+    """Dimensions of the places where kernels are used, for each example."""
     if layer.kind in _DENSE or (layer.kind == "TimeDistributed" and len(layer.kernels[0]) == 2):
         return shape[1:-1]
     if layer.kind in (*_CONVOLUTIONS, *_SEPARABLE):
@@ -147,12 +162,108 @@ def _einsum(equation: str, shape: Shape, kernel: Shape, made: Shape | None) -> f
 def _attention(layer: LayerFacts) -> float:
     """Queries by keys, and weights by values."""
     sizes = layer.numbers
-    heads = sizes.get("num_heads", sizes.get("num_query_heads"))
-    key = sizes.get("key_dim", sizes.get("head_dim"))
-    value = sizes.get("value_dim", key)
-    queries, keys = sizes.get("query_length"), sizes.get("key_length", sizes.get("value_length"))
-    numbers = [n for n in (heads, key, value, queries, keys) if isinstance(n, int)]
-    if len(numbers) < 5:
-        return nan
-    heads_, key_, value_, queries_, keys_ = numbers
-    return 2.0 * heads_ * queries_ * keys_ * (key_ + value_)
+
+    def size(*names: str) -> float:
+        value = next((sizes[name] for name in names if name in sizes), nan)
+        return nan if isinstance(value, str) else value
+
+    keys = size("key_length", "value_length")
+    key, value = size("key_dim", "head_dim"), size("value_dim", "key_dim", "head_dim")
+    heads = size("num_heads", "num_query_heads")
+    return 2.0 * heads * size("query_length") * keys * (key + value)
+
+
+_SHAPES, _SETTINGS = "Input Dims", "Concrete Inputs"
+# Of a product of two matrices, which of what it takes they are.
+_MATRICES = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+_LINEAR, _CONVOLUTION, _GRADIENTS = (
+    "aten::linear",
+    "aten::_convolution",
+    "aten::convolution_backward",
+)
+_DOT_PRODUCTS, _BACKWARD = "aten::_scaled_dot_product_", "_backward"
+_BY_PARTS = "math"  # attention whose products are ops of their own
+_LONGEST = 10_000
+
+
+def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
+    """Find the products of PyTorch's in a trace, and the operations of each.
+
+    Args:
+        trace: The trace.
+        parent: Index of each event's parent on its line, or -1, shape (E,).
+
+    Returns:
+        Events and operations, both of shape (N,); nothing where no shapes were recorded.
+    """
+    shapes, settings = trace.stats.lists(_SHAPES), trace.stats.lists(_SETTINGS)
+    if not len(shapes):
+        return np.empty(0, np.int64), np.empty(0)
+    is_product = trace.names.rows_where(_is_product)[trace.events.name]
+    chosen = np.isin(shapes.events, outermost_of(is_product, parent))
+    events, shape = shapes.events[chosen], shapes.values[chosen].astype(np.int64)
+    setting = look_up(settings.events, settings.values.astype(np.int64), events)
+    kinds, kind = np.unique(
+        np.stack([trace.events.name[events], shape, setting]), axis=1, return_inverse=True
+    )
+    setting_texts = (*settings.texts, "")
+    flops = [
+        _flops_of(trace.names[name], shapes.texts[at], setting_texts[set_at])
+        for name, at, set_at in kinds.T.tolist()
+    ]
+    done = np.array(flops, np.float64)[kind.reshape(-1)]
+    return events[~np.isnan(done)], done[~np.isnan(done)]
+
+
+def _is_product(name: str) -> bool:
+    if name.startswith(_DOT_PRODUCTS):
+        return _BY_PARTS not in name
+    return name in _MATRICES or name in (_LINEAR, _CONVOLUTION, _GRADIENTS)
+
+
+def _flops_of(name: str, shapes: str, settings: str) -> float:
+    """Operations of one run; NaN where its shapes do not tell."""
+    try:
+        # None for what is no tensor; a list of tensors is none either.
+        taken = [
+            shape if all(isinstance(size, int) and size >= 0 for size in shape) else []
+            for shape in _parsed(shapes)
+        ]
+        done = _done(name, taken, _parsed(settings) or [])
+    except (ValueError, TypeError, IndexError, ArithmeticError, RecursionError):
+        return np.nan
+    return float(done) if 0 <= done < 1e30 else np.nan
+
+
+def _parsed(text: str) -> Any:
+    """The value of a list or a setting: ``[1, 1]``, ``True``."""
+    if len(text) > _LONGEST:
+        raise ValueError(text[:20])
+    return json.loads(text.lower()) if text else None
+
+
+def _done(name: str, taken: Sequence[Sequence[int]], settings: Sequence[str]) -> float:
+    if name in _MATRICES:
+        left, right = taken[_MATRICES[name]], taken[_MATRICES[name] + 1]
+        return 2.0 * prod(left) * right[-1] if left[-1] == right[-2] else np.nan
+    if name == _LINEAR:
+        data, weight = taken[:2]
+        return 2.0 * prod(data) * (weight[0] if len(weight) == 2 else 1)
+    if name == _CONVOLUTION:
+        data, weight = taken[:2]
+        stride, padding, dilation, is_transposed = map(_parsed, settings[3:7])
+        places = prod(
+            size if is_transposed else (size + 2 * pad - gap * (kernel - 1) - 1) // step + 1
+            for size, kernel, step, pad, gap in zip(
+                data[2:], weight[2:], stride, padding, dilation, strict=True
+            )
+        )
+        return 2.0 * data[0] * places * prod(weight)
+    if name == _GRADIENTS:
+        made, data, weight = taken[:3]
+        places = prod((data if _parsed(settings[7]) else made)[2:])
+        return 2.0 * data[0] * places * prod(weight) * sum(map(bool, _parsed(settings[10])[:2]))
+    is_backward = _BACKWARD in name
+    queries, keys, values = taken[1:4] if is_backward else taken[:3]
+    pairs = prod(queries[:-1]) * keys[-2]
+    return 2.0 * pairs * (queries[-1] + values[-1]) * (2 if is_backward else 1)

@@ -20,13 +20,15 @@ optimizer's; of the loss; of a metric; inside a name scope that looks like a lay
 """
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
-from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes, find_layer_scopes
+from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
 from profnb.subjects.ops.optimizers import OPTIMIZERS
 from profnb.trace.names import (
@@ -38,14 +40,8 @@ from profnb.trace.names import (
     without_numbers,
 )
 
-LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = (
-    "loss",
-    "metrics",
-    "optimizer",
-    "input",
-    "outside the model",
-)
-OTHERS = (LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE)
+OTHERS = ("loss", "metrics", "optimizer", "input", "outside the model")
+LOSS, METRICS, OPTIMIZER, INPUT, OUTSIDE = OTHERS
 LAYER_PARTS = ("forward", "backward", "update", "recomputation", "other")
 _FORWARD, _BACKWARD, _UPDATE, _RECOMPUTATION, _OTHER = range(5)
 
@@ -72,7 +68,7 @@ _REGULARIZERS = ("Regularizer", "ActivityRegularizer")
 
 @dataclass(frozen=True, slots=True)
 class OpPlace:
-    """Where an op belongs.
+    """The row and the part of the work that an op belongs to.
 
     Attributes:
         row: Row of ``LayerRows``.
@@ -87,7 +83,7 @@ class LayerRows:
     """The rows that ops are handed out to: layers of models, then ``OTHERS``, then scopes like layers.
 
     Attributes:
-        models: The models that rows are taken from.
+        models: The models that rows are taken from, and the rows of each.
         scopes: Paths of the scopes that look like layers, as they were met.
         layer_places: The scopes of layers that ops were placed in.
     """
@@ -101,20 +97,24 @@ class LayerRows:
         Args:
             models: Live models, described.
             op_names: Names of all ops.
-            phase: What the steps do: "train", "test", "predict".
+            phase: The work of the steps: "train", "test", "predict".
             called: Scopes that ops were called in whose names do not tell.
         """
         self._parsed = {name: parse_scope(name) for name in op_names}
         paths = {scope.path[:-1] for scope in self._parsed.values()} | {s.path for s in called}
-        self.models = models
-        self._layers: LayerScopes = find_layer_scopes(models, paths)
+        self._layers = LayerScopes(models, paths)
         self.layers = self._layers.layers
+        ends = accumulate(len(model.layers) for model in models)
+        self.models = [
+            (model, range(end - len(model.layers), end))
+            for model, end in zip(models, ends, strict=True)
+        ]
         self.scopes: dict[tuple[str, ...], int] = {}
         self.layer_places: set[LayerPlace] = set()
         names = {"/".join(scope.path) for scope in self._parsed.values()}
         self._packing = packing_scopes(op_names)
         ran = {place.row for path in paths if (place := self._layers.place(path))}
-        self._graph_facts = _find_graph_facts(models, phase, names, ran)
+        self._graph_facts = self._find_graph_facts(phase, names, ran)
         self._losses = _LOSSES.union(*(map(str.lower, model.losses) for model in models))
         self._optimizers = OPTIMIZERS.union(
             without_numbers(model.optimizer.lower()) for model in models if model.optimizer
@@ -125,17 +125,11 @@ class LayerRows:
 
     @property
     def alike(self) -> dict[str, int]:
-        """Of models that have scopes in common, which nothing can tell apart: how many, by their name."""
-        groups = {
-            frozenset(numbers)
-            for place in self.layer_places
-            if len(numbers := self._layers.alike.get(place.scope, ())) > 1
-        }
-        named: dict[str, set[int]] = {}
-        for group in groups:
-            for number in group:
-                named.setdefault(self.models[number].name, set()).add(number)
-        return {name: len(numbers) for name, numbers in named.items() if len(numbers) > 1}
+        """Number of models that have scopes in common, which nothing can tell apart, by their name."""
+        places = (self._layers.alike.get(place.scope, ()) for place in self.layer_places)
+        sharing = {number for numbers in places if len(numbers) > 1 for number in numbers}
+        named = Counter(self.models[number][0].name for number in sorted(sharing))
+        return {name: often for name, often in named.items() if often > 1}
 
     def __len__(self) -> int:
         return len(self.layers) + len(OTHERS) + len(self.scopes)
@@ -154,12 +148,12 @@ class LayerRows:
     def place(
         self, name: str, op_type: str, *, is_input: bool = False, called: OpScope | None = None
     ) -> OpPlace:
-        """Where an op belongs.
+        """Find the row and the part of the work that an op belongs to.
 
         Args:
             name: Its name.
             op_type: Its type; "" if unknown.
-            is_input: Whether a thread of the input pipeline ran it.
+            is_input: True if a thread of the input pipeline ran it.
             called: The scope that it was called in, where its name does not tell.
         """
         scope = self._parsed.get(name)
@@ -176,22 +170,44 @@ class LayerRows:
         place = self._layers.place(scope.path[:-1])
         if place is not None:
             self.layer_places.add(place)
-            is_again = scope.is_again or place.is_again
-            is_repeated = is_again and not scope.is_backward
-            return OpPlace(place.row, _RECOMPUTATION if is_repeated else _direction(scope))
+            return OpPlace(
+                place.row, _part_in_layer(scope, is_again=scope.is_again or place.is_again)
+            )
         fact = self._graph_facts.get("/".join(scope.path))
         return self._place_outside(op_type, scope) if fact is None else self._place_by_graph(*fact)
 
     def _place_by_graph(self, first: int, fact: OpFact) -> OpPlace:
-        """Where an op belongs of which its graph says what it is for; ``first`` is its model's first row."""
+        """Follow what an op's graph says that it is for; ``first`` is its model's first row."""
         if fact.part == UPDATE:
             return OpPlace(first + fact.row, _UPDATE)
         if fact.part == METRICS_PART:
             return OpPlace(self.other(METRICS), _OTHER)
-        place = (
-            self._layers.place(parse_scope(f"{fact.scope}/op").path[:-1]) if fact.scope else None
-        )
+        made_in = parse_scope(f"{fact.scope}/op").path[:-1] if fact.scope else ()
+        place = self._layers.place(made_in)
         return OpPlace(self.other(OUTSIDE) if place is None else place.row, _BACKWARD)
+
+    def _find_graph_facts(
+        self, phase: str, names: set[str], ran: set[int]
+    ) -> dict[str, tuple[int, OpFact]]:
+        """Graphs' facts about ops by their names, with the first row of the model.
+
+        Only a model of which a layer ran says anything, and of several graphs of its step the one of whose
+        ops most have run. Two models' optimizers name their ops alike: of such an op nothing is said.
+        """
+        facts: dict[str, tuple[int, OpFact]] = {}
+        disputed: set[str] = set()
+        for model, rows in self.models:
+            if ran.isdisjoint(rows):
+                continue
+            graphs = model.ops.get(phase, model.ops.get("", ()))
+            graph = max(
+                graphs, key=lambda ops: len(names & ops.keys()) / (len(ops) or 1), default={}
+            )
+            for name, fact in graph.items():
+                other = facts.setdefault(name, (rows.start, fact))
+                is_same = other == (rows.start, fact) or fact.part == other[1].part == METRICS_PART
+                disputed.update(() if is_same else (name,))
+        return {name: fact for name, fact in facts.items() if name not in disputed}
 
     def _place_outside(self, op_type: str, scope: OpScope) -> OpPlace:
         first = without_numbers(scope.path[0].lower()) if scope.path else ""
@@ -205,49 +221,25 @@ class LayerRows:
         path = layer_scope(scope)
         if path:
             row = self.scopes.setdefault(path, len(self))
-            is_repeated = scope.is_again and not scope.is_backward
-            return OpPlace(row, _RECOMPUTATION if is_repeated else _direction(scope))
+            return OpPlace(row, _part_in_layer(scope, is_again=scope.is_again))
         return OpPlace(self.other(OUTSIDE), _BACKWARD if scope.is_backward else _OTHER)
 
     def _updated(self, scope: OpScope) -> int:
         """The layer whose weights an op updates, where its name says: ``Adam/update_dense/kernel/...``."""
         for at, part in enumerate(scope.path):
             if part.startswith("update_") and not part[7:].isdigit():
-                inner = (part[7:], *scope.path[at + 1 : -1])
-                for name in reversed(inner):
-                    row = self._by_name.get(name, -1)
-                    if row >= 0:
-                        return row
+                for name in reversed((part[7:], *scope.path[at + 1 : -1])):
+                    if self._by_name.get(name, -1) >= 0:
+                        return self._by_name[name]
         return self.other(OPTIMIZER)
-
-
-def _find_graph_facts(
-    models: Sequence[ModelFacts], phase: str, names: set[str], ran: set[int]
-) -> dict[str, tuple[int, OpFact]]:
-    """What the graphs of models say about ops by their names, with the first row of the model.
-
-    Only a model of which a layer ran says anything, and of several graphs of its step the one of whose ops
-    most have run. Two models' optimizers name their ops alike: of such an op nothing is said.
-    """
-    facts: dict[str, tuple[int, OpFact]] = {}
-    disputed: set[str] = set()
-    first = 0
-    for model in models:
-        if not ran.isdisjoint(range(first, first + len(model.layers))):
-            graphs = model.ops.get(phase, model.ops.get("", ()))
-            graph = max(
-                graphs, key=lambda ops: len(names & ops.keys()) / (len(ops) or 1), default={}
-            )
-            for name, fact in graph.items():
-                if facts.setdefault(name, (first, fact)) != (first, fact):
-                    is_same = fact.part == facts[name][1].part == METRICS_PART
-                    disputed.update(() if is_same else (name,))
-        first += len(model.layers)
-    return {name: fact for name, fact in facts.items() if name not in disputed}
 
 
 def _direction(scope: OpScope) -> int:
     return _BACKWARD if scope.is_backward else _FORWARD
+
+
+def _part_in_layer(scope: OpScope, *, is_again: bool) -> int:
+    return _RECOMPUTATION if is_again and not scope.is_backward else _direction(scope)
 
 
 def _is_input(name: str, op_type: str, scope: OpScope) -> bool:

@@ -1,17 +1,53 @@
-"""The table of layers: what each took forward, backward and to update, its operations and memory."""
+"""The table of layers: what each took forward, backward and to update, its operations, memory and bounds.
 
-from collections.abc import Callable
+Against what the machine could do a layer is what its ops are together: it reaches the share of a peak that
+its ops' operations, or bytes, would have taken of its time at that peak. Some ops have no known cost; a layer
+of which more than a fifth of the time is of such ops has none either.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import rate_text
-from profnb.subjects.layers.layer_bounds import LayerBounds
-from profnb.subjects.layers.layer_rows import LAYER_PARTS
+from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
+from profnb.subjects.layers.flops import backward_factor, forward_flops
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
+from profnb.subjects.layers.layer_times import LayerTimes
+from profnb.subjects.memory.peak import PeakRow
 
+_LEAST_KNOWN = 0.8
 SCOPE = "name scope"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerBounds:
+    """R layers; NaN where not known.
+
+    Attributes:
+        bytes: Read and written by their ops in a step, shape (R,).
+        intensity: Operations of all their ops, not of products alone, per byte, shape (R,).
+        bytes_per_second: Bytes that they reached, shape (R,).
+        flops_fraction: Of the peak of operations, shape (R,).
+        bytes_fraction: Of the peak of memory, shape (R,).
+    """
+
+    bytes: Floats
+    intensity: Floats
+    bytes_per_second: Floats
+    flops_fraction: Floats
+    bytes_fraction: Floats
+
+    @property
+    def bound_by(self) -> tuple[str, ...]:
+        """The bound of each: "compute", "memory", "neither", or "" where that is not known."""
+        return tuple(map(bound_by, self.flops_fraction.tolist(), self.bytes_fraction.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +133,7 @@ class LayerTable:
 
 
 def _part(name: str) -> Callable[[LayerTable], Int64s]:
-    number = LAYER_PARTS.index(name)
-
-    def values(table: LayerTable) -> Int64s:
-        part: Int64s = table.layer_part_ps[:, number]
-        return part
-
-    return values
-
-
-def _device_ps(table: LayerTable) -> Floats:
-    return np.where(table.side == "device", table.device_ps, np.nan)
+    return lambda table: table.layer_part_ps[:, LAYER_PARTS.index(name)]
 
 
 LAYERS = Table[LayerTable](
@@ -143,7 +169,11 @@ LAYERS = Table[LayerTable](
         ),
         Column("fraction", lambda t: t.fraction, "of all op time", "share"),
         Column("host_us", lambda t: t.host_ps, "time of its ops on hosts"),
-        Column("device_us", _device_ps, "time of its ops on devices, NaN without a device"),
+        Column(
+            "device_us",
+            lambda t: np.where(t.side == "device", t.device_ps, nan),
+            "time of its ops on devices, NaN without a device",
+        ),
         Column("occurrences", lambda t: t.occurrences, "how often ops of it ran"),
         Column(
             "parameters",
@@ -215,3 +245,181 @@ LAYERS = Table[LayerTable](
     'What is not known is NaN or "".',
     attributes=lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
 )
+
+
+def tabulate_layers(
+    times: LayerTimes,
+    peak: Sequence[PeakRow],
+    roofline: OpRoofline | None = None,
+    *,
+    batch_size: int | None,
+    is_training: bool,
+    has_device: bool,
+) -> LayerTable:
+    """Put together what is known of each layer.
+
+    Args:
+        times: The times of the rows.
+        peak: What was alive when most memory was in use.
+        roofline: The ops under their roof; None where no op's cost is known.
+        batch_size: Examples of one iteration; None where not known.
+        is_training: Whether the counted steps train, so that there are gradients.
+        has_device: Whether the trace has a device.
+    """
+    rows, side = times.rows, int(has_device)
+    order, parent = _order_rows(times)
+    position = {row: at for at, row in enumerate(order)}
+    names = [layer.path for layer in rows.layers] + [*OTHERS, *map("/".join, rows.scopes)]
+    kinds = [layer.kind for layer in rows.layers] + [""] * len(OTHERS) + [SCOPE] * len(rows.scopes)
+    flops = _count_flops(times, batch_size, is_training=is_training)
+    search = _search_words(rows, times.row_of_op)
+    layers = [rows.layers[row] if row < len(rows.layers) else None for row in order]
+    return LayerTable(
+        layer=tuple(names[row] for row in order),
+        layer_type=tuple(kinds[row] for row in order),
+        parent=np.array([position.get(parent.get(row, -1), -1) for row in order], np.int64),
+        layer_part_ps=times.time_ps[side][order],
+        host_ps=times.time_ps[0].sum(axis=1)[order],
+        device_ps=times.time_ps[1].sum(axis=1)[order],
+        occurrences=times.occurrences[side][order],
+        parameters=np.array(
+            [
+                nan if layer is None or layer.parameters < 0 else layer.parameters
+                for layer in layers
+            ],
+            np.float64,
+        ),
+        output_shape=tuple(
+            "" if layer is None or layer.output_shape is None else str(layer.output_shape)
+            for layer in layers
+        ),
+        flops=flops[order],
+        bounds=_bound_layers(times, roofline, order, has_device=has_device),
+        peak_bytes=_peak_bytes(times, peak)[order],
+        is_shared=np.array([layer is not None and layer.is_shared for layer in layers], np.bool_),
+        is_estimate=times.is_estimate[order],
+        search=tuple(search.get(row, "") for row in order),
+        iterations=times.iterations,
+        side="device" if has_device else "host",
+        has_models=any(layer is not None for layer in layers),
+        remarks=tuple(_remarks(times)),
+    )
+
+
+def _bound_layers(
+    times: LayerTimes, roofline: OpRoofline | None, order: Sequence[int], *, has_device: bool
+) -> LayerBounds:
+    # Of each row: time of ops with a cost, and of those with a peak too; operations and bytes, and the
+    # seconds that both would take at their peaks.
+    sums = np.zeros((6, len(times)))
+    if roofline is not None:
+        at = np.array([times.row_of_op.get(name, -1) for name in roofline.op_name], np.int64)
+        op = np.flatnonzero(roofline.has_cost & (at >= 0))
+        often, spent = roofline.occurrences[op], roofline.self_ps[op]
+        flops, moved = roofline.flops[op] * often, roofline.bytes[op] * often
+        is_rated = ~np.isnan(roofline.flops_fraction[op])
+        flops_s = np.where(is_rated & (flops > 0), flops / roofline.peak_flops[op], 0.0)
+        columns = (spent, spent * is_rated, flops, moved, flops_s, moved / roofline.peak_bytes)
+        for total, column in zip(sums, columns, strict=True):
+            np.add.at(total, at[op], column)
+    costed, rated, flops, moved, flops_s, moved_s = sums[:, order]
+    whole = times.time_ps[int(has_device)].sum(axis=1)[order]
+    is_known = (whole > 0) & (costed >= _LEAST_KNOWN * whole)
+    is_rated = is_known & (rated >= _LEAST_KNOWN * whole)
+    seconds = whole / 1e12
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return LayerBounds(
+            np.where(is_known, moved / max(times.iterations, 1), nan),
+            np.where(is_known & (moved > 0), flops / moved, nan),
+            np.where(is_known, moved / seconds, nan),
+            np.where(is_rated, flops_s / seconds, nan),
+            np.where(is_known, moved_s / seconds, nan),
+        )
+
+
+def _remarks(times: LayerTimes) -> Iterator[str]:
+    """Say what of the models could not be distinguished, or did not run."""
+    for name, often in times.rows.alike.items():
+        yield (
+            f"{often} models named {name} ran with layers named alike, so their rows cannot be told apart: "
+            "the time of all stands at one of them. Give the models names, or capture one at a time."
+        )
+    spent = times.time_ps.sum(axis=(0, 2))
+    for model, layers in times.rows.models:
+        of_layers = spent[layers]
+        is_rest_idle = len(of_layers) > 1 and not of_layers[1:].any()
+        has_only_name = of_layers[0] > 0 and is_rest_idle
+        if has_only_name or (model.is_given and not of_layers.any()):
+            yield (
+                f"The layers of {model.name} were not found in this trace: it is not the model that ran, or "
+                "its layers have other names by now (Keras numbers layers on; name them to be sure)."
+            )
+
+
+def _order_rows(times: LayerTimes) -> tuple[list[int], dict[int, int]]:
+    """The rows to show, in order, and the row that each is part of."""
+    rows = times.rows
+    order: list[int] = []
+    parent: dict[int, int] = {}
+    for _, layers in rows.models:
+        if times.time_ps[:, layers].any():
+            order.extend(layers)
+            parent |= {row: layers.start + rows.layers[row].parent for row in layers[1:]}
+    for path, row in sorted(rows.scopes.items()):
+        order.append(row)
+        above = (path[:at] for at in range(len(path) - 1, 0, -1))
+        parent[row] = next((rows.scopes[scope] for scope in above if scope in rows.scopes), -1)
+    others = map(rows.other, OTHERS)
+    order.extend(row for row in others if times.occurrences[:, row].any())
+    return order, parent
+
+
+def _count_flops(times: LayerTimes, batch_size: int | None, *, is_training: bool) -> Floats:
+    """Operations of a step by row, forward and backward: from shapes, else from XLA's instructions."""
+    flops, rows = times.hlo_flops / max(times.iterations, 1), times.rows
+    alike = rows.alike
+    calls_seen = Counter(place.row for place in rows.layer_places if not place.is_again)
+    for (model, layers), iterations in zip(rows.models, times.model_iterations, strict=True):
+        share = iterations / max(times.iterations, 1)
+        if model.name in alike:  # the time is that of several models
+            continue
+        for at, row in enumerate(layers):
+            layer = rows.layers[row]
+            # As seen while tracing, else by its graph of layers or its scopes.
+            in_graph = len(layer.input_shapes) if layer.is_shared else 1
+            in_scopes = calls_seen[row] if model.is_uniquified else 0
+            calls = model.calls.get(at, max(in_graph, in_scopes))
+            done = forward_flops(model.layers, at, calls) * (batch_size or nan) * share
+            if not np.isnan(done):
+                flops[row] = done, done * backward_factor(layer) if is_training else 0.0
+    return flops
+
+
+def _peak_bytes(times: LayerTimes, peak: Sequence[PeakRow]) -> Floats:
+    """Bytes alive at the memory's peak by the row of the op that allocated them; NaN for none."""
+    held = np.full(len(times), nan)
+    for allocated in peak:
+        name, _, op_type = allocated.op_name.partition(":")
+        row = times.row_of_op.get(name, -1)
+        if row < 0 and op_type:
+            row = times.rows.place(name, op_type).row
+        if 0 <= row < len(times):
+            held[row] = np.nansum([held[row], allocated.bytes])
+    return held
+
+
+def _search_words(rows: LayerRows, row_of_op: Mapping[str, int]) -> dict[int, str]:
+    """The beginning that all scopes of a row share; of what is no layer, the scope of most of its ops."""
+    scopes: dict[int, list[str]] = {}
+    for place in rows.layer_places:
+        scopes.setdefault(place.row, []).append("/".join(place.scope) + "/")
+    # Character by character on purpose: the calls of a layer are scopes shared_1/ and shared_3/.
+    words = {row: os.path.commonprefix(paths) for row, paths in scopes.items()}  # noqa: RUF071
+    words |= {row: "/".join(path) + "/" for path, row in rows.scopes.items()}
+    first, last = rows.other(OTHERS[0]), rows.other(OTHERS[-1])
+    heads: dict[int, Counter[str]] = {}
+    for name, row in row_of_op.items():
+        head = rows.head_of(name)
+        if first <= row <= last and head:
+            heads.setdefault(row, Counter())[head] += 1
+    return words | {row: max(counts, key=lambda h: counts[h]) for row, counts in heads.items()}

@@ -18,9 +18,9 @@ ops of one layer (oneDNN's) keeps the name of one of them, so it lies in that la
 Times of a row are those of the device where the trace has one, else of the host; both are kept.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,65 +65,52 @@ class LayerTimes:
         return self.is_estimate.size
 
 
-@dataclass(slots=True)
 class _Sums:
-    """What is summed up while ops are handed out.
+    """Sums over ops by side, row and layer part, while rows are still added.
 
     Attributes:
         time_ps: By side, row and layer part.
         occurrences: By side and row.
         flops: By row, forward (0) and backward (1).
         estimates: Rows of which some time was shared out.
-        forward: By row, how often each forward op of it ran.
+        forward: By row, the occurrences of each forward op of it.
     """
 
-    time_ps: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    occurrences: dict[tuple[int, int], int] = field(default_factory=dict)
-    flops: dict[tuple[int, int], float] = field(default_factory=dict)
-    estimates: set[int] = field(default_factory=set)
-    forward: dict[int, list[int]] = field(default_factory=dict)
-
-    def add(self, side: int, place: OpPlace, spent_ps: int) -> None:
-        key = (side, place.row, place.layer_part)
-        self.time_ps[key] = self.time_ps.get(key, 0) + spent_ps
-
-    def count(self, side: int, row: int, occurrences: int) -> None:
-        self.occurrences[side, row] = self.occurrences.get((side, row), 0) + occurrences
+    def __init__(self) -> None:
+        self.time_ps: Counter[tuple[int, int, int]] = Counter()
+        self.occurrences: Counter[tuple[int, int]] = Counter()
+        self.flops: defaultdict[tuple[int, int], float] = defaultdict(float)
+        self.estimates: set[int] = set()
+        self.forward: defaultdict[int, list[int]] = defaultdict(list)
 
     def compute(self, place: OpPlace, flops: float) -> None:
-        key = (place.row, int(place.layer_part == _BACKWARD))
-        self.flops[key] = self.flops.get(key, 0.0) + flops
+        self.flops[place.row, int(place.layer_part == _BACKWARD)] += flops
 
-
-@dataclass(frozen=True, slots=True)
-class _Kinds:
-    """Runs of ops that go the same way: of one op, for the input pipeline or not, by one instruction.
-
-    Attributes:
-        op: Row of ``OpRuns.keys``.
-        is_input: Whether the input pipeline ran them.
-        instruction: Row of ``HloOps.ops``; -1 for an op that XLA did not run.
-        spent_ps: Self time of all of them.
-        occurrences: How many executions they are.
-        called: Row of ``CalledScopes.scopes``; -1 where the op's name tells all there is.
-    """
-
-    op: list[int]
-    is_input: list[int]
-    instruction: list[int]
-    spent_ps: list[int]
-    occurrences: list[int]
-    called: list[int]
+    def share_out(self, side: int, parts: "_Parts", spent_ps: int, occurrences: int) -> None:
+        """Hand an instruction's time out, to the picosecond; the largest share takes what rounding leaves."""
+        shares_ps = [int(spent_ps * share) for _, share in parts.shares]
+        shares_ps[0] += spent_ps - sum(shares_ps)
+        for (place, _), share_ps in zip(parts.shares, shares_ps, strict=True):
+            self.time_ps[side, place.row, place.layer_part] += share_ps
+        self.occurrences[side, parts.shares[0][0].row] += occurrences
+        if len(parts.shares) > 1:
+            self.estimates.update(place.row for place, _ in parts.shares)
+        for place, done in parts.flops:
+            self.compute(place, done * occurrences)
 
 
 def _group_runs(
     runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, called: CalledScopes | None
-) -> _Kinds:
-    """The kinds of runs inside the counted steps.
+) -> list[list[int]]:
+    """Group the runs inside the counted steps that go the same way, a column of numbers for each fact.
 
     Each run gets one number, which sorts fast: its op, whether it is input, and a slot for each instruction
     and for none. With 3 instructions (4 slots), op 5 as input by no instruction is (5 * 2 + 1) * 4 + 0 = 44.
     Scopes that ops were called in make slots too.
+
+    Returns:
+        Rows of ``OpRuns.keys``; 1 for what the input pipeline ran; rows of ``HloOps.ops``, -1 for what XLA
+        did not run; self time; executions; rows of ``CalledScopes.scopes``, -1 where the op's name tells all.
     """
     kept = within[runs.events]
     events = runs.events[kept]
@@ -140,7 +127,7 @@ def _group_runs(
     op, from_input = np.divmod(op_and_input, 2)
     occurrences = np.bincount(kind[runs.is_execution[kept]], minlength=distinct.size)
     columns = (op, from_input, slot - 1, spent, occurrences, caller - 1)
-    return _Kinds(*(column.tolist() for column in columns))
+    return [column.tolist() for column in columns]
 
 
 def hand_out_ops(
@@ -153,17 +140,17 @@ def hand_out_ops(
     Args:
         runs: Every run of an op.
         within: Which events count, shape (E,).
-        is_input: Which runs are the input pipeline's, shape (N,).
+        is_input: True for the input pipeline's runs, shape (N,).
         hlo: XLA's instructions and modules.
         models: The models that may have run.
-        iterations: How many iterations of training the counted events are of.
-        phase: What those do: "train", "test", "predict".
+        iterations: Iterations of training that the counted events are of.
+        phase: The work of those: "train", "test", "predict".
         called: What called each run, where names of ops do not tell.
         products: Events that multiply, and the operations of each, where the trace tells.
     """
     kinds = _group_runs(runs, within, is_input, hlo, called)
-    fusions = _read_fusions(hlo, sorted({row for row in kinds.instruction if row >= 0}))
-    names = {runs.keys[op][0] for op in kinds.op}
+    fusions = _read_fusions(hlo, sorted({row for row in kinds[2] if row >= 0}))
+    names = {runs.keys[op][0] for op in kinds[0]}
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
     names.update(served for row in fusions if (served := hlo.ops[row].served))
     callers = () if called is None else called.scopes
@@ -171,27 +158,24 @@ def hand_out_ops(
     row_of_op: dict[str, int] = {}
     most_of_op: dict[str, int] = {}
     parts_of: dict[int, _Parts] = {}
-    for op, from_input, instruction, spent_ps, occurrences, caller in zip(
-        kinds.op, kinds.is_input, kinds.instruction, kinds.spent_ps, kinds.occurrences, kinds.called,
-        strict=True,
-    ):  # fmt: skip
+    for op, from_input, instruction, spent_ps, occurrences, caller in zip(*kinds, strict=True):
         name, op_type = runs.keys[op]
         side = int(runs.is_device[op])
-        if instruction >= 0 and instruction not in parts_of:
-            hlo_op = hlo.ops[instruction]
-            parts_of[instruction] = _parts_of(hlo_op, fusions.get(instruction), rows)
-        if instruction >= 0 and parts_of[instruction].shares:
-            _share_out(sums, side, parts_of[instruction], spent_ps, occurrences)
+        if instruction >= 0:
+            if instruction not in parts_of:
+                hlo_op = hlo.ops[instruction]
+                parts_of[instruction] = _parts_of(hlo_op, fusions.get(instruction), rows)
+            sums.share_out(side, parts_of[instruction], spent_ps, occurrences)
             row_of_op.setdefault(name, parts_of[instruction].shares[0][0].row)
             continue
         scope = callers[caller] if caller >= 0 else None
         place = rows.place(name, op_type, is_input=bool(from_input), called=scope)
         if spent_ps >= most_of_op.get(name, 0):
             most_of_op[name], row_of_op[name] = spent_ps, place.row
-        sums.add(side, place, spent_ps)
-        sums.count(side, place.row, occurrences)
+        sums.time_ps[side, place.row, place.layer_part] += spent_ps
+        sums.occurrences[side, place.row] += occurrences
         if place.layer_part == _FORWARD:
-            sums.forward.setdefault(place.row, []).append(occurrences)
+            sums.forward[place.row].append(occurrences)
     if products is not None and called is not None:
         _add_products(runs, within, called, products, rows, sums)
     return _as_columns(rows, sums, row_of_op, iterations)
@@ -201,8 +185,9 @@ def _add_products(
     runs: OpRuns, within: Bools, called: CalledScopes, products: tuple[Int64s, Floats],
     rows: LayerRows, sums: _Sums,
 ) -> None:  # fmt: skip
-    """Add what products did to the rows that called them."""
-    events, done = products[0][within[products[0]]], products[1][within[products[0]]]
+    """Add the operations of products to the rows that called them."""
+    events, done = products
+    events, done = events[within[events]], done[within[events]]
     order = np.argsort(runs.events, kind="stable")
     run = look_up(runs.events[order], order, events)
     caller = np.where(run >= 0, called.code[run], -1)
@@ -232,19 +217,16 @@ def _as_columns(
 
 
 def _iterations_of_models(rows: LayerRows, sums: _Sums, iterations: int) -> list[int]:
-    """How many iterations each model ran in: as often as most of its forward ops did.
+    """The iterations that each model ran in: as often as most of its forward ops did.
 
     Where only one ran, all of them: a step that skips parts of its model is a step of it.
     """
     counts: list[int] = []
-    first = 0
-    for model in rows.models:
-        layers = range(first, first + len(model.layers))
+    for _, layers in rows.models:
         votes = Counter(
-            count for row in layers for count in sums.forward.get(row, ()) if count <= iterations
+            count for row in layers for count in sums.forward[row] if count <= iterations
         )
         counts.append(max(votes, key=lambda count: (votes[count], count), default=0))
-        first += len(model.layers)
     return counts if sum(count > 0 for count in counts) > 1 else [iterations] * len(counts)
 
 
@@ -258,11 +240,11 @@ class _Parts:
 
 @dataclass(frozen=True, slots=True)
 class _Fusion:
-    """What the framework's ops do inside an instruction whose module the trace holds.
+    """The work of the framework's ops inside an instruction whose module the trace holds.
 
     Attributes:
         amounts: Operations by op name, or elements made where none does any.
-        has_flops: Whether the amounts are operations.
+        has_flops: True if the amounts are operations.
         flops: Operations of the whole instruction.
     """
 
@@ -287,13 +269,11 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
 
 
 def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
-    """Whom an instruction works for, largest share first."""
+    """The places that an instruction works for, largest share first."""
     if op.served and fusion is not None and not op.is_exchange:
         place = rows.place(op.served, _type_of(op.served))
         return _Parts([(place, 1.0)], [(place, fusion.flops)])
-    if (
-        op.is_exchange or not op.op_name
-    ):  # what no op of the framework asked for: a copy or the like
+    if op.is_exchange or not op.op_name:  # no op of the framework asked for it: a copy or the like
         return _Parts([(OpPlace(rows.other(OUTSIDE), _OTHER), 1.0)], [])
     whole = rows.place(op.op_name, op.key[1])
     if fusion is None:
@@ -313,17 +293,3 @@ def _parts_of(op: HloOp, fusion: _Fusion | None, rows: LayerRows) -> _Parts:
 def _type_of(name: str) -> str:
     """An op's type as far as its name says."""
     return name.rpartition("/")[2].rstrip("0123456789").rstrip("_")
-
-
-def _share_out(sums: _Sums, side: int, parts: _Parts, spent_ps: int, occurrences: int) -> None:
-    """Hand an instruction's time out by shares, to the picosecond; the largest takes what rounding leaves."""
-    shares_ps = [int(spent_ps * share) for _, share in parts.shares]
-    shares_ps[0] += spent_ps - sum(shares_ps)
-    for (place, _), share_ps in zip(parts.shares, shares_ps, strict=True):
-        sums.add(side, place, share_ps)
-    places = {place.row for place, _ in parts.shares}
-    sums.count(side, parts.shares[0][0].row, occurrences)
-    if len(parts.shares) > 1:
-        sums.estimates.update(places)
-    for place, done in parts.flops:
-        sums.compute(place, done * occurrences)

@@ -28,7 +28,7 @@ class LayerPlace:
     Attributes:
         row: Row among the layers of all models.
         scope: The scope itself, one per call where its library makes scopes unique.
-        is_again: Whether a gradient repeated the layer's call there.
+        is_again: True if a gradient repeated the layer's call there.
     """
 
     row: int
@@ -37,28 +37,51 @@ class LayerPlace:
 
 
 class LayerScopes:
-    """Which layer each scope belongs to."""
+    """The layers of some models, matched with the scopes of a trace.
 
-    def __init__(
-        self, layers: Sequence[LayerFacts], rows: dict[Path, int], roots: set[str], again: set[Path],
-        alike: dict[Path, set[int]],
-    ) -> None:  # fmt: skip
-        """Take what ``find_layer_scopes`` matched.
+    Attributes:
+        layers: The layers of all models.
+        alike: Scopes that several models have, with the numbers of those.
+    """
+
+    def __init__(self, models: Sequence[ModelFacts], paths: Iterable[Path]) -> None:
+        """Match.
 
         Args:
-            layers: The layers of all models.
-            rows: The layer of each scope.
-            roots: First scopes of models, which may stand anywhere in a path.
-            again: Scopes in which gradients repeated calls.
-            alike: Scopes that several models have, with the numbers of those.
+            models: The models.
+            paths: The scopes of a trace's ops, each without the op itself.
         """
-        self.layers, self.alike = layers, alike
-        self._rows, self._roots, self._again = rows, roots, again
+        self.layers: list[LayerFacts] = []
+        self.alike: dict[Path, set[int]] = {}
         self._place_of: dict[Path, LayerPlace | None] = {}
-        self._longest = max(map(len, rows), default=0)
+        self._rows: dict[Path, int] = {}  # the layer of each scope
+        self._roots: set[str] = set()  # first scopes of models, which may stand anywhere in a path
+        self._again: set[Path] = set()  # scopes in which gradients repeated calls
+        self._inside: dict[Path, set[str]] = {}
+        for path in set(paths):
+            for end in range(len(path)):
+                self._inside.setdefault(path[:end], set()).add(path[end])
+        seen = [
+            {_path_of(scope, model): row for scope, row in model.scopes.items()} for model in models
+        ]
+        for number, model in enumerate(models):
+            first = len(self.layers)
+            traced = _without_others(seen, number)
+            self._again.update(_path_of(scope, model) for scope in model.again)
+            matched = {scope: first + row for scope, row in traced.items() if scope}
+            self._roots.update(scope[-1] for scope, row in traced.items() if scope and row == 0)
+            if seen[number]:
+                self._rows |= matched
+            else:
+                self._match_model(model, first, matched)
+                self._rows = matched | self._rows
+            for scope in matched:
+                self.alike.setdefault(scope, set()).add(number)
+            self.layers.extend(model.layers)
+        self._longest = max(map(len, self._rows), default=0)
 
     def place(self, path: Path) -> LayerPlace | None:
-        """The innermost layer that an op's scopes (its path without itself) lie in, or None."""
+        """Find the innermost layer that an op's scopes (its path without itself) lie in, or None."""
         if path not in self._place_of:
             self._place_of[path] = self._find(path)
         return self._place_of[path]
@@ -73,41 +96,32 @@ class LayerScopes:
                     return LayerPlace(row, scope, scope in self._again)
         return None
 
-
-def find_layer_scopes(models: Sequence[ModelFacts], paths: Iterable[Path]) -> LayerScopes:
-    """Match the layers of some models with the scopes of a trace.
-
-    Args:
-        models: The models.
-        paths: The scopes of its ops, each without the op itself.
-    """
-    inside: dict[Path, set[str]] = {}
-    for path in set(paths):
-        for end in range(len(path)):
-            inside.setdefault(path[:end], set()).add(path[end])
-    layers: list[LayerFacts] = []
-    rows: dict[Path, int] = {}
-    roots: set[str] = set()
-    again: set[Path] = set()
-    alike: dict[Path, set[int]] = {}
-    seen = [
-        {_path_of(scope, model): row for scope, row in model.scopes.items()} for model in models
-    ]
-    for number, model in enumerate(models):
-        first = len(layers)
-        traced = _without_others(seen, number)
-        again.update(_path_of(scope, model) for scope in model.again)
-        matched = {scope: first + row for scope, row in traced.items() if scope}
-        roots.update(scope[-1] for scope, row in traced.items() if scope and row == 0)
-        if seen[number]:
-            rows |= matched
-        else:
-            _match_model(model, first, inside, matched, roots)
-            rows = matched | rows
-        for scope in matched:
-            alike.setdefault(scope, set()).add(number)
-        layers.extend(model.layers)
-    return LayerScopes(layers, rows, roots, again, alike)
+    def _match_model(self, model: ModelFacts, first: int, rows: dict[Path, int]) -> None:
+        """Find where a model's outermost scope stands, and match what is inside."""
+        parts: dict[int, list[int]] = {}
+        for row, layer in enumerate(model.layers):
+            parts.setdefault(layer.parent, []).append(row)
+        starts = [
+            (row, (*path, name))
+            for path, names in self._inside.items()
+            for name, row in _match(model, [0], names).items()
+        ]
+        self._roots.update(scope[-1] for _, scope in starts)
+        if not starts:  # a part of it that ran by itself
+            names = self._inside.get((), set())
+            for row in parts.get(0, []):
+                if parts.get(row):
+                    matched = _match(model, [row], names)
+                    self._roots.update(matched)
+                    starts += [(row, (name,)) for name in matched]
+                elif model.layers[row].name in names:
+                    starts.append((row, (model.layers[row].name,)))
+        waiting = starts[::-1]
+        while waiting:
+            row, scope = waiting.pop()
+            rows.setdefault(scope, first + row)
+            inside = _match(model, parts.get(row, []), self._inside.get(scope, set()))
+            waiting.extend((part, (*scope, name)) for name, part in inside.items())
 
 
 def _without_others(seen: Sequence[dict[Path, int]], number: int) -> dict[Path, int]:
@@ -129,44 +143,6 @@ def _path_of(scope: str, model: ModelFacts) -> Path:
     if model.has_own_scopes:
         return tuple(scope.split("/"))
     return parse_scope(f"{scope}/op").path[:-1]
-
-
-def _match_model(
-    model: ModelFacts, first: int, inside: dict[Path, set[str]], rows: dict[Path, int], roots: set[str]
-) -> None:  # fmt: skip
-    """Find where a model's outermost scope stands, and match what is inside."""
-    parts: dict[int, list[int]] = {}
-    for row, layer in enumerate(model.layers):
-        parts.setdefault(layer.parent, []).append(row)
-    is_matched = False
-    for path, names in list(inside.items()):
-        for name, row in _match(model, [0], names).items():
-            is_matched = True
-            scope = (*path, name)
-            roots.add(name)
-            _match_parts(model, row, scope, parts, first, inside, rows)
-    if is_matched:
-        return
-    for row in parts.get(0, []):  # a part of it that ran by itself
-        layer = model.layers[row]
-        if parts.get(row):
-            for name in _match(model, [row], inside.get((), set())):
-                roots.add(name)
-                _match_parts(model, row, (name,), parts, first, inside, rows)
-        elif layer.name in inside.get((), set()):
-            rows.setdefault((layer.name,), first + row)
-
-
-def _match_parts(
-    model: ModelFacts, row: int, scope: Path, parts: dict[int, list[int]], first: int,
-    inside: dict[Path, set[str]], rows: dict[Path, int],
-) -> None:  # fmt: skip
-    waiting = [(row, scope)]
-    while waiting:
-        at, here = waiting.pop()
-        rows.setdefault(here, first + at)
-        matched = _match(model, parts.get(at, []), inside.get(here, set()))
-        waiting.extend((part, (*here, name)) for name, part in matched.items())
 
 
 def _match(model: ModelFacts, wanted: Sequence[int], names: set[str]) -> dict[str, int]:

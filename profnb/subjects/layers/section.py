@@ -1,15 +1,20 @@
-"""Layers as the report shows them: the parts of a step, each layer, and the model as a picture."""
+"""Layers as the report shows them: the parts of a step, each layer, and the model as a picture.
 
-from collections.abc import Sequence
+The picture has a model, what is inside it, and at the bottom the parts of the step.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from profnb.core.block import Block
 from profnb.core.columns import Bools
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import icicle_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.layer_chart import ROW_COLOURS, layer_figure
+from profnb.drawing.theme import PART_COLOURS, colour_of
 from profnb.subjects.layers.layer_rows import (
     INPUT,
     LAYER_PARTS,
@@ -20,36 +25,30 @@ from profnb.subjects.layers.layer_rows import (
     OUTSIDE,
 )
 from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
-from profnb.subjects.layers.layer_tree import grow_layer_tree
 from profnb.subjects.study import Study
 
 _SHOWN, _MOST_ROWS = 8, 300
+_MOST_BLOCKS, _DEEPEST, _SMALLEST, _LONGEST_PATH = 190, 4, 0.0015, 160
+_ROW_COLOURS = PART_COLOURS | {OPTIMIZER: PART_COLOURS["update"], OUTSIDE: PART_COLOURS["other"]}
 
 
 def layer_sections(study: Study) -> list[Section]:
-    """The tables on layers; none where no op lies in one."""
+    """Show the tables on layers; none where no op lies in one."""
     return sections_of_layers(study.layers.table, study.scope)
 
 
 def sections_of_layers(table: LayerTable, scope: str) -> list[Section]:
-    """The tables on the layers of a part of the trace; none where no op of it lies in one.
+    """Show the tables on the layers of a part of the trace; none where no op of it lies in one.
 
     Args:
         table: The layers of that part.
         scope: What it is, in words.
     """
-    is_layer = _layers_of(table)
+    named = zip(table.layer, table.layer_type, strict=True)
+    is_layer = np.array([name not in OTHERS or kind != "" for name, kind in named], np.bool_)
     if not table.total_ps[is_layer].any():
         return []
     return [_part_section(table, is_layer), _layer_section(table, is_layer, scope)]
-
-
-def _layers_of(table: LayerTable) -> Bools:
-    return np.array([name not in OTHERS or kind != "" for name, kind in _named(table)], np.bool_)
-
-
-def _named(table: LayerTable) -> list[tuple[str, str]]:
-    return list(zip(table.layer, table.layer_type, strict=True))
 
 
 def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
@@ -68,7 +67,7 @@ def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
 
 
 def _part_section(table: LayerTable, is_layer: Bools) -> Section:
-    """Where a step's op time goes: forward, backward, the optimizer and what is no layer."""
+    """A step's op time: forward, backward, the optimizer and what is no layer."""
     whole = int(table.total_ps.sum()) or 1
     parts = _parts_of_step(table, is_layer)
     most = max(spent for _, spent in parts)
@@ -92,7 +91,7 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
             for name, spent in parts
         ],
         numbers=(False, False, True, True, True, True),
-        colours=[ROW_COLOURS[name] for name, _ in parts],
+        colours=[_ROW_COLOURS[name] for name, _ in parts],
         tab="Layers",
         is_detail=True,
     )  # fmt: skip
@@ -147,17 +146,18 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
         rows=listed,
         is_sortable=True,
         searches=[table.search[row] for row in listed],
-        figure=layer_figure(grow_layer_tree(table)),
+        figure=icicle_figure(
+            grow_layer_tree(table),
+            _ROW_COLOURS,
+            title="Where the model's op time goes",
+            of_what="op time",
+        ),
         shown=_SHOWN,
     )
 
 
 def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
     """The columns in which anything stands."""
-    parts = {
-        name: _per_step(table, f"{name}_us") for name in ("backward", "recomputation", "update")
-    }
-    spent = {name: table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any() for name in parts}
     columns: list[str | Shown] = [
         Shown(
             "layer",
@@ -166,21 +166,26 @@ def _columns(table: LayerTable, has_time: Bools) -> list[str | Shown]:
             meaning=LAYERS["layer"].meaning,
         ),
         _per_step(table, "forward_us"),
-        *(shown for name, shown in parts.items() if spent[name]),
+        *(
+            _per_step(table, f"{name}_us")
+            for name in ("backward", "recomputation", "update")
+            if table.layer_part_ps[has_time, LAYER_PARTS.index(name)].any()
+        ),
         _per_step(table, "total_us"),
         "fraction",
     ]
     if not np.isnan(table.parameters[has_time]).all():
         columns.append("parameters")
     if any(table.output_shape):
-        shape = Shown(
-            "output",
-            lambda row: _sizes(table.output_shape[row]),
-            is_number=True,
-            sort_key=lambda row: table.output_shape[row],
-            meaning="what it gives back, without the batch",
+        columns.append(
+            Shown(
+                "output",
+                lambda row: _sizes(table.output_shape[row]),
+                is_number=True,
+                sort_key=lambda row: table.output_shape[row],
+                meaning="what it gives back, without the batch",
+            )
         )
-        columns.append(shape)
     if not np.isnan(table.flops_per_second[has_time]).all():
         columns.append("gigaflops_per_second")
     if any(table.bounds.bound_by):
@@ -208,8 +213,8 @@ def _per_step(table: LayerTable, name: str) -> Shown:
 
 def _row_colour(table: LayerTable, row: int) -> str:
     if table.layer_type[row]:
-        return ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
-    return ROW_COLOURS.get(table.layer[row], colour_of("all others"))
+        return _ROW_COLOURS[LAYER_PARTS[int(table.layer_part_ps[row].argmax())]]
+    return _ROW_COLOURS.get(table.layer[row], colour_of("all others"))
 
 
 def _layer_cell(table: LayerTable, row: int) -> Cell:
@@ -227,3 +232,62 @@ def _sizes(shape: str) -> str:
     """A shape without the batch: ``(None, 20, 16)`` is 20 x 16."""
     sizes = shape.strip("()").rstrip(",").split(", ")[1:]
     return " x ".join("?" if size == "None" else size for size in sizes) or MISSING
+
+
+@dataclass(slots=True)
+class _Node:
+    """A path and what lies under it."""
+
+    row: int = -1
+    inside: dict[str, "_Node"] = field(default_factory=dict)
+    total_ps: int = 0
+    layer_part_ps: list[int] = field(default_factory=lambda: [0] * len(LAYER_PARTS))
+
+
+def grow_layer_tree(table: LayerTable) -> list[Block]:
+    """Lay out the layers in the order of the model, parts under what they are part of.
+
+    What is deeper than four levels or too small to see is drawn with what it is part of. The lowest level has
+    the layer parts: forward, backward, update, recomputation. These are the roles of its blocks; the others
+    are "outer layer" and "inner layer" in turn, or what no layer is ("loss", "optimizer", ...).
+    """
+    whole = int(table.total_ps.sum())
+    if not whole:
+        return []
+    root, lowest = _Node(), 0
+    for row, name in enumerate(table.layer):
+        spent = table.layer_part_ps[row].tolist()
+        parts = [name] if not table.layer_type[row] and name in OTHERS else name.split("/")
+        node = root
+        for part in parts[:_DEEPEST]:
+            node = node.inside.setdefault(part, _Node())
+            node.total_ps += sum(spent)
+        node.row = row if len(parts) <= _DEEPEST else node.row
+        node.layer_part_ps = [a + b for a, b in zip(node.layer_part_ps, spent, strict=True)]
+        lowest = max(lowest, len(parts[:_DEEPEST]))
+    blocks = sorted(_lay_out(table, root, "", 0, 0.0, lowest), key=lambda block: -block.width)
+    return sorted(blocks[:_MOST_BLOCKS], key=lambda block: (block.level, block.begin))
+
+
+def _lay_out(
+    table: LayerTable, node: _Node, path: str, level: int, at: float, lowest: int
+) -> Iterator[Block]:
+    """Place what is inside a node from left to right, then its layer parts."""
+    whole = int(table.total_ps.sum())
+
+    def block(level: int, label: str, name: str, spent: int, role: str, row: int) -> Block:
+        took = f"{duration_text(spent / table.iterations)} a step, {percent_text(spent / whole)}"
+        search = table.search[row] if row >= 0 else ""
+        return Block(level, at, spent / whole, label, f"{name}: {took}", role, search)
+
+    for name, inner in node.inside.items():
+        if inner.total_ps / whole >= _SMALLEST:
+            inside = f"{path}/{name}" if path else name
+            role = inside if inside in OTHERS else ("outer layer", "inner layer")[level % 2]
+            yield block(level, name, inside[:_LONGEST_PATH], inner.total_ps, role, inner.row)
+            yield from _lay_out(table, inner, inside, level + 1, at, lowest)
+        at += inner.total_ps / whole
+    for part, spent in zip(LAYER_PARTS, node.layer_part_ps, strict=True):
+        if spent / whole >= _SMALLEST and part != "other":
+            yield block(lowest, part, f"{path[:_LONGEST_PATH]}, {part}", spent, part, node.row)
+        at += spent / whole

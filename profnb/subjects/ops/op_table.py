@@ -4,7 +4,7 @@ Host side: an event is an op if its name says so, ``name:Type`` for a TensorFlow
 a JAX primitive, ``Iterator::...`` for a tf.data iterator, or if XLA ran an HLO instruction there. Total
 time sums the ops' durations; self time leaves out the part spent in ops they called on the same thread, and
 in a program of XLA's, whose ops are recorded on their own.
-Device side: every event of a stream is work of one op (``device.device_ops``); lines that a profiler derived
+Device side: every event of a stream is work of one op (``device.kernels``); lines that a profiler derived
 from the streams are left out.
 
 An op that Python runs eagerly, outside of any function, is told by its execution, where TensorFlow records
@@ -25,7 +25,7 @@ from profnb.core.columns import Bools, Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, raw_device_lines
-from profnb.subjects.device.device_ops import name_device_work
+from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace

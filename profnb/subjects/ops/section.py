@@ -10,7 +10,7 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.op_title import op_titles
+from profnb.subjects.layers.name_scopes import op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call

@@ -10,7 +10,7 @@ from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline
-from profnb.subjects.layers.op_title import op_title
+from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import HloOp
 from profnb.subjects.xla.xla_chart import roofline_figure, xla_figure
