@@ -12,12 +12,12 @@ from traces import event, host, line, read
 import profnb
 from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
-from profnb.subjects.input.input_causes import CAUSES
+from profnb.subjects.input.diagnosis import CAUSES
 from profnb.subjects.input.iterators import find_iterators, keras_array_rows, label_of
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
-from profnb.subjects.input.charges import charge_waiting
-from profnb.subjects.input.buffers import BUFFERS
+from profnb.subjects.input.waiting import charge_waiting
+from profnb.subjects.input.pipeline import BUFFERS
 from profnb.subjects.input.pipeline import INPUT_PIPELINE
 from profnb.subjects.input.waiting import INPUT_WAITS
 from profnb.subjects.input.diagnosis import InputDiagnosis, _limit_of

@@ -19,7 +19,7 @@ from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, share_of, steps_share
-from profnb.subjects.ops.eager_ops import shares_of_kernels
+from profnb.subjects.ops.op_execution import shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
 

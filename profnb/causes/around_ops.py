@@ -12,7 +12,7 @@ from profnb.core.columns import Int64s
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import op_events, share_of
 from profnb.subjects.covered_time import covered_share, share_of_spans
-from profnb.subjects.ops.eager_ops import find_eager_kernels
+from profnb.subjects.ops.op_execution import find_eager_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW
 

@@ -17,7 +17,7 @@ from profnb.steps.activities import CATEGORIES
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.subjects.covered_time import period_ps
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
 

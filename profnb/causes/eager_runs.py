@@ -17,7 +17,7 @@ from profnb.subjects.covered_time import (
     spans_of,
     usual_share_beyond,
 )
-from profnb.subjects.ops.eager_ops import LONG_OP_PS
+from profnb.subjects.ops.op_execution import LONG_OP_PS
 from profnb.subjects.study import Study
 
 _EAGER_CALL = "EagerLocalExecute: "

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import LEAST_INPUT, share_of
 from profnb.subjects.feeds.queues import QueueUse
-from profnb.subjects.input.input_functions import SmallFiles, files_text
+from profnb.subjects.input.iterators import SmallFiles, files_text
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 

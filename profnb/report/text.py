@@ -25,7 +25,7 @@ from profnb.steps.windows import Steps
 from profnb.subjects.category_words import category_title
 from profnb.subjects.cell.gap_causes import epoch_behind, find_gap_cause
 from profnb.subjects.device.unused import is_mixed_precision
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.framework import UNKNOWN
 

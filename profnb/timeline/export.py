@@ -6,9 +6,8 @@ import numpy as np
 
 from profnb.steps.launching import find_launches
 from profnb.steps.windows import Steps
-from profnb.subjects.input.buffers import find_buffers
-from profnb.subjects.memory.allocators import find_allocators
-from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.input.pipeline import find_buffers
+from profnb.subjects.memory.allocators import find_allocators, sample_memory
 from profnb.tf1.graph_timeline import is_graph_run, write_graph_timeline
 from profnb.trace.chrome.writer import Additions, write_chrome
 from profnb.trace.model import Trace

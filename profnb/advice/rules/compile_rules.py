@@ -27,7 +27,7 @@ from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.subjects.advising import is_loop_of_keras
 from profnb.subjects.covered_time import period_ps, usual_share_beyond
-from profnb.subjects.ops.optimizers import is_of_optimizer
+from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective

@@ -22,8 +22,7 @@ from profnb.subjects.advising import GUIDE, op_events, share_of
 from profnb.subjects.covered_time import covered_share, period_ps, share_beyond, spans_of
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
-from profnb.subjects.ops.graph_loops import find_loop
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth, find_loop
 from profnb.trace.names import PYTHON_OPS
 
 _TF_API = "https://www.tensorflow.org/api_docs/python/tf/"

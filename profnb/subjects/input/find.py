@@ -7,22 +7,28 @@ from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import Feeding, find_feeding
 from profnb.subjects.feeds.queues import QueueUse, find_queues
-from profnb.subjects.input.buffers import BufferSamples, find_buffers, tabulate_buffers
-from profnb.subjects.input.charges import Charges, charge_waiting
 from profnb.subjects.input.diagnosis import (
     InputDiagnosis,
     diagnose_input,
     explain_first_element,
 )
-from profnb.subjects.input.input_functions import (
+from profnb.subjects.input.iterators import (
+    IteratorTree,
     SmallFiles,
+    count_first_fill,
     files_text,
+    find_iterators,
     find_small_files,
     name_functions,
 )
-from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
-from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
-from profnb.subjects.input.waiting import Waiting, find_waiting
+from profnb.subjects.input.pipeline import (
+    BufferSamples,
+    InputPipeline,
+    find_buffers,
+    tabulate_buffers,
+    tabulate_input_pipeline,
+)
+from profnb.subjects.input.waiting import Charges, Waiting, charge_waiting, find_waiting
 from profnb.trace.model import Counter
 
 
@@ -67,7 +73,7 @@ class Input:
             spine.summary.counted,
             self.iterators,
             self._charges,
-            self.pipeline,
+            self.pipeline.parallelism,
         )
 
     @cached_property

@@ -7,7 +7,7 @@ from profnb.steps.spine import Spine
 from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.bounds.torch_costs import product_flops
-from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.layer_columns import tabulate_layers
 from profnb.subjects.layers.layer_rows import LAYER_PARTS

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profnb.subjects.layers.name_scopes import layer_scope, parse_scope
-from profnb.subjects.ops.optimizers import OPTIMIZERS
+from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.op_names import without_call, without_number, without_numbers
 
 # What a gradient's op is of, where its type says so.

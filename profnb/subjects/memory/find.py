@@ -3,10 +3,13 @@
 from functools import cached_property
 
 from profnb.steps.spine import Spine
-from profnb.subjects.memory.allocators import Allocator, find_allocators
-from profnb.subjects.memory.peak import PeakRow, tabulate_peak
-from profnb.subjects.memory.samples import MemorySamples, tabulate_samples
-from profnb.subjects.memory.use import MemoryUse, measure_memory
+from profnb.subjects.memory.allocators import (
+    Allocator,
+    MemorySamples,
+    find_allocators,
+    tabulate_samples,
+)
+from profnb.subjects.memory.peak import MemoryUse, PeakRow, measure_memory, tabulate_peak
 
 
 class Memory:

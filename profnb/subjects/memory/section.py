@@ -11,8 +11,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import step_rules
 from profnb.subjects.memory.allocators import step_around
-from profnb.subjects.memory.peak import MEMORY_PEAK, tabulate_peak
-from profnb.subjects.memory.use import MEMORY_SUMMARY, MemoryUse
+from profnb.subjects.memory.peak import MEMORY_PEAK, MEMORY_SUMMARY, MemoryUse, tabulate_peak
 from profnb.subjects.study import Study
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120

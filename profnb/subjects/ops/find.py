@@ -5,7 +5,7 @@ from functools import cached_property
 from profnb.core.columns import Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.input.find import Input
-from profnb.subjects.input.input_work import find_input_work
+from profnb.subjects.input.iterators import find_input_work
 from profnb.subjects.ops.op_table import OpRuns, OpTable, find_op_runs, sum_op_runs
 from profnb.subjects.xla.find import Xla
 

@@ -27,10 +27,10 @@ from profnb.steps.launching import find_executions
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, raw_device_lines
 from profnb.subjects.device.device_ops import name_device_work
-from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
+from profnb.subjects.ops.op_execution import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.op_names import parse_op
+from profnb.trace.op_names import parse_op, without_numbers
 
 _EAGER_OP = (
     -2
@@ -38,6 +38,13 @@ _EAGER_OP = (
 # A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
 # whatever thread, and the rest of it waits for them.
 _PROGRAMS = frozenset({"CpuExecutable::ExecuteAsyncOnStream"})
+OPTIMIZERS = frozenset(
+    {
+        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
+        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
+        "rmsprop", "sgd",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,3 +283,13 @@ OPS = Table[OpTable](
         ),
     ),
 )
+
+
+def is_optimizer(scope: str) -> bool:
+    """Whether a scope is an optimizer's: ``Adam``, ``sgd_1_1``."""
+    return without_numbers(scope.lower()) in OPTIMIZERS
+
+
+def is_of_optimizer(op_name: str) -> bool:
+    """Whether an op was made in an optimizer's scope."""
+    return any(map(is_optimizer, op_name.split("/")))

@@ -1,4 +1,4 @@
-"""Samples of Python's stack to the functions and the calls that the time went to.
+"""Samples of Python's stack, or a profiler's counts, to the functions and the calls that the time went to.
 
 A sample stands for the time since the one before. It belongs to every function on its stack (total time)
 and to the innermost one alone (self time); a function that calls itself counts once. It lies inside a step or
@@ -7,6 +7,9 @@ the cell) is left out.
 
 The tree leaves out what happens inside of a library: of each run of frames of one package the first one
 stays, which is what was called, and the user's own.
+
+A deterministic profiler counts who called whom pair by pair only: a function's time for one caller is shared
+out over the calls that led to the caller in proportion, so blocks below the second level are estimates.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,16 +18,22 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.capture.source.source_records import StackRecords
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.core.units import PS_PER_NS
-from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, Function, call_block
+from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
+from profnb.trace.pstats_file import CallCounts
 
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
+Function = tuple[str, str, int]
+"""(name, file, first line)."""
+
+# How much of a tree is drawn; the narrowest block is a fraction of the whole width.
+DEEPEST, MOST_BLOCKS, NARROWEST = 12, 160, 0.004
+_LONGEST = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,3 +258,100 @@ PYTHON = Table[PythonTime](
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included.",
 )
+
+
+def short_name(name: str) -> str:
+    """A function's name without the word for functions inside functions."""
+    return name.replace(".<locals>", "")[-_LONGEST:]
+
+
+def function_place(function: Function, cells: Mapping[str, int]) -> str:
+    """Where a function stands: "Cell [3]:12", "built in".
+
+    Args:
+        function: The function.
+        cells: The number of the cell that each file stands for, where it is one.
+    """
+    name, file, first_line = function
+    if file.startswith("~") or not file:
+        return "built in"
+    title = file_title(file, cells)
+    return title if name == "<module>" else f"{title}:{first_line}"
+
+
+def call_block(
+    function: Function, level: int, begin: float, width: float, total_ps: int, cells: Mapping[str, int],
+    between_ps: int | None = None,
+) -> Block:  # fmt: skip
+    """The block of a function under its caller: "user code", "library" or "library between steps".
+
+    Args:
+        function: The function.
+        level: How many callers it has.
+        begin: Its left edge, as a fraction of the whole width.
+        width: As a fraction of the whole width.
+        total_ps: Its time.
+        cells: The number of the cell that each file stands for, where it is one.
+        between_ps: The part of its time between steps; None where there are no steps.
+    """
+    name, file, _ = function
+    hover = f"{short_name(name)} ({function_place(function, cells)}): {duration_text(total_ps)}, "
+    hover += percent_text(width)
+    if between_ps is not None and total_ps:
+        hover += f", {percent_text(between_ps / total_ps)} of it between steps"
+    role = "library between steps" if between_ps and 2 * between_ps > total_ps else "library"
+    role = "user code" if is_user_file(file) else role
+    label = "your code" if name == "<module>" else name.rpartition(".<locals>.")[2]
+    return Block(level, begin, width, label, hover, role)
+
+
+def tabulate_counts(counts: CallCounts) -> PythonTime:
+    """Bring counts into the form of samples."""
+    alone = np.array([max(seconds, 0.0) * PS_PER_S for seconds in counts.self_s], np.float64)
+    total = np.array([max(seconds, 0.0) * PS_PER_S for seconds in counts.total_s], np.float64)
+    order = np.lexsort((-total, -alone))
+    functions = tuple(counts.functions[row] for row in order)
+    unknown = np.full(order.size, -1)
+    return PythonTime(
+        functions,
+        np.array([is_user_file(file) for _, file, _ in functions], np.bool_),
+        unknown,
+        alone[order].astype(np.int64),
+        total[order].astype(np.int64),
+        unknown,
+        unknown,
+        int(alone.sum()),
+        0,
+        has_steps=False,
+        blocks=tuple(_grow_of_counts(counts)),
+        occurrences=np.array([counts.calls[row] for row in order], np.int64),
+    )
+
+
+def _grow_of_counts(counts: CallCounts) -> list[Block]:
+    called: dict[int, list[tuple[int, float]]] = {}
+    has_caller = set()
+    for caller, row, seconds in counts.edges:
+        if caller != row:
+            called.setdefault(caller, []).append((row, seconds))
+            has_caller.add(row)
+    roots = [
+        (row, counts.total_s[row]) for row in range(len(counts.functions)) if row not in has_caller
+    ]
+    whole = sum(seconds for _, seconds in roots)
+    blocks: list[Block] = []
+    waiting = [(roots, 0, 0.0, 1.0)]
+    while waiting and whole > 0:
+        parts, level, begin, scale = waiting.pop(0)
+        for row, seconds in sorted(parts, key=lambda part: -part[1]):
+            width = scale * seconds / whole
+            if width < NARROWEST or len(blocks) >= MOST_BLOCKS or begin + width > 1.001:
+                break
+            function = counts.functions[row]
+            spent = int(width * whole * PS_PER_S)
+            blocks.append(call_block(function, level, begin, width, spent, {}))
+            if level + 1 < DEEPEST and counts.total_s[row] > 0:
+                inner = scale * seconds / counts.total_s[row]
+                waiting.append((called.get(row, []), level + 1, begin, inner))
+            begin += width
+    return blocks

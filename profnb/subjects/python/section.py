@@ -7,8 +7,7 @@ from profnb.drawing.html_table import Cell
 from profnb.drawing.icicle import icicle_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.python.call_tree import function_place, short_name
-from profnb.subjects.python.python_time import PYTHON, PythonTime
+from profnb.subjects.python.python_time import PYTHON, PythonTime, function_place, short_name
 
 _SHOWN_FUNCTIONS = 15
 _COLOURS = {

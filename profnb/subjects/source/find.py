@@ -9,9 +9,8 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import runs_within
-from profnb.subjects.source.source_charges import tabulate_source_lines
-from profnb.subjects.source.source_lines import SourceLines
-from profnb.subjects.source.stack_lines import StackLines, find_stack_lines
+from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.source.torch_lines import StackLines, find_stack_lines
 from profnb.subjects.xla.find import Xla
 
 

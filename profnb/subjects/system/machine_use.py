@@ -3,6 +3,7 @@
 The host's counters become rates from one look to the next; what a GPU says of itself stays as it is.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.core.units import PS_PER_NS
+from profnb.core.units import PS_PER_NS, count_text
 
 HOST = "host"
 # Of NVML's bits (nvmlClocksEventReasons), those that hold clocks back from what the work asks for.
@@ -21,6 +22,7 @@ _REASONS = {
     0x40: "heat",
     0x80: "power brake",
 }
+_LEAST_SHARE, _FEWEST = 0.05, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +195,21 @@ SYSTEM = Table[MachineUse](
     "Over the whole cell, traced or not, about four times a second. The host is told by `psutil`, GPUs by "
     "NVML (`nvidia-ml-py`): without a package there are no rows of its own. What is not known is missing.",
 )  # fmt: skip
+
+
+def throttling_notes(use: MachineUse | None) -> list[str]:
+    """For each GPU for how much of the cell its clocks were held back, and why."""
+    notes = []
+    for source in use.sources if use is not None else ():
+        look_count = int(source.has_reasons.sum())
+        held = [reason for reason in source.throttling if reason]
+        if source.source == HOST or len(held) < max(_FEWEST, _LEAST_SHARE * look_count):
+            continue
+        reasons = Counter(held)
+        why = " or ".join(reason for reason, _ in reasons.most_common(2))
+        share = f"{100 * len(held) / look_count:.0f} %"
+        notes.append(
+            f"{source.source} was throttled for {share} of the cell ({why}): its clocks were held back in "
+            f"{count_text(len(held))} of {count_text(look_count)} looks at it."
+        )
+    return notes

@@ -1,15 +1,33 @@
-"""What the machine did, as the report shows it: the strip, and a table of means and highest values."""
+"""What the machine did, as the report shows it: a strip, and a table of means and highest values.
+
+The strip has a lane for each thing that was looked at, from begin to end of the cell. It is drawn by us as
+SVG inside the HTML; where that is stripped, the table below it says the same in numbers.
+"""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 
-from profnb.core.units import bar_text, count_text, percent_text
+from profnb.core.columns import Bools, Floats
+from profnb.core.units import (
+    bar_text,
+    bytes_text,
+    count_text,
+    duration_text,
+    percent_text,
+    rate_text,
+)
 from profnb.drawing.section import Section
+from profnb.drawing.theme import COLOURS, GRID
 from profnb.subjects.system.energy import Energy
-from profnb.subjects.system.machine_chart import find_lanes, strip_svg
-from profnb.subjects.system.machine_use import MachineUse
+from profnb.subjects.system.machine_use import HOST, MachineUse
+
+_MOST_POINTS, _MOST_LANES = 160, 16
+_WIDTH, _LEFT, _RIGHT, _HEIGHT, _GAP, _FOOT = 760, 190, 90, 22, 5, 16
+_HELD_BACK = COLOURS["input"]
 
 
 def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Section]:
@@ -64,3 +82,136 @@ def _joules(value: float) -> str:
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
     return f"{value / 1e-6:.3g} µJ"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One thing over the cell.
+
+    Attributes:
+        title: What it is: "GPU 0 utilization".
+        values: At each look, in its unit; NaN where not known, shape (N,).
+        top: What a full lane stands for.
+        texts: Its mean and its highest value.
+        colour: Of the area.
+        marked: Looks to mark: clocks held back, shape (N,).
+    """
+
+    title: str
+    values: Floats
+    top: float
+    texts: tuple[str, str]
+    colour: str
+    marked: Bools
+
+
+def find_lanes(use: MachineUse) -> list[Lane]:
+    """What was looked at and known, the GPUs first."""
+    lanes = []
+    for source in sorted(use.sources, key=lambda source: source.source == HOST):
+        short = source.source.partition(" (")[0]
+        held = np.array([bool(reason) for reason in source.throttling], np.bool_)
+        nothing = np.zeros(held.size, np.bool_)
+        host = source.source == HOST
+        whole = source.memory_bytes if source.memory_bytes > 0 else np.nan
+        busy = "CPU, all cores" if host else f"{short} utilization"
+        kinds = (
+            (busy, source.utilization, 1.0, percent_text, "device compute", nothing),
+            ("CPU, this process", source.process, 1.0, percent_text, "host compute", nothing),
+            (f"{short} power", source.power, np.nan, _watts, "kernel launch", held),
+            (
+                "memory of this process" if host else f"{short} memory",
+                source.memory, whole, bytes_text, "device to device", nothing,
+            ),
+            ("disk read", source.read, np.nan, _rate, "output", nothing),
+            ("disk written", source.written, np.nan, _rate, "output", nothing),
+        )  # fmt: skip
+        lanes += [
+            _lane(title, values, top, text, colour, marked)
+            for title, values, top, text, colour, marked in kinds
+            if _is_worth_showing(title, values)
+        ]
+    return lanes[:_MOST_LANES]
+
+
+def _is_worth_showing(title: str, values: Floats) -> bool:
+    measurements = values[np.isfinite(values)]
+    return bool(measurements.size) and (bool(measurements.any()) or not title.startswith("disk"))
+
+
+def _lane(
+    title: str,
+    values: Floats,
+    top: float,
+    text: Callable[[float], str],
+    colour: str,
+    marked: Bools,
+) -> Lane:
+    highest = float(np.nanmax(values))
+    texts = text(float(np.nanmean(values))), text(highest)
+    full = top if np.isfinite(top) else highest
+    return Lane(title, values, max(full, highest) or 1.0, texts, COLOURS[colour], marked)
+
+
+def _watts(value: float) -> str:
+    return f"{value:,.0f} W"
+
+
+def _rate(value: float) -> str:
+    return rate_text(value, "B/s")
+
+
+def strip_svg(use: MachineUse, lanes: Sequence[Lane]) -> Markup:
+    """The strip, as an element; nothing where there are fewer than two looks."""
+    if not lanes or use.time_ps.size < 2:
+        return Markup("")
+    height = len(lanes) * (_HEIGHT + _GAP) + _FOOT
+    parts = [_lane_svg(use, lane, row * (_HEIGHT + _GAP)) for row, lane in enumerate(lanes)]
+    label = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    parts.append(label.format(_LEFT, height - 3, "start", "0 s"))
+    parts.append(label.format(_WIDTH - _RIGHT, height - 3, "end", duration_text(use.whole_ps)))
+    said = ", ".join(f"{lane.title} {lane.texts[0]} on average" for lane in lanes)
+    return Markup(
+        '<svg viewBox="0 0 {} {}" role="img" aria-label="{}" style="display:block;width:100%;max-width:{}px;'
+        'margin:6px 0" font-size="11" fill="currentColor">{}</svg>'
+    ).format(_WIDTH, height, said, _WIDTH, Markup("").join(parts))
+
+
+def _lane_svg(use: MachineUse, lane: Lane, top: int) -> Markup:
+    middle, bottom = top + _HEIGHT / 2 + 4, top + _HEIGHT
+    width = _WIDTH - _LEFT - _RIGHT
+    x, y, held = _points(use, lane)
+    x, y = _LEFT + x * width, bottom - y * _HEIGHT
+    marks = Markup("").join(
+        Markup('<rect x="{:.1f}" y="{}" width="{:.1f}" height="3" fill="{}"/>').format(
+            at, top, min(width / x.size + 0.5, _WIDTH - _RIGHT - at), _HELD_BACK
+        )
+        for at in x[held]
+    )
+    return Markup(
+        '<text x="{}" y="{}" text-anchor="end">{}</text>'
+        '<rect x="{}" y="{}" width="{}" height="{}" fill="{}" opacity="0.35"/>'
+        '<path d="{}" fill="{}" fill-opacity="0.45" stroke="{}"/>{}<text x="{}" y="{}">{}</text>'
+    ).format(
+        _LEFT - 8, middle, lane.title, _LEFT, top, width, _HEIGHT, GRID,
+        _path(x, y, bottom), lane.colour, lane.colour, marks, _WIDTH - _RIGHT + 6, middle, lane.texts[1],
+    )  # fmt: skip
+
+
+def _points(use: MachineUse, lane: Lane) -> tuple[Floats, Floats, Bools]:
+    """Where the looks stand, 0 to 1 across and up, with means of neighbours where there are many."""
+    is_measured = np.isfinite(lane.values)
+    x = use.time_ps[is_measured] / max(use.whole_ps, 1)
+    y, held = lane.values[is_measured] / lane.top, lane.marked[is_measured]
+    group = np.arange(x.size) * min(_MOST_POINTS, x.size) // max(x.size, 1)
+    count = np.maximum(np.bincount(group), 1)
+    return (
+        np.clip(np.bincount(group, x) / count, 0, 1),
+        np.clip(np.bincount(group, y) / count, 0, 1),
+        np.bincount(group, held.astype(np.float64)) > 0,
+    )
+
+
+def _path(x: Floats, y: Floats, bottom: float) -> str:
+    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    return f"M{x[0]:.1f} {bottom}L{line}L{x[-1]:.1f} {bottom}Z"

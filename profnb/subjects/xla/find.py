@@ -4,8 +4,7 @@ from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.xla.hlo_ops import HloOps, find_hlo_ops
-from profnb.subjects.xla.xla_modules import XlaModules, tabulate_xla_modules
-from profnb.subjects.xla.xla_ops import XlaOps, tabulate_xla
+from profnb.subjects.xla.xla_ops import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 
 
 class Xla:
