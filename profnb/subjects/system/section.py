@@ -5,7 +5,7 @@ SVG inside the HTML; where that is stripped, the table below it says the same in
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,15 +37,12 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
     lanes = find_lanes(use)
     if not lanes:
         return []
-    sentences = [
-        f"The whole cell, traced or not, by {count_text(use.time_ps.size)} looks.",
-        *(energy_sentence(one) for one in energy),
-    ]
     means = [float(np.nanmean(lane.values)) / lane.top for lane in lanes]
+    looks = f"The whole cell, traced or not, by {count_text(use.time_ps.size)} looks."
     return [
         Section(
             title="The machine",
-            sentence=" ".join(sentences),
+            sentence=" ".join([looks, *map(energy_sentence, energy)]),
             headings=("", "what", "mean", "highest"),
             rows=[
                 (bar_text(mean, 12), lane.title, *lane.texts)
@@ -60,24 +57,21 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
 
 
 def energy_sentence(energy: Energy) -> str:
-    """What a GPU took, with how far that may be off; or why it is not known."""
-    if math.isnan(energy.joules):
+    """Say what a GPU took, with how far that may be off; or why it is not known."""
+    whole, step, example = map(_joules, (energy.joules, energy.step_joules, energy.example_joules))
+    if not whole:
         return f"Energy of {energy.source}: {energy.method}."
-    whole = _joules(energy.joules)
-    if math.isnan(energy.step_joules):
+    if not step:
         return f"{energy.source} took {whole} (by {energy.method})."
-    example = (
-        ""
-        if math.isnan(energy.example_joules)
-        else f", {_joules(energy.example_joules)} an example"
-    )
     return (
-        f"{energy.source} took {whole}: {_joules(energy.step_joules)} a step{example} "
+        f"{energy.source} took {whole}: {step} a step{f', {example} an example' if example else ''} "
         f"(±{percent_text(energy.band)}, by {energy.method})."
     )
 
 
 def _joules(value: float) -> str:
+    if math.isnan(value):
+        return ""
     for scale, unit in ((1e6, "MJ"), (1e3, "kJ"), (1.0, "J"), (1e-3, "mJ")):
         if value >= scale:
             return f"{value / scale:.3g} {unit}"
@@ -106,55 +100,32 @@ class Lane:
 
 
 def find_lanes(use: MachineUse) -> list[Lane]:
-    """What was looked at and known, the GPUs first."""
+    """List what was looked at and known, the GPUs first."""
     lanes = []
     for source in sorted(use.sources, key=lambda source: source.source == HOST):
         short = source.source.partition(" (")[0]
         held = np.array([bool(reason) for reason in source.throttling], np.bool_)
         nothing = np.zeros(held.size, np.bool_)
         host = source.source == HOST
-        whole = source.memory_bytes if source.memory_bytes > 0 else np.nan
         busy = "CPU, all cores" if host else f"{short} utilization"
+        memory = "memory of this process" if host else f"{short} memory"
         kinds = (
             (busy, source.utilization, 1.0, percent_text, "device compute", nothing),
             ("CPU, this process", source.process, 1.0, percent_text, "host compute", nothing),
-            (f"{short} power", source.power, np.nan, _watts, "kernel launch", held),
-            (
-                "memory of this process" if host else f"{short} memory",
-                source.memory, whole, bytes_text, "device to device", nothing,
-            ),
-            ("disk read", source.read, np.nan, _rate, "output", nothing),
-            ("disk written", source.written, np.nan, _rate, "output", nothing),
-        )  # fmt: skip
-        lanes += [
-            _lane(title, values, top, text, colour, marked)
-            for title, values, top, text, colour, marked in kinds
-            if _is_worth_showing(title, values)
-        ]
+            (f"{short} power", source.power, 0.0, "{:,.0f} W".format, "kernel launch", held),
+            (memory, source.memory, source.memory_bytes, bytes_text, "device to device", nothing),
+            ("disk read", source.read, 0.0, _rate, "output", nothing),
+            ("disk written", source.written, 0.0, _rate, "output", nothing),
+        )
+        for title, values, top, text, colour, marked in kinds:
+            measured = values[np.isfinite(values)]
+            if not measured.size or (title.startswith("disk") and not measured.any()):
+                continue
+            mean, highest = float(np.nanmean(values)), float(np.nanmax(values))
+            full = np.nanmax([top, highest]) or 1.0
+            texts = text(mean), text(highest)
+            lanes.append(Lane(title, values, float(full), texts, COLOURS[colour], marked))
     return lanes[:_MOST_LANES]
-
-
-def _is_worth_showing(title: str, values: Floats) -> bool:
-    measurements = values[np.isfinite(values)]
-    return bool(measurements.size) and (bool(measurements.any()) or not title.startswith("disk"))
-
-
-def _lane(
-    title: str,
-    values: Floats,
-    top: float,
-    text: Callable[[float], str],
-    colour: str,
-    marked: Bools,
-) -> Lane:
-    highest = float(np.nanmax(values))
-    texts = text(float(np.nanmean(values))), text(highest)
-    full = top if np.isfinite(top) else highest
-    return Lane(title, values, max(full, highest) or 1.0, texts, COLOURS[colour], marked)
-
-
-def _watts(value: float) -> str:
-    return f"{value:,.0f} W"
 
 
 def _rate(value: float) -> str:
@@ -188,18 +159,20 @@ def _lane_svg(use: MachineUse, lane: Lane, top: int) -> Markup:
         )
         for at in x[held]
     )
+    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
+    area = f"M{x[0]:.1f} {bottom}L{line}L{x[-1]:.1f} {bottom}Z"
     return Markup(
         '<text x="{}" y="{}" text-anchor="end">{}</text>'
         '<rect x="{}" y="{}" width="{}" height="{}" fill="{}" opacity="0.35"/>'
         '<path d="{}" fill="{}" fill-opacity="0.45" stroke="{}"/>{}<text x="{}" y="{}">{}</text>'
     ).format(
         _LEFT - 8, middle, lane.title, _LEFT, top, width, _HEIGHT, GRID,
-        _path(x, y, bottom), lane.colour, lane.colour, marks, _WIDTH - _RIGHT + 6, middle, lane.texts[1],
+        area, lane.colour, lane.colour, marks, _WIDTH - _RIGHT + 6, middle, lane.texts[1],
     )  # fmt: skip
 
 
 def _points(use: MachineUse, lane: Lane) -> tuple[Floats, Floats, Bools]:
-    """Where the looks stand, 0 to 1 across and up, with means of neighbours where there are many."""
+    """Place the looks, 0 to 1 across and up, with means of neighbours where there are many."""
     is_measured = np.isfinite(lane.values)
     x = use.time_ps[is_measured] / max(use.whole_ps, 1)
     y, held = lane.values[is_measured] / lane.top, lane.marked[is_measured]
@@ -210,8 +183,3 @@ def _points(use: MachineUse, lane: Lane) -> tuple[Floats, Floats, Bools]:
         np.clip(np.bincount(group, y) / count, 0, 1),
         np.bincount(group, held.astype(np.float64)) > 0,
     )
-
-
-def _path(x: Floats, y: Floats, bottom: float) -> str:
-    line = "L".join(f"{a:.1f} {b:.1f}" for a, b in zip(x.tolist(), y.tolist(), strict=True))
-    return f"M{x[0]:.1f} {bottom}L{line}L{x[-1]:.1f} {bottom}Z"
