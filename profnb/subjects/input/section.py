@@ -1,9 +1,11 @@
 """The input pipeline as the report shows it: its tree, the training's waiting, and how full buffers were."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from profnb.core.columns import Floats, Int64s
 from profnb.core.units import (
     PS_PER_MS,
     bar_text,
@@ -202,49 +204,68 @@ def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
 
 
 def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
-    """How full each buffer was over time, thinned out by its lowest so that no empty moment is lost."""
+    """Draw how full each buffer was over time; its lowest stays, so that no empty moment is lost."""
     data: list[dict[str, Any]] = []
-    palette = [COLOURS[name] for name in _BUFFER_COLOURS]
     rows_of = {path: row for row, path in enumerate(study.input.iterators.path)}
-    for counter, colour in zip(buffers, palette, strict=False):
-        times, values = _thin(counter)
+    for counter, colour in zip(buffers, _BUFFER_COLOURS, strict=False):
+        kept = thin(counter.value, _MOST_POINTS, np.argmin)
         capacity = study.input.buffer_capacity.get(counter.series)
         most = capacity or max(float(counter.value.max()), 1.0)
-        name = study.input.pipeline.name(rows_of[counter.series]) + (
-            f", holds {capacity}" if capacity else ""
-        )
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": figure_text(name), "x": times,
-                "y": [round(100 * value / most, 2) for value in values], "customdata": values,
-                "line": {"shape": "hv", "width": 1.5, "color": colour},
-                "hovertemplate": f"%{{x:.4g}} ms: %{{customdata}} in {figure_text(name)}<extra></extra>",
-            }
-        )  # fmt: skip
-    layout = figure_layout("How full the buffers were", 260)
-    layout |= {
-        "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
+        name = study.input.pipeline.name(rows_of[counter.series])
+        name += f", holds {capacity}" if capacity else ""
+        values = counter.value[kept].tolist()
+        percent = [round(100 * value / most, 2) for value in values]
+        hover = f"%{{customdata}} in {figure_text(name)}"
+        times = counter.time_ps[kept]
+        data.append(line_of(name, COLOURS[colour], times, percent, hover, customdata=values))
+    yaxis = {**axis("% full"), "range": [0, 104]}
+    return figure_over_time("How full the buffers were", data, study.steps, yaxis, (56, 84))
+
+
+def thin(values: Floats | Int64s, most: int, pick: Callable[[Any], Any]) -> list[int]:
+    """Choose rows to draw, at most so many: of each stretch the one that ``pick`` finds."""
+    width = max(-(-values.size // most), 1)
+    return [at + int(pick(values[at : at + width])) for at in range(0, values.size, width)]
+
+
+def line_of(
+    name: str, colour: str, times_ps: Int64s, values: Sequence[float], hover: str, **rest: Any
+) -> dict[str, Any]:
+    """Draw a line over milliseconds that keeps its value until the next."""
+    return {
+        "type": "scatter", "mode": "lines", "name": figure_text(name),
+        "x": [round(float(time) / PS_PER_MS, 4) for time in times_ps], "y": values, **rest,
+        "line": {"shape": "hv", "width": 1.5, "color": colour},
+        "hovertemplate": f"%{{x:.4g}} ms: {hover}<extra></extra>",
+    }  # fmt: skip
+
+
+def figure_over_time(
+    title: str, lines: list[dict[str, Any]], steps: Steps, yaxis: dict[str, Any],
+    margins: tuple[int, int], **rest: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Draw lines over the time of the trace, with a rule where each step begins.
+
+    Args:
+        title: The figure's title.
+        lines: What ``line_of`` made.
+        steps: The steps.
+        yaxis: The axis of the values.
+        margins: Pixels to the left and above.
+        **rest: What else the layout holds.
+    """
+    layout = figure_layout(title, 260) | {
+        "margin": {"l": margins[0], "r": 12, "t": margins[1], "b": 34},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        **rest,
         "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
-        "yaxis": {**axis("% full"), "range": [0, 104]},
-        "shapes": step_rules(study.steps),
+        "yaxis": yaxis,
+        "shapes": _step_rules(steps),
     }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return {"data": lines, "layout": layout, "config": {"displaylogo": False}}
 
 
-def _thin(counter: Counter) -> tuple[list[float], list[float]]:
-    """At most 60 points: of each stretch the lowest value, where it was."""
-    width = max(-(-counter.value.size // _MOST_POINTS), 1)
-    times, values = [], []
-    for begin in range(0, counter.value.size, width):
-        at = begin + int(np.argmin(counter.value[begin : begin + width]))
-        times.append(round(float(counter.time_ps[at]) / PS_PER_MS, 4))
-        values.append(float(counter.value[at]))
-    return times, values
-
-
-def step_rules(steps: Steps) -> list[dict[str, Any]]:
-    """A thin rule where each step begins, unless there are too many to see."""
+def _step_rules(steps: Steps) -> list[dict[str, Any]]:
     if steps.is_window or len(steps) > _MOST_RULES:
         return []
     return [

@@ -32,18 +32,12 @@ class Memory:
     @cached_property
     def peak(self) -> list[PeakRow]:
         """What was alive at each allocator's peak."""
-        spine = self._spine
-        return [
-            row
-            for allocator in self.allocators
-            for row in tabulate_peak(spine.trace, allocator, spine.steps)
-        ]
+        trace, steps = self._spine.trace, self._spine.steps
+        return [row for one in self.allocators for row in tabulate_peak(trace, one, steps)]
 
     @cached_property
     def use(self) -> list[MemoryUse]:
         """What each allocator held at its peak, and whether it grows."""
         spine = self._spine
-        return [
-            measure_memory(spine.trace, allocator, spine.steps, spine.batch_size)
-            for allocator in self.allocators
-        ]
+        known = spine.steps, spine.batch_size
+        return [measure_memory(spine.trace, allocator, *known) for allocator in self.allocators]

@@ -9,6 +9,7 @@ the official tool the last in the file, thread after thread; the bytes are the s
 Source: openxla/xprof xplane_to_memory_profile.cc (a27d00aa).
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -66,7 +67,7 @@ class PeakRow:
 def tabulate_peak(
     trace: Trace, allocator: Allocator, steps: Steps, row: int | None = None
 ) -> list[PeakRow]:
-    """What was alive when most was in use, most bytes first; the rows sum to the bytes in use.
+    """List what was alive when most was in use, most bytes first; the rows sum to the bytes in use.
 
     An allocator with 30 MB in use at its peak, of which the trace saw two blocks of 8 MB and 2 MB being
     allocated and not yet freed, has three rows: those two, and 20 MB that are ``UNATTRIBUTED``.
@@ -85,33 +86,39 @@ def tabulate_peak(
     alive = allocator.alive_at(row) if allocator.name != UNNAMED else allocator.events[:0]
     newest_first = np.cumsum(allocator.size[alive][::-1])[::-1]
     alive = alive[newest_first <= allocator.in_use[row]]
+    events = allocator.events[alive]
     begin, end = step_around(trace, allocator, steps, row)
-    texts = {
-        stat: texts_of(trace, stat, allocator.events[alive])
-        for stat in ("tf_op", "region_type", "shape")
-    }
-    dtypes = trace.stats.integers("data_type").of(allocator.events)
+    lasting = (begin >= 0) & (alive < begin) & (allocator.until[alive] >= end)
+    op, region, shape = (
+        texts_of(trace, stat, events) for stat in ("tf_op", "region_type", "shape")
+    )
+    dtype = [_DTYPES.get(k, "") for k in trace.stats.integers("data_type").of(events).tolist()]
     sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
-    for at in alive.tolist():
-        event = int(allocator.events[at])
-        lasting = bool(begin >= 0 and at < begin and allocator.until[at] >= end)
-        key = (
-            texts["tf_op"].get(event, ""), texts["region_type"].get(event, ""),
-            _DTYPES.get(int(dtypes[at]), ""), texts["shape"].get(event, ""), lasting,
-        )  # fmt: skip
-        blocks = sums.setdefault(key, [0, 0])
-        blocks[0] += int(allocator.size[at])
-        blocks[1] += 1
+    sizes = allocator.size[alive].tolist()
+    for *key, size in zip(op, region, dtype, shape, lasting.tolist(), sizes, strict=True):
+        sums.setdefault(tuple(key), []).append(size)
     rows = [
         PeakRow(
-            allocator.name, op or "(no op)", region, dtype, shape, total, often, lasting, time_ps
+            allocator.name, op or "(no op)", region, dtype, shape, sum(blocks), len(blocks), is_lasting,
+            time_ps,
         )
-        for (op, region, dtype, shape, lasting), (total, often) in sums.items()
-    ]
+        for (op, region, dtype, shape, is_lasting), blocks in sums.items()
+    ]  # fmt: skip
     rest = int(allocator.in_use[row]) - sum(peak_row.bytes for peak_row in rows)
     if rest:
-        unattributed = (allocator.name, UNATTRIBUTED, "", "", "", rest, 0, True, time_ps)
-        rows.append(PeakRow(*unattributed))
+        rows.append(
+            PeakRow(
+                allocator.name,
+                UNATTRIBUTED,
+                "",
+                "",
+                "",
+                rest,
+                0,
+                is_persistent=True,
+                time_ps=time_ps,
+            )
+        )
     return sorted(rows, key=lambda peak_row: -peak_row.bytes)
 
 
@@ -155,7 +162,7 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
 
 
 def find_memory_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tuple[float, str]:
-    """How much more is in use after each step than after the one before, where that goes on.
+    """Measure how much more is in use after each step than after the one before, where that goes on.
 
     Returns:
         Bytes per step, and the op that allocates most of what stays; (0, "") where most steps do not
@@ -172,19 +179,13 @@ def find_memory_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tupl
     if not change.size or (change > 0).mean() < _GROWTH_SHARE:
         return 0.0, ""
     first, last = int(at[0]), int(at[-2])
-    rows = np.arange(len(allocator))
-    stays = np.flatnonzero(
-        allocator.is_allocation
-        & (rows >= first)
-        & (rows < last)
-        & (allocator.until >= len(allocator))
-    )
+    is_kept = allocator.is_allocation & (allocator.until >= len(allocator))
+    stays = first + np.flatnonzero(is_kept[first:last])
+    totals: Counter[str] = Counter()
     ops = texts_of(trace, "tf_op", allocator.events[stays])
-    totals: dict[str, int] = {}
-    for row in stays.tolist():
-        op = ops.get(int(allocator.events[row]), "")
-        totals[op] = totals.get(op, 0) + int(allocator.size[row])
-    return float(np.median(change)), max(totals, key=lambda op: totals[op]) if totals else ""
+    for op, size in zip(ops, allocator.size[stays].tolist(), strict=True):
+        totals[op] += size
+    return float(np.median(change)), max(totals, key=totals.__getitem__, default="")
 
 
 @dataclass(frozen=True, slots=True)
