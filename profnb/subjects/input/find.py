@@ -15,7 +15,6 @@ from profnb.subjects.input.diagnosis import (
 from profnb.subjects.input.iterators import (
     IteratorTree,
     SmallFiles,
-    count_first_fill,
     files_text,
     find_iterators,
     find_small_files,
@@ -67,14 +66,9 @@ class Input:
         """How the training waited for its input."""
         spine = self._spine
         return find_waiting(
-            spine.trace,
-            spine.steps,
-            spine.gaps,
-            spine.summary.counted,
-            self.iterators,
-            self._charges,
+            spine.trace, spine.steps, spine.gaps, spine.summary.counted, self.iterators, self._charges,
             self.pipeline.parallelism,
-        )
+        )  # fmt: skip
 
     @cached_property
     def feeding(self) -> Feeding | None:
@@ -84,12 +78,7 @@ class Input:
     @cached_property
     def first_element(self) -> str:
         """Why the first element came late, in a sentence; empty where it did not."""
-        events = self._spine.trace.events
-        if not len(self.iterators) or not len(events):
-            return ""
-        window = int(events.end_ps.max() - events.begin_ps.min())
-        filling = count_first_fill(self._spine.trace, self.iterators)
-        return explain_first_element(self.pipeline, self.waiting, window, filling)
+        return explain_first_element(self._spine.trace, self.pipeline, self.waiting)
 
     @cached_property
     def buffers(self) -> list[Counter]:
@@ -99,11 +88,8 @@ class Input:
     @cached_property
     def buffer_capacity(self) -> dict[str, int]:
         """How much the buffer of each iterator holds, by its path."""
-        return {
-            path: int(capacity)
-            for path, capacity in zip(self.iterators.path, self.pipeline.capacity, strict=True)
-            if capacity > 0
-        }
+        capacities = zip(self.iterators.path, self.pipeline.capacity.tolist(), strict=True)
+        return {path: capacity for path, capacity in capacities if capacity > 0}
 
     @cached_property
     def buffer_samples(self) -> BufferSamples | None:
@@ -120,13 +106,13 @@ class Input:
         """What starves the training; None without an input pipeline or steps."""
         if self._spine.steps.is_window:
             return None
-        waiting = self.waiting
+        waiting, recording = self.waiting, self._spine.recording
         examples = self._spine.examples[waiting.counted]
         per_element: float | None = usual_batch_size(self._spine.trace)
         if waiting.elements and examples.size and examples.all():
             per_element = float(examples.sum() / waiting.elements)
         diagnosis = diagnose_input(self.pipeline, waiting, per_element)
-        files = files_text(self._spine.recording.file_counts, self._spine.recording.file_bytes)
+        files = files_text(recording.file_counts, recording.file_bytes)
         if diagnosis is not None and diagnosis.cause == "small files" and files:
             return replace(diagnosis, sentence=f"{diagnosis.sentence} There are {files}.")
         return diagnosis
@@ -134,7 +120,5 @@ class Input:
     @cached_property
     def small_files(self) -> SmallFiles | None:
         """The iterator that reads a file for each element; None where none reads many."""
-        table = self.pipeline
-        return find_small_files(
-            table.function_ops, table.function_occurrences, self._spine.recording.file_bytes
-        )
+        table, sizes = self.pipeline, self._spine.recording.file_bytes
+        return find_small_files(table.function_ops, table.function_occurrences, sizes)

@@ -19,7 +19,7 @@ import numpy as np
 from profnb.capture.datasets import Chain
 from profnb.core.columns import Bools, Int32s, Int64s, gather
 from profnb.core.units import bytes_text, count_text
-from profnb.steps.launching import FunctionRuns, find_function_runs
+from profnb.steps.launching import FunctionRuns
 from profnb.steps.nesting import find_parents, last_around, self_times
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op
@@ -34,7 +34,6 @@ _COUNTED = re.compile(
 _VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
-_FUNCTION_WORK = ("ExecutorState::Process", "ExecutorDoneCallback")
 _MOST_OPS = 3
 _MOST_CODES = 1 << 20  # so many are counted without sorting
 _FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
@@ -46,7 +45,7 @@ NOT_INPUT, NO_FUNCTION = -2, -1
 
 
 def label_of(path: str) -> str:
-    """What kind of iterator stands at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
+    """Name the kind of iterator at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
     return _VERSION.sub("", path.rpartition("::")[2].partition("[")[0])
 
 
@@ -88,44 +87,36 @@ class IteratorTree:
         return len(self.path)
 
 
-def find_iterators(
-    trace: Trace, outside: Int32s | None = None, function_runs: FunctionRuns | None = None
-) -> IteratorTree:
+def find_iterators(trace: Trace, outside: Int32s, function_runs: FunctionRuns) -> IteratorTree:
     """Find the iterators of a trace, and which calls and runs of functions are whose.
 
     Args:
         trace: The trace.
-        outside: Each event's parent on its line, or -1, shape (E,); found if not given.
-        function_runs: Runs of users' functions; found if not given.
+        outside: Each event's parent on its line, or -1, shape (E,).
+        function_runs: Runs of users' functions.
     """
-    if outside is None:
-        outside = find_parents(trace.events.end_ps, trace.lines.offsets)
     texts = trace.names.texts
-    paths: dict[str, int] = {}
-    for text in texts:
-        if text.startswith(PREFIX):
-            paths.setdefault(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), 0)
-    used = trace.names.rows_where(lambda text: text.startswith(PREFIX))
-    events = np.flatnonzero(trace.by_name(used) & trace.is_host_event)
-    ordered = sorted(paths, key=lambda path: (path.count("::"), path))
+    places = {
+        text: _COUNTED.sub(r"\1", text.removeprefix(PREFIX))
+        for text in texts
+        if text.startswith(PREFIX)
+    }
+    ordered = sorted(set(places.values()), key=lambda path: (path.count("::"), path))
     rows = {path: row for row, path in enumerate(ordered)}
-    of_name = np.array(
-        [rows.get(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), -1) for text in texts] or [-1],
-        np.int64,
-    )
+    row_of_text = [rows[places[text]] if text in places else -1 for text in texts]
+    of_name = np.array(row_of_text or [-1], np.int64)
+    events = np.flatnonzero(trace.by_name(of_name >= 0) & trace.is_host_event)
     node = of_name[trace.events.name[events]]
     parent = np.array([_parent_of(path, rows) for path in ordered], np.int64)
     depth = np.zeros(len(ordered), np.int64)
-    for row in range(len(ordered)):
-        depth[row] = depth[parent[row]] + 1 if parent[row] >= 0 else 0
+    for row in np.flatnonzero(parent >= 0).tolist():
+        depth[row] = depth[parent[row]] + 1
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     above = find_parents(end, np.searchsorted(events, trace.lines.offsets))
     alone = self_times(begin, end, above)
     is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
     asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
     asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
-    if function_runs is None:
-        function_runs = find_function_runs(trace)
     runs, run_of_event = function_runs.runs, function_runs.of_event
     run_end, run_busy = _work_of_runs(trace, runs, run_of_event)
     return IteratorTree(
@@ -193,7 +184,7 @@ def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int
 
 
 def keras_array_rows(tree: IteratorTree) -> set[int]:
-    """The iterators of the pipeline that Keras 2 and 3 make of arrays.
+    """Find the iterators of the pipeline that Keras 2 and 3 make of arrays.
 
     It maps a function that gathers over pairs of indices and the arrays themselves, again and again::
 
@@ -220,22 +211,19 @@ def keras_array_rows(tree: IteratorTree) -> set[int]:
     return rows
 
 
-def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:
-    """How often each iterator's input was asked during the first call of it, on whatever thread."""
-    counts = [0] * len(tree)
-    begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
-    for row in range(len(tree)):
-        calls = np.flatnonzero(tree.node == row)
-        if not calls.size:
-            continue
-        first = calls[begin[calls].argmin()]
-        inputs = begin[tree.parent[tree.node] == row]
-        counts[row] = int(((inputs >= begin[first]) & (inputs < end[first])).sum())
-    return counts
+def count_first_fill(trace: Trace, tree: IteratorTree, row: int) -> int:
+    """Count how often an iterator's input was asked during its first call, on whatever thread."""
+    calls = tree.events[tree.node == row]
+    if not calls.size:
+        return 0
+    first = calls[trace.events.begin_ps[calls].argmin()]
+    inputs = trace.events.begin_ps[tree.events[tree.parent[tree.node] == row]]
+    begin, end = trace.events.begin_ps[first], trace.events.end_ps[first]
+    return int(((inputs >= begin) & (inputs < end)).sum())
 
 
 def name_functions(dataset: Sequence[str], chains: Sequence[Chain]) -> tuple[str, ...]:
-    """The user's function of each iterator, from the pipeline whose shape is that of the trace.
+    """Name the user's function of each iterator, from the pipeline whose shape is that of the trace.
 
     ``MapDataset:1`` below ``FilterDataset:4`` is the pipeline (Map, Filter) from the source on. If exactly
     one of the user's pipelines is of that shape, say (Map of ``augment``, Filter of ``odd``), those are the
@@ -255,30 +243,22 @@ def name_functions(dataset: Sequence[str], chains: Sequence[Chain]) -> tuple[str
             plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
             if plain in _WITH_FUNCTION:  # the deepest iterator of a dataset is the one that runs it
                 places[int(at)] = plain, row
-    kinds = [places[at][0] for at in sorted(places)]
-    shapes = [_links(chain) for chain in chains]
-    fitting = {
-        tuple(function for _, function in links)
-        for links in shapes
-        if [kind.removeprefix("Parallel") for kind, _ in links] == kinds
-    }
-    names = [""] * len(dataset)
+    kinds, rows = zip(*(places[at] for at in sorted(places)), strict=True) if places else ((), ())
+    fitting = set()
+    for chain in chains:
+        plain_links = [(kind.removeprefix("Parallel"), function) for kind, function in chain]
+        links = [link for link in plain_links if link[0] in _WITH_FUNCTION]
+        if tuple(kind for kind, _ in links) == kinds:
+            fitting.add(tuple(function for _, function in links))
     # Pipelines of one shape with other functions cannot be told apart.
-    if kinds and len(fitting) == 1:
-        for function, at in zip(fitting.pop(), sorted(places), strict=True):
-            names[places[at][1]] = function
-    return tuple(names)
-
-
-def _links(chain: Chain) -> list[tuple[str, str]]:
-    """The transformations of a pipeline that take a function, the source first."""
-    return [link for link in chain if link[0].removeprefix("Parallel") in _WITH_FUNCTION]
+    functions = dict(zip(rows, fitting.pop(), strict=True)) if len(fitting) == 1 else {}
+    return tuple(functions.get(row, "") for row in range(len(dataset)))
 
 
 def find_function_ops(
     trace: Trace, tree: IteratorTree, outside: Int32s
 ) -> tuple[tuple[OpShare, ...], ...]:
-    """The ops inside each iterator's function that took most time, at most three, most time first.
+    """Sum up the ops inside each iterator's function that took most time, at most three, most time first.
 
     TensorFlow's executor runs a function in pieces on any thread, each an event with the run's id; an op of
     the function lies directly inside such a piece.
@@ -288,28 +268,24 @@ def find_function_ops(
         tree: Its iterators.
         outside: Each event's parent on its line, or -1, shape (E,).
     """
-    spent: list[dict[str, tuple[int, int]]] = [{} for _ in range(len(tree))]
+    spent: list[list[OpShare]] = [[] for _ in range(len(tree))]
     if tree.runs.size:
-        types = [_op_type(text) for text in trace.names.texts]
-        is_op = np.array([text != "" for text in types] or [False], np.bool_)
-        ops, iterator = _ops_of_runs(trace, tree, outside, is_op)
-        pairs = iterator * len(types) + trace.events.name[ops]
-        distinct, row, often = _count(pairs)
+        codes = {"": 0, "Dataset": 0}  # of types of ops; 0 is none
+        parsed = map(parse_op, trace.names.texts)
+        of_name = np.array(
+            [codes.setdefault(op[1], len(codes)) if op is not None else 0 for op in parsed] or [0]
+        )
+        ops, iterator = _ops_of_runs(trace, tree, outside, of_name > 0)
+        distinct, row, often = _count(iterator * len(codes) + of_name[trace.events.name[ops]])
         time_ps = np.zeros(distinct.size, np.int64)
         np.add.at(time_ps, row, trace.events.duration_ps[ops])
+        kinds = {code: kind for kind, code in codes.items()}
         for pair, time, count in zip(
             distinct.tolist(), time_ps.tolist(), often.tolist(), strict=True
         ):
-            at, name = divmod(pair, len(types))
-            before = spent[at].get(types[name], (0, 0))
-            spent[at][types[name]] = before[0] + time, before[1] + count
-    return tuple(
-        tuple(
-            (name, *sums)
-            for name, sums in sorted(ops_of_one.items(), key=lambda item: -item[1][0])[:_MOST_OPS]
-        )
-        for ops_of_one in spent
-    )
+            at, code = divmod(pair, len(codes))
+            spent[at].append((kinds[code], time, count))
+    return tuple(tuple(sorted(ops, key=lambda op: -op[1])[:_MOST_OPS]) for ops in spent)
 
 
 def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
@@ -336,18 +312,13 @@ def _ops_of_runs(
         is_op: Which of the trace's names are of ops.
     """
     pieces = np.flatnonzero(tree.run_of_event >= 0)
-    pieces = pieces[trace.are_named(pieces, lambda name: name in _FUNCTION_WORK)]
+    pieces = pieces[trace.are_named(pieces, lambda name: name in _EXECUTOR)]
     is_piece = np.zeros(outside.size + 1, np.bool_)  # the last one is nobody's parent
     is_piece[pieces] = True
     ops = np.flatnonzero(gather(is_piece, outside) & trace.is_host_event)
     ops = ops[gather(is_op, trace.events.name[ops])]
     iterator = gather(tree.run_node, gather(tree.run_of_event, outside[ops]))
     return ops[iterator >= 0], iterator[iterator >= 0]
-
-
-def _op_type(text: str) -> str:
-    parsed = parse_op(text)
-    return parsed[1] if parsed is not None and parsed[1] != "Dataset" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,18 +339,25 @@ class SmallFiles:
 
 
 def files_text(counts: Mapping[str, int], sizes: Mapping[str, int]) -> str:
-    """How many files the dataset with most has: "600 files of 128 B on average"; "" if not known."""
+    """Count the files of the dataset with most: "600 files of 128 B on average"; "" if not known."""
     if not counts:
         return ""
-    name = max(counts, key=lambda name: counts[name])
+    name = max(counts, key=counts.__getitem__)
     size = f" of {bytes_text(sizes[name])} on average" if name in sizes else ""
     return f"{count_text(counts[name])} files{size}"
+
+
+def read_files(ops: Sequence[OpShare]) -> tuple[int, int, int]:
+    """Sum up (files that a function read, time in ``ReadFile``, time in its other ops)."""
+    reads = sum(often for name, _, often in ops if name == "ReadFile")
+    reading = sum(time for name, time, _ in ops if name == "ReadFile")
+    return reads, reading, sum(time for _, time, _ in ops) - reading
 
 
 def find_small_files(
     function_ops: Sequence[Sequence[OpShare]], runs: Int64s, sizes: Mapping[str, int]
 ) -> SmallFiles | None:
-    """The iterator that reads most files, one for each element.
+    """Find the iterator that reads most files, one for each element.
 
     Args:
         function_ops: The ops of each iterator's function, N.
@@ -389,22 +367,17 @@ def find_small_files(
     Returns:
         None below 50 files, or where they are known to be of a megabyte or more.
     """
-    if sizes and max(sizes.values()) >= _LARGE_BYTES:
+    if max(sizes.values(), default=0) >= _LARGE_BYTES:
         return None
-    small_files = None
-    for row, shares in enumerate(function_ops):
-        ops = {name: (time, often) for name, time, often in shares}
-        reading, often = ops.get("ReadFile", (0, 0))
-        if often < _FEWEST_FILES or often * 2 <= int(runs[row]):
-            continue
-        if small_files is None or often > small_files.reads:
-            others = sum(time for time, _ in ops.values()) - reading
-            small_files = SmallFiles(row, int(often), int(reading), int(others))
-    return small_files
+    found = [SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops)]
+    small = [
+        one for one in found if one.reads >= _FEWEST_FILES and one.reads * 2 > runs[one.iterator]
+    ]
+    return max(small, key=lambda one: one.reads, default=None)
 
 
 def find_input_work(trace: Trace, tree: IteratorTree, parent: Int32s, wanted: Int64s) -> Int64s:
-    """What the input pipeline ran: inside a call of an iterator of tf.data's, or in a run of its function.
+    """Find what the input pipeline ran: inside a call of an iterator, or in a run of its function.
 
     Args:
         trace: The trace.

@@ -99,7 +99,7 @@ class InputPipeline:
 
     def name(self, row: int) -> str:
         """``ParallelMap(augment)``, or with the op that its function mostly runs: ``Map (MatMul)``."""
-        kind, ops = label_of(self.tree.path[row]), self.function_ops[row]
+        kind, ops = self.kind[row], self.function_ops[row]
         if self.function[row]:
             return f"{kind}({self.function[row]})"
         return f"{kind} ({ops[0][0]})" if ops else kind
@@ -137,16 +137,16 @@ def tabulate_input_pipeline(
     """
     count = len(tree)
     duration = trace.events.duration_ps[tree.events]
-    total, alone, longest, runs, function = (np.zeros(count, np.int64) for _ in range(5))
+    total, alone, longest, function = (np.zeros(count, np.int64) for _ in range(4))
     np.add.at(total, tree.node, duration)
     np.add.at(alone, tree.node, tree.self_ps)
     np.maximum.at(longest, tree.node, duration)
     has_owner = tree.run_node >= 0
-    np.add.at(runs, tree.run_node[has_owner], 1)
     np.add.at(function, tree.run_node[has_owner], tree.run_busy_ps[has_owner])
     buffered, empty = _fill(trace, tree)
-    limit = _last_of(tree, trace.stats.integers("buffer_limit"))
-    size = _last_of(tree, trace.stats.integers("buffer_size"))
+    limit, size = (
+        _last_of(tree, trace.stats.integers(stat)) for stat in ("buffer_limit", "buffer_size")
+    )
     autotune = _texts_of(trace, tree, "autotune")
     dataset = tuple(_texts_of(trace, tree, "name"))
     return InputPipeline(
@@ -157,7 +157,7 @@ def tabulate_input_pipeline(
         total_ps=total,
         self_ps=alone,
         longest_ps=longest,
-        function_occurrences=runs,
+        function_occurrences=np.bincount(tree.run_node[has_owner], minlength=count),
         function_ps=function,
         function_ops=find_function_ops(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
@@ -171,7 +171,6 @@ def tabulate_input_pipeline(
 
 def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
-    sums, empties, asked = (np.zeros(len(tree)) for _ in range(3))
     stats = trace.stats.integers("buffered_elements")
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events
     has_buffer = np.zeros(len(tree), np.bool_)
@@ -179,13 +178,12 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     has_buffer[node[node >= 0]] = True
     calls = np.flatnonzero(has_buffer[tree.node]) if tree.node.size else tree.node
     # A call without the stat found nothing in the buffer.
-    amount = stats.of(tree.events[calls], 0).astype(np.int64, copy=False)
-    np.add.at(asked, tree.node[calls], 1)
-    np.add.at(sums, tree.node[calls], amount)
-    np.add.at(empties, tree.node[calls], amount == 0)
-    some = asked > 0
-    whole = np.where(some, asked, 1)
-    return np.where(some, sums / whole, np.nan), np.where(some, empties / whole, np.nan)
+    amount = stats.of(tree.events[calls], 0)
+    asked, sums, empties = (
+        np.bincount(tree.node[calls], weights, len(tree)) for weights in (None, amount, amount == 0)
+    )
+    whole = np.where(asked > 0, asked, np.nan)
+    return sums / whole, empties / whole
 
 
 def _positive(values: Int64s) -> Floats:
@@ -317,22 +315,25 @@ def tabulate_buffers(
         capacity: How much the buffer of each iterator holds, by its place, where that is known.
         queues: The queues.
     """
-    if not buffers and not queues:
-        return None
-    names = [*(buffer.series for buffer in buffers), *(queue.record.name for queue in queues)]
-    sizes = [*(buffer.value.size for buffer in buffers), *(q.time_ps.size for q in queues)]
-    holds = [
-        *(capacity.get(buffer.series, np.nan) for buffer in buffers),
-        *(q.record.capacity if q.record.capacity >= 0 else np.nan for q in queues),
+    series = [
+        (b.series, b.time_ps, b.value, capacity.get(b.series, np.nan), np.nan, b.value == 0)
+        for b in buffers
     ]
-    kept = [*(np.nan for _ in buffers), *(q.record.min_after_dequeue for q in queues)]
+    for queue in queues:
+        record, most = queue.record, queue.record.capacity if queue.record.capacity >= 0 else np.nan
+        kept_back = record.min_after_dequeue
+        series.append((record.name, queue.time_ps, queue.held, most, kept_back, queue.is_empty))
+    if not series:
+        return None
+    names, times, held, holds, kept, is_empty = zip(*series, strict=True)
+    sizes = [time.size for time in times]
     return BufferSamples(
         tuple(name for name, size in zip(names, sizes, strict=True) for _ in range(size)),
-        np.concatenate([*(buffer.time_ps for buffer in buffers), *(q.time_ps for q in queues)]),
-        np.concatenate([*(buffer.value for buffer in buffers), *(q.held for q in queues)]),
+        np.concatenate(times),
+        np.concatenate(held),
         np.repeat(np.array(holds, np.float64), sizes),
         np.repeat(np.array(kept, np.float64), sizes),
-        np.concatenate([*(buffer.value == 0 for buffer in buffers), *(q.is_empty for q in queues)]),
+        np.concatenate(is_empty),
     )
 
 

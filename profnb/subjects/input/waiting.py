@@ -37,16 +37,11 @@ _LONG_AGO, _FAR_AHEAD = -(1 << 61), 1 << 61
 
 
 class Pieces(NamedTuple):
-    """P stretches of time, each with a label: a call, or what it is charged to (see ``_label``)."""
+    """P stretches of time with a label: a call, or an iterator's part (``_PARTS * iterator + part``)."""
 
     begin_ps: Int64s
     end_ps: Int64s
     label: Int64s
-
-
-def _label(iterator: Int64s | int, part: int) -> Int64s | int:
-    """One number for an iterator's part, as the kernels below carry it along."""
-    return _PARTS * iterator + part
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +103,7 @@ def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
         np.concatenate([outer, calls]),
     )
     lasting = np.flatnonzero(pieces.end_ps > pieces.begin_ps)
-    order = lasting[stable_order(top[pieces.label[lasting]])]
-    return Pieces(*(column[order] for column in pieces)), top
-
-
-def _pieces_of(rows: Int64s) -> Pieces:
-    """Rows of (begin, end, label) as columns."""
-    return Pieces(*(np.ascontiguousarray(column) for column in rows.T))
+    return _those(pieces, lasting[stable_order(top[pieces.label[lasting]])]), top
 
 
 def _flat(pieces: Pieces) -> Pieces:
@@ -122,8 +111,11 @@ def _flat(pieces: Pieces) -> Pieces:
     order = np.argsort(pieces.begin_ps, kind="stable")
     begin, end, label = (column[order] for column in pieces)
     begin[1:] = np.maximum(begin[1:], np.maximum.accumulate(end)[:-1])
-    goes_on = end > begin
-    return Pieces(begin[goes_on], end[goes_on], label[goes_on])
+    return _those(Pieces(begin, end, label), end > begin)
+
+
+def _those(pieces: Pieces, chosen: Bools | Int64s) -> Pieces:
+    return Pieces(*(column[chosen] for column in pieces))
 
 
 def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
@@ -147,8 +139,7 @@ def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
         np.concatenate([np.repeat(pieces.label, parts + 1), inside.label[part]]),
     )
     lasting = np.flatnonzero(rows.end_ps > rows.begin_ps)
-    order = lasting[np.argsort(rows.begin_ps[lasting], kind="stable")]
-    return Pieces(*(column[order] for column in rows))
+    return _those(rows, lasting[np.argsort(rows.begin_ps[lasting], kind="stable")])
 
 
 def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
@@ -178,28 +169,29 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     if not len(tree):
         none = np.empty(0, np.int64)
         return Charges(none, none, none, none)
-    iterator = tree.node[pieces.label]
     feeds = tree.parent[tree.node[top[pieces.label]]]  # for which iterator a piece's thread works
-
-    def calls_on_threads(of: Bools) -> Pieces:
-        label = np.asarray(_label(iterator[of], ITERATOR))
-        return _flat(Pieces(pieces.begin_ps[of], pieces.end_ps[of], label))
-
+    pieces = pieces._replace(label=_PARTS * tree.node[pieces.label] + ITERATOR)
     behind: dict[int, Pieces] = {}
     for asynchronous in np.flatnonzero(tree.is_async)[::-1].tolist():  # the deepest first
-        behind[asynchronous] = _look_behind(calls_on_threads(feeds == asynchronous), behind)
+        on_threads = _flat(_those(pieces, feeds == asynchronous))
+        behind[asynchronous] = _look_behind(on_threads, behind)
         functions = _function_runs(trace, tree, asynchronous)
         if functions.begin_ps.size:
             behind[asynchronous] = _merge(functions, behind[asynchronous])
-    waits = _look_behind(calls_on_threads(feeds < 0), behind)
-    begin, end, label = _name_functions(trace, tree, waits)
-    return Charges(begin, end, label // _PARTS, label % _PARTS)
+    waits = _look_behind(_flat(_those(pieces, feeds < 0)), behind)
+    inline = (tree.run_node >= 0) & ~tree.is_async[np.maximum(tree.run_node, 0)]
+    for iterator in np.unique(
+        tree.run_node[inline]
+    ).tolist():  # its function, apart from its own work
+        runs = _function_runs(trace, tree, iterator)
+        waits = _replace(waits, waits.label == _PARTS * iterator + ITERATOR, runs)
+    return Charges(waits.begin_ps, waits.end_ps, waits.label // _PARTS, waits.label % _PARTS)
 
 
 def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
     """When some run of an iterator's function was going on."""
     runs = tree.run_node == iterator
-    label = np.full(int(runs.sum()), _label(iterator, FUNCTION))
+    label = np.full(int(runs.sum()), _PARTS * iterator + FUNCTION)
     return _flat(Pieces(trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs], label))
 
 
@@ -210,26 +202,17 @@ def _merge(front: Pieces, behind: Pieces) -> Pieces:
         np.concatenate([front.begin_ps, [_FAR_AHEAD]]),
         np.full(front.begin_ps.size + 1, -1),
     )
-    filled = np.stack(_replace(gaps, np.ones(gaps.label.size, np.bool_), behind), axis=1)
-    rows = np.concatenate([filled[filled[:, 2] >= 0], np.stack(front, axis=1)])
-    return _pieces_of(rows[np.argsort(rows[:, 0], kind="stable")])
+    filled = _replace(gaps, np.ones(gaps.label.size, np.bool_), behind)
+    merged = _flat(Pieces(*map(np.concatenate, zip(filled, front, strict=True))))
+    return _those(merged, merged.label >= 0)
 
 
 def _look_behind(pieces: Pieces, behind: dict[int, Pieces]) -> Pieces:
     """Replace waits for asynchronous iterators by what happened behind them."""
     for asynchronous in sorted(set((pieces.label // _PARTS).tolist()) & set(behind)):
-        wanted = pieces.label == _label(asynchronous, ITERATOR)
+        wanted = pieces.label == _PARTS * asynchronous + ITERATOR
         if wanted.any() and behind[asynchronous].begin_ps.size:
             pieces = _replace(pieces, wanted, behind[asynchronous])
-    return pieces
-
-
-def _name_functions(trace: Trace, tree: IteratorTree, pieces: Pieces) -> Pieces:
-    """Tell a synchronous iterator's function apart from the iterator's own work."""
-    runs = (tree.run_node >= 0) & ~tree.is_async[np.maximum(tree.run_node, 0)]
-    for iterator in np.unique(tree.run_node[runs]).tolist():
-        wanted = pieces.label == _label(iterator, ITERATOR)
-        pieces = _replace(pieces, wanted, _function_runs(trace, tree, iterator))
     return pieces
 
 
@@ -312,23 +295,13 @@ class _Periods:
 
     def of(self, times: Int64s) -> Int64s:
         """The step in whose period each time lies, or -1."""
-        if not self.begin_ps.size:
-            return np.full(times.size, -1)
         row = np.searchsorted(self.begin_ps, times, side="right") - 1
-        step = np.maximum(row, 0)
-        inside = (row >= 0) & (times < self.begin_ps[step] + self.period_ps[step])
-        return np.where(inside, row, -1)
+        end_ps = np.append(self.begin_ps + self.period_ps, _LONG_AGO)  # the last is that of none
+        return np.where(times < end_ps[row], row, -1)
 
     def counts(self, times: Int64s) -> Bools:
         """Whether each time lies in a counted period."""
-        row = self.of(times)
-        return (row >= 0) & self.counted[np.maximum(row, 0)] if self.counted.size else row >= 0
-
-
-def _periods(steps: Steps, gaps: Gaps, counted_rows: Int64s) -> _Periods:
-    counted = np.zeros(len(steps), np.bool_)
-    counted[counted_rows] = True
-    return _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
+        return np.append(self.counted, False)[self.of(times)]
 
 
 def find_waiting(
@@ -351,14 +324,15 @@ def find_waiting(
         charges: The waiting, as ``charge_waiting`` charges it.
         parallelism: Calls of each one's function at once, shape (N,).
     """
-    periods = _periods(steps, gaps, counted_rows)
+    counted = np.zeros(len(steps), np.bool_)
+    counted[counted_rows] = True
+    periods = _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
     first = int(begins.argmin()) if roots.size else -1
-    if first >= 0 and periods.counted.sum() > 1:  # in whose wait threads start and buffers fill
-        opening = int(periods.of(begins[first : first + 1])[0])
-        if opening >= 0:
-            periods.counted[opening] = False
+    if first >= 0 and counted.sum() > 1:  # in whose wait threads start and buffers fill
+        opening = periods.of(begins[first : first + 1])
+        counted[opening[opening >= 0]] = False
     wait = np.zeros(len(steps), np.int64)
     row = periods.of(charges.begin_ps)
     np.add.at(wait, row[row >= 0], charges.duration_ps[row >= 0])
@@ -367,12 +341,12 @@ def find_waiting(
     np.add.at(worked, tree.run_node[ran], tree.run_busy_ps[ran])
     elements = int(periods.counts(begins).sum())
     busy = _stage_times(trace, tree, periods, worked, parallelism) / max(elements, 1)
-    window = int(periods.period_ps[periods.counted].sum())
+    window = int(periods.period_ps[counted].sum())
     return Waiting(
         step_num=steps.step_num,
         step_ps=np.minimum(wait, periods.period_ps),
         period_ps=periods.period_ps,
-        counted=periods.counted,
+        counted=counted,
         first_ps=int(trace.events.duration_ps[roots[first]]) if first >= 0 else 0,
         charged_ps=charges.sum_by_iterator(len(tree), periods.counts(charges.begin_ps)),
         elements=elements,
@@ -392,13 +366,10 @@ def _stage_times(
     times = np.full(len(tree), np.nan)
     if not tree.events.size:
         return times
-    pieces, top = self_pieces(trace, tree)
-    begin, end, call = pieces
+    (begin, end, call), top = self_pieces(trace, tree)
     feeds = tree.parent[tree.node[top[call]]]  # for which iterator a piece's thread works
     works = ~tree.is_async[tree.node[call]] & periods.counts(begin)
-    spent = np.zeros(
-        len(tree) + 1, np.int64
-    )  # the last one: for the training itself, where feeds is -1
+    spent = np.zeros(len(tree) + 1, np.int64)  # the last: for the training, where feeds is -1
     np.add.at(spent, feeds[works], (end - begin)[works])
     for row in np.flatnonzero(tree.is_async).tolist():
         outer = (tree.above < 0) & (tree.parent[tree.node] == row)
