@@ -123,7 +123,8 @@ def _is_inside(times: Int64s, steps: StepRecords) -> Bools:
     begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
     order = np.argsort(begin)
     at = np.searchsorted(begin[order], times, side="right")
-    return np.less(times, np.append(np.iinfo(np.int64).min, end[order])[at])
+    is_inside: Bools = times < np.append(np.iinfo(np.int64).min, end[order])[at]
+    return is_inside
 
 
 def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
