@@ -369,9 +369,9 @@ def find_small_files(
     """
     if max(sizes.values(), default=0) >= _LARGE_BYTES:
         return None
-    found = [SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops)]
+    readers = [SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops)]
     small = [
-        one for one in found if one.reads >= _FEWEST_FILES and one.reads * 2 > runs[one.iterator]
+        one for one in readers if one.reads >= _FEWEST_FILES and one.reads * 2 > runs[one.iterator]
     ]
     return max(small, key=lambda one: one.reads, default=None)
 
