@@ -39,5 +39,5 @@ class Memory:
     def use(self) -> list[MemoryUse]:
         """What each allocator held at its peak, and whether it grows."""
         spine = self._spine
-        known = spine.steps, spine.batch_size
-        return [measure_memory(spine.trace, allocator, *known) for allocator in self.allocators]
+        context = spine.steps, spine.batch_size
+        return [measure_memory(spine.trace, allocator, *context) for allocator in self.allocators]

@@ -30,14 +30,10 @@ class Source:
         Times are of the steps that averages are of; of the whole capture where there are none, or where they
         ran no op.
         """
-        return self.lines_without(np.zeros(len(self._spine.trace.events), np.bool_))
-
-    def lines_without(self, left_out: Bools) -> SourceLines | None:
-        """The same without the ops of some events, shape (E,)."""
         spine = self._spine
         if not self._has_scope:
-            return self.lines_of(~left_out)
-        return self.lines_of(spine.in_scope & ~left_out, spine.loop_times(spine.summary.counted))
+            return self.lines_of(np.ones(len(spine.trace.events), np.bool_))
+        return self.lines_of(spine.in_scope, spine.loop_times(spine.summary.counted))
 
     @property
     def scope(self) -> str:
@@ -47,9 +43,8 @@ class Source:
     @cached_property
     def _has_scope(self) -> bool:
         spine = self._spine
-        if spine.steps.is_window or not spine.summary.counted.size:
-            return False
-        return bool(spine.in_scope[self._ops.runs.events].any())
+        has_steps = not spine.steps.is_window and spine.summary.counted.size > 0
+        return has_steps and bool(spine.in_scope[self._ops.runs.events].any())
 
     @cached_property
     def _stacks(self) -> StackLines | None:
@@ -72,12 +67,11 @@ class Source:
         if records is None and self._stacks is None:
             return None
         kept = within[self._ops.runs.events]
-        runs, iterator = runs_within(self._ops.runs, kept), self._ops.iterator[kept]
         return tabulate_source_lines(
             self._spine.trace,
             self._xla.hlo,
-            runs,
-            iterator,
+            runs_within(self._ops.runs, kept),
+            self._ops.iterator[kept],
             records or SourceRecords(),
             has_device=self._spine.has_device,
             within=times_ps,

@@ -24,8 +24,8 @@ op's name. Both source lines are given; the forward one only where no other coul
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 from profnb.capture.source.source_records import GraphLines, SourceRecords
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -66,15 +66,14 @@ class GraphOps:
         self.made: dict[str, dict[str, dict[int, int]]] = {}
         self.inside: dict[str, dict[int, int]] = {}
         for row, name in enumerate(lines.op_names):
-            if forward_of(name) is None:
-                self._note_forward(name.rpartition("/")[0], lines.op_types[row], row)
-
-    def _note_forward(self, scope: str, kind: str, row: int) -> None:
-        place = self.lines.places[row]
-        self.made.setdefault(scope, {}).setdefault(kind, {}).setdefault(place, row)
-        while scope:
-            self.inside.setdefault(scope, {}).setdefault(place, row)
-            scope = scope.rpartition("/")[0]
+            if forward_of(name) is not None:
+                continue
+            scope, place = name.rpartition("/")[0], lines.places[row]
+            of_type = self.made.setdefault(scope, {}).setdefault(lines.op_types[row], {})
+            of_type.setdefault(place, row)
+            while scope:
+                self.inside.setdefault(scope, {}).setdefault(place, row)
+                scope = scope.rpartition("/")[0]
 
 
 def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
@@ -101,26 +100,22 @@ def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
 
 
 def forward_of(name: str) -> tuple[str, bool] | None:
-    """What the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
-    matches = list(_GRADIENTS.finditer(name))
-    if matches:
-        return matches[-1].group(1), True
-    tape = list(_TAPE.finditer(name))
-    if tape:
-        return name[tape[-1].end() :].rpartition("/")[0], False
-    return None
+    """Read what the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
+    scopes = _GRADIENTS.findall(name)
+    if scopes:
+        return scopes[-1], True
+    parts = _TAPE.split(name)
+    return (parts[-1].rpartition("/")[0], False) if len(parts) > 1 else None
 
 
 def is_gradient_of(op_type: str, forward: str) -> bool:
-    """Whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
-    if "Grad" not in op_type and "Backprop" not in op_type:
-        return False
+    """Tell whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
     plain = _VERSION.sub("", forward)
-    return len(plain) > 2 and op_type.startswith(plain) and op_type != forward
+    is_like = len(plain) > 2 and op_type.startswith(plain) and op_type != forward
+    return is_like and ("Grad" in op_type or "Backprop" in op_type)
 
 
-@dataclass(frozen=True, slots=True)
-class OpLine:
+class OpLine(NamedTuple):
     """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
 
     Attributes:
@@ -173,14 +168,11 @@ class LineIndex:
     def _note_anywhere(self, graph: GraphOps) -> None:
         for name, row in graph.rows.items():
             noted = self._anywhere.setdefault(name, (graph, row))
-            if noted is None:
-                continue
-            other, at = noted
-            is_same = other.lines.places[at] == graph.lines.places[row]
-            if is_same or other.lines.name == graph.lines.name:  # traced anew: the later one
-                self._anywhere[name] = graph, row
-            else:
-                self._anywhere[name] = None
+            if noted is not None:
+                other, at = noted[0].lines, noted[1]
+                is_same = other.places[at] == graph.lines.places[row]
+                is_anew = other.name == graph.lines.name  # traced anew: the later one
+                self._anywhere[name] = (graph, row) if is_same or is_anew else None
 
     def note_input(self, ops: Iterable[tuple[int, str]]) -> None:
         """Choose the function of each iterator of tf.data.
@@ -194,18 +186,12 @@ class LineIndex:
         for node, name in ops:
             names.setdefault(node, []).append(name)
         for node, of_node in names.items():
-            scores = [
-                (
-                    sum(self._follow(graph, name, set()) is not None for name in of_node),
-                    -len(graph.rows),
-                )
-                for graph in self._of_input
-            ]
-            best = max(scores, default=(0, 0))
-            chosen = zip(self._of_input, scores, strict=True)
-            self._of_iterator[node] = [
-                graph for graph, score in chosen if best[0] and score == best
-            ]
+            graphs: dict[tuple[int, int], list[GraphOps]] = {}
+            for graph in self._of_input:
+                count = sum(self._follow(graph, name, set()) is not None for name in of_node)
+                graphs.setdefault((count, -len(graph.rows)), []).append(graph)
+            best = max(graphs, default=(0, 0))
+            self._of_iterator[node] = graphs[best] if best[0] else []
 
     def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
         """Where the op of this name comes from.
@@ -226,36 +212,25 @@ class LineIndex:
         graph_op = next(filter(None, located), None)
         backward = forward_of(name)
         if graph_op is None:
-            if backward is None:
-                return NOWHERE
-            return OpLine(-1, -1, is_backward=True)
+            return NOWHERE if backward is None else OpLine(is_backward=True)
         graph, row = graph_op
         place, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
         backward = forward_of(graph.lines.op_names[row]) or backward
-        if backward is None:
-            layer = self._layer(name, graph) if is_outside or place < 0 else -1
-            return OpLine(
-                place if layer < 0 else layer,
-                -1,
-                has_graph=True,
-                is_outside=is_outside and layer < 0,
-            )
-        forward = self._forward(*backward, graph.lines.op_types[row], graph)
-        if forward is not None:
-            made, at = forward[0].lines, forward[1]
-            if made.places[at] >= 0 and not made.is_outside[at]:
-                return OpLine(
-                    made.places[at],
-                    place,
-                    is_backward=True,
-                    has_graph=True,
-                    is_tape_outside=is_outside,
-                )
-        layer = self._layer(f"{backward[0]}/", graph) if is_outside or place < 0 else -1
-        return OpLine(
-            place if layer < 0 else layer, place, is_backward=True, has_graph=True,
-            is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
-        )  # fmt: skip
+        is_backward = backward is not None
+        is_tape_outside = is_outside and is_backward
+        tape = place if is_backward else -1
+        path = name
+        if backward is not None:
+            path = f"{backward[0]}/"
+            forward = self._forward(*backward, graph.lines.op_types[row], graph)
+            if forward is not None:
+                made, at = forward[0].lines, forward[1]
+                if made.places[at] >= 0 and not made.is_outside[at]:
+                    place, is_outside = made.places[at], False
+        layer = self._layer(path, graph) if is_outside or place < 0 else -1
+        if layer >= 0:
+            place, is_outside = layer, False
+        return OpLine(place, tape, is_backward, True, is_outside, is_tape_outside)  # noqa: FBT003
 
     def _layer(self, path: str, graph: GraphOps) -> int:
         """The source line that made the innermost layer of a path."""
@@ -275,16 +250,11 @@ class LineIndex:
     def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _GraphOp | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
-        chosen: _GraphOp | None = None
-        for graph in graphs:
-            graph_op = self._follow(graph, path, seen)
-            if graph_op is None:
-                continue
-            if chosen is None:
-                chosen = graph_op
-            elif _place_of(chosen) != _place_of(graph_op):
-                return None
-        return chosen
+        followed = (self._follow(graph, path, seen) for graph in graphs)
+        by_place: dict[int, _GraphOp] = {}
+        for graph, row in filter(None, followed):
+            by_place.setdefault(graph.lines.places[row], (graph, row))
+        return next(iter(by_place.values())) if len(by_place) == 1 else None
 
     def _locate(self, path: str, function: str) -> _GraphOp | None:
         seen: set[tuple[str, str]] = set()
@@ -347,11 +317,6 @@ class LineIndex:
             if len(rows_of_places) == 1:
                 return graph, next(iter(rows_of_places.values()))
         return None
-
-
-def _place_of(graph_op: _GraphOp) -> int:
-    graph, row = graph_op
-    return graph.lines.places[row]
 
 
 def _names(name: str) -> Iterable[str]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import shortened
@@ -70,9 +72,8 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
 def _time_column(name: str, values: Int64s) -> Shown:
     """A column of times in which nothing stands for none."""
     column = SOURCE_LINES[name]
-    return Shown(
-        column.title, lambda row: _time(values[row]), is_number=True, meaning=column.meaning
-    )
+    texts = [_time(value) for value in values.tolist()]
+    return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
 
 
 def _colour(lines: SourceLines) -> str:
@@ -80,7 +81,7 @@ def _colour(lines: SourceLines) -> str:
 
 
 def _time(value_ps: int) -> str:
-    return duration_text(int(value_ps)) if value_ps > 0 else ""
+    return duration_text(value_ps) if value_ps > 0 else ""
 
 
 def _code(text: str, look: str = _CODE) -> Cell:
@@ -91,21 +92,15 @@ def _code(text: str, look: str = _CODE) -> Cell:
 
 
 def _sentence(lines: SourceLines, scope: str) -> str:
-    ops = lines.device_ps if lines.has_device else lines.host_ps
-    whole = int(ops.sum())
-    of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
+    whole, is_user = int(lines.side_ps.sum()), np.array(lines.file, np.str_) != ""
     side = "device" if lines.has_device else "host"
-    user_share = percent_text(of_user / whole) if whole else MISSING
+    user_share = percent_text(int(lines.side_ps[is_user].sum()) / whole) if whole else MISSING
     python = " and Python" if (lines.python_ps >= 0).any() else ""
-    count = sum(map(bool, lines.file))
-    their = (
-        "the time of its 1 line is"
-        if count == 1
-        else f"the times of all {count_text(count)} lines are"
-    )
+    count = int(is_user.sum())
+    all_lines = f"the times of all {count_text(count)} lines are"
     text = (
-        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your "
-        f"code; {their} in p.source_lines."
+        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your code; "
+        f"{'the time of its 1 line is' if count == 1 else all_lines} in p.source_lines."
     )
     if lines.gradient_ps.any():
         text += " A gradient counts for the forward line that caused it."

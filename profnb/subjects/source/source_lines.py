@@ -31,12 +31,10 @@ from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.code_times import (
     Calls,
     LineHistory,
-    LineTimes,
     Work,
     find_busy,
     find_calls,
-    find_device_work,
-    find_host_work,
+    find_work,
     follow_lines,
     read_clock,
     times_of_lines,
@@ -94,14 +92,10 @@ class SourceLines:
     def __len__(self) -> int:
         return self.line.size
 
-
-def _device_ps(lines: SourceLines) -> Floats:
-    return np.where(lines.has_device, lines.device_ps, np.nan)
-
-
-def _fraction(lines: SourceLines) -> Floats:
-    side_ps = lines.device_ps if lines.has_device else lines.host_ps
-    return side_ps / (int(side_ps.sum()) or np.nan)
+    @property
+    def side_ps(self) -> Int64s:
+        """Time of its ops on devices; without a device on hosts."""
+        return self.device_ps if self.has_device else self.host_ps
 
 
 def _if_watched(values: Int64s) -> Floats:
@@ -125,7 +119,11 @@ SOURCE_LINES = Table[SourceLines](
             'its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is',
         ),
         Column("host_us", lambda t: t.host_ps, "self time on hosts of the ops that it made"),
-        Column("device_us", _device_ps, "... on devices, NaN without a device"),
+        Column(
+            "device_us",
+            lambda t: np.where(t.has_device, t.device_ps, np.nan),
+            "... on devices, NaN without a device",
+        ),
         Column(
             "python_us",
             lambda t: _if_watched(t.python_ps),
@@ -151,7 +149,11 @@ SOURCE_LINES = Table[SourceLines](
             lambda t: t.gradient_ps,
             "time of gradients asked for here and charged to the lines that caused them",
         ),
-        Column("fraction", _fraction, "of the op time of the device, without a device of the host"),
+        Column(
+            "fraction",
+            lambda t: t.side_ps / (int(t.side_ps.sum()) or np.nan),
+            "of the op time of the device, without a device of the host",
+        ),
         Column(
             "occurrences",
             lambda t: _if_watched(t.occurrences),
@@ -195,19 +197,15 @@ def tabulate_source_lines(
         untraced: What took the cost of tracing out of the trace's times.
     """
     clock = read_clock(trace)
-    end_ps = int(trace.events.end_ps.max(initial=0))
-    if clock is None:
-        none = np.empty(0, np.int64)
-        history = LineHistory(none, none, none, ())
-        calls = Calls(none, none, none, ())
-    else:
-        history = follow_lines(records.lines, clock, end_ps)
+    none = np.empty(0, np.int64)
+    history, calls = LineHistory(none, none, none, ()), Calls(none, none, none, ())
+    thread_line, busy = -1, None
+    if clock is not None:
+        thread_line = clock.thread_line
+        history = follow_lines(records.lines, clock, int(trace.events.end_ps.max(initial=0)))
         if untraced is not None:
             history = replace(history, begin_ps=untraced.read(history.begin_ps))
-        calls = find_calls(trace, clock.thread_line)
-    thread_line = -1 if clock is None else clock.thread_line
-    host = find_host_work(trace, runs, input_of, thread_line)
-    device = find_device_work(trace, runs, input_of, thread_line)
+        calls, busy = find_calls(trace, thread_line), find_busy(trace, thread_line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
     rows: _SourceRows | CalledRows
     if trace.is_op_name is None:
@@ -215,12 +213,23 @@ def tabulate_source_lines(
     else:
         layers = {name: records.places[row] for name, row in records.layers.items()}
         rows = CalledRows(trace, places, layers, stacks or (history, thread_line))
-    host_rows, device_rows = rows.charge(host), rows.charge(device)
-    busy = None if clock is None else find_busy(trace, clock.thread_line)
-    times = times_of_lines(
-        history, busy, [places.setdefault(p, len(places)) for p in history.places], within
-    )
-    table = _add_up(places, (host, *host_rows), (device, *device_rows), times, records)
+    sides = []
+    for side in (False, True):
+        work = find_work(trace, runs, input_of, thread_line, on_device=side)
+        sides.append((work, *rows.charge(work)))
+    of_history = [places.setdefault(place, len(places)) for place in history.places]
+    table = np.zeros((9, len(places)), np.int64)
+    for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
+        np.add.at(table[side_row], row, work.self_ps)
+        np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
+        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
+        np.add.at(table[_OPS], row, work.is_execution)
+    times = [_PYTHON, _WALL, _BEGUN, _CAPTURE]
+    table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
+    if not len(records.lines) or not of_history:
+        table[times] = -1
+    elif records.lines.is_sampled:
+        table[_BEGUN] = -1
     remarks = _remarks(records.lines, stacks, is_called=trace.is_op_name is not None)
     return _tabulate(table, list(places), records, stacks, remarks, has_device=has_device)
 
@@ -255,7 +264,7 @@ class _SourceRows:
             op: (names[file], int(number)) for op, (file, _, number) in sources.items()
         }
 
-    def _rows(self, places: list[tuple[str, int]] | tuple[tuple[str, int], ...]) -> Int64s:
+    def _rows(self, places: Iterable[tuple[str, int]]) -> Int64s:
         """Rows of places, and at the end, where -1 leads, the row of none."""
         rows = [self._places.setdefault(place, len(self._places)) for place in places]
         return np.array([*rows, 0], np.int64)
@@ -264,9 +273,9 @@ class _SourceRows:
         """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
         current = self._row_of_current[self._history.place_at(work.asked_ps)]
         call, is_running = self._calls.at(work.asked_ps)
-        called = self._calls.name[np.maximum(call, 0)] if self._calls.name.size else call
+        called = np.append(self._calls.name, len(self._calls.names))[call]
         is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
-        in_function = (call >= 0) & is_function[called]
+        in_function = is_function[called]
         is_eager = work.is_watched & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
         context = np.where(in_function & ~is_input, called, -1)
@@ -281,18 +290,14 @@ class _SourceRows:
             self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
             for name, at, node in kinds.T.tolist()
         ]
-        place = self._row_of_place[np.array([line.place for line in lines], np.int64)][pair]
-        tape = np.array([line.tape for line in lines], np.int64)[pair]
-        is_backward = np.array([line.is_backward for line in lines], np.bool_)[pair]
-        has_graph = np.array([line.has_graph for line in lines], np.bool_)[pair]
-        is_outside = np.array([line.is_outside for line in lines], np.bool_)[pair]
+        columns = np.array(lines, np.int64).reshape(-1, len(NOWHERE))[pair].T
+        place, tape = self._row_of_place[columns[0]], columns[1]
+        is_backward, has_graph, is_outside, is_tape_outside = columns[2:] > 0
         asks_current = is_running & in_function & (is_outside | (~has_graph & (place == 0)))
         asks_current &= ~(is_input | work.is_elsewhere)
         row = np.where(is_eager | (asks_current & (current > 0)), current, place)
-        is_tape_outside = np.array([line.is_tape_outside for line in lines], np.bool_)[pair]
-        asked = np.where(
-            is_tape_outside & is_running & (current > 0), current, self._row_of_place[tape]
-        )
+        asks_tape = is_tape_outside & is_running & (current > 0)
+        asked = np.where(asks_tape, current, self._row_of_place[tape])
         tape = np.where((tape >= 0) & ~is_eager, asked, -1)
         return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
 
@@ -319,32 +324,6 @@ def _names_of_files(files: Iterable[str], titles: Collection[str]) -> dict[str, 
 _HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _CAPTURE, _OPS = range(9)
 
 
-def _add_up(
-    places: dict[tuple[str, int], int],
-    host: tuple[Work, Int64s, Int64s, Bools],
-    device: tuple[Work, Int64s, Int64s, Bools],
-    times: LineTimes,
-    records: SourceRecords,
-) -> Int64s:
-    """Times and occurrences of each place, shape (9, places)."""
-    table = np.zeros((9, len(places)), np.int64)
-    for side, (work, row, tape, is_backward) in ((_HOST, host), (_DEVICE, device)):
-        np.add.at(table[side], row, work.self_ps)
-        np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
-        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[_OPS], row, work.is_execution)
-    for column, values in (
-        (_PYTHON, times.python_ps), (_WALL, times.wall_ps), (_BEGUN, times.occurrences),
-        (_CAPTURE, times.capture_ps),
-    ):  # fmt: skip
-        table[column, times.rows] = values
-    if not len(records.lines) or not times.rows.size:
-        table[[_PYTHON, _WALL, _BEGUN, _CAPTURE]] = -1
-    elif records.lines.is_sampled:
-        table[_BEGUN] = -1
-    return table
-
-
 def _tabulate(
     table: Int64s,
     places: list[tuple[str, int]],
@@ -355,31 +334,27 @@ def _tabulate(
     has_device: bool,
 ) -> SourceLines:
     """The places that cost anything, most op time first."""
-    cost = table[_HOST] + table[_DEVICE]
+    texts = []
+    for file, line in places:
+        lines = records.texts.get(file, ())
+        texts.append(lines[line - 1] if 0 < line <= len(lines) else "")
     is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _CAPTURE]] > 0, axis=0)
-    for at, place in enumerate(places):  # profnb's own line is not the user's
-        is_costly[at] &= not (place[1] == 1 and _text(records.texts, *place).startswith("%%tf"))
-    order = np.lexsort((-table[_CAPTURE], -table[_WALL], -cost))
+    for at, (_, line) in enumerate(places):  # profnb's own line is not the user's
+        is_costly[at] &= not (line == 1 and texts[at].startswith("%%tf"))
+    order = np.lexsort((-table[_CAPTURE], -table[_WALL], -(table[_HOST] + table[_DEVICE])))
     order = order[is_costly[order]]
-    host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
     named = {} if stacks is None else dict(zip(stacks.places, stacks.functions, strict=True))
-    texts = (_text(records.texts, *places[row]) for row in order)
-    functions = (named.get(places[row], "") for row in order)
+    functions = [named.get(place, "") for place in places]
     return SourceLines(
         tuple(places[row][0] for row in order),
         np.array([places[row][1] for row in order], np.int64),
-        tuple(t or (f"in {f}" if f else "") for t, f in zip(texts, functions, strict=True)),
-        host, device, backward, gradient, python, wall, begun, capture, ops,
+        tuple(texts[row] or (functions[row] and f"in {functions[row]}") for row in order),
+        *table[:, order],
         has_device,
         records.texts,
         records.cells,
         remarks,
-    )  # fmt: skip
-
-
-def _text(texts: dict[str, tuple[str, ...]], file: str, line: int) -> str:
-    lines = texts.get(file, ())
-    return lines[line - 1] if 0 < line <= len(lines) else ""
+    )
 
 
 def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) -> tuple[str, ...]:

@@ -78,11 +78,7 @@ class StackLines:
 
 
 def find_stack_lines(trace: Trace) -> StackLines | None:
-    """Find the line of each event by the stacks that are recorded with it; None where no stack tells one.
-
-    Args:
-        trace: The trace.
-    """
+    """Find the line of each event by the stacks that are recorded with it; None where no stack tells one."""
     if trace.is_op_name is None:
         return None
     places: dict[tuple[str, int, str], int] = {}
@@ -97,43 +93,43 @@ def find_stack_lines(trace: Trace) -> StackLines | None:
     return StackLines(place, listed, tuple(function for *_, function in places))
 
 
+def _note(
+    places: dict[tuple[str, int, str], int], match: re.Match[str] | None, function: str = ""
+) -> int:
+    """The row of the place that a pattern told, or -1 where that is none of the user's."""
+    if match is None or not _is_users(match[1]):
+        return -1
+    return places.setdefault((match[1], int(match[2]), function), len(places))
+
+
 def _by_call_stack(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int64s:
+    """By the innermost of the user's functions in ``inner;outer``."""
     stacks = trace.stats.texts(_CALL_STACK)
+    rows = np.full(len(stacks.texts), -1, np.int64)
+    for at, text in enumerate(stacks.texts):
+        noted = (_note(places, _FUNCTION.fullmatch(part)) for part in text.split(";"))
+        rows[at] = next((row for row in noted if row >= 0), -1)
     place = np.full(len(trace.events), -1, np.int64)
-    if not len(stacks):
-        return place
-    rows = [_innermost(text, places) for text in stacks.texts]
-    place[stacks.events] = np.array(rows, np.int64)[stacks.values.astype(np.int64)]
+    place[stacks.events] = rows[stacks.values.astype(np.int64)]
     return place
-
-
-def _innermost(stack: str, places: dict[tuple[str, int, str], int]) -> int:
-    """The place of the innermost of the user's functions in ``inner;outer``, or -1."""
-    for part in stack.split(";"):
-        match = _FUNCTION.fullmatch(part)
-        if match and _is_users(match[1]):
-            return places.setdefault((match[1], int(match[2]), ""), len(places))
-    return -1
 
 
 def _by_functions(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int64s:
     """By the events of Python's functions around each event."""
+    assert trace.is_op_name is not None
     of_name = np.full(len(trace.names), -1, np.int64)
     for row in np.flatnonzero(trace.names.rows_where(lambda name: "): " in name)).tolist():
         match = _FUNCTION.fullmatch(trace.names[row])
-        if match and _is_users(match[1]):
-            key = match[1], int(match[2]), match[3]
-            of_name[row] = places.setdefault(key, len(places))
-    place = np.where(trace.is_host_event, of_name[trace.events.name], -1)
-    place[_is_op(trace)] = -1
+        of_name[row] = _note(places, match, match[3] if match else "")
+    is_function = trace.is_host_event & ~trace.by_name(trace.is_op_name)
+    place = np.where(is_function, of_name[trace.events.name], -1)
     callers = trace.stats.texts(_CALL_FROM)
-    if len(callers):
-        rows = np.array([_place_of(text, places) for text in callers.texts], np.int64)
-        called = rows[callers.values.astype(np.int64)]
-        is_open = (
-            place[callers.events] < 0
-        )  # inside of the user's own function its caller does not matter
-        place[callers.events[is_open]] = called[is_open]
+    matches = map(_CALLER.fullmatch, callers.texts)
+    rows = np.array([_note(places, match) for match in matches], np.int64)
+    is_open = (
+        place[callers.events] < 0
+    )  # inside of the user's own function its caller does not matter
+    place[callers.events[is_open]] = rows[callers.values[is_open].astype(np.int64)]
     return place
 
 
@@ -143,18 +139,6 @@ def _spread(place: Int64s, parent: Int64s | Int32s) -> Int64s:
         return place
     nearest = nearest_of(parent, place >= 0)
     return np.where(nearest >= 0, place[nearest], -1)
-
-
-def _is_op(trace: Trace) -> Bools:
-    assert trace.is_op_name is not None
-    return np.asarray(trace.by_name(trace.is_op_name))
-
-
-def _place_of(caller: str, places: dict[tuple[str, int, str], int]) -> int:
-    match = _CALLER.fullmatch(caller)
-    if match is None or not _is_users(match[1]):
-        return -1
-    return places.setdefault((match[1], int(match[2]), ""), len(places))
 
 
 def _is_users(file: str) -> bool:
