@@ -163,7 +163,8 @@ def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
     begin, end = busy
     before = np.concatenate([[0], np.cumsum(end - begin)])
     at, is_inside = np.divmod(np.searchsorted(np.stack(busy, 1).ravel(), times_ps, side="right"), 2)
-    return before[at] + is_inside * (times_ps - np.append(begin, 0)[at])
+    busy_ps: Int64s = before[at] + is_inside * (times_ps - np.append(begin, 0)[at])
+    return busy_ps
 
 
 def _span_at(begin_ps: Int64s, end_ps: Int64s, times_ps: Int64s) -> Int64s:

@@ -30,10 +30,14 @@ class Source:
         Times are of the steps that averages are of; of the whole capture where there are none, or where they
         ran no op.
         """
+        return self.lines_without(np.zeros(len(self._spine.trace.events), np.bool_))
+
+    def lines_without(self, left_out: Bools) -> SourceLines | None:
+        """Give the same without the ops of some events, shape (E,)."""
         spine = self._spine
         if not self._has_scope:
-            return self.lines_of(np.ones(len(spine.trace.events), np.bool_))
-        return self.lines_of(spine.in_scope, spine.loop_times(spine.summary.counted))
+            return self.lines_of(~left_out)
+        return self.lines_of(spine.in_scope & ~left_out, spine.loop_times(spine.summary.counted))
 
     @property
     def scope(self) -> str:

@@ -343,18 +343,19 @@ def _tabulate(
         is_costly[at] &= not (line == 1 and texts[at].startswith("%%tf"))
     order = np.lexsort((-table[_CAPTURE], -table[_WALL], -(table[_HOST] + table[_DEVICE])))
     order = order[is_costly[order]]
+    host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
     named = {} if stacks is None else dict(zip(stacks.places, stacks.functions, strict=True))
     functions = [named.get(place, "") for place in places]
     return SourceLines(
         tuple(places[row][0] for row in order),
         np.array([places[row][1] for row in order], np.int64),
         tuple(texts[row] or (functions[row] and f"in {functions[row]}") for row in order),
-        *table[:, order],
+        host, device, backward, gradient, python, wall, begun, capture, ops,
         has_device,
         records.texts,
         records.cells,
         remarks,
-    )
+    )  # fmt: skip
 
 
 def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) -> tuple[str, ...]:
