@@ -41,6 +41,7 @@ IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
 _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
 _PRODUCTS = ("gemm", "matmul", "dot")
 _LHS_CONTRACTED = 1
+_TUPLE = 13  # PrimitiveType (xla_data.proto)
 _DEEPEST = 16
 _LARGEST = 1 << 22
 _DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
@@ -73,14 +74,14 @@ class Costs:
         if opcode in _ELEMENTWISE:
             result = elements
         elif opcode == "dot":
-            result = self._dot_flops(row)
+            begins, ends = module.spans[DOT]
+            span = begins[row : row + 1], ends[row : row + 1]
+            field = _LHS_CONTRACTED
+            _, contracted = split_numbers(module.buffer, *span, field, "DotDimensionNumbers")
+            result = self._product_flops(row, contracted.tolist())
         elif opcode == "convolution":
-            operands = module.operands_of(row)
-            result = (
-                self._convolution_flops(row, operands[0], operands[1], row)
-                if len(operands) > 1
-                else float("nan")
-            )
+            data, kernel, *_ = module.operands_of(row)
+            result = self._convolution_flops(row, data, kernel, row)
         elif opcode == "custom-call":
             result = self._library_flops(row)
         elif opcode in _NESTED:
@@ -89,7 +90,7 @@ class Costs:
         elif opcode in _REDUCTIONS:
             result = self._reduction_flops(row, opcode, depth)
         elif opcode == "sort":
-            longest = self._elements_of_operand(row)
+            longest = self._elements_of_operand(row, 0)
             result = longest * float(np.log2(max(longest, 1)))
         return result
 
@@ -130,38 +131,26 @@ class Costs:
             self._of_computation[computation] = flops
         return flops
 
-    def _elements_of_operand(self, row: int, which: int = 0) -> float:
-        operands = self._module.operands_of(row)
-        if which >= len(operands) or operands[which] < 0:
-            return float("nan")
-        return float(self._module.shapes.elements[operands[which]])
+    def _elements_of_operand(self, row: int, which: int) -> float:
+        operand = self._module.operands_of(row)[which]
+        return float(self._module.shapes.elements[operand]) if operand >= 0 else float("nan")
 
     def _reduction_flops(self, row: int, opcode: str, depth: int) -> float:
         module = self._module
-        called = module.called_by(row)
-        each = self._inside(called[-1], depth) if called else float("nan")
+        select, each = (self._inside(module.called_by(row)[at], depth) for at in (0, -1))
         elements = float(module.shapes.elements[row])
+        operands = module.operands_of(row)
         if opcode == "all-reduce":
-            return each * sum(
-                float(module.shapes.elements[used]) for used in module.operands_of(row) if used >= 0
-            )
+            used = [at for at in operands if at >= 0]
+            return each * sum(map(float, module.shapes.elements[used]))
         if opcode == "reduce":
-            return each * (self._elements_of_operand(row) - elements)
+            return each * (self._elements_of_operand(row, 0) - elements)
         if opcode == "scatter":
-            return each * self._elements_of_operand(row, len(module.operands_of(row)) - 1)
+            return each * self._elements_of_operand(row, len(operands) - 1)
         window = prod(size for size, *_ in self._window(row))
         if opcode == "reduce-window":
             return each * elements * (window - 1)
-        select = self._inside(called[0], depth) if called else float("nan")
-        source = self._elements_of_operand(row, 1)
-        return source * (select * (window - 1) + each)
-
-    def _dot_flops(self, row: int) -> float:
-        module = self._module
-        begins, ends = module.spans[DOT]
-        span = begins[row : row + 1], ends[row : row + 1]
-        _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, "DotDimensionNumbers")
-        return self._product_flops(row, contracted.tolist())
+        return self._elements_of_operand(row, 1) * (select * (window - 1) + each)
 
     def _product_flops(self, row: int, contracted: list[int]) -> float:
         module = self._module
@@ -178,12 +167,10 @@ class Costs:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
         module = self._module
         begins, ends = module.spans[WINDOW]
-        _, first, last = split_field(
-            module.buffer, begins[row : row + 1], ends[row : row + 1], 1, "Window"
-        )
-        table = read_fields(
-            module.buffer, first, last, dict.fromkeys(range(1, 7), VARINT), "WindowDimension"
-        )
+        span = begins[row : row + 1], ends[row : row + 1]
+        _, first, last = split_field(module.buffer, *span, 1, "Window")
+        wires = dict.fromkeys(range(1, 7), VARINT)
+        table = read_fields(module.buffer, first, last, wires, "WindowDimension")
         return [
             (
                 int(line[2]), max(int(line[4]), 1), int(line[6]), int(line[8]),
@@ -213,15 +200,12 @@ class Costs:
             for field in (11, 12)
         )
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
-        try:
-            positions = prod(
-                _valid_positions(left[i], output[o], *window)
-                for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
-            )
-            features = filters[dims[2 * 3]] * output[dims[2 * 10]]
-            batches = output[dims[2 * 9]]
-        except (IndexError, ValueError):
-            return float("nan")
+        positions = prod(
+            _valid_positions(left[i], output[o], *window)
+            for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
+        )
+        features = filters[dims[2 * 3]] * output[dims[2 * 10]]
+        batches = output[dims[2 * 9]]
         groups = int(module.batch_groups[row])
         return float(2 * positions * features * batches / groups)
 
@@ -229,26 +213,23 @@ class Costs:
         """A product or convolution that a library computes; 0 for calls that compute neither."""
         module = self._module
         target = module.targets[row]
-        operands = module.operands_of(row)
-        if "conv" in target.lower() and len(operands) > 1:
-            result = self._taker(row) if module.shapes.element_type[row] == 13 else row
+        if "conv" in target.lower() and len(module.operands_of(row)) > 1:
+            data, kernel, *_ = module.operands_of(row)
+            result = row
+            if module.shapes.element_type[row] == _TUPLE:  # what takes its first part
+                users = np.flatnonzero(module.operands == row)
+                owners = np.searchsorted(module.operand_offsets, users, side="right") - 1
+                taking = (at for at in owners if module.opcodes[at] == "get-tuple-element")
+                result = int(next(taking, -1))
             if "BackwardInput" in target:
-                return self._convolution_flops(row, result, operands[1], operands[0])
+                return self._convolution_flops(row, result, kernel, data)
             if "BackwardFilter" in target:
-                return self._convolution_flops(row, operands[0], result, operands[1])
-            return self._convolution_flops(row, operands[0], operands[1], result)
+                return self._convolution_flops(row, data, result, kernel)
+            return self._convolution_flops(row, data, kernel, result)
         if any(word in target.lower() for word in _PRODUCTS):
             contracted = _contracted(module.configs[row])
             return float("nan") if contracted is None else self._product_flops(row, contracted)
         return float("nan") if target else 0.0
-
-    def _taker(self, row: int) -> int:
-        """What takes the first part of an instruction that produces a tuple, or -1."""
-        module = self._module
-        users = np.flatnonzero(module.operands == row)
-        owners = np.searchsorted(module.operand_offsets, users, side="right") - 1
-        taking = [user for user in owners.tolist() if module.opcodes[user] == "get-tuple-element"]
-        return taking[0] if taking else -1
 
     def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
         """A fusion reads of each operand what its inside touches, and writes what its root makes."""

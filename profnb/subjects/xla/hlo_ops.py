@@ -16,7 +16,7 @@ import numpy as np
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Bools, Int64s, look_up
 from profnb.steps.streams import directions_of_copies, raw_device_lines
-from profnb.subjects.xla.hlo_served import Served
+from profnb.subjects.xla.hlo_served import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
@@ -80,7 +80,7 @@ class HloOp:
 
     @property
     def is_exchange(self) -> bool:
-        """Whether it exchanges between devices, and the op that it is for does not."""
+        """True where it exchanges between devices, and the op that it is for does not."""
         last = self.op_name.rpartition("/")[2]
         return is_collective(self.name) and not _EXCHANGING.match(last)
 
@@ -112,7 +112,7 @@ class HloOps:
 
 
 def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
-    """The width of the numbers an instruction computes with, and whether it multiplies matrices.
+    """Give the width of the numbers an instruction computes with, and whether it multiplies matrices.
 
     A product is as wide as what it multiplies, whatever it adds up in; other instructions as the widest
     floats they read or write.
@@ -136,44 +136,40 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
 
 def _product_of(module: HloModule, row: int) -> int:
     """The product of matrices or convolution that an instruction is or contains, or -1."""
-    if module.opcodes[row] in _PRODUCTS:
-        return row
     target = module.targets[row].lower()
-    if target and any(word in target for word in _PRODUCT_CALLS):
+    if module.opcodes[row] in _PRODUCTS or any(word in target for word in _PRODUCT_CALLS):
         return row
-    for body in module.called_by(row):
-        if body >= 0 and module.is_fused[body]:
-            first, last = module.offsets[body : body + 2].tolist()
-            for inner in range(first, last):
-                if module.opcodes[inner] in _PRODUCTS:
-                    return inner
-    return -1
+    inside = (inner for body in fused_bodies(module, row) for inner in body)
+    return next((inner for inner in inside if module.opcodes[inner] in _PRODUCTS), -1)
 
 
 def find_hlo_ops(trace: Trace) -> HloOps:
     """Find every event that ran an HLO instruction."""
     modules, complaints = read_hlo_modules(trace)
-    by_stat, by_name = _from_stats(trace, modules), _from_names(trace)
-    keys: dict[tuple[str, int, str], int] = {}
-    events = np.concatenate([by_stat[0], by_name[0]])
-    numbers = [
-        np.array([keys.setdefault(key, len(keys)) for key in distinct], np.int64)[rows]
-        if distinct
-        else rows
-        for _, rows, distinct in (by_stat, by_name)
-    ]
-    order = np.argsort(events, kind="stable")
+    rows: dict[_Instruction, int] = {}
+    events, numbers = [], []
+    for ran, row, instructions in (_from_stats(trace, modules), _from_names(trace)):
+        events.append(ran)
+        distinct = [rows.setdefault(one, len(rows)) for one in instructions]
+        numbers.append(np.array(distinct, np.int64)[row])
+    all_events = np.concatenate(events)
+    order = np.argsort(all_events, kind="stable")
     served: dict[int, Served] = {}
-    ops = tuple(_describe(*key, modules, served) for key in keys)
+    ops = tuple(_describe(*one, modules, served) for one in rows)
     ops = _with_recorded_categories(trace, ops)
-    return HloOps(events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints))
+    return HloOps(
+        all_events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints)
+    )
 
 
-_Ran = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
+_Instruction = tuple[str, int, str]
+"""(module, its number, instruction)."""
+_Ran = tuple[Int64s, Int64s, list[_Instruction]]
+"""Events, the row of each, distinct instructions."""
 
 
 def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
-    """Events that carry ``hlo_op``: (events, row of each, distinct (module, its number, instruction))."""
+    """Events that carry ``hlo_op``."""
     names = trace.stats.texts("hlo_op")
     if not len(names):
         return names.events, names.events, []
@@ -184,14 +180,12 @@ def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
     chosen = work[names.events]
     events, name = names.events[chosen], names.values[chosen].astype(np.int64)
     modules = trace.stats.texts(HLO_MODULE)
-    module = look_up(modules.events, modules.values.astype(np.int64), events)
-    ids = trace.stats.integers("program_id")
-    program = look_up(ids.events, ids.values.astype(np.int64), events)
+    module = modules.of(events).astype(np.int64)
+    program = trace.stats.integers("program_id").of(events)
     in_graph = np.array([text.startswith(GRAPH) for text in names.texts], np.bool_)[name]
     instruction = find_instructions_of_graphs(trace, events, in_graph, program, programs)
-    keys, rows = np.unique(
-        np.stack([module, program, name, instruction]), axis=1, return_inverse=True
-    )
+    columns = np.stack([module, program, name, instruction])
+    keys, rows = np.unique(columns, axis=1, return_inverse=True)
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
@@ -219,16 +213,12 @@ def _from_names(trace: Trace) -> _Ran:
     events = trace.lines.events_of(lines & raw_device_lines(trace))
     if not events.size:
         return events, events, []
-    modules = {
-        program[1]: program[0] for text in trace.names.texts if (program := program_of(text))
-    }
-    ids = trace.name_stats.integers("program_id")
-    program_of_name = look_up(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
+    modules = {number: name for name, number in filter(None, map(program_of, trace.names.texts))}
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
     listed = []
-    for row in names.tolist():
-        program_id = _program_id(int(program_of_name[row]))
-        listed.append((modules.get(program_id, ""), program_id, _instruction_of(trace.names[row])))
+    programs = trace.name_stats.integers("program_id").of(names)
+    for row, program in zip(names.tolist(), map(_program_id, programs.tolist()), strict=True):
+        listed.append((modules.get(program, ""), program, _instruction_of(trace.names[row])))
     return events, rows.reshape(-1), listed
 
 
@@ -241,39 +231,30 @@ def _describe(
     if module is None or row < 0:
         return HloOp(module_name, program_id, name)
     origin = _origin(module, row)
-    op_name, op_type, source = "", "", ""
+    op_name, op_type, source, works_for = "", "", "", ""
     if origin >= 0:
         op_name, op_type = module.op_names[origin], module.op_types[origin]
-        file = module.source_files[origin]
-        is_own = not _LIBRARY.search(file) and is_user_file(file)
-        if module.source_lines[origin] > 0 and file and is_own:
-            source = f"{file}:{module.source_lines[origin]}"
-    category = module.targets[row] or module.opcodes[row]
-    works_for = ""
+        file, line = module.source_files[origin], module.source_lines[origin]
+        if line > 0 and file and not _LIBRARY.search(file) and is_user_file(file):
+            source = f"{file}:{line}"
     if not op_name:
         if program_id not in served:
             served[program_id] = Served(module)
         works_for = served[program_id].op_name(row)
     return HloOp(
-        module_name or module.name, program_id, name, row, category, op_name, op_type, source,
-        works_for,
+        module_name or module.name, program_id, name, row, module.targets[row] or module.opcodes[row],
+        op_name, op_type, source, works_for,
     )  # fmt: skip
 
 
 def _origin(module: HloModule, row: int) -> int:
     """The instruction that tells where this one comes from: itself, its root, or what is inside it."""
-    if module.op_names[row]:
-        return row
+    rows = [row]
     for body in module.called_by(row):
-        if body < 0:
-            continue
-        if module.roots[body] >= 0 and module.op_names[module.roots[body]]:
-            return int(module.roots[body])
-        first, last = module.offsets[body : body + 2].tolist()
-        for inner in range(last - 1, first - 1, -1):
-            if module.op_names[inner]:
-                return inner
-    return -1
+        if body >= 0:
+            first, last = module.offsets[body : body + 2].tolist()
+            rows += [int(module.roots[body]), *range(last - 1, first - 1, -1)]
+    return next((inner for inner in rows if inner >= 0 and module.op_names[inner]), -1)
 
 
 def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[HloOp, ...]:
@@ -282,12 +263,11 @@ def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[Hlo
     if not len(categories) or all(op.row >= 0 for op in ops):
         return ops
     names = trace.name_stats.texts("tf_op")
-    framework = dict(zip(names.events.tolist(), names.values.tolist(), strict=True))
     recorded: dict[str, tuple[str, str]] = {}
-    for row, value in zip(categories.events.tolist(), categories.values.tolist(), strict=True):
-        instruction = _instruction_of(trace.names[row])
-        op = names.texts[framework[row]] if row in framework else ""
-        recorded[instruction] = categories.texts[value], op.rstrip(":")
+    rows = zip(categories.events, categories.values, names.of(categories.events), strict=True)
+    for row, category, op in rows:
+        op_name = names.texts[op].rstrip(":") if op >= 0 else ""
+        recorded[_instruction_of(trace.names[row])] = categories.texts[category], op_name
     return tuple(
         HloOp(op.module, op.program_id, op.name, -1, *recorded.get(op.name, ("", ""))) if op.row < 0
         else op
@@ -346,8 +326,8 @@ def _match(module: HloModule, kernels: Sequence[str]) -> Int64s:
     """
     placed = [_place(module, schedule, kernels) for schedule in module.schedules]
     most = max((exact for exact, _ in placed), default=0)
-    best = [rows for exact, rows in placed if exact == most]
-    return best[0] if most and len(best) == 1 else np.full(len(kernels), -1, np.int64)
+    best = [rows for exact, rows in placed if exact == most > 0]
+    return best[0] if len(best) == 1 else np.full(len(kernels), -1, np.int64)
 
 
 def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple[int, Int64s]:

@@ -24,6 +24,7 @@ from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
+from profnb.subjects.xla.hlo_served import fused_bodies
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
@@ -240,34 +241,26 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
         hlo: Its HLO instructions.
         ops: The table of them.
     """
-    keys: dict[tuple[str, int], int] = {}
-    for op in ops.op:
-        keys.setdefault((op.module, op.program_id), len(keys))
-    for program_id, module in hlo.modules.items():
-        keys.setdefault((module.name, program_id), len(keys))
     compiled = _compile_times(trace)
+    ran = [(op.module, op.program_id) for op in ops.op]
+    keys = dict.fromkeys([*ran, *((module.name, at) for at, module in hlo.modules.items())])
     named = {name for name, _ in keys}
-    for name in compiled:
-        if name not in named:
-            keys.setdefault((name, -1), len(keys))
-    self_ps, occurrences = (np.zeros(len(keys), np.int64) for _ in range(2))
-    for row, op in enumerate(ops.op):
-        self_ps[keys[op.module, op.program_id]] += ops.self_ps[row]
+    keys |= dict.fromkeys((name, -1) for name in compiled if name not in named)
+    rows = {key: row for row, key in enumerate(keys)}
+    self_ps, occurrences, compile_ps, compilations = np.zeros((4, len(rows)), np.int64)
+    np.add.at(self_ps, [rows[key] for key in ran], ops.self_ps)
     plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
     runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
     for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
         op = hlo.ops[code]
         saved = hlo.modules.get(op.program_id)
         if saved is not None and op.row >= 0 and saved.computation_of[op.row] == saved.entry:
-            at = keys[op.module, op.program_id]
+            at = rows[op.module, op.program_id]
             occurrences[at] = max(occurrences[at], count)
-    compile_ps, compilations = (np.zeros(len(keys), np.int64) for _ in range(2))
-    seen = set()
-    for (name, _), at in keys.items():
-        if name in compiled and name not in seen:  # modules of a name share what is recorded of it
-            seen.add(name)
-            compile_ps[at], compilations[at] = compiled[name]
-    listed = list(keys)
+    for (name, _), at in rows.items():
+        if name in compiled:  # modules of a name share what is recorded of it
+            compile_ps[at], compilations[at] = compiled.pop(name)
+    listed = list(rows)
     order = np.lexsort((-compile_ps, -self_ps))
     ordered = [hlo.modules.get(listed[row][1]) for row in order]
     return XlaModules(
@@ -324,10 +317,9 @@ def argument_names(module: HloModule) -> tuple[str, ...]:
 def _arguments(module: HloModule) -> list[int]:
     if module.entry < 0:
         return []
-    first, last = (int(module.offsets[module.entry + more]) for more in (0, 1))
-    rows = [row for row in range(first, last) if module.opcodes[row] == "parameter"]
-    rows.sort(key=lambda row: int(module.parameter_numbers[row]))
-    return rows[:_MOST_ARGUMENTS]
+    rows = range(*module.offsets[module.entry : module.entry + 2].tolist())
+    parameters = [row for row in rows if module.opcodes[row] == "parameter"]
+    return sorted(parameters, key=module.parameter_numbers.__getitem__)[:_MOST_ARGUMENTS]
 
 
 def _if_positive(values: Int64s) -> Floats:
@@ -433,7 +425,7 @@ def _block(
 
 
 def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
-    """What each op of the framework does inside an instruction: (operations, elements made), by its name.
+    """Sum up what each op of the framework does inside an instruction: (operations, elements made), by name.
 
     Args:
         op: The instruction, of this module.
@@ -442,25 +434,21 @@ def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts
     """
     done: Amounts = {}
     made: Amounts = {}
-    for body in module.called_by(op.row):
-        if body < 0 or not module.is_fused[body]:
-            continue
-        first, last = module.offsets[body : body + 2].tolist()
-        for row in range(first, last):
-            name = module.op_names[row]
-            if name and module.opcodes[row] not in ("parameter", "constant"):
-                done[name] = done.get(name, 0.0) + costs.flops(row)
-                made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
+    for row in (row for body in fused_bodies(module, op.row) for row in body):
+        name = module.op_names[row]
+        if name and module.opcodes[row] not in ("parameter", "constant"):
+            done[name] = done.get(name, 0.0) + costs.flops(row)
+            made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
     return done, made
 
 
 def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
     """The framework's ops inside one of XLA's, and the share of its time each is given."""
     module = hlo.modules.get(op.program_id)
-    if module is None or op.row < 0:
-        return [(op.op_name, 1.0)] if op.op_name else []
-    done, made = parts_of_fusion(op, module, Costs(module))
-    weights = done if sum(done.values()) > 0 else made
+    weights: Amounts = {}
+    if module is not None and op.row >= 0:
+        done, made = parts_of_fusion(op, module, Costs(module))
+        weights = done if sum(done.values()) > 0 else made
     whole = sum(weights.values())
     if not whole > 0 or len(weights) < 2:
         return [(op.op_name, 1.0)] if op.op_name else []
