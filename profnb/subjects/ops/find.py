@@ -37,7 +37,7 @@ class Ops:
         return sum_op_runs(self.runs, self._spine.in_scope)
 
     def of_steps(self, rows: Int64s) -> OpTable:
-        """The ops of some steps only.
+        """Sum up the ops of some steps only.
 
         Args:
             rows: The steps, as rows of ``Spine.steps``.
@@ -53,7 +53,5 @@ class Ops:
     @cached_property
     def iterator(self) -> Int64s:
         """Which iterator of tf.data each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
-        spine = self._spine
-        return find_input_work(
-            spine.trace, self._input.iterators, spine.groups.parent, self.runs.events
-        )
+        trace, parent = self._spine.trace, self._spine.groups.parent
+        return find_input_work(trace, self._input.iterators, parent, self.runs.events)

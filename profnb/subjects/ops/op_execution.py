@@ -19,7 +19,6 @@ from profnb.trace.names import EXECUTOR_PROCESS
 from profnb.trace.op_names import parse_op
 
 _EAGER = "EagerLocalExecute: "
-_NO_EAGER_OPS = ("__",)
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
@@ -29,15 +28,17 @@ LONG_OP_PS = (
 )
 _LONGEST_PAUSE_PS = 2_000_000_000  # from an op to the next one that the same function runs
 _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
+# The loop itself, or what stacks what it gave.
+_OF_LOOP = re.compile(r"(?:^|/)while|TensorList")
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
 _FEWEST = 3
 
 
 def is_eager_op(name: str) -> bool:
-    """Whether an event of this name is Python's execution of an op, not the call of a function."""
+    """Tell whether an event of this name is Python's execution of an op, not the call of a function."""
     op = name.removeprefix(_EAGER)
-    return op != name and op.isidentifier() and not op.startswith(_NO_EAGER_OPS)
+    return op != name and op.isidentifier() and not op.startswith("__")
 
 
 def add_eager_ops(
@@ -55,33 +56,26 @@ def add_eager_ops(
         chosen: The executions of eager ops on the host.
     """
     eager = np.full(len(trace.names), -1, np.int64)
-    has_own_time = trace.names.rows_where(
-        lambda text: text.removeprefix(_EAGER).startswith(_ITERATOR_OPS)
-    )
-    for row, text in enumerate(trace.names.texts):
-        name = text.removeprefix(_EAGER)
-        if is_eager_op(text):
-            eager[row] = codes_of.setdefault((name, name), len(codes_of))
+    has_own_time = np.zeros(len(trace.names), np.bool_)
+    for row in np.flatnonzero(trace.names.rows_where(is_eager_op)).tolist():
+        name = trace.names[row].removeprefix(_EAGER)
+        eager[row] = codes_of.setdefault((name, name), len(codes_of))
+        has_own_time[row] = name.startswith(_ITERATOR_OPS)
     if not chosen.size:
         return
     recorded_ops = np.flatnonzero(codes >= 0)
-    following = np.searchsorted(recorded_ops, chosen, side="right")
-    inside = following < recorded_ops.size
-    inside[inside] = (
-        trace.events.begin_ps[recorded_ops[following[inside]]] < trace.events.end_ps[chosen[inside]]
-    ) & (
-        trace.lines.of_event[recorded_ops[following[inside]]]
-        == trace.lines.of_event[chosen[inside]]
-    )
-    datasets = np.array([op_type == _DATASET for _, op_type in codes_of], np.bool_)
-    calls_iterator = inside.copy()
-    calls_iterator[inside] = datasets[codes[recorded_ops[following[inside]]]]
-    chosen = chosen[~inside | (calls_iterator & has_own_time[trace.events.name[chosen]])]
+    inner = np.append(recorded_ops, -1)[np.searchsorted(recorded_ops, chosen, side="right")]
+    line = trace.lines.of_event
+    is_inside = (inner >= 0) & (line[inner] == line[chosen])
+    is_inside &= trace.events.begin_ps[inner] < trace.events.end_ps[chosen]
+    is_dataset = np.array([*(op_type == _DATASET for _, op_type in codes_of), False, False])
+    calls_iterator = is_dataset[codes[inner]] & has_own_time[trace.events.name[chosen]]
+    chosen = chosen[~is_inside | calls_iterator]
     codes[chosen] = eager[trace.events.name[chosen]]
 
 
 def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
-    """The kernels of ops that Python executes one by one, where TensorFlow records them and not the op.
+    """Find the kernels of ops that Python executes one by one, where TensorFlow records no op itself.
 
     In older traces the op itself is recorded inside of its execution, under its own name.
 
@@ -99,7 +93,7 @@ def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
 
 
 def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
-    """Of the time in which Python runs ops one by one, the shares in which an op computes.
+    """Give the shares in which an op computes of the time in which Python runs ops one by one.
 
     Python's way from one op to the next counts where it takes no more than 2 ms.
 
@@ -122,11 +116,6 @@ def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
     took = trace.events.duration_ps[find_eager_kernels(trace, parent)]
     long = took[took >= LONG_OP_PS]
     return min(int(long.sum()) / whole, 1.0), min(int(took.sum()) / whole, 1.0)
-
-
-def _is_of_loop(name: str) -> bool:
-    """Whether an op is the loop itself, or stacks what it gave."""
-    return "/while" in f"/{name}" or "TensorList" in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,29 +152,28 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
     if not events.size or spine.steps.is_window:
         return None
     steps, of_step = np.unique(spine.groups.step[events], return_inverse=True)
-    first, last = np.full(steps.size, np.iinfo(np.int64).max), np.zeros(steps.size, np.int64)
+    first = np.full(steps.size, np.iinfo(np.int64).max)
+    last, turns = np.zeros((2, steps.size), np.int64)
     np.minimum.at(first, of_step, trace.events.begin_ps[events])
     np.maximum.at(last, of_step, trace.events.end_ps[events])
-    turns = np.zeros(steps.size, np.int64)
     np.maximum.at(turns, of_step, number)
     whole = float(spine.steps.duration_ps[counted].sum())
     ops = np.flatnonzero(trace.select_names(lambda name: parse_op(name) is not None))
     ops = ops[np.isin(spine.groups.step[ops], counted)]
-    is_inside = trace.are_named(ops, lambda name: _IN_LOOP.search(name) is not None)
-    named = ops[is_inside]
-    took = trace.events.duration_ps[named]
-    recurrent = trace.are_named(named, lambda name: _RECURRENT.search(name) is not None)
+    is_inside = trace.are_named(ops, lambda name: bool(_IN_LOOP.search(name)))
+    took = trace.events.duration_ps[ops[is_inside]]
+    recurrent = trace.are_named(ops[is_inside], lambda name: bool(_RECURRENT.search(name)))
     return Loop(
         round(float(turns.sum()) / counted.size),
         min(float((last - first).sum()) / whole, 1.0),
         min(float(took[took > long_ps].sum()) / whole, 1.0),
         bool(recurrent.any()),
-        ops[~is_inside & ~trace.are_named(ops, _is_of_loop)],
+        ops[~is_inside & ~trace.are_named(ops, lambda name: bool(_OF_LOOP.search(name)))],
     )
 
 
 def find_growth(versions: Sequence[int]) -> tuple[int, int] | None:
-    """In how many of the runs the graph had changed, and by how many changes a run.
+    """Count in how many of a session's runs (TF1) the graph had changed, and by how many changes a run.
 
     Args:
         versions: How many changes the graph had seen at each run.
