@@ -7,11 +7,7 @@ from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import Feeding, find_feeding
 from profnb.subjects.feeds.queues import QueueUse, find_queues
-from profnb.subjects.input.diagnosis import (
-    InputDiagnosis,
-    diagnose_input,
-    explain_first_element,
-)
+from profnb.subjects.input.diagnosis import InputDiagnosis, diagnose_input, explain_first_element
 from profnb.subjects.input.iterators import (
     IteratorTree,
     SmallFiles,

@@ -18,12 +18,7 @@ import numpy as np
 from profnb.core.table import Column, Table, of_each, sequence_of
 from profnb.core.units import MISSING, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
-from profnb.subjects.memory.allocators import (
-    UNNAMED,
-    Allocator,
-    step_around,
-    texts_of,
-)
+from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
 from profnb.trace.model import Trace
 
 UNATTRIBUTED = "(held since before the trace began)"

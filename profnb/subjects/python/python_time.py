@@ -235,10 +235,7 @@ def _blocks_of_counts(counts: CallCounts) -> tuple[Block, ...]:
 
 
 def _lay_out(
-    root: T,
-    parts_of: Callable[[T], Sequence[_Part[T]]],
-    whole_ps: float,
-    cells: Mapping[str, int],
+    root: T, parts_of: Callable[[T], Sequence[_Part[T]]], whole_ps: float, cells: Mapping[str, int]
 ) -> tuple[Block, ...]:
     """Blocks of functions under their callers: "user code", "library" or "library between steps".
 

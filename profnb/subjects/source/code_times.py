@@ -181,9 +181,7 @@ def _spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tu
 
 
 def times_of_lines(
-    history: LineHistory,
-    busy: tuple[Int64s, Int64s] | None,
-    within: tuple[Int64s, Int64s] | None,
+    history: LineHistory, busy: tuple[Int64s, Int64s] | None, within: tuple[Int64s, Int64s] | None
 ) -> Int64s:
     """Add up the time at each line.
 
