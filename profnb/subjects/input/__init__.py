@@ -1,4 +1,4 @@
-"""What tf.data did, and how the training waited for it.
+"""tf.data's work, and the training's waiting for it.
 
 iterators    the tree of iterators, the users' functions in it, the events that it ran
 waiting      the training's waiting: by the iterator that caused it, and step by step

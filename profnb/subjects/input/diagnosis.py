@@ -1,4 +1,4 @@
-"""What starves the training, in a sentence with its numbers, and what to change in the pipeline.
+"""Name what starves the training, in a sentence with its numbers, and what to change in the pipeline.
 
 The limit is the iterator that the training waited for longest in the counted steps. Why it is slow follows
 from its kind and from the ops that its function ran.
@@ -96,7 +96,7 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class InputDiagnosis:
-    """What starves the training.
+    """The limit of the training's input.
 
     Attributes:
         severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
@@ -180,7 +180,7 @@ def diagnose_input(
 def _why_innocent(
     table: InputPipeline, waiting: Waiting, row: int, cause: str, *, in_function: bool
 ) -> str:
-    """Why an iterator that was waited for is nothing to change, as the end of a sentence; "" where it is.
+    """Say why an iterator that was waited for is nothing to change, to end a sentence; "" where it is.
 
     Keras makes a pipeline of its own for arrays in memory; what feeds a cache runs once; others only wait.
     """
@@ -218,7 +218,7 @@ def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
-    """Whether every stage keeps up with the model on average, and the last buffer is a small, fixed one.
+    """Tell if every stage keeps up with the model on average, and the last buffer is a small, fixed one.
 
     Where several threads work for the limit's function they may be more than there are cores, and what
     they could make is not known.

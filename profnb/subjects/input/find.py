@@ -1,4 +1,4 @@
-"""What tf.data did in a trace, how the training waited for it, and why."""
+"""tf.data's work in a trace, the training's waiting for it, and the reason."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -46,7 +46,7 @@ class Input:
 
     @cached_property
     def pipeline(self) -> InputPipeline:
-        """What each iterator of tf.data cost."""
+        """The cost of each iterator of tf.data."""
         spine = self._spine
         return tabulate_input_pipeline(
             spine.trace, self.iterators, self._charges, spine.parent, spine.recording.datasets
@@ -59,7 +59,7 @@ class Input:
 
     @cached_property
     def waiting(self) -> Waiting:
-        """How the training waited for its input."""
+        """The training's waiting for its input."""
         spine = self._spine
         return find_waiting(
             spine.trace, spine.steps, spine.gaps, spine.summary.counted, self.iterators, self._charges,
@@ -73,17 +73,17 @@ class Input:
 
     @cached_property
     def first_element(self) -> str:
-        """Why the first element came late, in a sentence; empty where it did not."""
+        """The reason why the first element came late, in a sentence; empty where it did not."""
         return explain_first_element(self._spine.trace, self.pipeline, self.waiting)
 
     @cached_property
     def buffers(self) -> list[Counter]:
-        """How full tf.data's buffers were, one series per iterator with a buffer."""
+        """The elements in tf.data's buffers, one series per iterator with a buffer."""
         return find_buffers(self._spine.trace)
 
     @cached_property
     def buffer_capacity(self) -> dict[str, int]:
-        """How much the buffer of each iterator holds, by its path."""
+        """The capacity of each iterator's buffer, by its path."""
         capacities = zip(self.iterators.path, self.pipeline.capacity.tolist(), strict=True)
         return {path: capacity for path, capacity in capacities if capacity > 0}
 
@@ -99,7 +99,7 @@ class Input:
 
     @cached_property
     def diagnosis(self) -> InputDiagnosis | None:
-        """What starves the training; None without an input pipeline or steps."""
+        """The limit of the training's input; None without an input pipeline or steps."""
         if self._spine.steps.is_window:
             return None
         waiting, recording = self.waiting, self._spine.recording

@@ -170,7 +170,7 @@ def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
 
 
 def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int64s, Int64s]:
-    """When the last work for each run ended, and how long threads worked for it, both shape (R,).
+    """Find the end of the last work for each run, and the time that threads worked for it, shape (R,).
 
     What the executor does for a run carries the run's id, on whatever thread.
     """

@@ -74,7 +74,7 @@ class InputPipeline:
 
     @property
     def work_ps(self) -> Int64s:
-        """What each did itself, shape (N,): its function where that runs on threads, else its self time."""
+        """Work of each alone, shape (N,): its function where that runs on threads, else its self time."""
         return np.where(self.tree.is_async, self.function_ps, self.self_ps)
 
     @property
@@ -90,7 +90,7 @@ class InputPipeline:
 
     @property
     def elements_per_second(self) -> Floats:
-        """What each could deliver by itself, if its input kept up, shape (N,); NaN where nothing is known.
+        """Rate of each by itself, if its input kept up, shape (N,); NaN where nothing is known.
 
         An asynchronous map that ran 100 times, 4 at once, and worked 8 s for that, delivers 100 in 2 s.
         """
@@ -266,7 +266,7 @@ INPUT_PIPELINE = Table[InputPipeline](
 
 
 def find_buffers(trace: Trace) -> list[Counter]:
-    """How many elements each buffer held whenever it was asked; none without such iterators."""
+    """Count the elements in each buffer whenever it was asked; none without such iterators."""
     stats = trace.stats.integers("buffered_elements")
     if not len(stats):
         return []

@@ -79,7 +79,7 @@ class Charges:
 
 
 def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
-    """Where each call itself was running, not a call inside it.
+    """Find the times in which each call itself was running, not a call inside it.
 
     A call 0-10 with one 3-5 inside it gives (0, 3, outer), (5, 10, outer) and (3, 5, inner).
 
@@ -189,7 +189,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
 
 
 def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
-    """When some run of an iterator's function was going on."""
+    """Find the times in which some run of an iterator's function was going on."""
     runs = tree.run_node == iterator
     label = np.full(int(runs.sum()), _PARTS * iterator + FUNCTION)
     return _flat(Pieces(trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs], label))
@@ -218,7 +218,7 @@ def _look_behind(pieces: Pieces, behind: dict[int, Pieces]) -> Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """How the training waited for elements.
+    """The training's waiting for elements.
 
     Attributes:
         step_num: The steps' numbers, shape (S,).
@@ -300,7 +300,7 @@ class _Periods:
         return np.where(times < end_ps[row], row, -1)
 
     def counts(self, times: Int64s) -> Bools:
-        """Whether each time lies in a counted period."""
+        """Tell which times lie in a counted period."""
         return np.append(self.counted, False)[self.of(times)]
 
 

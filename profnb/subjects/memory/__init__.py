@@ -1,4 +1,4 @@
-"""What allocators held over time and at the peak.
+"""Allocators: their use over time and at the peak.
 
 allocators    what was in use, and reserved, after every allocation
 peak          the peak and what was alive then, what grows, what would fit

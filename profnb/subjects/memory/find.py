@@ -1,4 +1,4 @@
-"""What the allocators of a trace held: over time, at the peak, and what grows."""
+"""The allocators of a trace: their use over time, at the peak, and what grows."""
 
 from functools import cached_property
 
@@ -26,18 +26,18 @@ class Memory:
 
     @cached_property
     def samples(self) -> MemorySamples | None:
-        """What each allocator held, and had reserved, over time; None where nothing was recorded."""
+        """Bytes that each allocator held and had reserved over time; None where nothing was recorded."""
         return tabulate_samples(self._spine.trace, self.allocators)
 
     @cached_property
     def peak(self) -> list[PeakRow]:
-        """What was alive at each allocator's peak."""
+        """The blocks that were alive at each allocator's peak."""
         trace, steps = self._spine.trace, self._spine.steps
         return [row for one in self.allocators for row in tabulate_peak(trace, one, steps)]
 
     @cached_property
     def use(self) -> list[MemoryUse]:
-        """What each allocator held at its peak, and whether it grows."""
+        """Each allocator's peak, and its growth."""
         spine = self._spine
         context = spine.steps, spine.batch_size
         return [measure_memory(spine.trace, allocator, *context) for allocator in self.allocators]

@@ -1,4 +1,4 @@
-"""What an allocator's use means: its peak and what was alive then, what grows, what would fit.
+"""An allocator's peak and what was alive then, what grows, what would fit.
 
 What was allocated before the trace began has no name: it is what the allocator held less the named blocks,
 mostly weights, optimizer slots and data kept on the device. So the parts of the peak always sum to the
@@ -34,7 +34,7 @@ _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 
 @dataclass(frozen=True, slots=True)
 class PeakRow:
-    """What was alive at the peak, of one op, region, type and shape.
+    """Blocks that were alive at the peak, of one op, region, type and shape.
 
     Attributes:
         allocator: The allocator's name.

@@ -1,4 +1,4 @@
-"""What ran in a trace, op by op."""
+"""The ops of a trace."""
 
 from functools import cached_property
 
@@ -52,6 +52,6 @@ class Ops:
 
     @cached_property
     def iterator(self) -> Int64s:
-        """Which iterator of tf.data each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
+        """The iterator of tf.data that each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
         trace, parent = self._spine.trace, self._spine.groups.parent
         return find_input_work(trace, self._input.iterators, parent, self.runs.events)

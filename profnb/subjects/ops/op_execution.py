@@ -1,4 +1,4 @@
-"""How ops are run: one by one by Python, in loops of compiled functions, in a session's graph that grows.
+"""Ways to run ops: one by one by Python, in loops of compiled functions, in a session's graph that grows.
 
 TensorFlow numbers the turns of a loop (``for`` in AutoGraph, ``tf.while_loop``, ``tf.map_fn``) in each piece
 of its executor's work (``iter_num``). Ops that take little are not recorded by name, so a loop of them shows

@@ -144,7 +144,7 @@ def _package_of(file: str) -> str:
 
 
 def _entry_points(stack: list[Function]) -> list[Function]:
-    """What was called of each package in turn, the user's functions all; at most twelve."""
+    """Keep what was called of each package in turn, the user's functions all; at most twelve."""
     shown: list[Function] = []
     before = None
     for function in stack:

@@ -1,4 +1,4 @@
-"""Where Python's time went, as the report shows it: functions, and who called them as an icicle."""
+"""Python's time as the report shows it: functions, and who called them as an icicle."""
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.html_table import Cell

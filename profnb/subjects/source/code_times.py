@@ -1,4 +1,4 @@
-"""Where the user's code was at any time of the trace, and the ops that it asked for.
+"""The user's line at any time of the trace, and the ops that it asked for.
 
 Source lines that began to run give a history: at which one the user's code was. Python's time of a source
 line is the time at it in which nothing of TensorFlow's ran on the same thread: the line's own Python, the
@@ -37,7 +37,7 @@ _EAGER = "EagerLocalExecute: "
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How Python's clock reads in the trace.
+    """Python's clock in the time of the trace.
 
     Attributes:
         offset_ps: What to add to ``perf_counter_ns`` in picoseconds to get times of the trace.
@@ -174,7 +174,7 @@ def _span_at(begin_ps: Int64s, end_ps: Int64s, times_ps: Int64s) -> Int64s:
 
 
 def _spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """When two sets of spans hold at once; begins and ends, in order, that do not overlap within a set."""
+    """Intersect two sets of spans: begins and ends, in order, that do not overlap within a set."""
     edges = np.unique(np.concatenate([*one, *two]))
     inside = (_span_at(*one, edges[:-1]) >= 0) & (_span_at(*two, edges[:-1]) >= 0)
     return edges[:-1][inside], edges[1:][inside]
@@ -239,7 +239,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What the watched thread asked TensorFlow to run, in order: eager ops and functions.
+    """Eager ops and functions that the watched thread asked TensorFlow to run, in order.
 
     Attributes:
         begin_ps: Begins, ascending, shape (C,).

@@ -1,4 +1,4 @@
-"""What each line of the user's source cost."""
+"""The cost of each line of the user's source."""
 
 from functools import cached_property
 
@@ -25,7 +25,7 @@ class Source:
 
     @cached_property
     def lines(self) -> SourceLines | None:
-        """What each line of the user's source cost; None where the capture did not look at it.
+        """The cost of each line of the user's source; None where the capture did not look at it.
 
         Times are of the steps that averages are of; of the whole capture where there are none, or where they
         ran no op.
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def scope(self) -> str:
-        """What the lines' times are of, in words."""
+        """The scope of the lines' times, in words."""
         return self._spine.scope if self._has_scope else "the whole capture"
 
     @cached_property
@@ -52,7 +52,7 @@ class Source:
 
     @cached_property
     def _stacks(self) -> StackLines | None:
-        """What the trace itself tells, where the capture did not follow the user's lines."""
+        """The trace's own stacks, where the capture did not follow the user's lines."""
         records = self._spine.recording.source
         if records is not None and len(records.lines):
             return None
@@ -61,7 +61,7 @@ class Source:
     def lines_of(
         self, within: Bools, times_ps: tuple[Int64s, Int64s] | None = None
     ) -> SourceLines | None:
-        """What each line cost in a part of the trace; None where the capture did not look at lines.
+        """Work out what each line cost in a part of the trace; None where the capture did not look at lines.
 
         Args:
             within: Which events count, shape (E,).

@@ -77,7 +77,7 @@ class GraphOps:
 
 
 def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
-    """Which layer each scope of a graph is.
+    """Name the layer that each scope of a graph is.
 
     A scope carries the layer's name, or that with a number where it was taken: ``dense_1`` is either the
     layer of that name or a second scope of ``dense``. It is the former unless ``dense_1`` has a scope that
@@ -116,7 +116,7 @@ def is_gradient_of(op_type: str, forward: str) -> bool:
 
 
 class OpLine(NamedTuple):
-    """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+    """The lines that an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
 
     Attributes:
         place: The source line that its time belongs to.
@@ -194,7 +194,7 @@ class LineIndex:
             self._of_iterator[node] = graphs[best] if best[0] else []
 
     def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
-        """Where the op of this name comes from.
+        """Find the lines that the op of this name comes from.
 
         Args:
             name: As the trace has it.

@@ -311,7 +311,7 @@ class _SourceRows:
 
 
 def _names_of_files(files: Iterable[str], titles: Collection[str]) -> dict[str, str]:
-    """What the result calls files that a saved program names by their whole path.
+    """Name files that a saved program names by their whole path.
 
     Where ``src/train.py`` is such a title, ``/home/me/src/train.py`` is that file.
     """
@@ -359,7 +359,7 @@ def _tabulate(
 
 
 def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) -> tuple[str, ...]:
-    """What the numbers do not say; ``is_called``: of ops that Python calls one by one, as PyTorch's."""
+    """Say what the numbers do not; ``is_called``: of ops that Python calls one by one, as PyTorch's."""
     remarks = []
     if stacks is not None:
         remarks.append("Lines are those of the stacks that PyTorch recorded.")

@@ -142,7 +142,7 @@ def _spread(place: Int64s, parent: Int64s | Int32s) -> Int64s:
 
 
 def _is_users(file: str) -> bool:
-    """Whether a file is the user's own, by what PyTorch calls it."""
+    """Tell if a file is the user's own, by PyTorch's name for it."""
     path = file.replace("\\", "/")
     if path.startswith(("/", "<")) or path[1:2] == ":":
         return is_user_file(path)

@@ -38,7 +38,7 @@ _LEAST_S, _ENOUGH_UNTRACED, _PAUSE = 2.0, 10, 10
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What one GPU took; NaN where it is not known.
+    """The energy that one GPU took; NaN where it is not known.
 
     Attributes:
         source: Which GPU.

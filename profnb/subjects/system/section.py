@@ -1,4 +1,4 @@
-"""What the machine did, as the report shows it: a strip, and a table of means and highest values.
+"""The machine as the report shows it: a strip, and a table of means and highest values.
 
 The strip has a lane for each thing that was looked at, from begin to end of the cell. It is drawn by us as
 SVG inside the HTML; where that is stripped, the table below it says the same in numbers.

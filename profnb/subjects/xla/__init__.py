@@ -1,4 +1,4 @@
-"""What XLA compiled and ran, and what its instructions cost.
+"""XLA: its programs and ops, and the costs of its instructions.
 
 hlo_ops       events to instructions and the ops behind them, kernels that XLA starts as one graph too
 hlo_served    instructions without a name to the named op that they work for

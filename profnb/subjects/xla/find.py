@@ -1,4 +1,4 @@
-"""What XLA compiled and ran in a trace: its modules (programs), its ops, what each cost."""
+"""XLA's part of a trace: its modules (programs), its ops, their costs."""
 
 from functools import cached_property
 
@@ -16,7 +16,7 @@ class Xla:
 
     @cached_property
     def hlo(self) -> HloOps:
-        """Which events ran HLO instructions, and the modules those belong to."""
+        """The events that ran HLO instructions, and the modules those belong to."""
         return find_hlo_ops(self._spine.trace)
 
     @cached_property

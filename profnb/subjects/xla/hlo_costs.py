@@ -1,4 +1,4 @@
-"""What an HLO instruction costs: floating-point operations and bytes, from shapes alone.
+"""Costs of an HLO instruction: floating-point operations and bytes, from shapes alone.
 
 A product of matrices does two operations for each multiplication, a convolution likewise and only where its
 window lies on real data, an elementwise instruction one per element, a reduction one per element that it
@@ -120,7 +120,7 @@ class Costs:
         return 0.0 if opcode in _FREE else written + used_bytes
 
     def _inside(self, computation: int, depth: int) -> float:
-        """What one run of a computation does; the sum over its instructions."""
+        """Operations of one run of a computation: the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST:
             return float("nan")
         flops = self._of_computation.get(computation)
@@ -243,7 +243,7 @@ class Costs:
         return total
 
     def _touched(self, body: int) -> tuple[list[tuple[int, float, float | None]], float | None]:
-        """What the inside of a fusion touches, worked out once for each body.
+        """Bytes that the inside of a fusion touches, worked out once for each body.
 
         Returns:
             For each parameter (number, its bytes, bytes that are read or None for all); and the bytes that
@@ -280,7 +280,7 @@ class Costs:
 def _valid_positions(
     size: int, steps: int, window: int, stride: int, low: int, high: int, dilation: int, base: int
 ) -> float:
-    """How many (output, window) positions of one dimension lie on an element of the input."""
+    """Count the (output, window) positions of one dimension that lie on an element of the input."""
     del high
     if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST:
         raise ValueError(f"A convolution over {size} elements")

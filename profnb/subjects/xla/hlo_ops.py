@@ -357,7 +357,7 @@ def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple
 
 
 def _first_fusion(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, int]:
-    """Where some kernels in a row begin among the fusions, and how many of them have the very name.
+    """Place kernels in a row among the fusions: (how many of them have the very name, the first's place).
 
     Returns:
         0 and -1 where they do not fit, or fit in several places alike.

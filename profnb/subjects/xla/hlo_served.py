@@ -172,12 +172,12 @@ class Served:
         return names
 
     def _size(self, row: int) -> float:
-        """How many numbers an instruction makes; for a tuple, which has several arrays, -1."""
+        """Count the numbers that an instruction makes; -1 for a tuple, which has several arrays."""
         shapes = self._module.shapes
         return -1.0 if shapes.element_type[row] == _TUPLE else float(shapes.elements[row])
 
     def _opcodes(self, row: int) -> set[str]:
-        """What an instruction does: its opcode, or a fusion's inside."""
+        """The opcodes of an instruction: its own, or those inside of a fusion."""
         module = self._module
         inside = {module.opcodes[at] for body in fused_bodies(self._module, row) for at in body}
         called = module.targets[row].lower()

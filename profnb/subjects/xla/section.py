@@ -1,4 +1,4 @@
-"""What XLA did, as the report shows it: its programs, its ops, how near those come to the limits.
+"""XLA as the report shows it: its programs, its ops, how near those come to the limits.
 
 The roofline is of the device (``device.roofline``) and stands here, in the tab of the ops that it places.
 """
@@ -137,7 +137,7 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
 
 
 def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
-    """Where XLA's time goes, as an icicle."""
+    """Draw XLA's time as an icicle."""
     return icicle_figure(
         blocks,
         _COLOURS,
