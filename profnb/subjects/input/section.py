@@ -42,36 +42,30 @@ def input_sections(study: Study) -> list[Section]:
     if not starved:  # nobody waits: the table is enough, and only for who asks
         return sections
     sections.append(_wait_section(study))
-    buffers = study.input.buffers
-    if buffers:
-        sections.append(_buffer_section(study, buffers))
-    return sections
+    return [*sections, _buffer_section(study)] if study.input.buffers else sections
 
 
 def _order(table: InputPipeline) -> list[int]:
     """The iterators as the pipeline is asked: each followed by its inputs."""
     children: dict[int, list[int]] = {}
-    for row, parent in enumerate(table.tree.parent.tolist()):
+    for row, parent in reversed(list(enumerate(table.tree.parent.tolist()))):
         children.setdefault(parent, []).append(row)
     order: list[int] = []
-    stack = children.get(-1, [])[::-1]
+    stack = [-1]  # asks the outermost
     while stack:
-        row = stack.pop()
-        order.append(row)
-        stack.extend(children.get(row, [])[::-1])
-    return order
+        order.append(stack.pop())
+        stack += children.get(order[-1], [])
+    return order[1:]
 
 
 def _tree_section(study: Study, *, starved: bool) -> Section:
     table = study.input.pipeline
-    order = _order(table)
-    shown = order[:_MOST_ITERATORS]
-    whole = int(table.waited_ps.sum())
-    diagnosis = study.input.diagnosis
+    shown = _order(table)[:_MOST_ITERATORS]
+    diagnosis, more = study.input.diagnosis, len(table) - len(shown)
     sentence = diagnosis.sentence if diagnosis is not None else ""
-    if len(order) > len(shown):
-        sentence += f" {len(order) - len(shown)} more iterators are in p.input_pipeline."
-    most = float(table.waited_ps.max()) if whole else 1.0
+    if more:
+        sentence += f" {more} more iterators are in p.input_pipeline."
+    most = int(table.waited_ps.max()) or 1
 
     def iterator(row: int) -> Cell:
         indent = _INDENT * (3 * int(table.tree.depth[row]))
@@ -96,9 +90,7 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
         title="Input pipeline",
         tab="Input",
         sentence=sentence,
-        bar=Bar(
-            lambda row: int(table.waited_ps[row]) / most if most else 0.0, colour_of("input"), 10
-        ),
+        bar=Bar(lambda row: int(table.waited_ps[row]) / most, colour_of("input"), 10),
         rows=shown,
         figure=_tree_figure(study, shown) if starved else None,
         is_detail=not starved,
@@ -114,12 +106,11 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     places = list(range(len(rows)))
     work, waited = table.work_ps[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
+    calls = [count_text(int(table.occurrences[row])) for row in rows]
+    paths = [table.tree.path[row] for row in rows]
     hover = [
-        [
-            figure_text(f"{table.tree.path[row]}: {count_text(int(table.occurrences[row]))} calls"),
-            f"Iterator::{table.tree.path[row]}",
-        ]
-        for row in rows
+        [figure_text(f"{path}: {often} calls"), f"Iterator::{path}"]
+        for path, often in zip(paths, calls, strict=True)
     ]
     series = (
         ("work, hidden or not", work, "rgba(58,154,93,0.45)", 0.7),
@@ -134,10 +125,8 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
         }
         for name, values, colour, width in series
     ]  # fmt: skip
-    layout = figure_layout(
-        "What each iterator did, and what the training waited for", 96 + 22 * len(rows)
-    )
-    layout |= {
+    title = "What each iterator did, and what the training waited for"
+    layout = figure_layout(title, 96 + 22 * len(rows)) | {
         "barmode": "overlay",
         "margin": {"l": 8, "r": 12, "t": 62, "b": 34},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
@@ -175,15 +164,16 @@ def _wait_section(study: Study) -> Section:
     )
 
 
-def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
+def _buffer_section(study: Study) -> Section:
     table = study.input.pipeline
     rows_of = {path: row for row, path in enumerate(table.tree.path)}
-    by_row = {rows_of[c.series]: c for c in buffers if c.series in rows_of}
-    rows = sorted(by_row)[:_MOST_BUFFERS]
-
-    def fill(row: int) -> float:
-        capacity = int(table.capacity[row])
-        return min(float(table.buffered[row]) / capacity, 1.0) if capacity > 0 else 0.0
+    of_rows = {rows_of[c.series]: c for c in study.input.buffers if c.series in rows_of}
+    rows = sorted(of_rows)[:_MOST_BUFFERS]
+    fill = (
+        np.where(table.capacity > 0, table.buffered / np.maximum(table.capacity, 1), 0.0)
+        .clip(max=1)
+        .tolist()
+    )
 
     return section_of(
         INPUT_PIPELINE,
@@ -197,22 +187,21 @@ def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
         title="Buffers",
         tab="Input",
         sentence="A buffer that is always empty keeps its consumer waiting; a full one is ahead.",
-        bar=Bar(fill, colour_of("input"), 10),
+        bar=Bar(fill.__getitem__, colour_of("input"), 10),
         rows=rows,
-        figure=_buffer_figure(study, [by_row[row] for row in rows]),
+        figure=_buffer_figure(study, {row: of_rows[row] for row in rows}),
     )
 
 
-def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
+def _buffer_figure(study: Study, buffers: dict[int, Counter]) -> dict[str, Any]:
     """Draw how full each buffer was over time; its lowest stays, so that no empty moment is lost."""
     data: list[dict[str, Any]] = []
-    rows_of = {path: row for row, path in enumerate(study.input.iterators.path)}
-    for counter, colour in zip(buffers, _BUFFER_COLOURS, strict=False):
+    table = study.input.pipeline
+    for (row, counter), colour in zip(buffers.items(), _BUFFER_COLOURS, strict=False):
         kept = thin(counter.value, _MOST_POINTS, np.argmin)
-        capacity = study.input.buffer_capacity.get(counter.series)
+        capacity = max(int(table.capacity[row]), 0)
         most = capacity or max(float(counter.value.max()), 1.0)
-        name = study.input.pipeline.name(rows_of[counter.series])
-        name += f", holds {capacity}" if capacity else ""
+        name = table.name(row) + (f", holds {capacity}" if capacity else "")
         values = counter.value[kept].tolist()
         percent = [round(100 * value / most, 2) for value in values]
         hover = f"%{{customdata}} in {figure_text(name)}"

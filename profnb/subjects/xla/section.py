@@ -149,46 +149,25 @@ def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
 
 def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
     """The roofline: what each op reached, under what its device could do."""
-    shares = ops.fraction
-    rows = [
-        row
-        for row in range(min(len(roofline), _MOST_POINTS))
-        if shares[roofline.row[row]] >= _SMALLEST_SHARE
-    ]
-    rows = rows or list(range(min(len(roofline), _MOST_POINTS)))
-    roofs = []
-    for flops in sorted(set(roofline.peak_flops.tolist())):
-        widths = sorted(
-            {w for w, f in zip(roofline.width, roofline.peak_flops, strict=True) if f == flops}
-        )
-        roofs.append((f"limit, {' and '.join(widths)}", flops))
-    groups = [
-        _points(
-            roofline,
-            ops,
-            [row for row in rows if bool(roofline.is_compute_bound[row]) == is_compute],
-            name,
-            colour_of("device compute") if is_compute else MEMORY_COLOUR,
-        )
-        for is_compute, name in ((True, "bound by operations"), (False, "bound by memory"))
-    ]
-    return roof_figure("Roofline of XLA's ops", roofs, roofline.peak.bytes_per_second, groups)
-
-
-def _points(
-    roofline: Roofline, ops: XlaOps, rows: Sequence[int], name: str, colour: str
-) -> RoofPoints:
-    shares = [float(ops.fraction[roofline.row[row]]) for row in rows]
-    return RoofPoints(
-        name,
-        colour,
-        [float(roofline.intensity[row]) for row in rows],
-        [float(roofline.flops_per_second[row]) for row in rows],
-        [
-            f"{ops.op[roofline.row[row]].name[:80]}: "
+    shares = ops.fraction[roofline.row]
+    drawn = range(min(len(roofline), _MOST_POINTS))
+    rows = [row for row in drawn if shares[row] >= _SMALLEST_SHARE] or list(drawn)
+    widths_of: dict[float, set[str]] = {}
+    for width, flops in zip(roofline.width, roofline.peak_flops.tolist(), strict=True):
+        widths_of.setdefault(flops, set()).add(width)
+    roofs = [(f"limit, {' and '.join(sorted(widths_of[at]))}", at) for at in sorted(widths_of)]
+    groups = []
+    for name, colour, is_meant in (
+        ("bound by operations", _COLOUR, roofline.is_compute_bound),
+        ("bound by memory", MEMORY_COLOUR, ~roofline.is_compute_bound),
+    ):
+        chosen = [row for row in rows if is_meant[row]]
+        texts = [
+            f"{roofline.op[row].name[:80]}: "
             f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
-            f"{percent_text(share)} of the time"
-            for row, share in zip(rows, shares, strict=True)
-        ],
-        shares,
-    )
+            f"{percent_text(float(shares[row]))} of the time"
+            for row in chosen
+        ]
+        x, y = roofline.intensity[chosen].tolist(), roofline.flops_per_second[chosen].tolist()
+        groups.append(RoofPoints(name, colour, x, y, texts, shares[chosen].tolist()))
+    return roof_figure("Roofline of XLA's ops", roofs, roofline.peak.bytes_per_second, groups)
