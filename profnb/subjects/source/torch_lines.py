@@ -126,9 +126,7 @@ def _by_functions(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int6
     callers = trace.stats.texts(_CALL_FROM)
     matches = map(_CALLER.fullmatch, callers.texts)
     rows = np.array([_note(places, match) for match in matches], np.int64)
-    is_open = (
-        place[callers.events] < 0
-    )  # inside of the user's own function its caller does not matter
+    is_open = place[callers.events] < 0  # the caller of the user's own function does not matter
     place[callers.events[is_open]] = rows[callers.values[is_open].astype(np.int64)]
     return place
 

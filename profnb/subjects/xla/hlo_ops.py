@@ -309,29 +309,24 @@ def find_instructions_of_graphs(
         names = trace.events.name[events[kernels]].tolist()
         key = (module.program_id, *names)
         if key not in instructions_of:
-            instructions_of[key] = _match(module, [trace.names[name] for name in names])
+            texts = [trace.names[name] for name in names]
+            placed = [_place(module, schedule, texts) for schedule in module.schedules]
+            most = max((exact for exact, _ in placed), default=0)
+            best = [rows for exact, rows in placed if exact == most > 0]
+            instructions_of[key] = (
+                best[0] if len(best) == 1 else np.full(kernels.size, -1, np.int64)
+            )
         instruction[kernels] = instructions_of[key]
     return instruction
 
 
-def _match(module: HloModule, kernels: Sequence[str]) -> Int64s:
-    """Find the instruction of each kernel of a graph, in the program or in the body of one of its loops.
-
-    Args:
-        module: The program.
-        kernels: Names of the N kernels of one launch, in the order of their begins.
+def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple[int, Int64s]:
+    """Place the kernels of one launch, in the order of their begins, in a schedule.
 
     Returns:
-        Rows of the program's instructions, -1 where that is not certain, shape (N,).
+        How many have their instruction's name, 0 where they do not fit; and the rows of the program's
+        instructions, -1 where that is not certain, shape (N,).
     """
-    placed = [_place(module, schedule, kernels) for schedule in module.schedules]
-    most = max((exact for exact, _ in placed), default=0)
-    best = [rows for exact, rows in placed if exact == most > 0]
-    return best[0] if len(best) == 1 else np.full(len(kernels), -1, np.int64)
-
-
-def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple[int, Int64s]:
-    """Place kernels in a schedule: how many have their instruction's name, 0 if they do not fit; all rows."""
     instruction = np.full(len(kernels), -1, np.int64)
     opcodes = [module.opcodes[row] for row in schedule.tolist()]
     fusions = [at for at, opcode in enumerate(opcodes) if opcode == _FUSION]

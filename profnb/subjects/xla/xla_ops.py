@@ -384,44 +384,34 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
         rows_of_module.setdefault((op.module, op.program_id), []).append(row)
     totals = {key: int(ops.self_ps[rows].sum()) for key, rows in rows_of_module.items()}
     blocks: list[Block] = []
-    begin = 0.0
+    ends = [0.0, 0.0, 0.0]  # where the next block of each level begins
+
+    def add(
+        level: int, spent_ps: float, name: str, role: str, about: str = "", remark: str = ""
+    ) -> None:
+        width = spent_ps / whole
+        label = name.rpartition("/")[2] if level == _DEEPEST else name
+        hover = f"{name[:160]}{about}: {duration_text(spent_ps)}, {percent_text(width)}{remark}"
+        blocks.append(Block(level, ends[level], width, label, hover, role))
+        ends[level + 1 :] = [ends[level]] * (_DEEPEST - level)
+        ends[level] += width
+
     for key in sorted(rows_of_module, key=lambda key: -totals[key]):
-        blocks.append(_block(0, begin, totals[key], whole, key[0], "module"))
-        at, left = begin, totals[key]
+        left = totals[key]
+        add(0, left, key[0], "module")
         for row in rows_of_module[key]:
-            if row >= _MOST_OPS or not ops.self_ps[row]:
+            op, spent_ps = ops.op[row], int(ops.self_ps[row])
+            if row >= _MOST_OPS or not spent_ps:
                 continue
-            blocks.extend(_op_blocks(ops.op[row], int(ops.self_ps[row]), at, whole, hlo))
-            at += int(ops.self_ps[row]) / whole
-            left -= int(ops.self_ps[row])
+            left -= spent_ps
+            role = "hlo op" if op.category else "hlo op of no category"
+            add(1, spent_ps, op.name, role, f" ({op.category})" if op.category else "")
+            for name, share in _parts(op, hlo):  # the framework's ops that it works for
+                remark = ", shared out by its operations" if share < 1 else ""
+                add(2, share * spent_ps, name, "framework op", remark=remark)
         if left > 0:
-            blocks.append(_block(1, at, left, whole, "other ops", "other hlo ops"))
-        begin += totals[key] / whole
+            add(1, left, "other ops", "other hlo ops")
     return blocks
-
-
-def _op_blocks(op: HloOp, spent_ps: int, begin: float, whole: int, hlo: HloOps) -> list[Block]:
-    """An op of XLA and, under it, the framework's ops that it works for."""
-    role = "hlo op" if op.category else "hlo op of no category"
-    about = f" ({op.category})" if op.category else ""
-    blocks = [_block(1, begin, spent_ps, whole, op.name, role, about)]
-    for name, share in _parts(op, hlo):
-        estimate = ", shared out by its operations" if share < 1 else ""
-        block = _block(2, begin, share * spent_ps, whole, name, "framework op", remark=estimate)
-        blocks.append(block)
-        begin += share * spent_ps / whole
-    return blocks
-
-
-def _block(
-    level: int, begin: float, spent_ps: float, whole: int, name: str, role: str,
-    about: str = "", remark: str = "",
-) -> Block:  # fmt: skip
-    width = spent_ps / whole
-    hover = f"{name[:160]}{about}: {duration_text(spent_ps)}, {percent_text(width)}{remark}"
-    return Block(
-        level, begin, width, name.rpartition("/")[2] if level == _DEEPEST else name, hover, role
-    )
 
 
 def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
