@@ -18,7 +18,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import EXECUTOR_PROCESS
 from profnb.trace.op_names import parse_op
 
-_EAGER = "EagerLocalExecute: "
+EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
@@ -37,7 +37,7 @@ _FEWEST = 3
 
 def is_eager_op(name: str) -> bool:
     """Tell whether an event of this name is Python's execution of an op, not the call of a function."""
-    op = name.removeprefix(_EAGER)
+    op = name.removeprefix(EAGER)
     return op != name and op.isidentifier() and not op.startswith("__")
 
 
@@ -58,7 +58,7 @@ def add_eager_ops(
     eager = np.full(len(trace.names), -1, np.int64)
     has_own_time = np.zeros(len(trace.names), np.bool_)
     for row in np.flatnonzero(trace.names.rows_where(is_eager_op)).tolist():
-        name = trace.names[row].removeprefix(_EAGER)
+        name = trace.names[row].removeprefix(EAGER)
         eager[row] = codes_of.setdefault((name, name), len(codes_of))
         has_own_time[row] = name.startswith(_ITERATOR_OPS)
     if not chosen.size:

@@ -32,7 +32,6 @@ _TENSORFLOW = (
 )  # fmt: skip
 # What PyTorch calls besides its ops: CUDA's and ROCm's runtime and drivers.
 _RUNTIME = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
-_EAGER = "EagerLocalExecute: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,12 +261,12 @@ class Calls:
 def find_calls(trace: Trace, thread_line: int) -> Calls:
     """Find the outermost eager executions on the watched thread."""
     first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
-    is_call = trace.names.rows_where(lambda name: name.startswith(_EAGER))
+    is_call = trace.names.rows_where(lambda name: name.startswith(EAGER))
     chosen = first + np.flatnonzero(is_call[trace.events.name[first:last]])
     begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
     outermost = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])[: begin.size]
     rows, name = np.unique(trace.events.name[chosen[outermost]], return_inverse=True)
-    names = tuple(trace.names[row].removeprefix(_EAGER) for row in rows)
+    names = tuple(trace.names[row].removeprefix(EAGER) for row in rows)
     return Calls(begin[outermost], end[outermost], name, names)
 
 

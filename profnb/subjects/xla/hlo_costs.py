@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import VARINT, read_fields, split_field, split_numbers
@@ -74,10 +75,8 @@ class Costs:
         if opcode in _ELEMENTWISE:
             result = elements
         elif opcode == "dot":
-            begins, ends = module.spans[DOT]
-            span = begins[row : row + 1], ends[row : row + 1]
-            field = _LHS_CONTRACTED
-            _, contracted = split_numbers(module.buffer, *span, field, "DotDimensionNumbers")
+            span, kind = self._span(DOT, row), "DotDimensionNumbers"
+            _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, kind)
             result = self._product_flops(row, contracted.tolist())
         elif opcode == "convolution":
             data, kernel, *_ = module.operands_of(row)
@@ -163,12 +162,14 @@ class Costs:
         depth = prod((float(left[at]) for at in contracted), start=1.0)
         return 2.0 * float(module.shapes.elements[row]) * depth
 
+    def _span(self, field: int, row: int) -> tuple[Int64s, Int64s]:
+        begins, ends = self._module.spans[field]
+        return begins[row : row + 1], ends[row : row + 1]
+
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
         module = self._module
-        begins, ends = module.spans[WINDOW]
-        span = begins[row : row + 1], ends[row : row + 1]
-        _, first, last = split_field(module.buffer, *span, 1, "Window")
+        _, first, last = split_field(module.buffer, *self._span(WINDOW, row), 1, "Window")
         wires = dict.fromkeys(range(1, 7), VARINT)
         table = read_fields(module.buffer, first, last, wires, "WindowDimension")
         return [
@@ -189,8 +190,7 @@ class Costs:
             result: Whose shape is the output's.
         """
         module = self._module
-        begins, ends = module.spans[CONVOLUTION]
-        span = begins[row : row + 1], ends[row : row + 1]
+        span = self._span(CONVOLUTION, row)
         if min(data, kernel, result) < 0 or span[0] == span[1]:
             return float("nan")
         wires = dict.fromkeys((7, 8, 3, 4, 9, 10), VARINT)

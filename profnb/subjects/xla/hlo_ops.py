@@ -33,7 +33,6 @@ _EXCHANGING = re.compile(r"p(sum|mean|max|min|permute|broadcast)|all_|reduce_sca
 # Where the framework's own code made an op, which tells nothing about the user's.
 _LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
 GRAPH = "command_buffer"  # what the graphs' names begin with
-_64_BITS = (1 << 64) - 1
 _FUSION = "fusion"
 _LIBRARY_CALLS = frozenset({"custom-call", "convolution", "dot", "fft", "sort"})
 _UNNAMED = re.compile(r"[^A-Za-z0-9_]")
@@ -216,7 +215,7 @@ def _from_names(trace: Trace) -> _Ran:
     modules = {number: name for name, number in filter(None, map(program_of, trace.names.texts))}
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
     listed = []
-    programs = trace.name_stats.integers("program_id").of(names)
+    programs = trace.name_stats.integers("program_id").of(names.astype(np.int64))
     for row, program in zip(names.tolist(), map(_program_id, programs.tolist()), strict=True):
         listed.append((modules.get(program, ""), program, _instruction_of(trace.names[row])))
     return events, rows.reshape(-1), listed
@@ -264,8 +263,8 @@ def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[Hlo
         return ops
     names = trace.name_stats.texts("tf_op")
     recorded: dict[str, tuple[str, str]] = {}
-    rows = zip(categories.events, categories.values, names.of(categories.events), strict=True)
-    for row, category, op in rows:
+    columns = categories.events, categories.values, names.of(categories.events)
+    for row, category, op in zip(*(column.tolist() for column in columns), strict=True):
         op_name = names.texts[op].rstrip(":") if op >= 0 else ""
         recorded[_instruction_of(trace.names[row])] = categories.texts[category], op_name
     return tuple(
@@ -303,7 +302,7 @@ def find_instructions_of_graphs(
     rows, launch = rows[order], launch[order]
     instructions_of: dict[tuple[int, ...], Int64s] = {}  # every launch of a graph is alike
     for kernels in np.split(rows, np.flatnonzero(np.diff(launch)) + 1):
-        module = programs.get(int(program[kernels[0]]) & _64_BITS) if kernels.size else None
+        module = programs.get(_program_id(int(program[kernels[0]]))) if kernels.size else None
         if module is None:
             continue
         names = trace.events.name[events[kernels]].tolist()
@@ -313,9 +312,8 @@ def find_instructions_of_graphs(
             placed = [_place(module, schedule, texts) for schedule in module.schedules]
             most = max((exact for exact, _ in placed), default=0)
             best = [rows for exact, rows in placed if exact == most > 0]
-            instructions_of[key] = (
-                best[0] if len(best) == 1 else np.full(kernels.size, -1, np.int64)
-            )
+            unknown = np.full(kernels.size, -1, np.int64)
+            instructions_of[key] = best[0] if len(best) == 1 else unknown
         instruction[kernels] = instructions_of[key]
     return instruction
 
