@@ -19,7 +19,7 @@ from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.steps.launching import find_launches
 from profnb.steps.nesting import last_around
-from profnb.subjects.ops.op_execution import is_eager_op
+from profnb.subjects.ops.op_execution import EAGER, is_eager_op
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.trace.model import Trace
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
