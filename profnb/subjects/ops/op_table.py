@@ -32,9 +32,8 @@ from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 from profnb.trace.op_names import parse_op, without_numbers
 
-_EAGER_OP = (
-    -2
-)  # the code of an eager op's name, until it is known whether the op is recorded inside
+# The code of an eager op's name, until it is known whether the op is recorded inside.
+_EAGER_OP = -2
 # A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
 # whatever thread, and the rest of it waits for them.
 _PROGRAMS = ("CpuExecutable::ExecuteAsyncOnStream",)

@@ -25,6 +25,7 @@ op's name. Both source lines are given; the forward one only where no other coul
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from profnb.capture.source.source_records import GraphLines, SourceRecords
@@ -258,18 +259,11 @@ class LineIndex:
 
     def _locate(self, path: str, function: str) -> _GraphOp | None:
         seen: set[tuple[str, str]] = set()
-        for graph in self._graphs_of(function):
-            graph_op = self._follow(graph, path, seen)
-            if graph_op is not None:
-                return graph_op
+        followed = (self._follow(graph, path, seen) for graph in self._graphs_of(function))
         parts = path.split("/")
-        for first in range(len(parts)):
-            if first and not _OF_CALLS.fullmatch(parts[first - 1]):
-                break
-            graph_op = self._anywhere.get("/".join(parts[first:]))
-            if graph_op is not None:
-                return graph_op
-        return None
+        calls = list(takewhile(_OF_CALLS.fullmatch, parts[:-1]))  # the rest may stand anywhere
+        rests = ("/".join(parts[first:]) for first in range(len(calls) + 1))
+        return next(filter(None, chain(followed, map(self._anywhere.get, rests))), None)
 
     def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _GraphOp | None:
         """The op at a path that begins in this graph and may lead into functions that it calls.
@@ -280,12 +274,9 @@ class LineIndex:
             seen: Functions and paths from there that were looked at: there may be hundreds of graphs of a
                 function that is traced again and again, and all call the same ones.
         """
-        row = graph.rows.get(path)
-        if row is not None:
-            return graph, row
-        if not graph.lines.calls:
-            return None
-        at = path.find("/")
+        if path in graph.rows:
+            return graph, graph.rows[path]
+        at = path.find("/") if graph.lines.calls else -1
         while at >= 0 and self._steps_left > 0:
             self._steps_left -= 1
             for called in graph.lines.calls.get(path[:at], ()):
@@ -293,10 +284,9 @@ class LineIndex:
                 if (called, rest) in seen or len(seen) > _MOST_PATHS:
                     continue
                 seen.add((called, rest))
-                for inner in self._graphs_of(called):
-                    graph_op = self._follow(inner, rest, seen)
-                    if graph_op is not None:
-                        return graph_op
+                inner = (self._follow(callee, rest, seen) for callee in self._graphs_of(called))
+                if graph_op := next(filter(None, inner), None):
+                    return graph_op
             at = path.find("/", at + 1)
         return None
 
@@ -304,9 +294,8 @@ class LineIndex:
 
     def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _GraphOp | None:
         """The forward op that a gradient op was made for, if no other can be meant."""
-        row = graph.rows.get(scope)
-        if row is not None:
-            return graph, row
+        if scope in graph.rows:
+            return graph, graph.rows[scope]
         if is_op:
             return self._anywhere.get(scope)
         related: dict[int, int] = {}

@@ -372,15 +372,16 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
             "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
             "millisecond; shorter ones may be missing."
         )
-    elif not len(lines) and is_called:
-        remarks.append(
-            "Lines of Python were not followed as they ran (that needs Python 3.12, or --python-tracer), so "
-            "only layers of Keras have lines: those that made them."
-        )
     elif not len(lines):
+        option, then = "--python", "ops outside of any tf.function have no line"
+        if is_called:
+            option, then = (
+                "--python-tracer",
+                "only layers of Keras have lines: those that made them",
+            )
         remarks.append(
-            "Lines of Python were not followed as they ran (that needs Python 3.12, or --python), so ops "
-            "outside of any tf.function have no line."
+            "Lines of Python were not followed as they ran (that needs Python 3.12, or "
+            f"{option}), so {then}."
         )
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
