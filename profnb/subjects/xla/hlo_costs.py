@@ -253,16 +253,16 @@ class Costs:
             return self._of_body[body]
         module = self._module
         size = module.shapes.bytes
-        first, last = module.offsets[body : body + 2].tolist()
+        rows = range(*module.offsets[body : body + 2].tolist())
         users: dict[int, list[int]] = {}
-        for inner in range(first, last):
+        for inner in rows:
             for used in module.operands_of(inner):
                 users.setdefault(used, []).append(inner)
         root = int(module.roots[body])
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
         operands = module.operands_of(root) if in_place else []
         reads: list[tuple[int, float, float | None]] = []
-        for inner in range(first, last):
+        for inner in rows:
             if module.opcodes[inner] != "parameter":
                 continue
             takers = users.get(inner, [])
@@ -301,14 +301,8 @@ def _contracted(config: str) -> list[int] | None:
         return None
     try:
         section: Any = json.loads(config)
-    except (ValueError, RecursionError):
-        return None
-    for key in ("gemm_backend_config", "onednn_matmul_config"):
-        if isinstance(section, dict) and isinstance(section.get(key), dict):
-            section = section[key]
-    numbers = section.get("dot_dimension_numbers") if isinstance(section, dict) else None
-    listed = numbers.get("lhs_contracting_dimensions") if isinstance(numbers, dict) else None
-    try:
-        return [int(text) for text in listed] if isinstance(listed, list) else None
-    except (TypeError, ValueError):
+        for key in ("gemm_backend_config", "onednn_matmul_config"):
+            section = section.get(key, section)
+        return [int(at) for at in section["dot_dimension_numbers"]["lhs_contracting_dimensions"]]
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None
