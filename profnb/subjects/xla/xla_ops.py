@@ -283,18 +283,16 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
     is_compiling = trace.is_host_event & trace.select_names(
         lambda name: is_compilation(name) and not name.startswith(_PARTS)
     )
-    module_of_event: dict[int, str] = {}
-    for stat in _COMPILED_STATS[::-1]:
-        column = trace.stats.texts(stat)
-        chosen = is_compiling[column.events]
-        for event, value in zip(
-            column.events[chosen].tolist(), column.values[chosen].tolist(), strict=True
-        ):
-            module_of_event[event] = column.texts[value]
+    events = np.flatnonzero(is_compiling)
+    columns = [trace.stats.texts(stat) for stat in _COMPILED_STATS]
+    rows = np.stack([column.of(events).astype(np.int64) for column in columns], axis=1)
     times: dict[str, tuple[int, int]] = {}
     until: dict[tuple[int, str], int] = {}
-    for event in sorted(module_of_event):
-        name = module_of_event[event]
+    for event, of_event in zip(events.tolist(), rows.tolist(), strict=True):
+        named = (c.texts[row] for c, row in zip(columns, of_event, strict=True) if row >= 0)
+        name = next(named, None)
+        if name is None:
+            continue
         line = int(trace.lines.of_event[event])
         if int(trace.events.begin_ps[event]) < until.get((line, name), -1):
             continue
