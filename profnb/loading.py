@@ -151,7 +151,7 @@ def _remarks(
 
 def _load_python(path: Path) -> Profile:
     """Open a profile that Python's cProfile saved."""
-    from profnb.subjects.python.python_counts import tabulate_counts
+    from profnb.subjects.python.python_time import tabulate_counts
     from profnb.trace.pstats_file import MOST_BYTES, read_pstats
 
     python = tabulate_counts(read_pstats(read_whole(path, MOST_BYTES).tobytes(), path.name))

@@ -355,7 +355,7 @@ class Profile(Tables):
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, notes_of
         from profnb.steps.summary import is_of_runs
-        from profnb.subjects.system.throttling import throttling_notes
+        from profnb.subjects.system.machine_use import throttling_notes
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())

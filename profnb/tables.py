@@ -63,10 +63,10 @@ class Tables:
         "profnb.subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline"
     )
     input_waits = TableOf("profnb.subjects.input.waiting", "INPUT_WAITS", "study.input.waiting")
-    buffers = TableOf("profnb.subjects.input.buffers", "BUFFERS", "study.input.buffer_samples")
+    buffers = TableOf("profnb.subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
     memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
-    memory_summary = TableOf("profnb.subjects.memory.use", "MEMORY_SUMMARY", "study.memory.use")
-    memory = TableOf("profnb.subjects.memory.samples", "MEMORY", "study.memory.samples")
+    memory_summary = TableOf("profnb.subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
+    memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
     copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")
     precision = TableOf("profnb.subjects.device.precision", "PRECISION", "study.device.precision")
@@ -81,7 +81,7 @@ class Tables:
         "profnb.subjects.bounds.op_roofline", "OP_ROOFLINE", "study.bounds.roofline"
     )
     xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
-    xla_modules = TableOf("profnb.subjects.xla.xla_modules", "XLA_MODULES", "study.xla.modules")
+    xla_modules = TableOf("profnb.subjects.xla.xla_ops", "XLA_MODULES", "study.xla.modules")
     layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")
     source_lines = TableOf(
         "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"

@@ -46,7 +46,7 @@ SUBJECTS = {
     "profnb.subjects.device.copies": "test_kernels test_launches test_docs",
     "profnb.subjects.device.kernels": "test_kernels test_chrome_hardening test_launches test_docs",
     "profnb.subjects.xla.hlo_costs": "test_hlo test_xla",
-    "profnb.subjects.input.charges": "test_input_pipeline",
+    "profnb.subjects.input.waiting": "test_input_pipeline",
     "profnb.subjects.memory.allocators": "test_memory test_chrome_write",
     "profnb.compare.estimates": "test_comparison test_repeats",
     "profnb.compare.speedup": "test_comparison test_repeats",

@@ -9,7 +9,7 @@ import pytest
 from recorded import FACTS, program, rules
 
 import profnb
-from profnb.subjects.ops.optimizers import is_of_optimizer
+from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.trace.names import FUNCTION_CALL
 
 GAINS = [

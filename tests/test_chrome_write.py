@@ -10,9 +10,9 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read, ref
 
 import profnb
-from profnb.subjects.input.buffers import find_buffers
+from profnb.subjects.input.pipeline import find_buffers
 from profnb.subjects.memory.allocators import find_allocators
-from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.memory.allocators import sample_memory
 from profnb.profile import Profile
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.files import read_trace

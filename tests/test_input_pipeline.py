@@ -12,12 +12,12 @@ from traces import event, host, line, read
 import profnb
 from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
-from profnb.subjects.input.input_causes import CAUSES
-from profnb.subjects.input.iterators import find_iterators, keras_array_rows, label_of
+from profnb.subjects.input.diagnosis import CAUSES
+from profnb.subjects.input.iterators import keras_array_rows, label_of
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
-from profnb.subjects.input.charges import charge_waiting
-from profnb.subjects.input.buffers import BUFFERS
+from profnb.subjects.input.waiting import charge_waiting
+from profnb.subjects.input.pipeline import BUFFERS
 from profnb.subjects.input.pipeline import INPUT_PIPELINE
 from profnb.subjects.input.waiting import INPUT_WAITS
 from profnb.subjects.input.diagnosis import InputDiagnosis, _limit_of
@@ -25,6 +25,10 @@ from profnb.subjects.input.section import input_sections
 
 US, MS = 10**6, 10**9
 ROOT, PREFETCH, MAP, RANGE = (f"Iterator::Root{rest}" for rest in ("", "::Prefetch", "::Prefetch::MapV2", "::Prefetch::MapV2::Range"))
+
+
+def iterators_of(trace):
+    return Study(trace).input.iterators
 
 
 def starved(count=8, **more):
@@ -159,7 +163,7 @@ def test_the_note_on_input_calls_nothing_a_training_that_may_be_a_predict(severi
 
 def test_each_instant_of_waiting_is_charged_to_one_iterator_by_hand():
     trace = starved(3)
-    tree = find_iterators(trace)
+    tree = iterators_of(trace)
     assert tree.path == ("Root", "Root::Prefetch", "Root::Prefetch::MapV2", "Root::Prefetch::MapV2::Range")
     assert tree.parent.tolist() == [-1, 0, 1, 2]
     assert tree.is_async.tolist() == [False, True, False, False]
@@ -178,7 +182,7 @@ def test_an_outermost_iterator_that_is_asynchronous_is_looked_behind():
     fills = [event("PrefetchProduce", 4 * MS, 14 * MS, element_id=0), event(fill, 4 * MS, 14 * MS, id=3), event(inner, 4 * MS, 7 * MS, id=4),
              event("InstantiatedCapturedFunction::Run", 11 * MS, 7 * MS, id=70)]  # fmt: skip
     trace = read(host(line("python", *asks), line("tf_data_1", *fills, line_id=2), line("pool", event("ExecutorState::Process", 11 * MS, 7 * MS, id=70), line_id=3)))
-    tree = find_iterators(trace)
+    tree = iterators_of(trace)
     assert tree.is_async.tolist() == [True, False, False]
     assert (charge_waiting(trace, tree).sum_by_iterator(3) / MS).tolist() == [[1, 0], [0, 7], [2, 0]]
 
@@ -189,7 +193,7 @@ def test_behind_a_parallel_map_its_function_comes_first_and_then_its_input():
     asks = [event("train", 0, 8 * MS, step_num=0, _r=1), event(above, 9 * MS, 10 * MS, id=2)]
     makes = [event("ParallelMapProduce", 4 * MS, 14 * MS, element_id=0), event(below, 4 * MS, 7 * MS, id=4), event("InstantiatedCapturedFunction::Run", 11 * MS, 7 * MS, id=70)]
     trace = read(host(line("python", *asks), line("tf_data_1", *makes, line_id=2), line("pool", event("ExecutorState::Process", 11 * MS, 7 * MS, id=70), line_id=3)))
-    tree = find_iterators(trace)
+    tree = iterators_of(trace)
     assert (tree.is_async.tolist(), set(tree.run_node.tolist())) == ([True, False], {0})
     charges = charge_waiting(trace, tree)
     assert (charges.sum_by_iterator(2) / MS).tolist() == [[1, 7], [2, 0]]
@@ -215,7 +219,7 @@ def test_indices_of_elements_are_dropped_and_those_of_branches_kept():
     names = ["Iterator::Root::FlatMap", "Iterator::Root::FlatMap[3]::TFRecord", "Iterator::Root::FlatMap[4]::TFRecord"]
     zips = ["Iterator::Root::FlatMap::Zip", "Iterator::Root::FlatMap::Zip[0]::Range", "Iterator::Root::FlatMap::Zip[1]::Range"]
     trace = read(host(line("p", *(event(name, at, 1) for at, name in enumerate(["Iterator::Root", *names, *zips])))))
-    tree = find_iterators(trace)
+    tree = iterators_of(trace)
     assert tree.path == ("Root", "Root::FlatMap", "Root::FlatMap::TFRecord", "Root::FlatMap::Zip",
                          "Root::FlatMap::Zip[0]::Range", "Root::FlatMap::Zip[1]::Range")  # fmt: skip
     assert tree.parent.tolist() == [-1, 0, 1, 1, 3, 3]
@@ -224,7 +228,7 @@ def test_indices_of_elements_are_dropped_and_those_of_branches_kept():
 
 def test_a_branch_below_a_branch_has_the_nearer_one_above_it():
     names = ["Root", "Root::Zip", "Root::Zip[0]::Concatenate", "Root::Zip[0]::Concatenate[1]::Range"]
-    tree = find_iterators(read(host(line("p", *(event(f"Iterator::{name}", at, 1) for at, name in enumerate(names))))))
+    tree = iterators_of(read(host(line("p", *(event(f"Iterator::{name}", at, 1) for at, name in enumerate(names))))))
     assert tree.path == tuple(names)
     assert tree.parent.tolist() == [-1, 0, 1, 2]
 
@@ -279,11 +283,11 @@ def test_indices_of_windows_are_dropped_and_those_of_mixed_datasets_kept():
     names = ["Root", "Root::DirectedInterleave", "Root::DirectedInterleave[0]::Map", "Root::DirectedInterleave[1]::Map",
              "Root::GroupByWindow", "Root::GroupByWindow[7]::Batch", "Root::GroupByWindow[8]::Batch"]  # fmt: skip
     trace = read(host(line("p", *(event(f"Iterator::{name}", at, 1) for at, name in enumerate(names)))))
-    assert find_iterators(trace).path == (
+    assert iterators_of(trace).path == (
         "Root", "Root::DirectedInterleave", "Root::GroupByWindow", "Root::DirectedInterleave[0]::Map",
         "Root::DirectedInterleave[1]::Map", "Root::GroupByWindow::Batch",
     )  # fmt: skip
-    find_iterators(read(host(line("p", event("Iterator::" + "a" * 50_000, 0, 1)))))  # in no time
+    iterators_of(read(host(line("p", event("Iterator::" + "a" * 50_000, 0, 1)))))  # in no time
 
 
 def test_a_call_that_tells_no_buffer_found_it_empty():

@@ -286,7 +286,7 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
-    from profnb.subjects.input.input_work import find_input_work
+    from profnb.subjects.input.iterators import find_input_work
     from profnb.subjects.layers.layer_table import tabulate_layers
     from profnb.subjects.layers.layer_times import hand_out_ops
 

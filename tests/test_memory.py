@@ -11,8 +11,8 @@ import profnb
 from profnb.report.notes import notes_of
 from profnb.subjects.memory.allocators import find_allocators, step_around
 from profnb.subjects.memory.peak import MEMORY_PEAK, UNATTRIBUTED, tabulate_peak
-from profnb.subjects.memory.samples import MEMORY
-from profnb.subjects.memory.use import MEMORY_SUMMARY, find_growth, measure_memory
+from profnb.subjects.memory.allocators import MEMORY
+from profnb.subjects.memory.peak import MEMORY_SUMMARY, find_memory_growth, measure_memory
 from profnb.subjects.study import Study
 from profnb.subjects.memory.section import memory_sections
 
@@ -88,7 +88,7 @@ def test_tables_by_hand():
 def test_what_outlives_its_step_is_persistent_and_what_grows_is_named():
     study = Study(training(leak=MB))
     [allocator] = study.memory.allocators
-    growth, op = find_growth(study.trace, allocator, study.steps)
+    growth, op = find_memory_growth(study.trace, allocator, study.steps)
     assert (growth, op) == (MB, "loss/Mean")
     rows = tabulate_peak(study.trace, allocator, study.steps)
     [kept] = [row for row in rows if row.op_name == "loss/Mean"]

@@ -50,7 +50,7 @@ def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
             line("b", event("g:Mul", 0, 50)),
         )
     )
-    assert rows(sum_op_runs(find_op_runs(trace))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
         ("host", "g", "Mul", 2, 80, 80),
         ("host", "f", "Call", 1, 100, 70),
     ]
@@ -69,7 +69,7 @@ def test_making_and_asking_an_iterator_in_python_are_ops_less_what_the_iterators
             )
         )
     )  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
         ("host", "MakeIterator", "MakeIterator", 1, 300, 300),
         ("host", "Iterator::Root", "Dataset", 2, 120, 120),
         ("host", "IteratorGetNext", "IteratorGetNext", 2, 200, 80),
@@ -89,7 +89,7 @@ def test_what_xla_runs_on_the_host_is_the_op_it_was_compiled_from():
         ("host", "f", "Call", 1, 100, 50),
         ("host", "model/act/Tanh", "Tanh", 2, 50, 50),
     ]
-    assert rows(sum_op_runs(find_op_runs(trace))) == [("host", "f", "Call", 1, 100, 100)]
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [("host", "f", "Call", 1, 100, 100)]
 
 
 def test_waiting_for_a_program_of_xla_on_other_threads_is_no_self_time_of_the_function_that_runs_it():
@@ -105,7 +105,7 @@ def test_waiting_for_a_program_of_xla_on_other_threads_is_no_self_time_of_the_fu
         ("host", "model/act/Tanh", "Tanh", 2, 60, 60),
         ("host", "f", "Call", 1, 100, 30),
     ]
-    assert rows(sum_op_runs(find_op_runs(trace))) == [("host", "f", "Call", 1, 100, 100)]  # nothing of it was recorded
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [("host", "f", "Call", 1, 100, 100)]  # nothing of it was recorded
 
 
 def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twice():
@@ -115,7 +115,7 @@ def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twic
             line("TensorFlow Ops", event("dense/MatMul:MatMul", 0, 40)),
         )
     )  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
         ("device", "dense/MatMul", "MatMul", 1, 40, 40),
         ("device", "copy", "", 1, 10, 10),
     ]
@@ -137,7 +137,7 @@ def test_shares_are_of_one_side():
         host(line("a", event("f:F", 0, 30), event("g:G", 30, 10))),
         gpu(line("Stream #1", event("k", 0, 7))),
     )
-    table = sum_op_runs(find_op_runs(trace))
+    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
     shares = dict(zip(table.op_name, table.self_fraction.tolist(), strict=True))
     assert shares == {"f": 0.75, "g": 0.25, "k": 1.0}
 
@@ -146,7 +146,7 @@ def test_every_op_equals_the_official_table(cpu_trace_path):
     """Times agree op by op; official occurrences add the memory events that name the op."""
     answers = json.loads((DATA / "cpu-cnn.xprof.json").read_text())
     trace = read_trace(cpu_trace_path)
-    table = sum_op_runs(find_op_runs(trace))
+    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
     mine = {(n, t): (o, total, own) for _, n, t, o, total, own in rows(table)}
     named = trace.stats.texts("tf_op")
     memory = {}
@@ -176,7 +176,7 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
         event("EagerLocalExecute: __inference_train_7", 40, 50), event("a/Add:AddV2", 50, 5),
         event("EagerLocalExecute: IteratorGetNext", 100, 10),
     )))  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
         ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "IteratorGetNext", "IteratorGetNext", 1, 10, 10),
         ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
     ]  # fmt: skip
@@ -185,12 +185,12 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
 @pytest.mark.parametrize("path", every_shared_trace())
 def test_self_times_are_part_of_totals_and_a_filter_only_takes_away(path):
     trace = read_trace(path)
-    table = sum_op_runs(find_op_runs(trace))
+    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
     assert (table.self_ps >= 0).all()
     assert (table.self_ps <= table.total_ps).all()
     half = np.arange(len(trace.events)) % 2 == 0
-    part = sum_op_runs(find_op_runs(trace), half)
-    other = sum_op_runs(find_op_runs(trace), ~half)
+    part = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)), half)
+    other = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)), ~half)
     assert part.self_ps.sum() + other.self_ps.sum() == table.self_ps.sum()
     assert part.occurrences.sum() + other.occurrences.sum() == table.occurrences.sum()
 
@@ -230,7 +230,7 @@ def test_an_op_of_several_kernels_ran_once_per_execution():
 
     first = [*run("a", "b", "c", at=0, op="conv"), *run("x", at=3, op="relu"), *run("a", "b", at=10, op="conv"), *run("x", at=12, op="relu"), *run("c", at=13, op="conv"), *run("a", "b", "c", at=20, op="conv")]
     trace = read(gpu(line("Stream #1", *first)), gpu(line("Stream #1", *run("a", "b", "c", "c", at=0, op="conv")), number=1))
-    table = sum_op_runs(find_op_runs(trace))
+    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
     assert dict(zip(table.op_name, table.occurrences.tolist(), strict=True)) == {"conv": 5, "relu": 2}
     assert table.total_ps.sum() == 15
 
@@ -239,7 +239,7 @@ def test_an_execution_is_of_one_step_and_of_one_instruction():
     """Kernels of another algorithm in the next step are another execution, though they repeat none."""
     work = [event("a", 0, 1, tf_op=ref("conv:Conv2D")), event("b", 10, 1, tf_op=ref("conv:Conv2D")), event("a", 20, 1, tf_op=ref("conv:Conv2D"))]
     trace = read(gpu(line("Stream #1", *work)))
-    assert sum_op_runs(find_op_runs(trace)).occurrences.tolist() == [2]
+    assert sum_op_runs(find_op_runs(trace, find_hlo_ops(trace))).occurrences.tolist() == [2]
     assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 1]))).occurrences.tolist() == [2]
     assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 2]))).occurrences.tolist() == [3]
     fused = [event("k1", 0, 1, hlo_op=ref("fusion.1"), hlo_module=ref("jit_f"), name=ref("jit(f)/add")), event("k2", 1, 1, hlo_op=ref("fusion.2"), hlo_module=ref("jit_f"), name=ref("jit(f)/add"))]

@@ -13,7 +13,7 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.session_records import GapRecords, QueueRecord, SessionRecords
 from profnb.report.notes import notes_of
-from profnb.subjects.input.buffers import BUFFERS
+from profnb.subjects.input.pipeline import BUFFERS
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.study import Study
 

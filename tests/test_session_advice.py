@@ -13,7 +13,7 @@ from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
 from profnb.report.report import build_report
 from profnb.report.text import alarm_text
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.causes.threads import note_threads
 from profnb.subjects.study import Study
 

@@ -20,7 +20,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.subjects.source.code_times import busy_within, find_busy, follow_lines, read_clock
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex
-from profnb.subjects.source.source_charges import tabulate_source_lines
+from profnb.subjects.source.source_lines import tabulate_source_lines
 from profnb.subjects.study import Study
 from profnb.capture.source import user_code
 from profnb.capture.source.source_records import ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
@@ -30,7 +30,7 @@ from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.user_code import is_user_file
-from profnb.subjects.source.source_charges import _names_of_files
+from profnb.subjects.source.source_lines import _names_of_files
 
 US = 1_000_000
 HAS_MONITORING = hasattr(sys, "monitoring")

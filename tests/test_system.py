@@ -26,7 +26,7 @@ from profnb.steps.step_times import wall_step_times
 from profnb.subjects.system.energy import COUNTER, ENERGY, SAMPLES, find_energy
 from profnb.subjects.system.machine_use import SYSTEM, find_machine_use
 from profnb.subjects.system.section import energy_sentence, system_sections
-from profnb.subjects.system.throttling import throttling_notes
+from profnb.subjects.system.machine_use import throttling_notes
 
 S, MS = 10**9, 10**6
 POWER_CAP, IDLE, HEAT = 0x4, 0x1, 0x20

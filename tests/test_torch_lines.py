@@ -9,7 +9,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.profile import Profile
 from profnb.subjects.source.code_times import read_clock
-from profnb.subjects.source.stack_lines import find_stack_lines
+from profnb.subjects.source.torch_lines import find_stack_lines
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.names import KINETO_CLOCK, KINETO_SCOPE
 

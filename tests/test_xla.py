@@ -13,8 +13,8 @@ from profnb.subjects.device.roofline import find_peak
 from profnb.steps.activities import is_compilation
 from profnb.subjects.device.idle import IDLE
 from profnb.subjects.study import Study
-from profnb.subjects.xla.xla_tree import grow_xla_tree
-from profnb.subjects.xla.xla_modules import XLA_MODULES
+from profnb.subjects.xla.xla_ops import grow_xla_tree
+from profnb.subjects.xla.xla_ops import XLA_MODULES
 from profnb.subjects.xla.xla_ops import XLA
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Plane

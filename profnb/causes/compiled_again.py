@@ -14,7 +14,7 @@ from profnb.core.units import count_text
 from profnb.steps.activities import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.study import Study
-from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
+from profnb.subjects.xla.xla_ops import argument_names, argument_shapes
 from profnb.trace.framework import PYTORCH
 from profnb.trace.hlo import HloModule
 from profnb.trace.names import FUNCTION_CALL

@@ -34,8 +34,7 @@ from profnb.subjects.advising import (
     usual_share_beyond,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.eager_ops import find_eager_kernels, shares_of_kernels
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_eager_kernels, find_growth, shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW
 from profnb.trace.names import PYTHON_OPS

@@ -10,7 +10,7 @@ from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import LEAST_INPUT, covered_share, period_ps, share_of, window_of
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.diagnosis import runs_python
-from profnb.subjects.input.input_functions import SmallFiles, files_text
+from profnb.subjects.input.iterators import SmallFiles, files_text
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 

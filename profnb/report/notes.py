@@ -16,7 +16,7 @@ from profnb.steps.windows import Steps
 from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.input.iterators import IteratorTree
-from profnb.subjects.memory.use import MemoryUse
+from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, note_backend, note_window
 from profnb.trace.framework import UNKNOWN, words

@@ -38,7 +38,7 @@ from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gap
 from profnb.subjects.input.section import input_sections
 from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.memory.section import memory_sections
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.ops.section import ops_sections
 from profnb.subjects.python.python_time import PythonTime
 from profnb.subjects.python.section import python_sections

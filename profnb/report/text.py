@@ -23,7 +23,7 @@ from profnb.steps.untraced import TracingCost
 from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import category_title
 from profnb.trace.framework import UNKNOWN

@@ -18,9 +18,8 @@ import numpy as np
 
 from profnb.steps.streams import find_launches
 from profnb.steps.windows import Steps
-from profnb.subjects.input.buffers import find_buffers
-from profnb.subjects.memory.allocators import find_allocators
-from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.input.pipeline import find_buffers
+from profnb.subjects.memory.allocators import find_allocators, sample_memory
 from profnb.tf1.nodes import GraphStats
 from profnb.trace.chrome.writer import Additions, open_text, write_chrome
 from profnb.trace.model import Trace

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.subjects.memory.samples import sample_memory
+from profnb.subjects.memory.allocators import sample_memory
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 

@@ -25,9 +25,8 @@ from profnb.causes.starving import (
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras, period_ps
-from profnb.subjects.input.diagnosis import runs_ahead, runs_python
-from profnb.subjects.input.input_causes import CAUSES
-from profnb.subjects.ops.growth import find_growth
+from profnb.subjects.input.diagnosis import CAUSES, runs_ahead, runs_python
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 
 _LINK = f"{GUIDE}/data_performance"

@@ -39,9 +39,8 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.device.devices import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
-from profnb.subjects.ops.graph_loops import find_loop
-from profnb.subjects.ops.growth import find_growth
-from profnb.subjects.ops.optimizers import is_of_optimizer
+from profnb.subjects.ops.op_execution import find_growth, find_loop
+from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes

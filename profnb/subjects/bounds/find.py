@@ -12,7 +12,7 @@ from profnb.subjects.bounds.op_roofline import OpRoofline, place_ops
 from profnb.subjects.bounds.tensor_sizes import find_recorded_shapes
 from profnb.subjects.device.find import Devices
 from profnb.subjects.device.roofline import Peak
-from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
 from profnb.subjects.xla.find import Xla

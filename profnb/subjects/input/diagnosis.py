@@ -1,20 +1,18 @@
-"""What starves the training, in a sentence with its numbers, and what to change in the pipeline.
+"""Name what starves the training, in a sentence with its numbers, and what to change in the pipeline.
 
 The limit is the iterator that the training waited for longest in the counted steps. Why it is slow follows
 from its kind and from the ops that its function ran.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.core.units import duration_text
-from profnb.subjects.input.charges import FUNCTION
-from profnb.subjects.input.input_causes import CAUSES
-from profnb.subjects.input.iterators import keras_array_rows
+from profnb.subjects.input.iterators import count_first_fill, keras_array_rows, read_files
 from profnb.subjects.input.pipeline import InputPipeline
-from profnb.subjects.input.waiting import Waiting
+from profnb.subjects.input.waiting import FUNCTION, Waiting
+from profnb.trace.model import Trace
 from profnb.trace.names import PYTHON_OPS
 
 BOUND = 0.05
@@ -26,34 +24,79 @@ _SMALL_BUFFER = 32  # filling less than this is not what takes long
 _LONG_FIRST, _SHORTEST_FIRST_PS = 0.2, 100_000_000_000
 _HAND_OVER_PS = 60_000_000
 _READERS = (
-    "TFRecord",
-    "TextLine",
-    "FixedLengthRecord",
-    "CSV",
-    "SSTable",
-    "RecordIO",
-    "ArrayRecord",
-)
+    "TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SSTable", "RecordIO", "ArrayRecord",
+)  # fmt: skip
 _MAPS = ("Map", "ParallelMap", "MapAndBatch")
 _DECODERS = ("Decode", "ParseExample", "ParseSingleExample", "ParseSequenceExample")
 # Iterators that make nothing: a cache behind them would hold what the one before has made already.
 _HANDS_OVER = (
-    "Root",
-    "Model",
-    "Prefetch",
-    "MemoryCache",
-    "FileCache",
-    "ForeverRepeat",
-    "FiniteRepeat",
-)
+    "Root", "Model", "Prefetch", "MemoryCache", "FileCache", "ForeverRepeat", "FiniteRepeat",
+)  # fmt: skip
 _CACHES = ("MemoryCache", "FileCache")
 _OUTERMOST = ("Root", "Model")
+_THREADED = ("transform", "decode", "small files")
 _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
+# Cause to (what it is, what to change).
+CAUSES = {
+    "python": (
+        "runs Python, one element at a time under the interpreter's lock",
+        "Write it with TensorFlow ops, or prepare the data once and read it with "
+        "tf.data.TFRecordDataset. Python runs one thread at a time; processes help: "
+        "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
+    ),
+    "small files": (
+        "opens and reads one file per element",
+        "Pack the files into TFRecords once and read those with tf.data.TFRecordDataset(files, "
+        "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
+    ),
+    "sequential map": (
+        "runs one element at a time",
+        "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
+        "fits into memory.",
+    ),
+    "decode": (
+        "takes longer to decode than a step of the model takes",
+        "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
+        "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
+    ),
+    "busy": (
+        "is what everything waits for",
+        "Do less in it, or move the costly part into a .map(..., num_parallel_calls=tf.data.AUTOTUNE) "
+        "before it.",
+    ),
+    "transform": (
+        "takes longer than the model",
+        "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
+        "change, or move it into the model, where a device can run it.",
+    ),
+    "read": (
+        "reads files one after another",
+        "Read several at once: tf.data.TFRecordDataset(files, num_parallel_reads=tf.data.AUTOTUNE), or "
+        "files.interleave(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "shuffle": (
+        "fills its buffer",
+        "Shuffle fewer or smaller elements (file names, not images), with a smaller buffer_size.",
+    ),
+    "batch": (
+        "copies elements into batches",
+        "Batch larger pieces, or .batch(..., num_parallel_calls=tf.data.AUTOTUNE).",
+    ),
+    "no prefetch": (
+        "works on the thread that runs the steps, between them",
+        "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
+    ),
+    "bursts": (
+        "is fast enough on average, but its elements come unevenly and the buffer behind it holds too few",
+        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
+    ),
+    "other": ("is what the steps wait for", ""),  # nothing tells why, so nothing helps for sure
+}
 
 
 @dataclass(frozen=True, slots=True)
 class InputDiagnosis:
-    """What starves the training.
+    """The limit of the training's input.
 
     Attributes:
         severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
@@ -67,18 +110,16 @@ class InputDiagnosis:
         limit: Which iterator is the limit and why, without numbers; "" where nothing waits.
     """
 
-    severity: str
-    iterator: int
-    cause: str
-    sentence: str
-    fix: str
+    severity: str = "none"
+    iterator: int = -1
+    cause: str = ""
+    sentence: str = ""
+    fix: str = ""
     limit: str = ""
 
 
 def diagnose_input(
-    table: InputPipeline,
-    waiting: Waiting,
-    batch_size: float | None,
+    table: InputPipeline, waiting: Waiting, batch_size: float | None
 ) -> InputDiagnosis | None:
     """Name the iterator that is the limit, and why.
 
@@ -93,89 +134,71 @@ def diagnose_input(
     if not len(table) or not waiting.elements:
         return None
     fraction = waiting.fraction
-    severity = "high" if fraction >= HIGH else "moderate" if fraction >= BOUND else "none"
-    if waiting.per_element_ps < _HAND_OVER_PS or (
-        severity == "moderate" and waiting.pipeline_per_second > waiting.model_per_second
-    ):
-        severity = "none"  # it costs that much to hand an element over, whoever makes it
+    waits = f"The steps wait {fraction:.1%} of the time for their input"
     unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
     by_iterator = waiting.charged_ps.sum(axis=1)
-    whole = int(by_iterator.sum())
     is_far_ahead = waiting.busy_ps * _FAR_MORE * waiting.model_per_second < 1e12
-    if waiting.elements < _FEWEST_ELEMENTS or (runs_ahead(table) and is_far_ahead):
-        severity = "none"  # it waits for a core, or for what comes seldom: no stage makes too few
-    if severity == "none" or not whole:
+    if (
+        not fraction >= BOUND
+        or waiting.per_element_ps < _HAND_OVER_PS  # what it costs to hand over, whoever makes it
+        or (fraction < HIGH and made > model)
+        or waiting.elements < _FEWEST_ELEMENTS
+        or (runs_ahead(table) and is_far_ahead)  # it waits for a core, or for what comes seldom
+        or not by_iterator.any()
+    ):
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
         sentence = (
-            f"The steps wait {fraction:.1%} of the time for their input. Without waiting it would take "
-            f"{_rate(model)} {unit}/s; the pipeline can make {rate}."
+            f"{waits}. Without waiting it would take {_rate(model)} {unit}/s; the pipeline can make"
         )
-        return InputDiagnosis("none", -1, "", sentence, "")
+        return InputDiagnosis(sentence=f"{sentence} {rate}.")
     row = _limit_of(table, waiting)
-    comes_unevenly = _comes_unevenly(table, waiting, row)
-    if comes_unevenly:
-        made = 1e12 / waiting.busy_ps * each
     in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
-    cause = "bursts" if comes_unevenly else _cause_of(table, row, in_function=in_function)
-    innocent = _why_innocent(table, row, cause)
+    cause = _cause_of(table, waiting, row, in_function=in_function)
+    innocent = _why_innocent(table, waiting, row, cause, in_function=in_function)
     if innocent:
-        sentence = f"The steps wait {fraction:.1%} of the time for their input, {innocent}."
-        return InputDiagnosis("none", -1, "", sentence, "")
-    if cause == "transform" and not in_function and _hardly_works(table, waiting, row):
-        sentence = (
-            f"The steps wait {fraction:.1%} of the time for their input, most of it for {table.name(row)}, "
-            "whose function takes a small part of that: no stage of the pipeline stands out."
-        )
-        return InputDiagnosis("none", -1, "", sentence, "")
-    busy = float(waiting.threads[row]) if table.function_occurrences[row] else float("nan")
+        return InputDiagnosis(sentence=f"{waits}, {innocent}.")
     what, fix = CAUSES[cause]
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
     threads = ""
-    allowed = int(table.parallelism[row])
-    are_busy = not np.isnan(busy) and busy >= max(allowed, 1) / 2
-    if in_function and cause in ("transform", "decode", "small files") and are_busy:
-        of = f" of {allowed}" if allowed else ""
-        threads = f", {busy:.1f}{of} threads busy"
-    share = int(by_iterator[row]) / whole
+    busy, allowed = float(waiting.threads[row]), int(table.parallelism[row])
+    if in_function and cause in _THREADED and busy >= max(allowed, 1) / 2:
+        threads = f", {busy:.1f}{f' of {allowed}' if allowed else ''} threads busy"
+    if cause == "bursts":
+        made = 1e12 / waiting.busy_ps * each
+    share = by_iterator[row] / by_iterator.sum()
     sentence = (
         f"The model can eat at least {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
         f"{name} is the limit ({share:.0%} of the waiting), it {what}{threads}."
     )
+    severity = "high" if fraction >= HIGH else "moderate"
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} is the limit, it {what}")
 
 
-def _why_innocent(table: InputPipeline, row: int, cause: str) -> str:
-    """Why an iterator that was waited for is nothing to change, as the end of a sentence; "" where it is.
+def _why_innocent(
+    table: InputPipeline, waiting: Waiting, row: int, cause: str, *, in_function: bool
+) -> str:
+    """Say why an iterator that was waited for is nothing to change, to end a sentence; "" where it is.
 
     Keras makes a pipeline of its own for arrays in memory; what feeds a cache runs once; others only wait.
     """
     if row in keras_array_rows(table.tree):
         return "which Keras itself batches from arrays in memory"
-    if any(kind.startswith(_CACHES) for kind in _kinds_above(table, row)):
-        return f"most of it for {table.name(row)}, whose elements a cache keeps: the next pass has them"
-    if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
-        return (
-            f"most of it for {table.name(row)}, which only hands over what others made: no stage of the "
-            "pipeline stands out"
-        )
-    return ""
-
-
-def _kinds_above(table: InputPipeline, row: int) -> list[str]:
-    kinds, above = [], int(table.tree.parent[row])
+    name = f"most of it for {table.name(row)}"
+    above = int(table.tree.parent[row])
     while above >= 0:
-        kinds.append(table.kind[above])
+        if table.kind[above].startswith(_CACHES):
+            return f"{name}, whose elements a cache keeps: the next pass has them"
         above = int(table.tree.parent[above])
-    return kinds
-
-
-def _hardly_works(table: InputPipeline, waiting: Waiting, row: int) -> bool:
-    """Whether an iterator's function took less than a tenth of what was waited for the iterator."""
-    whole = int(waiting.charged_ps[row].sum())
-    return int(table.function_occurrences[row]) > 0 and int(table.work_ps[row]) * 10 < whole
+    nothing = "no stage of the pipeline stands out"
+    if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
+        return f"{name}, which only hands over what others made: {nothing}"
+    runs_elsewhere = cause == "transform" and not in_function and table.function_occurrences[row]
+    if runs_elsewhere and table.work_ps[row] * 10 < waiting.charged_ps[row].sum():
+        return f"{name}, whose function takes a small part of that: {nothing}"
+    return ""
 
 
 def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
@@ -188,14 +211,14 @@ def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
     row, *others = np.argsort(-by_iterator, kind="stable").tolist()
     in_function = int(waiting.charged_ps[row, FUNCTION])
     is_idle = table.function_occurrences[row] and table.function_ps[row] * 2 < in_function
-    if is_idle and in_function * 2 > by_iterator[row] and table.kind[row] not in _MAPS and others:
-        following = others[0]
-        return int(following if 4 * by_iterator[following] >= by_iterator.sum() else row)
+    is_idle = is_idle and in_function * 2 > by_iterator[row] and table.kind[row] not in _MAPS
+    if is_idle and others and 4 * by_iterator[others[0]] >= by_iterator.sum():
+        return int(others[0])
     return int(row)
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
-    """Whether every stage keeps up with the model on average, and the last buffer is a small, fixed one.
+    """Tell if every stage keeps up with the model on average, and the last buffer is a small, fixed one.
 
     Where several threads work for the limit's function they may be more than there are cores, and what
     they could make is not known.
@@ -209,23 +232,19 @@ def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
     return keeps_up and 0 < int(table.capacity[buffers[0]]) <= _FEW_PREFETCHED
 
 
-def explain_first_element(
-    table: InputPipeline, waiting: Waiting, window_ps: int, filling: Sequence[int]
-) -> str:
-    """Why the first element was long in coming, where that took a fifth of the time; else "".
-
-    Args:
-        table: The iterators.
-        waiting: How the training waited.
-        window_ps: How long the whole trace is.
-        filling: For each iterator, how often its input was asked during its first call.
-    """
-    if waiting.first_ps < _LONG_FIRST * window_ps or waiting.first_ps < _SHORTEST_FIRST_PS:
+def explain_first_element(trace: Trace, table: InputPipeline, waiting: Waiting) -> str:
+    """Say why the first element was long in coming, where that took a fifth of the time; else ""."""
+    if waiting.first_ps < _SHORTEST_FIRST_PS:
+        return ""
+    window_ps = int(trace.events.end_ps.max() - trace.events.begin_ps.min())
+    if waiting.first_ps < _LONG_FIRST * window_ps:
         return ""
     took = f"The first element took {duration_text(waiting.first_ps)}"
     for row, kind in enumerate(table.kind):
         capacity = int(table.capacity[row])
-        if kind.startswith("Shuffle") and _SMALL_BUFFER < capacity <= 2 * filling[row]:
+        if not kind.startswith("Shuffle") or capacity <= _SMALL_BUFFER:
+            continue
+        if capacity <= 2 * count_first_fill(trace, table.tree, row):
             return f"{took}: Shuffle fills its buffer of {capacity:,} elements first. {CAUSES['shuffle'][1]}"
     return f"{took}: threads start and buffers fill."
 
@@ -236,53 +255,36 @@ def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
-def _cause_of(table: InputPipeline, row: int, *, in_function: bool) -> str:
-    kind = table.kind[row]
-    ops = table.function_ops[row]
-    cause = "other"
-    if runs_python(table, row):
-        cause = "python"
-    elif in_function and kind not in _MAPS:
-        cause = "busy"
-    elif in_function or kind in _MAPS:
-        is_parallel = table.tree.is_async[row] and table.parallelism[row] != 1
-        if _reads_a_file_each(table, row):
-            cause = "small files"
-        elif ops and ops[0][0].startswith(_DECODERS) and is_parallel:
-            cause = "decode"
-        else:
-            cause = "transform" if is_parallel else "sequential map"
-    elif kind.startswith(_READERS):
-        cause = "read"
-    elif kind.startswith("Shuffle"):
-        cause = "shuffle"
-    elif kind in _COPIES:
-        cause = "batch"
-    elif not runs_ahead(table):
-        cause = "no prefetch"
-    return cause
+def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: bool) -> str:
+    """The first cause that holds, a key of ``CAUSES``."""
+    kind, ops, runs = table.kind[row], table.function_ops[row], int(table.function_occurrences[row])
+    reads, reading_ps, other_ps = read_files(ops)
+    is_map = in_function or kind in _MAPS
+    is_parallel = bool(table.tree.is_async[row]) and table.parallelism[row] != 1
+    causes = {
+        "bursts": _comes_unevenly(table, waiting, row),
+        "python": runs_python(table, row),
+        "busy": in_function and kind not in _MAPS,
+        "small files": is_map and 0 < runs < reads * 2 and reading_ps > other_ps,
+        "decode": is_map and is_parallel and ops and ops[0][0].startswith(_DECODERS),
+        "transform": is_map and is_parallel,
+        "sequential map": is_map,
+        "read": kind.startswith(_READERS),
+        "shuffle": kind.startswith("Shuffle"),
+        "batch": kind in _COPIES,
+        "no prefetch": not runs_ahead(table),
+        "other": True,
+    }
+    return next(cause for cause, holds in causes.items() if holds)
 
 
 def runs_python(table: InputPipeline, row: int) -> bool:
-    """Whether an iterator's elements are made by Python."""
+    """Tell whether an iterator's elements are made by Python."""
     ops = table.function_ops[row]
     return table.kind[row] == "Generator" or any(name in PYTHON_OPS for name, *_ in ops)
 
 
 def runs_ahead(table: InputPipeline) -> bool:
-    """Whether anything of the pipeline works beside the training, as far as was recorded."""
-    return bool(table.tree.is_async.any()) or any(
-        kind.startswith("Prefetch") for kind in table.kind
-    )
-
-
-def _reads_a_file_each(table: InputPipeline, row: int) -> bool:
-    """Whether the function opens a file for most elements, and that is most of what it does."""
-    ops = {name: (time, often) for name, time, often in table.function_ops[row]}
-    if "ReadFile" not in ops or not table.function_occurrences[row]:
-        return False
-    whole = sum(time for time, _ in ops.values())
-    return (
-        ops["ReadFile"][1] * 2 > int(table.function_occurrences[row])
-        and ops["ReadFile"][0] * 2 > whole
-    )
+    """Tell whether anything of the pipeline works beside the training, as far as was recorded."""
+    is_prefetch = (kind.startswith("Prefetch") for kind in table.kind)
+    return bool(table.tree.is_async.any()) or any(is_prefetch)

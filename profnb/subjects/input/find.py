@@ -1,4 +1,4 @@
-"""What tf.data did in a trace, how the training waited for it, and why."""
+"""tf.data's work in a trace, the training's waiting for it, and the reason."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -6,22 +6,23 @@ from functools import cached_property
 from profnb.steps.examples import usual_batch_size
 from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import Feeding, QueueUse, find_feeding, find_queues
-from profnb.subjects.input.buffers import BufferSamples, find_buffers, tabulate_buffers
-from profnb.subjects.input.charges import Charges, charge_waiting
-from profnb.subjects.input.diagnosis import (
-    InputDiagnosis,
-    diagnose_input,
-    explain_first_element,
-)
-from profnb.subjects.input.input_functions import (
+from profnb.subjects.input.diagnosis import InputDiagnosis, diagnose_input, explain_first_element
+from profnb.subjects.input.iterators import (
+    IteratorTree,
     SmallFiles,
     files_text,
+    find_iterators,
     find_small_files,
     name_functions,
 )
-from profnb.subjects.input.iterators import IteratorTree, count_first_fill, find_iterators
-from profnb.subjects.input.pipeline import InputPipeline, tabulate_input_pipeline
-from profnb.subjects.input.waiting import Waiting, find_waiting
+from profnb.subjects.input.pipeline import (
+    BufferSamples,
+    InputPipeline,
+    find_buffers,
+    tabulate_buffers,
+    tabulate_input_pipeline,
+)
+from profnb.subjects.input.waiting import Charges, Waiting, charge_waiting, find_waiting
 from profnb.trace.model import Counter
 
 
@@ -44,7 +45,7 @@ class Input:
 
     @cached_property
     def pipeline(self) -> InputPipeline:
-        """What each iterator of tf.data cost."""
+        """The cost of each iterator of tf.data."""
         spine = self._spine
         return tabulate_input_pipeline(
             spine.trace, self.iterators, self._charges, spine.parent, spine.recording.datasets
@@ -57,17 +58,12 @@ class Input:
 
     @cached_property
     def waiting(self) -> Waiting:
-        """How the training waited for its input."""
+        """The training's waiting for its input."""
         spine = self._spine
         return find_waiting(
-            spine.trace,
-            spine.steps,
-            spine.gaps,
-            spine.summary.counted,
-            self.iterators,
-            self._charges,
-            self.pipeline,
-        )
+            spine.trace, spine.steps, spine.gaps, spine.summary.counted, self.iterators, self._charges,
+            self.pipeline.parallelism,
+        )  # fmt: skip
 
     @cached_property
     def feeding(self) -> Feeding | None:
@@ -76,27 +72,19 @@ class Input:
 
     @cached_property
     def first_element(self) -> str:
-        """Why the first element came late, in a sentence; empty where it did not."""
-        events = self._spine.trace.events
-        if not len(self.iterators) or not len(events):
-            return ""
-        window = int(events.end_ps.max() - events.begin_ps.min())
-        filling = count_first_fill(self._spine.trace, self.iterators)
-        return explain_first_element(self.pipeline, self.waiting, window, filling)
+        """The reason why the first element came late, in a sentence; empty where it did not."""
+        return explain_first_element(self._spine.trace, self.pipeline, self.waiting)
 
     @cached_property
     def buffers(self) -> list[Counter]:
-        """How full tf.data's buffers were, one series per iterator with a buffer."""
+        """The elements in tf.data's buffers, one series per iterator with a buffer."""
         return find_buffers(self._spine.trace)
 
     @cached_property
     def buffer_capacity(self) -> dict[str, int]:
-        """How much the buffer of each iterator holds, by its path."""
-        return {
-            path: int(capacity)
-            for path, capacity in zip(self.iterators.path, self.pipeline.capacity, strict=True)
-            if capacity > 0
-        }
+        """The capacity of each iterator's buffer, by its path."""
+        capacities = zip(self.iterators.path, self.pipeline.capacity.tolist(), strict=True)
+        return {path: capacity for path, capacity in capacities if capacity > 0}
 
     @cached_property
     def buffer_samples(self) -> BufferSamples | None:
@@ -110,16 +98,16 @@ class Input:
 
     @cached_property
     def diagnosis(self) -> InputDiagnosis | None:
-        """What starves the training; None without an input pipeline or steps."""
+        """The limit of the training's input; None without an input pipeline or steps."""
         if self._spine.steps.is_window:
             return None
-        waiting = self.waiting
+        waiting, recording = self.waiting, self._spine.recording
         examples = self._spine.examples[waiting.counted]
         per_element: float | None = usual_batch_size(self._spine.trace)
         if waiting.elements and examples.size and examples.all():
             per_element = float(examples.sum() / waiting.elements)
         diagnosis = diagnose_input(self.pipeline, waiting, per_element)
-        files = files_text(self._spine.recording.file_counts, self._spine.recording.file_bytes)
+        files = files_text(recording.file_counts, recording.file_bytes)
         if diagnosis is not None and diagnosis.cause == "small files" and files:
             return replace(diagnosis, sentence=f"{diagnosis.sentence} There are {files}.")
         return diagnosis
@@ -127,7 +115,5 @@ class Input:
     @cached_property
     def small_files(self) -> SmallFiles | None:
         """The iterator that reads a file for each element; None where none reads many."""
-        table = self.pipeline
-        return find_small_files(
-            table.function_ops, table.function_occurrences, self._spine.recording.file_bytes
-        )
+        table, sizes = self.pipeline, self._spine.recording.file_bytes
+        return find_small_files(table.function_ops, table.function_occurrences, sizes)

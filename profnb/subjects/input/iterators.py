@@ -11,14 +11,18 @@ InstantiatedCapturedFunction in captured_function.cc.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int32s, Int64s
-from profnb.steps.activities import FunctionRuns, find_function_runs
-from profnb.steps.nesting import find_parents, self_times
+from profnb.capture.datasets import Chain
+from profnb.core.columns import Bools, Int32s, Int64s, gather
+from profnb.core.units import bytes_text, count_text
+from profnb.steps.activities import FunctionRuns
+from profnb.steps.nesting import find_parents, last_around, self_times
 from profnb.trace.model import Trace
+from profnb.trace.names import parse_op
 
 PREFIX = "Iterator::"
 _EXECUTOR = ("ExecutorState::Process", "ExecutorDoneCallback")
@@ -29,10 +33,19 @@ _COUNTED = re.compile(
 )
 _VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
+OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
+_MOST_OPS = 3
+_MOST_CODES = 1 << 20  # so many are counted without sorting
+_FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
+_WITH_FUNCTION = frozenset(
+    {"Map", "Filter", "FlatMap", "Interleave", "Scan", "Reduce", "GroupByWindow"}
+)
+_PLACE = re.compile(r"([A-Za-z]{1,60}Dataset(?:V\d)?):(\d{1,9})\b")
+NOT_INPUT, NO_FUNCTION = -2, -1
 
 
 def label_of(path: str) -> str:
-    """What kind of iterator stands at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
+    """Name the kind of iterator at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
     return _VERSION.sub("", path.rpartition("::")[2].partition("[")[0])
 
 
@@ -74,44 +87,36 @@ class IteratorTree:
         return len(self.path)
 
 
-def find_iterators(
-    trace: Trace, outside: Int32s | None = None, function_runs: FunctionRuns | None = None
-) -> IteratorTree:
+def find_iterators(trace: Trace, outside: Int32s, function_runs: FunctionRuns) -> IteratorTree:
     """Find the iterators of a trace, and which calls and runs of functions are whose.
 
     Args:
         trace: The trace.
-        outside: Each event's parent on its line, or -1, shape (E,); found if not given.
-        function_runs: Runs of users' functions; found if not given.
+        outside: Each event's parent on its line, or -1, shape (E,).
+        function_runs: Runs of users' functions.
     """
-    if outside is None:
-        outside = find_parents(trace.events.end_ps, trace.lines.offsets)
     texts = trace.names.texts
-    paths: dict[str, int] = {}
-    for text in texts:
-        if text.startswith(PREFIX):
-            paths.setdefault(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), 0)
-    used = trace.names.rows_where(lambda text: text.startswith(PREFIX))
-    events = np.flatnonzero(trace.by_name(used) & trace.is_host_event)
-    ordered = sorted(paths, key=lambda path: (path.count("::"), path))
+    places = {
+        text: _COUNTED.sub(r"\1", text.removeprefix(PREFIX))
+        for text in texts
+        if text.startswith(PREFIX)
+    }
+    ordered = sorted(set(places.values()), key=lambda path: (path.count("::"), path))
     rows = {path: row for row, path in enumerate(ordered)}
-    of_name = np.array(
-        [rows.get(_COUNTED.sub(r"\1", text.removeprefix(PREFIX)), -1) for text in texts] or [-1],
-        np.int64,
-    )
+    row_of_text = [rows[places[text]] if text in places else -1 for text in texts]
+    of_name = np.array(row_of_text or [-1], np.int64)
+    events = np.flatnonzero(trace.by_name(of_name >= 0) & trace.is_host_event)
     node = of_name[trace.events.name[events]]
     parent = np.array([_parent_of(path, rows) for path in ordered], np.int64)
     depth = np.zeros(len(ordered), np.int64)
-    for row in range(len(ordered)):
-        depth[row] = depth[parent[row]] + 1 if parent[row] >= 0 else 0
+    for row in np.flatnonzero(parent >= 0).tolist():
+        depth[row] = depth[parent[row]] + 1
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
     above = find_parents(end, np.searchsorted(events, trace.lines.offsets))
     alone = self_times(begin, end, above)
     is_outer = (above < 0) & (parent[node] >= 0) if node.size else above < 0
     asked_elsewhere = np.bincount(parent[node[is_outer]], minlength=len(ordered))
     asked_inside = np.bincount(node[above[above >= 0]], minlength=len(ordered))
-    if function_runs is None:
-        function_runs = find_function_runs(trace)
     runs, run_of_event = function_runs.runs, function_runs.of_event
     run_end, run_busy = _work_of_runs(trace, runs, run_of_event)
     return IteratorTree(
@@ -165,7 +170,7 @@ def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
 
 
 def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int64s, Int64s]:
-    """When the last work for each run ended, and how long threads worked for it, both shape (R,).
+    """Find the end of the last work for each run, and the time that threads worked for it, shape (R,).
 
     What the executor does for a run carries the run's id, on whatever thread.
     """
@@ -179,7 +184,7 @@ def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int
 
 
 def keras_array_rows(tree: IteratorTree) -> set[int]:
-    """The iterators of the pipeline that Keras 2 and 3 make of arrays.
+    """Find the iterators of the pipeline that Keras 2 and 3 make of arrays.
 
     It maps a function that gathers over pairs of indices and the arrays themselves, again and again::
 
@@ -206,15 +211,196 @@ def keras_array_rows(tree: IteratorTree) -> set[int]:
     return rows
 
 
-def count_first_fill(trace: Trace, tree: IteratorTree) -> list[int]:
-    """How often each iterator's input was asked during the first call of it, on whatever thread."""
-    counts = [0] * len(tree)
-    begin, end = trace.events.begin_ps[tree.events], trace.events.end_ps[tree.events]
-    for row in range(len(tree)):
-        calls = np.flatnonzero(tree.node == row)
-        if not calls.size:
-            continue
-        first = calls[begin[calls].argmin()]
-        inputs = begin[tree.parent[tree.node] == row]
-        counts[row] = int(((inputs >= begin[first]) & (inputs < end[first])).sum())
-    return counts
+def count_first_fill(trace: Trace, tree: IteratorTree, row: int) -> int:
+    """Count how often an iterator's input was asked during its first call, on whatever thread."""
+    calls = tree.events[tree.node == row]
+    if not calls.size:
+        return 0
+    first = calls[trace.events.begin_ps[calls].argmin()]
+    inputs = trace.events.begin_ps[tree.events[tree.parent[tree.node] == row]]
+    begin, end = trace.events.begin_ps[first], trace.events.end_ps[first]
+    return int(((inputs >= begin) & (inputs < end)).sum())
+
+
+def name_functions(dataset: Sequence[str], chains: Sequence[Chain]) -> tuple[str, ...]:
+    """Name the user's function of each iterator, from the pipeline whose shape is that of the trace.
+
+    ``MapDataset:1`` below ``FilterDataset:4`` is the pipeline (Map, Filter) from the source on. If exactly
+    one of the user's pipelines is of that shape, say (Map of ``augment``, Filter of ``odd``), those are the
+    names.
+
+    Args:
+        dataset: The datasets of each iterator, named by kind and a number, ``ParallelMapDatasetV2:31``, that
+            grows from the source on, and several in one where they were fused.
+        chains: Pipelines that may have been the one: (kind, function) from the source on.
+
+    Returns:
+        The names, "" where there is no function or its name is not known.
+    """
+    places: dict[int, tuple[str, int]] = {}
+    for row, name in enumerate(dataset):
+        for kind, at in _PLACE.findall(name):
+            plain = label_of(kind.partition("Dataset")[0]).removeprefix("Parallel")
+            if plain in _WITH_FUNCTION:  # the deepest iterator of a dataset is the one that runs it
+                places[int(at)] = plain, row
+    kinds, rows = zip(*(places[at] for at in sorted(places)), strict=True) if places else ((), ())
+    fitting = set()
+    for chain in chains:
+        plain_links = [(kind.removeprefix("Parallel"), function) for kind, function in chain]
+        links = [link for link in plain_links if link[0] in _WITH_FUNCTION]
+        if tuple(kind for kind, _ in links) == kinds:
+            fitting.add(tuple(function for _, function in links))
+    # Pipelines of one shape with other functions cannot be told apart.
+    functions = dict(zip(rows, fitting.pop(), strict=True)) if len(fitting) == 1 else {}
+    return tuple(functions.get(row, "") for row in range(len(dataset)))
+
+
+def find_function_ops(
+    trace: Trace, tree: IteratorTree, outside: Int32s
+) -> tuple[tuple[OpShare, ...], ...]:
+    """Sum up the ops inside each iterator's function that took most time, at most three, most time first.
+
+    TensorFlow's executor runs a function in pieces on any thread, each an event with the run's id; an op of
+    the function lies directly inside such a piece.
+
+    Args:
+        trace: The trace.
+        tree: Its iterators.
+        outside: Each event's parent on its line, or -1, shape (E,).
+    """
+    spent: list[list[OpShare]] = [[] for _ in range(len(tree))]
+    if tree.runs.size:
+        codes = {"": 0, "Dataset": 0}  # of types of ops; 0 is none
+        parsed = map(parse_op, trace.names.texts)
+        of_name = np.array(
+            [codes.setdefault(op[1], len(codes)) if op is not None else 0 for op in parsed] or [0]
+        )
+        ops, iterator = _ops_of_runs(trace, tree, outside, of_name > 0)
+        distinct, row, often = _count(iterator * len(codes) + of_name[trace.events.name[ops]])
+        time_ps = np.zeros(distinct.size, np.int64)
+        np.add.at(time_ps, row, trace.events.duration_ps[ops])
+        kinds = {code: kind for kind, code in codes.items()}
+        for pair, time, count in zip(
+            distinct.tolist(), time_ps.tolist(), often.tolist(), strict=True
+        ):
+            at, code = divmod(pair, len(codes))
+            spent[at].append((kinds[code], time, count))
+    return tuple(tuple(sorted(ops, key=lambda op: -op[1])[:_MOST_OPS]) for ops in spent)
+
+
+def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """The distinct ones of N codes, ascending, the row in them of each, and how often each is there."""
+    if codes.size and codes.max() > _MOST_CODES:
+        distinct, row, often = np.unique(codes, return_inverse=True, return_counts=True)
+        return distinct, row, often
+    counts = np.bincount(codes)
+    distinct = np.flatnonzero(counts)
+    rows = np.zeros(counts.size, np.int64)
+    rows[distinct] = np.arange(distinct.size)
+    return distinct, rows[codes], counts[distinct]
+
+
+def _ops_of_runs(
+    trace: Trace, tree: IteratorTree, outside: Int32s, is_op: Bools
+) -> tuple[Int64s, Int64s]:
+    """Events of ops that ran in users' functions, and the iterator of each.
+
+    Args:
+        trace: The trace.
+        tree: Its iterators, with at least one run of a function.
+        outside: Each event's parent on its line, or -1, shape (E,).
+        is_op: Which of the trace's names are of ops.
+    """
+    pieces = np.flatnonzero(tree.run_of_event >= 0)
+    pieces = pieces[trace.are_named(pieces, lambda name: name in _EXECUTOR)]
+    is_piece = np.zeros(outside.size + 1, np.bool_)  # the last one is nobody's parent
+    is_piece[pieces] = True
+    ops = np.flatnonzero(gather(is_piece, outside) & trace.is_host_event)
+    ops = ops[gather(is_op, trace.events.name[ops])]
+    iterator = gather(tree.run_node, gather(tree.run_of_event, outside[ops]))
+    return ops[iterator >= 0], iterator[iterator >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """The function of an iterator that reads a file for each element.
+
+    Attributes:
+        iterator: Its row.
+        reads: Files that it read while traced.
+        reading_ps: What ``ReadFile`` took in all, on whatever threads.
+        other_ps: What its other ops took.
+    """
+
+    iterator: int
+    reads: int
+    reading_ps: int
+    other_ps: int
+
+
+def files_text(counts: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    """Count the files of the dataset with most: "600 files of 128 B on average"; "" if not known."""
+    if not counts:
+        return ""
+    name = max(counts, key=counts.__getitem__)
+    size = f" of {bytes_text(sizes[name])} on average" if name in sizes else ""
+    return f"{count_text(counts[name])} files{size}"
+
+
+def read_files(ops: Sequence[OpShare]) -> tuple[int, int, int]:
+    """Sum up (files that a function read, time in ``ReadFile``, time in its other ops)."""
+    reads = sum(often for name, _, often in ops if name == "ReadFile")
+    reading = sum(time for name, time, _ in ops if name == "ReadFile")
+    return reads, reading, sum(time for _, time, _ in ops) - reading
+
+
+def find_small_files(
+    function_ops: Sequence[Sequence[OpShare]], runs: Int64s, sizes: Mapping[str, int]
+) -> SmallFiles | None:
+    """Find the iterator that reads most files, one for each element.
+
+    Args:
+        function_ops: The ops of each iterator's function, N.
+        runs: How often each function ran, shape (N,).
+        sizes: Mean sizes of the files that datasets begin with, as far as known.
+
+    Returns:
+        None below 50 files, or where they are known to be of a megabyte or more.
+    """
+    if max(sizes.values(), default=0) >= _LARGE_BYTES:
+        return None
+    readers = [SmallFiles(row, *read_files(ops)) for row, ops in enumerate(function_ops)]
+    small = [
+        one for one in readers if one.reads >= _FEWEST_FILES and one.reads * 2 > runs[one.iterator]
+    ]
+    return max(small, key=lambda one: one.reads, default=None)
+
+
+def find_input_work(trace: Trace, tree: IteratorTree, parent: Int32s, wanted: Int64s) -> Int64s:
+    """Find what the input pipeline ran: inside a call of an iterator, or in a run of its function.
+
+    Args:
+        trace: The trace.
+        tree: Its iterators.
+        parent: Each event's parent on its line, or -1, shape (E,).
+        wanted: The events in question, shape (N,).
+
+    Returns:
+        The iterator whose function an event is of; ``NO_FUNCTION`` where it is tf.data's own or not known,
+        ``NOT_INPUT`` for all else, shape (N,).
+    """
+    iterator = np.full(wanted.size, NOT_INPUT, np.int64)
+    if not len(tree):
+        return iterator
+    iterator[last_around(trace, tree.events[tree.above < 0], wanted) >= 0] = NO_FUNCTION
+    if not tree.runs.size:
+        return iterator
+    run = last_around(trace, tree.runs, wanted)
+    iterator[run >= 0] = tree.run_node[run[run >= 0]]
+    # What the executor does for a run on another thread has the run's id, or is inside an event that has it.
+    for events in (parent[wanted], wanted):
+        rest = np.flatnonzero((iterator < 0) & (events >= 0))
+        run_of = tree.run_of_event[events[rest]]
+        rest, run_of = rest[run_of >= 0], run_of[run_of >= 0]
+        iterator[rest] = np.maximum(iterator[rest], tree.run_node[run_of])
+    return iterator

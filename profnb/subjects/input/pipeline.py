@@ -1,6 +1,6 @@
 """The iterators of tf.data to a table: what each costs, what it waited for, how full its buffer was."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,10 +8,19 @@ import numpy as np
 from profnb.capture.datasets import Chain
 from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
 from profnb.core.table import Column, Table
-from profnb.subjects.input.charges import Charges
-from profnb.subjects.input.input_functions import OpShare, find_function_ops, name_functions
-from profnb.subjects.input.iterators import IteratorTree, label_of
-from profnb.trace.model import StatColumn, Trace
+from profnb.subjects.feeds.feeding import QueueUse
+from profnb.subjects.input.iterators import (
+    IteratorTree,
+    OpShare,
+    find_function_ops,
+    label_of,
+    name_functions,
+)
+from profnb.subjects.input.waiting import Charges
+from profnb.trace.model import Counter, StatColumn, Trace
+
+_BUFFER = "buffered elements"
+_ITERATOR = "Iterator::"
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class InputPipeline:
 
     @property
     def work_ps(self) -> Int64s:
-        """What each did itself, shape (N,): its function where that runs on threads, else its self time."""
+        """Work of each alone, shape (N,): its function where that runs on threads, else its self time."""
         return np.where(self.tree.is_async, self.function_ps, self.self_ps)
 
     @property
@@ -80,7 +89,7 @@ class InputPipeline:
 
     @property
     def elements_per_second(self) -> Floats:
-        """What each could deliver by itself, if its input kept up, shape (N,); NaN where nothing is known.
+        """Rate of each by itself, if its input kept up, shape (N,); NaN where nothing is known.
 
         An asynchronous map that ran 100 times, 4 at once, and worked 8 s for that, delivers 100 in 2 s.
         """
@@ -89,7 +98,7 @@ class InputPipeline:
 
     def name(self, row: int) -> str:
         """``ParallelMap(augment)``, or with the op that its function mostly runs: ``Map (MatMul)``."""
-        kind, ops = label_of(self.tree.path[row]), self.function_ops[row]
+        kind, ops = self.kind[row], self.function_ops[row]
         if self.function[row]:
             return f"{kind}({self.function[row]})"
         return f"{kind} ({ops[0][0]})" if ops else kind
@@ -127,16 +136,16 @@ def tabulate_input_pipeline(
     """
     count = len(tree)
     duration = trace.events.duration_ps[tree.events]
-    total, alone, longest, runs, function = (np.zeros(count, np.int64) for _ in range(5))
+    total, alone, longest, function = (np.zeros(count, np.int64) for _ in range(4))
     np.add.at(total, tree.node, duration)
     np.add.at(alone, tree.node, tree.self_ps)
     np.maximum.at(longest, tree.node, duration)
     has_owner = tree.run_node >= 0
-    np.add.at(runs, tree.run_node[has_owner], 1)
     np.add.at(function, tree.run_node[has_owner], tree.run_busy_ps[has_owner])
     buffered, empty = _fill(trace, tree)
-    limit = _last_of(tree, trace.stats.integers("buffer_limit"))
-    size = _last_of(tree, trace.stats.integers("buffer_size"))
+    limit, size = (
+        _last_of(tree, trace.stats.integers(stat)) for stat in ("buffer_limit", "buffer_size")
+    )
     autotune = _texts_of(trace, tree, "autotune")
     dataset = tuple(_texts_of(trace, tree, "name"))
     return InputPipeline(
@@ -147,7 +156,7 @@ def tabulate_input_pipeline(
         total_ps=total,
         self_ps=alone,
         longest_ps=longest,
-        function_occurrences=runs,
+        function_occurrences=np.bincount(tree.run_node[has_owner], minlength=count),
         function_ps=function,
         function_ops=find_function_ops(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
@@ -161,7 +170,6 @@ def tabulate_input_pipeline(
 
 def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
-    sums, empties, asked = (np.zeros(len(tree)) for _ in range(3))
     stats = trace.stats.integers("buffered_elements")
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events
     has_buffer = np.zeros(len(tree), np.bool_)
@@ -169,13 +177,12 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     has_buffer[node[node >= 0]] = True
     calls = np.flatnonzero(has_buffer[tree.node]) if tree.node.size else tree.node
     # A call without the stat found nothing in the buffer.
-    amount = stats.of(tree.events[calls], 0).astype(np.int64, copy=False)
-    np.add.at(asked, tree.node[calls], 1)
-    np.add.at(sums, tree.node[calls], amount)
-    np.add.at(empties, tree.node[calls], amount == 0)
-    some = asked > 0
-    whole = np.where(some, asked, 1)
-    return np.where(some, sums / whole, np.nan), np.where(some, empties / whole, np.nan)
+    amount = stats.of(tree.events[calls], 0)
+    asked, sums, empties = (
+        np.bincount(tree.node[calls], weights, len(tree)) for weights in (None, amount, amount == 0)
+    )
+    whole = np.where(asked > 0, asked, np.nan)
+    return sums / whole, empties / whole
 
 
 def _positive(values: Int64s) -> Floats:
@@ -254,4 +261,104 @@ INPUT_PIPELINE = Table[InputPipeline](
         ),
     ),
     'What the trace does not tell is NaN, or "" for names.',
+)
+
+
+def find_buffers(trace: Trace) -> list[Counter]:
+    """Count the elements in each buffer whenever it was asked; none without such iterators."""
+    stats = trace.stats.integers("buffered_elements")
+    if not len(stats):
+        return []
+    limits = trace.stats.integers("buffer_limit").events  # also of a buffer that is always empty
+    held = np.zeros(len(trace.events), np.float64)
+    held[stats.events] = stats.values.astype(np.float64)
+    on_iterator = trace.names.rows_where(lambda name: name.startswith(_ITERATOR))
+    names = np.unique(trace.events.name[np.concatenate([stats.events, limits])])
+    counters = []
+    for name in names[on_iterator[names]].tolist():
+        calls = np.flatnonzero(trace.events.name == name)
+        calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
+        series = trace.names[name].removeprefix(_ITERATOR)
+        counters.append(Counter(_BUFFER, series, "", trace.events.begin_ps[calls], held[calls]))
+    return counters
+
+
+@dataclass(frozen=True, slots=True)
+class BufferSamples:
+    """N samples, buffer by buffer, each in time order.
+
+    Attributes:
+        iterator: The iterator with the buffer, or the queue, one per sample.
+        time_ps: When it was asked, shape (N,).
+        held: Elements in the buffer then, shape (N,); NaN where not known.
+        capacity: Elements it can hold, shape (N,); NaN without a fixed capacity.
+        kept_back: Elements that a queue keeps back to shuffle, shape (N,); NaN for buffers of tf.data.
+        is_empty: Whether it held too few for what was asked then, shape (N,).
+    """
+
+    iterator: tuple[str, ...]
+    time_ps: Int64s
+    held: Floats
+    capacity: Floats
+    kept_back: Floats
+    is_empty: Bools
+
+
+def tabulate_buffers(
+    buffers: Sequence[Counter], capacity: Mapping[str, int], queues: Sequence[QueueUse] = ()
+) -> BufferSamples | None:
+    """The samples of all buffers, then those of all queues; None where there is neither.
+
+    Args:
+        buffers: One series per iterator.
+        capacity: How much the buffer of each iterator holds, by its place, where that is known.
+        queues: The queues.
+    """
+    series = [
+        (b.series, b.time_ps, b.value, capacity.get(b.series, np.nan), np.nan, b.value == 0)
+        for b in buffers
+    ]
+    for queue in queues:
+        record, most = queue.record, queue.record.capacity if queue.record.capacity >= 0 else np.nan
+        kept_back = record.min_after_dequeue
+        series.append((record.name, queue.time_ps, queue.held, most, kept_back, queue.is_empty))
+    if not series:
+        return None
+    names, times, held, holds, kept, is_empty = zip(*series, strict=True)
+    sizes = [time.size for time in times]
+    return BufferSamples(
+        tuple(name for name, size in zip(names, sizes, strict=True) for _ in range(size)),
+        np.concatenate(times),
+        np.concatenate(held),
+        np.repeat(np.array(holds, np.float64), sizes),
+        np.repeat(np.array(kept, np.float64), sizes),
+        np.concatenate(is_empty),
+    )
+
+
+BUFFERS = Table[BufferSamples](
+    "buffers",
+    "One row per time that a buffer of tf.data was asked, or a queue of TensorFlow 1 was looked at.",
+    (
+        Column("iterator", lambda t: t.iterator, "its place in the pipeline, or the queue's name"),
+        Column("time_ms", lambda t: t.time_ps, "when it was asked"),
+        Column(
+            "buffered_elements",
+            lambda t: t.held,
+            "elements in it then, of a queue by counting, to within one per thread; NaN where not known",
+        ),
+        Column(
+            "capacity", lambda t: t.capacity, "elements it can hold, NaN without a fixed capacity"
+        ),
+        Column(
+            "min_after_dequeue",
+            lambda t: t.kept_back,
+            "elements that a queue keeps back to shuffle, NaN for tf.data",
+        ),
+        Column(
+            "is_empty",
+            lambda t: t.is_empty,
+            "whether what was asked for was not there: the step waited for it",
+        ),
+    ),
 )

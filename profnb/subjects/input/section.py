@@ -1,9 +1,11 @@
 """The input pipeline as the report shows it: its tree, the training's waiting, and how full buffers were."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from profnb.core.columns import Floats, Int64s
 from profnb.core.units import (
     PS_PER_MS,
     bar_text,
@@ -40,36 +42,30 @@ def input_sections(study: Study) -> list[Section]:
     if not starved:  # nobody waits: the table is enough, and only for who asks
         return sections
     sections.append(_wait_section(study))
-    buffers = study.input.buffers
-    if buffers:
-        sections.append(_buffer_section(study, buffers))
-    return sections
+    return [*sections, _buffer_section(study)] if study.input.buffers else sections
 
 
 def _order(table: InputPipeline) -> list[int]:
     """The iterators as the pipeline is asked: each followed by its inputs."""
     children: dict[int, list[int]] = {}
-    for row, parent in enumerate(table.tree.parent.tolist()):
+    for row, parent in reversed(list(enumerate(table.tree.parent.tolist()))):
         children.setdefault(parent, []).append(row)
     order: list[int] = []
-    stack = children.get(-1, [])[::-1]
+    stack = [-1]  # asks the outermost
     while stack:
-        row = stack.pop()
-        order.append(row)
-        stack.extend(children.get(row, [])[::-1])
-    return order
+        order.append(stack.pop())
+        stack += children.get(order[-1], [])
+    return order[1:]
 
 
 def _tree_section(study: Study, *, starved: bool) -> Section:
     table = study.input.pipeline
-    order = _order(table)
-    shown = order[:_MOST_ITERATORS]
-    whole = int(table.waited_ps.sum())
-    diagnosis = study.input.diagnosis
+    shown = _order(table)[:_MOST_ITERATORS]
+    diagnosis, more = study.input.diagnosis, len(table) - len(shown)
     sentence = diagnosis.sentence if diagnosis is not None else ""
-    if len(order) > len(shown):
-        sentence += f" {len(order) - len(shown)} more iterators are in p.input_pipeline."
-    most = float(table.waited_ps.max()) if whole else 1.0
+    if more:
+        sentence += f" {more} more iterators are in p.input_pipeline."
+    most = int(table.waited_ps.max()) or 1
 
     def iterator(row: int) -> Cell:
         indent = _INDENT * (3 * int(table.tree.depth[row]))
@@ -94,9 +90,7 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
         title="Input pipeline",
         tab="Input",
         sentence=sentence,
-        bar=Bar(
-            lambda row: int(table.waited_ps[row]) / most if most else 0.0, colour_of("input"), 10
-        ),
+        bar=Bar(lambda row: int(table.waited_ps[row]) / most, colour_of("input"), 10),
         rows=shown,
         figure=_tree_figure(study, shown) if starved else None,
         is_detail=not starved,
@@ -112,12 +106,11 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     places = list(range(len(rows)))
     work, waited = table.work_ps[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
+    calls = [count_text(int(table.occurrences[row])) for row in rows]
+    paths = [table.tree.path[row] for row in rows]
     hover = [
-        [
-            figure_text(f"{table.tree.path[row]}: {count_text(int(table.occurrences[row]))} calls"),
-            f"Iterator::{table.tree.path[row]}",
-        ]
-        for row in rows
+        [figure_text(f"{path}: {often} calls"), f"Iterator::{path}"]
+        for path, often in zip(paths, calls, strict=True)
     ]
     series = (
         ("work, hidden or not", work, "rgba(58,154,93,0.45)", 0.7),
@@ -132,10 +125,8 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
         }
         for name, values, colour, width in series
     ]  # fmt: skip
-    layout = figure_layout(
-        "What each iterator did, and what the training waited for", 96 + 22 * len(rows)
-    )
-    layout |= {
+    title = "What each iterator did, and what the training waited for"
+    layout = figure_layout(title, 96 + 22 * len(rows)) | {
         "barmode": "overlay",
         "margin": {"l": 8, "r": 12, "t": 62, "b": 34},
         "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
@@ -173,15 +164,16 @@ def _wait_section(study: Study) -> Section:
     )
 
 
-def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
+def _buffer_section(study: Study) -> Section:
     table = study.input.pipeline
     rows_of = {path: row for row, path in enumerate(table.tree.path)}
-    by_row = {rows_of[c.series]: c for c in buffers if c.series in rows_of}
-    rows = sorted(by_row)[:_MOST_BUFFERS]
-
-    def fill(row: int) -> float:
-        capacity = int(table.capacity[row])
-        return min(float(table.buffered[row]) / capacity, 1.0) if capacity > 0 else 0.0
+    of_rows = {rows_of[c.series]: c for c in study.input.buffers if c.series in rows_of}
+    rows = sorted(of_rows)[:_MOST_BUFFERS]
+    fill = (
+        np.where(table.capacity > 0, table.buffered / np.maximum(table.capacity, 1), 0.0)
+        .clip(max=1)
+        .tolist()
+    )
 
     return section_of(
         INPUT_PIPELINE,
@@ -195,56 +187,74 @@ def _buffer_section(study: Study, buffers: list[Counter]) -> Section:
         title="Buffers",
         tab="Input",
         sentence="A buffer that is always empty keeps its consumer waiting; a full one is ahead.",
-        bar=Bar(fill, colour_of("input"), 10),
+        bar=Bar(fill.__getitem__, colour_of("input"), 10),
         rows=rows,
-        figure=_buffer_figure(study, [by_row[row] for row in rows]),
+        figure=_buffer_figure(study, {row: of_rows[row] for row in rows}),
     )
 
 
-def _buffer_figure(study: Study, buffers: list[Counter]) -> dict[str, Any]:
-    """How full each buffer was over time, thinned out by its lowest so that no empty moment is lost."""
+def _buffer_figure(study: Study, buffers: dict[int, Counter]) -> dict[str, Any]:
+    """Draw how full each buffer was over time; its lowest stays, so that no empty moment is lost."""
     data: list[dict[str, Any]] = []
-    palette = [COLOURS[name] for name in _BUFFER_COLOURS]
-    rows_of = {path: row for row, path in enumerate(study.input.iterators.path)}
-    for counter, colour in zip(buffers, palette, strict=False):
-        times, values = _thin(counter)
-        capacity = study.input.buffer_capacity.get(counter.series)
+    table = study.input.pipeline
+    for (row, counter), colour in zip(buffers.items(), _BUFFER_COLOURS, strict=False):
+        kept = thin(counter.value, _MOST_POINTS, np.argmin)
+        capacity = max(int(table.capacity[row]), 0)
         most = capacity or max(float(counter.value.max()), 1.0)
-        name = study.input.pipeline.name(rows_of[counter.series]) + (
-            f", holds {capacity}" if capacity else ""
-        )
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": figure_text(name), "x": times,
-                "y": [round(100 * value / most, 2) for value in values], "customdata": values,
-                "line": {"shape": "hv", "width": 1.5, "color": colour},
-                "hovertemplate": f"%{{x:.4g}} ms: %{{customdata}} in {figure_text(name)}<extra></extra>",
-            }
-        )  # fmt: skip
-    layout = figure_layout("How full the buffers were", 260)
-    layout |= {
-        "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
+        name = table.name(row) + (f", holds {capacity}" if capacity else "")
+        values = counter.value[kept].tolist()
+        percent = [round(100 * value / most, 2) for value in values]
+        hover = f"%{{customdata}} in {figure_text(name)}"
+        times = counter.time_ps[kept]
+        data.append(line_of(name, COLOURS[colour], times, percent, hover, customdata=values))
+    yaxis = {**axis("% full"), "range": [0, 104]}
+    return figure_over_time("How full the buffers were", data, study.steps, yaxis, (56, 84))
+
+
+def thin(values: Floats | Int64s, most: int, pick: Callable[[Any], Any]) -> list[int]:
+    """Choose rows to draw, at most so many: of each stretch the one that ``pick`` finds."""
+    width = max(-(-values.size // most), 1)
+    return [at + int(pick(values[at : at + width])) for at in range(0, values.size, width)]
+
+
+def line_of(
+    name: str, colour: str, times_ps: Int64s, values: Sequence[float], hover: str, **rest: Any
+) -> dict[str, Any]:
+    """Draw a line over milliseconds that keeps its value until the next."""
+    return {
+        "type": "scatter", "mode": "lines", "name": figure_text(name),
+        "x": [round(float(time) / PS_PER_MS, 4) for time in times_ps], "y": values, **rest,
+        "line": {"shape": "hv", "width": 1.5, "color": colour},
+        "hovertemplate": f"%{{x:.4g}} ms: {hover}<extra></extra>",
+    }  # fmt: skip
+
+
+def figure_over_time(
+    title: str, lines: list[dict[str, Any]], steps: Steps, yaxis: dict[str, Any],
+    margins: tuple[int, int], **rest: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Draw lines over the time of the trace, with a rule where each step begins.
+
+    Args:
+        title: The figure's title.
+        lines: What ``line_of`` made.
+        steps: The steps.
+        yaxis: The axis of the values.
+        margins: Pixels to the left and above.
+        **rest: What else the layout holds.
+    """
+    layout = figure_layout(title, 260) | {
+        "margin": {"l": margins[0], "r": 12, "t": margins[1], "b": 34},
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        **rest,
         "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
-        "yaxis": {**axis("% full"), "range": [0, 104]},
-        "shapes": step_rules(study.steps),
+        "yaxis": yaxis,
+        "shapes": _step_rules(steps),
     }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return {"data": lines, "layout": layout, "config": {"displaylogo": False}}
 
 
-def _thin(counter: Counter) -> tuple[list[float], list[float]]:
-    """At most 60 points: of each stretch the lowest value, where it was."""
-    width = max(-(-counter.value.size // _MOST_POINTS), 1)
-    times, values = [], []
-    for begin in range(0, counter.value.size, width):
-        at = begin + int(np.argmin(counter.value[begin : begin + width]))
-        times.append(round(float(counter.time_ps[at]) / PS_PER_MS, 4))
-        values.append(float(counter.value[at]))
-    return times, values
-
-
-def step_rules(steps: Steps) -> list[dict[str, Any]]:
-    """A thin rule where each step begins, unless there are too many to see."""
+def _step_rules(steps: Steps) -> list[dict[str, Any]]:
     if steps.is_window or len(steps) > _MOST_RULES:
         return []
     return [

@@ -6,7 +6,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.bounds.find import Bounds
 from profnb.subjects.bounds.op_roofline import OpRoofline
-from profnb.subjects.input.input_work import NOT_INPUT
+from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.flops import product_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS

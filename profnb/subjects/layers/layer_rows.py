@@ -30,7 +30,7 @@ from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
 from profnb.subjects.layers.model_scopes import LayerPlace, LayerScopes
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
-from profnb.subjects.ops.optimizers import OPTIMIZERS
+from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import (
     copy_direction,
     is_host_collective,

@@ -31,7 +31,7 @@ from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, O
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
-from profnb.subjects.xla.xla_tree import parts_of_fusion
+from profnb.subjects.xla.xla_ops import parts_of_fusion
 
 _FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "other"))
 

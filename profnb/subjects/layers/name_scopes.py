@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from profnb.subjects.ops.optimizers import OPTIMIZERS
+from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import without_call, without_number, without_numbers
 
 _CALLS = re.compile(

@@ -1,29 +1,27 @@
-"""Allocators' events to columns: how much each had in use after every allocation and deallocation.
+"""Allocators' events to columns: how much each had in use, and reserved, after every allocation.
 
 An event says the allocator's state after it, and which block it is of.
 
 Source: xla/tsl/framework/bfc_allocator.cc AddTraceMe; openxla/xprof xplane_to_memory_profile.cc (a27d00aa).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.table import Column, Table
 from profnb.steps.windows import Steps
-from profnb.trace.model import Trace
+from profnb.trace.model import Counter, Trace
 
 UNNAMED = "allocator"
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 _STATS = (
-    "bytes_allocated",
-    "bytes_reserved",
-    "bytes_available",
-    "allocation_bytes",
-    "addr",
-    "peak_bytes_in_use",
-)
+    "bytes_allocated", "bytes_reserved", "bytes_available", "allocation_bytes", "addr", "peak_bytes_in_use",
+)  # fmt: skip
 _LARGEST = 1 << 60
+_IN_USE, _RESERVED = "memory", "reserved memory"
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,13 @@ class Allocator:
     @property
     def limit(self) -> int:
         """The most that it can ever give; -1 if no event says."""
-        has_both = (self.available >= 0) & (self.in_use >= 0)
-        has_both &= (self.available < _LARGEST) & (self.in_use < _LARGEST)
-        return int((self.available + self.in_use)[has_both].max()) if has_both.any() else -1
+        both = np.stack([self.available, self.in_use])
+        has_both = ((both >= 0) & (both < _LARGEST)).all(axis=0)
+        return int(both.sum(axis=0)[has_both].max(initial=-1))
 
     @property
     def is_device(self) -> bool:
-        """Whether it manages the memory of a GPU or TPU."""
+        """True for the memory of a GPU or TPU."""
         return self.name.startswith(("GPU_", "gpu_async", "cuda_malloc", "TPU"))
 
     def alive_at(self, row: int) -> Int64s:
@@ -82,66 +80,137 @@ class Allocator:
 
 
 def find_allocators(trace: Trace) -> list[Allocator]:
-    """The allocators of a trace, by name; none where it has no memory events."""
-    is_memory = trace.select_named(_ALLOCATION, _DEALLOCATION)
-    events = np.flatnonzero(is_memory)
-    if not events.size:
-        return []
+    """Find the allocators of a trace, by name; none where it has no memory events."""
+    events = np.flatnonzero(trace.select_named(_ALLOCATION, _DEALLOCATION))
     events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
     names = trace.stats.texts("allocator_name")
     code = names.of(events)
     columns = {stat: trace.stats.integers(stat).of(events) for stat in _STATS}
     fragmentation = trace.stats.numbers("fragmentation").of(events, np.nan)
-    allocates = trace.select_named(_ALLOCATION)
+    allocates = trace.select_named(_ALLOCATION)[events]
     allocators = []
-    for number in np.unique(code).tolist():
+    for number in np.unique(code[columns["bytes_allocated"] >= 0]).tolist():
         chosen = code == number
-        chosen_events = events[chosen]
-        is_allocation = allocates[chosen_events]
         allocators.append(
             Allocator(
                 name=names.texts[number] if number >= 0 else UNNAMED,
-                events=chosen_events,
-                is_allocation=is_allocation,
+                events=events[chosen],
+                is_allocation=allocates[chosen],
                 in_use=columns["bytes_allocated"][chosen],
                 reserved=columns["bytes_reserved"][chosen],
                 available=columns["bytes_available"][chosen],
                 fragmentation=fragmentation[chosen],
                 size=np.maximum(columns["allocation_bytes"][chosen], 0),
-                until=_freed_at(columns["addr"][chosen], is_allocation),
+                until=_freed_at(columns["addr"][chosen], allocates[chosen]),
                 lifetime_peak=int(columns["peak_bytes_in_use"][chosen].max()),
             )
         )
-    with_use = [allocator for allocator in allocators if (allocator.in_use >= 0).any()]
-    return sorted(with_use, key=lambda allocator: allocator.name)
+    return sorted(allocators, key=lambda allocator: allocator.name)
 
 
 def _freed_at(address: Int64s, is_allocation: Bools) -> Int64s:
     """For each allocation the row of the next event of the same block, which frees it; else M."""
     count = address.size
-    order = np.lexsort((np.arange(count), address))
+    order = np.argsort(address, kind="stable")
     until = np.full(count, count, np.int64)
     same = address[order][1:] == address[order][:-1]
     until[order[:-1][same]] = order[1:][same]
     return np.where(is_allocation, until, count)
 
 
-def texts_of(trace: Trace, stat: str, events: Int64s) -> dict[int, str]:
-    """The text of a stat of each event that has it."""
-    texts = trace.stats.texts(stat)
-    rows = look_up(texts.events, texts.values.astype(np.int64), events)
-    return {
-        event: texts.texts[row]
-        for event, row in zip(events.tolist(), rows.tolist(), strict=True)
-        if row >= 0
-    }
+def texts_of(trace: Trace, stat: str, events: Int64s) -> list[str]:
+    """Read the text of a stat of each event; "" where it has none."""
+    column = trace.stats.texts(stat)
+    return [column.texts[row] if row >= 0 else "" for row in column.of(events).tolist()]
 
 
 def step_around(trace: Trace, allocator: Allocator, steps: Steps, row: int) -> tuple[int, int]:
-    """The rows between which the step of a moment lies; (-1, -1) outside of steps."""
+    """Find the rows between which the step of a moment lies; (-1, -1) outside of steps."""
     times = trace.events.begin_ps[allocator.events]
     step = int(np.searchsorted(steps.begin_ps, times[row], side="right")) - 1
     if steps.is_window or step < 0 or times[row] >= steps.end_ps[step]:
         return -1, -1
     begin = int(np.searchsorted(times, steps.begin_ps[step]))
     return begin, int(np.searchsorted(times, steps.end_ps[step]))
+
+
+def sample_memory(trace: Trace, allocators: Sequence[Allocator]) -> list[Counter]:
+    """Count what each allocator held at each of its events; none where it has no such events."""
+    counters = []
+    for allocator in allocators:
+        rows = np.flatnonzero(allocator.in_use >= 0)
+        times = trace.events.begin_ps[allocator.events[rows]]
+        for name, column in ((_IN_USE, allocator.in_use), (_RESERVED, allocator.reserved)):
+            values = column[rows].astype(np.float64)
+            if name == _IN_USE or (values > 0).any():
+                counters.append(Counter(name, allocator.name, "bytes", times, values))
+    return counters
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySamples:
+    """N samples, allocator by allocator, each in time order.
+
+    Attributes:
+        allocator: The allocator of each sample.
+        time_ps: When, shape (N,).
+        in_use: Bytes in use, shape (N,).
+        reserved: Bytes reserved, shape (N,); NaN where only the use was recorded.
+        fragmentation: 0 for one free block, near 1 for many small ones, shape (N,); NaN likewise.
+    """
+
+    allocator: tuple[str, ...]
+    time_ps: Int64s
+    in_use: Floats
+    reserved: Floats
+    fragmentation: Floats
+
+
+def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySamples | None:
+    """Tabulate the samples of all allocators, from their events or, without any, from a trace's counters.
+
+    Returns:
+        The samples, or None where the trace has neither.
+    """
+    begin_ps, series = trace.events.begin_ps, []
+    for allocator in allocators:
+        reserved = np.where(allocator.reserved > 0, allocator.reserved, np.nan)
+        in_use = allocator.in_use.astype(np.float64)
+        columns = begin_ps[allocator.events], in_use, reserved, allocator.fragmentation
+        series.append((allocator.name, columns))
+    counters = () if allocators else trace.counters
+    reserved_of = {c.series: c.value for c in counters if c.name == _RESERVED}
+    for counter in counters:
+        if counter.unit == "bytes" and counter.name != _RESERVED:
+            missing = np.full(counter.value.size, np.nan)
+            reserved = reserved_of.get(counter.series, missing)
+            series.append((counter.series, (counter.time_ps, counter.value, reserved, missing)))
+    if not series:
+        return None
+    names = (name for name, (times, *_) in series for _ in times)
+    return MemorySamples(
+        tuple(names), *map(np.concatenate, zip(*(s for _, s in series), strict=True))
+    )
+
+
+MEMORY = Table[MemorySamples](
+    "memory",
+    "One row per allocator and sample.",
+    (
+        Column("allocator", lambda t: t.allocator, "the allocator"),
+        Column("time_ms", lambda t: t.time_ps, "when"),
+        Column("in_use_bytes", lambda t: t.in_use, "bytes in use"),
+        Column(
+            "reserved_bytes",
+            lambda t: t.reserved,
+            "bytes reserved, NaN where only the use was recorded",
+        ),
+        Column(
+            "fragmentation",
+            lambda t: t.fragmentation,
+            "0 for one free block, near 1 for many small ones; NaN likewise",
+        ),
+    ),
+    "From the allocators' events (XPlane), from the allocations of session runs (TF1), or from the counters "
+    "of a Chrome trace; no row where there are none.",
+)

@@ -1,12 +1,15 @@
-"""What the allocators of a trace held: over time, at the peak, and what grows."""
+"""The allocators of a trace: their use over time, at the peak, and what grows."""
 
 from functools import cached_property
 
 from profnb.steps.spine import Spine
-from profnb.subjects.memory.allocators import Allocator, find_allocators
-from profnb.subjects.memory.peak import PeakRow, tabulate_peak
-from profnb.subjects.memory.samples import MemorySamples, tabulate_samples
-from profnb.subjects.memory.use import MemoryUse, measure_memory
+from profnb.subjects.memory.allocators import (
+    Allocator,
+    MemorySamples,
+    find_allocators,
+    tabulate_samples,
+)
+from profnb.subjects.memory.peak import MemoryUse, PeakRow, measure_memory, tabulate_peak
 
 
 class Memory:
@@ -23,24 +26,18 @@ class Memory:
 
     @cached_property
     def samples(self) -> MemorySamples | None:
-        """What each allocator held, and had reserved, over time; None where nothing was recorded."""
+        """Bytes that each allocator held and had reserved over time; None where nothing was recorded."""
         return tabulate_samples(self._spine.trace, self.allocators)
 
     @cached_property
     def peak(self) -> list[PeakRow]:
-        """What was alive at each allocator's peak."""
-        spine = self._spine
-        return [
-            row
-            for allocator in self.allocators
-            for row in tabulate_peak(spine.trace, allocator, spine.steps)
-        ]
+        """The blocks that were alive at each allocator's peak."""
+        trace, steps = self._spine.trace, self._spine.steps
+        return [row for one in self.allocators for row in tabulate_peak(trace, one, steps)]
 
     @cached_property
     def use(self) -> list[MemoryUse]:
-        """What each allocator held at its peak, and whether it grows."""
+        """Each allocator's peak, and its growth."""
         spine = self._spine
-        return [
-            measure_memory(spine.trace, allocator, spine.steps, spine.batch_size)
-            for allocator in self.allocators
-        ]
+        context = spine.steps, spine.batch_size
+        return [measure_memory(spine.trace, allocator, *context) for allocator in self.allocators]

@@ -1,4 +1,4 @@
-"""What was alive when an allocator had most in use, by op, region, type and shape.
+"""An allocator's peak and what was alive then, what grows, what would fit.
 
 What was allocated before the trace began has no name: it is what the allocator held less the named blocks,
 mostly weights, optimizer slots and data kept on the device. So the parts of the peak always sum to the
@@ -9,20 +9,16 @@ the official tool the last in the file, thread after thread; the bytes are the s
 Source: openxla/xprof xplane_to_memory_profile.cc (a27d00aa).
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.table import Column, Table, of_each
-from profnb.core.units import MISSING, count_text
+from profnb.core.table import Column, Table, of_each, sequence_of
+from profnb.core.units import MISSING, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
-from profnb.subjects.memory.allocators import (
-    UNNAMED,
-    Allocator,
-    step_around,
-    texts_of,
-)
+from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
 from profnb.trace.model import Trace
 
 UNATTRIBUTED = "(held since before the trace began)"
@@ -32,11 +28,13 @@ _DTYPES = {
     9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource",
     21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn",
 }  # fmt: skip
+_HEADROOM = 0.95
+_GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class PeakRow:
-    """What was alive at the peak, of one op, region, type and shape.
+    """Blocks that were alive at the peak, of one op, region, type and shape.
 
     Attributes:
         allocator: The allocator's name.
@@ -64,7 +62,7 @@ class PeakRow:
 def tabulate_peak(
     trace: Trace, allocator: Allocator, steps: Steps, row: int | None = None
 ) -> list[PeakRow]:
-    """What was alive when most was in use, most bytes first; the rows sum to the bytes in use.
+    """List what was alive when most was in use, most bytes first; the rows sum to the bytes in use.
 
     An allocator with 30 MB in use at its peak, of which the trace saw two blocks of 8 MB and 2 MB being
     allocated and not yet freed, has three rows: those two, and 20 MB that are ``UNATTRIBUTED``.
@@ -83,33 +81,39 @@ def tabulate_peak(
     alive = allocator.alive_at(row) if allocator.name != UNNAMED else allocator.events[:0]
     newest_first = np.cumsum(allocator.size[alive][::-1])[::-1]
     alive = alive[newest_first <= allocator.in_use[row]]
+    events = allocator.events[alive]
     begin, end = step_around(trace, allocator, steps, row)
-    texts = {
-        stat: texts_of(trace, stat, allocator.events[alive])
-        for stat in ("tf_op", "region_type", "shape")
-    }
-    dtypes = trace.stats.integers("data_type").of(allocator.events)
+    lasting = (begin >= 0) & (alive < begin) & (allocator.until[alive] >= end)
+    op, region, shape = (
+        texts_of(trace, stat, events) for stat in ("tf_op", "region_type", "shape")
+    )
+    dtype = [_DTYPES.get(k, "") for k in trace.stats.integers("data_type").of(events).tolist()]
     sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
-    for at in alive.tolist():
-        event = int(allocator.events[at])
-        lasting = bool(begin >= 0 and at < begin and allocator.until[at] >= end)
-        key = (
-            texts["tf_op"].get(event, ""), texts["region_type"].get(event, ""),
-            _DTYPES.get(int(dtypes[at]), ""), texts["shape"].get(event, ""), lasting,
-        )  # fmt: skip
-        blocks = sums.setdefault(key, [0, 0])
-        blocks[0] += int(allocator.size[at])
-        blocks[1] += 1
+    sizes = allocator.size[alive].tolist()
+    for *key, size in zip(op, region, dtype, shape, lasting.tolist(), sizes, strict=True):
+        sums.setdefault(tuple(key), []).append(size)
     rows = [
         PeakRow(
-            allocator.name, op or "(no op)", region, dtype, shape, total, often, lasting, time_ps
+            allocator.name, op or "(no op)", region, dtype, shape, sum(blocks), len(blocks), is_lasting,
+            time_ps,
         )
-        for (op, region, dtype, shape, lasting), (total, often) in sums.items()
-    ]
+        for (op, region, dtype, shape, is_lasting), blocks in sums.items()
+    ]  # fmt: skip
     rest = int(allocator.in_use[row]) - sum(peak_row.bytes for peak_row in rows)
     if rest:
-        unattributed = (allocator.name, UNATTRIBUTED, "", "", "", rest, 0, True, time_ps)
-        rows.append(PeakRow(*unattributed))
+        rows.append(
+            PeakRow(
+                allocator.name,
+                UNATTRIBUTED,
+                "",
+                "",
+                "",
+                rest,
+                0,
+                is_persistent=True,
+                time_ps=time_ps,
+            )
+        )
     return sorted(rows, key=lambda peak_row: -peak_row.bytes)
 
 
@@ -149,4 +153,145 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
     ),
     "The rows of an allocator sum to the bytes in use; what was allocated before the trace began has no name "
     "and stands in a row of its own.",
+)
+
+
+def find_memory_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tuple[float, str]:
+    """Measure how much more is in use after each step than after the one before, where that goes on.
+
+    Returns:
+        Bytes per step, and the op that allocates most of what stays; (0, "") where most steps do not
+        grow.
+    """
+    counted = np.flatnonzero(~steps.is_warmup)
+    if steps.is_window or counted.size < _GROWING_STEPS:
+        return 0.0, ""
+    times = trace.events.begin_ps[allocator.events]
+    at = np.searchsorted(times, np.append(steps.begin_ps[counted], steps.end_ps[counted[-1]]))
+    inside = at > 0
+    level = allocator.in_use[at[inside] - 1].astype(np.float64)
+    change = np.diff(level)
+    if not change.size or (change > 0).mean() < _GROWTH_SHARE:
+        return 0.0, ""
+    first, last = int(at[0]), int(at[-2])
+    is_kept = allocator.is_allocation & (allocator.until >= len(allocator))
+    stays = first + np.flatnonzero(is_kept[first:last])
+    totals: Counter[str] = Counter()
+    ops = texts_of(trace, "tf_op", allocator.events[stays])
+    for op, size in zip(ops, allocator.size[stays].tolist(), strict=True):
+        totals[op] += size
+    return float(np.median(change)), max(totals, key=totals.__getitem__, default="")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """An allocator's peak, and what it means.
+
+    Attributes:
+        allocator: The allocator.
+        peak_bytes: The most in use while the trace ran.
+        peak_ps: When: the first of equal peaks (the official tool: the last in the file).
+        base_bytes: In use between steps: the least at the counted steps' begins; -1 without steps.
+        growth_bytes: How much more each step leaves behind; 0 where it does not go on.
+        growth_op: The op that allocates most of what stays; "" if none.
+        batch_size: Examples per step, if known.
+        largest_batch: How many would fit, if what comes and goes in a step grows with the batch and what
+            stays does not, up to 95 % of the limit; 0 where that is not known.
+    """
+
+    allocator: Allocator
+    peak_bytes: int
+    peak_ps: int
+    base_bytes: int
+    growth_bytes: float
+    growth_op: str
+    batch_size: int | None
+    largest_batch: int
+
+    @property
+    def fragmentation(self) -> float:
+        """The allocator's fragmentation at the peak; NaN if no event says."""
+        return float(self.allocator.fragmentation[self.allocator.peak])
+
+
+def measure_memory(
+    trace: Trace, allocator: Allocator, steps: Steps, batch_size: int | None
+) -> MemoryUse:
+    """Find an allocator's peak, what it holds between steps, whether that grows, and what would fit.
+
+    Args:
+        trace: The trace.
+        allocator: The allocator.
+        steps: The steps.
+        batch_size: Examples per step, if known.
+    """
+    row = allocator.peak
+    peak = int(allocator.in_use[row])
+    growth, op = find_memory_growth(trace, allocator, steps)
+    times = trace.events.begin_ps[allocator.events]
+    counted = steps.begin_ps[~steps.is_warmup] if not steps.is_window else steps.begin_ps[:0]
+    at = np.searchsorted(times, counted)
+    at = at[at > 0]
+    base = int(allocator.in_use[at - 1].min()) if at.size else -1
+    largest = 0
+    if batch_size and base >= 0 and peak > base and allocator.is_device and allocator.limit > 0:
+        room = _HEADROOM * allocator.limit - base
+        largest = max(int(batch_size * room / (peak - base)), 0)
+    return MemoryUse(allocator, peak, int(times[row]), base, growth, op, batch_size, largest)
+
+
+def _positive(name: str) -> Callable[[Sequence[MemoryUse]], list[float]]:
+    """One field of each row, NaN where it is not positive."""
+    return lambda uses: [
+        float(value) if value and value > 0 else np.nan for value in sequence_of(uses, name)
+    ]
+
+
+MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
+    "memory_summary",
+    "One row per allocator.",
+    (
+        Column("allocator", of_each("allocator.name"), "the allocator"),
+        Column("peak_bytes", of_each("peak_bytes"), "the most in use while the trace ran"),
+        Column(
+            "peak_time_ms",
+            of_each("peak_ps"),
+            "when; where it was reached several times, the first time",
+            alias="peak_ms",
+        ),
+        Column(
+            "lifetime_peak_bytes",
+            _positive("allocator.lifetime_peak"),
+            "the most ever in use, before the trace too",
+        ),
+        Column(
+            "base_bytes",
+            lambda uses: [float(u.base_bytes) if u.base_bytes >= 0 else np.nan for u in uses],
+            "in use between steps",
+            "between steps",
+        ),
+        Column("limit_bytes", _positive("allocator.limit"), "the most that it can give"),
+        Column(
+            "fragmentation",
+            of_each("fragmentation"),
+            "at the peak: 0 for one free block, near 1 for many small ones",
+            text=percent_text,
+        ),
+        Column(
+            "growth_bytes_per_step",
+            of_each("growth_bytes"),
+            "how much more each step leaves behind, 0 where that does not go on",
+            "growth a step",
+            lambda growth: bytes_text(growth) if growth else "none",
+        ),
+        Column("growth_op", of_each("growth_op"), "the op that allocates most of what stays"),
+        Column("batch_size", _positive("batch_size"), "examples per step"),
+        Column(
+            "largest_batch_size",
+            _positive("largest_batch"),
+            "how many would fit into 95 % of the limit, an estimate: what comes and goes in a step grows "
+            "with the batch, what stays does not",
+        ),
+    ),
+    "What is not known is NaN.",
 )

@@ -4,15 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.units import MISSING, PS_PER_MS, bytes_text, count_text, percent_text
-from profnb.drawing.figures import axis, figure_layout
+from profnb.core.units import MISSING, bytes_text, count_text, percent_text
+from profnb.drawing.figures import axis
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
-from profnb.subjects.input.section import step_rules
+from profnb.subjects.input.section import figure_over_time, line_of, thin
 from profnb.subjects.memory.allocators import step_around
-from profnb.subjects.memory.peak import MEMORY_PEAK, tabulate_peak
-from profnb.subjects.memory.use import MEMORY_SUMMARY, MemoryUse
+from profnb.subjects.memory.peak import MEMORY_PEAK, MEMORY_SUMMARY, MemoryUse, tabulate_peak
 from profnb.subjects.study import Study
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120
@@ -39,9 +38,10 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
     largest = uses[0]
     sentence = ""
     if largest.largest_batch and largest.batch_size:
-        about = count_text(_rounded(largest.largest_batch))
+        unit = 10 ** max(len(str(largest.largest_batch)) - 2, 0)  # two digits: it is an estimate
+        about = largest.largest_batch // unit * unit
         sentence = (
-            f"By what comes and goes in a step, a batch of about {about} would fit into "
+            f"By what comes and goes in a step, a batch of about {count_text(about)} would fit into "
             f"{largest.allocator.name} (now {count_text(largest.batch_size)}; if what stays does not grow "
             "with the batch)."
         )
@@ -67,12 +67,6 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
     )
 
 
-def _rounded(batch: int) -> int:
-    """Two digits: it is an estimate."""
-    digits = max(len(str(batch)) - 2, 0)
-    return batch - batch % int(10**digits)
-
-
 def _peak_section(study: Study, use: MemoryUse) -> Section:
     rows = tabulate_peak(study.trace, use.allocator, study.steps)
     shown = rows[:_SHOWN_ROWS]
@@ -80,17 +74,13 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
     whole = use.peak_bytes or 1
     more = sum(row.bytes for row in rows[_SHOWN_ROWS:])
     sentence = f"At its peak {use.allocator.name} held {bytes_text(use.peak_bytes)}"
-    if step_around(study.trace, use.allocator, study.steps, use.allocator.peak) == (-1, -1):
-        sentence += "."
-    else:
-        sentence += (
-            f": {percent_text(lasting / whole)} stays from step to step, "
-            f"{percent_text(1 - lasting / whole)} comes and goes."
-        )
+    if step_around(study.trace, use.allocator, study.steps, use.allocator.peak) != (-1, -1):
+        stays, goes = percent_text(lasting / whole), percent_text(1 - lasting / whole)
+        sentence += f": {stays} stays from step to step, {goes} comes and goes"
+    sentence += "."
     if more > 0:
-        sentence += (
-            f" {len(rows) - len(shown)} more rows, {bytes_text(more)}, are in p.memory_peak."
-        )
+        rest = len(rows) - len(shown)
+        sentence += f" {rest} more rows, {bytes_text(more)}, are in p.memory_peak."
     return section_of(
         MEMORY_PEAK,
         shown,
@@ -114,46 +104,22 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         title="What was alive at the peak",
         tab="Memory",
         sentence=sentence,
-        bar=Bar(
-            lambda row: shown[row].bytes / max(shown[0].bytes, 1),
-            MEMORY_COLOUR,
-            8,
-        ),
+        bar=Bar(lambda row: shown[row].bytes / max(shown[0].bytes, 1), MEMORY_COLOUR, 8),
         rows=range(len(shown)),
         is_detail=True,
     )
 
 
 def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
-    """Bytes in use over time, thinned out by the highest so that the peak stays."""
+    """Draw bytes in use over time, thinned out by the highest so that the peak stays."""
     data: list[dict[str, Any]] = []
     for use, colour in zip(uses, _COLOURS, strict=False):
-        if use.peak_bytes < _SMALL:
-            continue
         allocator = use.allocator
-        width = max(-(-len(allocator) // _MOST_POINTS), 1)
-        starts = np.arange(0, len(allocator), width)
-        highest = [
-            int(start) + int(np.argmax(allocator.in_use[start : start + width])) for start in starts
-        ]
-        times = study.trace.events.begin_ps[allocator.events[highest]] / PS_PER_MS
-        name = figure_text(allocator.name)
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": name,
-                "x": [round(float(time), 4) for time in times],
-                "y": allocator.in_use[highest].tolist(),
-                "line": {"shape": "hv", "width": 1.5, "color": colour},
-                "hovertemplate": f"%{{x:.4g}} ms: %{{y:.4s}}B in {name}<extra></extra>",
-            }
-        )  # fmt: skip
-    layout = figure_layout("Memory in use", 260)
-    layout |= {
-        "margin": {"l": 64, "r": 12, "t": 62, "b": 34},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "showlegend": True,
-        "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
-        "yaxis": {**axis(""), "rangemode": "tozero", "tickformat": ".3s", "ticksuffix": "B"},
-        "shapes": step_rules(study.steps),
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+        if use.peak_bytes >= _SMALL:
+            kept = thin(allocator.in_use, _MOST_POINTS, np.argmax)
+            times = study.trace.events.begin_ps[allocator.events[kept]]
+            hover = f"%{{y:.4s}}B in {figure_text(allocator.name)}"
+            values = allocator.in_use[kept].tolist()
+            data.append(line_of(allocator.name, colour, times, values, hover))
+    yaxis = {**axis(""), "rangemode": "tozero", "tickformat": ".3s", "ticksuffix": "B"}
+    return figure_over_time("Memory in use", data, study.steps, yaxis, (64, 62), showlegend=True)

@@ -1,11 +1,8 @@
-"""What ran, op by op.
+"""The ops that ran.
 
-op_table                what ran, how often, for how long
-eager_ops               ops that Python ran one by one
-autograd_nodes          PyTorch's backward nodes to the ops of the way forward
-optimizers              the names of optimizers' scopes, and their ops
-graph_loops             loops inside of compiled functions
-growth                  how a session's graph changed from run to run (TF1)
-find                    all of it for one trace
-section                 how it is shown
+op_table          what ran, how often, for how long
+op_execution      ops that Python ran one by one, loops of compiled functions, graphs that grow (TF1)
+autograd_nodes    PyTorch's backward nodes to the ops of the way forward
+find              all of it for one trace
+section           how it is shown
 """

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import Trace
 
 _SEQUENCE, _FORWARD_THREAD = "Sequence number", "Fwd thread id"
@@ -27,7 +27,7 @@ _OLD_NODE = re.compile(r"(?:torch::autograd::)?(?:\w+Backward\d*|AccumulateGrad)
 
 
 def find_nodes(trace: Trace) -> Bools:
-    """Whether each event is a node of autograd that runs, shape (E,).
+    """Find the nodes of autograd that run: a flag for each event, shape (E,).
 
     Before 1.9 a node is named by its kind alone (``CudnnConvolutionBackward``), and says its forward thread.
     """
@@ -40,12 +40,12 @@ def find_nodes(trace: Trace) -> Bools:
 
 
 def on_hosts(trace: Trace, is_meant: Callable[[str], bool]) -> Bools:
-    """Whether each event has such a name and is a host's, shape (E,)."""
+    """Flag each event of a host that has such a name, shape (E,)."""
     return np.asarray(trace.by_name(trace.names.rows_where(is_meant)) & trace.is_host_event)
 
 
 def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
-    """The forward op that made each node: an event, or -1, shape (N,).
+    """Find the forward op that made each node: an event, or -1, shape (N,).
 
     Args:
         trace: The trace.
@@ -53,23 +53,19 @@ def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
         in_node: Whether each event runs backward: in a node, and not in a repeated call, shape (E,).
     """
     number, thread = (trace.stats.integers(name) for name in (_SEQUENCE, _FORWARD_THREAD))
-    backward = look_up(thread.events, thread.values.astype(np.int64), number.events) > 0
+    backward = thread.of(number.events) > 0
     kept = ~backward & ~in_node[number.events] & trace.is_host_event[number.events]
     made, numbers = number.events[kept], number.values[kept].astype(np.int64)
     order = np.lexsort((trace.events.begin_ps[made], numbers))
     made, numbers = made[order], numbers[order]
-    wanted = look_up(number.events, number.values.astype(np.int64), nodes)
+    wanted = number.of(nodes)
     at = np.searchsorted(numbers, wanted, side="right") - 1
     has_maker = (wanted >= 0) & (at >= 0)
     has_maker[has_maker] = numbers[at[has_maker]] == wanted[has_maker]
     maker = np.full(nodes.size, -1, np.int64)
     maker[has_maker] = made[at[has_maker]]
     is_sum = trace.names.rows_where(lambda name: _SUM in name)[trace.events.name[nodes]]
-    return maker[_last_before(is_sum, trace.lines.of_event[nodes].astype(np.int64))]
-
-
-def _last_before(is_sum: Bools, line: Int64s) -> Int64s:
-    """For each node its own row, for a sum of gradients that of the last other node of its line."""
-    rows = np.arange(is_sum.size)
-    starts = np.append(True, np.diff(line) != 0)[: rows.size]
-    return np.asarray(np.maximum.accumulate(np.where(is_sum & ~starts, 0, rows)), np.int64)
+    # Of a node its own row, of a sum of gradients that of the last other node of its line.
+    rows, line = np.arange(nodes.size), trace.lines.of_event[nodes]
+    starts = np.append(True, line[1:] != line[:-1])[: rows.size]
+    return maker[np.maximum.accumulate(np.where(is_sum & ~starts, 0, rows))]

@@ -1,11 +1,11 @@
-"""What ran in a trace, op by op."""
+"""The ops of a trace."""
 
 from functools import cached_property
 
 from profnb.core.columns import Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.input.find import Input
-from profnb.subjects.input.input_work import find_input_work
+from profnb.subjects.input.iterators import find_input_work
 from profnb.subjects.ops.op_table import OpRuns, OpTable, find_op_runs, sum_op_runs
 from profnb.subjects.xla.find import Xla
 
@@ -37,7 +37,7 @@ class Ops:
         return sum_op_runs(self.runs, self._spine.in_scope)
 
     def of_steps(self, rows: Int64s) -> OpTable:
-        """The ops of some steps only.
+        """Sum up the ops of some steps only.
 
         Args:
             rows: The steps, as rows of ``Spine.steps``.
@@ -52,8 +52,6 @@ class Ops:
 
     @cached_property
     def iterator(self) -> Int64s:
-        """Which iterator of tf.data each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
-        spine = self._spine
-        return find_input_work(
-            spine.trace, self._input.iterators, spine.groups.parent, self.runs.events
-        )
+        """The iterator of tf.data that each run worked for, or ``NOT_INPUT``, in the order of ``runs``."""
+        trace, parent = self._spine.trace, self._spine.groups.parent
+        return find_input_work(trace, self._input.iterators, parent, self.runs.events)

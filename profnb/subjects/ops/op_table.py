@@ -17,7 +17,7 @@ twice the occurrences there (and half the average); the times agree.
 Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -26,17 +26,23 @@ from profnb.core.table import Column, Table
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, raw_device_lines
 from profnb.subjects.device.kernels import name_device_work
-from profnb.subjects.ops.eager_ops import add_eager_ops, is_eager_op
+from profnb.subjects.ops.op_execution import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
-from profnb.trace.names import parse_op
+from profnb.trace.names import parse_op, without_numbers
 
-_EAGER_OP = (
-    -2
-)  # the code of an eager op's name, until it is known whether the op is recorded inside
+# The code of an eager op's name, until it is known whether the op is recorded inside.
+_EAGER_OP = -2
 # A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
 # whatever thread, and the rest of it waits for them.
-_PROGRAMS = frozenset({"CpuExecutable::ExecuteAsyncOnStream"})
+_PROGRAMS = ("CpuExecutable::ExecuteAsyncOnStream",)
+OPTIMIZERS = frozenset(
+    {
+        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
+        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
+        "rmsprop", "sgd",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,60 +114,37 @@ class OpRuns:
         return self.events.size
 
 
-def find_op_runs(trace: Trace, hlo: HloOps | None = None, step: Int32s | None = None) -> OpRuns:
+def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRuns:
     """Find every run of an op.
 
     Args:
         trace: The trace.
-        hlo: Its HLO instructions, if they were looked for; on a host they are ops as well.
+        hlo: Its HLO instructions; on a host they are ops as well.
         step: Row of each event's step, or -1, shape (E,): no execution is of two steps.
     """
-    host_keys, host_code, host, host_self_ps = _host_runs(trace, hlo)
-    device_keys, device_code, device = _device_runs(trace, hlo)
-    begin, end = by_device_clock(trace, device)
-    total = _join(trace.events.duration_ps[host], end - begin)
-    return OpRuns(
-        (*host_keys, *device_keys),
-        np.arange(len(host_keys) + len(device_keys)) >= len(host_keys),
-        _join(host, device),
-        _join(host_code, device_code + len(host_keys)),
-        total,
-        _join(host_self_ps, total[host.size :]),
-        np.concatenate(
-            [np.ones(host.size, np.bool_), _begins(trace, device, device_code, hlo, step)]
-        ),
-    )
-
-
-def _join(of_host: Int64s, of_device: Int64s) -> Int64s:
-    """One behind the other; not copied where no device ran anything."""
-    return np.concatenate([of_host, of_device]) if of_device.size else of_host
+    host_keys, code, host, self_ps = _host_runs(trace, hlo)
+    keys, total_ps, events = [*host_keys], trace.events.duration_ps[host], host
+    begins = np.ones(host.size, np.bool_)
+    work = trace.lines.events_of(raw_device_lines(trace))
+    if work.size:
+        device = name_device_work(trace, work, hlo)
+        begin, end = by_device_clock(trace, work)
+        # An execution is of an instruction, where XLA ran one, else of its op.
+        instruction = hlo.codes_of(work)
+        unit = np.where(instruction >= 0, instruction + int(device.code.max()) + 1, device.code)
+        keys += device.keys
+        code = np.append(code, device.code + len(host_keys))
+        events = np.append(host, work)
+        total_ps, self_ps = (np.append(column, end - begin) for column in (total_ps, self_ps))
+        begins = np.append(begins, find_executions(trace, work, unit, step))
+    is_device = np.arange(len(keys)) >= len(host_keys)
+    return OpRuns(tuple(keys), is_device, events, code, total_ps, self_ps, begins)
 
 
 def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
-    """Some of the runs; their self time stays what it was among all of them.
-
-    Args:
-        runs: The runs.
-        kept: Which of them, shape (N,).
-    """
-    return replace(
-        runs,
-        events=runs.events[kept],
-        code=runs.code[kept],
-        total_ps=runs.total_ps[kept],
-        self_ps=runs.self_ps[kept],
-        is_execution=runs.is_execution[kept],
-    )
-
-
-def _begins(
-    trace: Trace, work: Int64s, code: Int64s, hlo: HloOps | None, step: Int32s | None
-) -> Bools:
-    """Which work of devices begins an execution: of an instruction, where XLA ran one, else of its op."""
-    instruction = hlo.codes_of(work) if hlo is not None and len(hlo) else np.full(work.size, -1)
-    unit = np.where(instruction >= 0, instruction + int(code.max(initial=0)) + 1, code)
-    return find_executions(trace, work, unit, step)
+    """Keep some of the runs, shape (N,); their self time stays what it was among all of them."""
+    columns = runs.events, runs.code, runs.total_ps, runs.self_ps, runs.is_execution
+    return OpRuns(runs.keys, runs.is_device, *(column[kept] for column in columns))
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
@@ -179,7 +162,7 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     code = runs.code[kept]
     runs_of_key = np.bincount(code, minlength=len(runs.keys))
     occurrences = np.bincount(code[runs.is_execution[kept]], minlength=len(runs.keys))
-    total, self_ps = (np.zeros(len(runs.keys), np.int64) for _ in range(2))
+    total, self_ps = np.zeros((2, len(runs.keys)), np.int64)
     np.add.at(total, code, runs.total_ps[kept])
     np.add.at(self_ps, code, runs.self_ps[kept])
     used = np.flatnonzero(runs_of_key)
@@ -194,9 +177,7 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     )
 
 
-def _host_runs(
-    trace: Trace, hlo: HloOps | None
-) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
+def _host_runs(trace: Trace, hlo: HloOps) -> tuple[list[tuple[str, str]], Int64s, Int64s, Int64s]:
     """(keys, key of each run, the runs' events, their self time)."""
     codes_of: dict[tuple[str, str], int] = {}
     code_of_name = np.full(len(trace.names), -1, np.int32)
@@ -213,34 +194,20 @@ def _host_runs(
     events = trace.events
     codes = trace.by_name(code_of_name)
     eager = np.flatnonzero(codes == _EAGER_OP)
-    if hlo is not None and len(hlo):
-        keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
-        codes[hlo.events] = keys[hlo.code]
+    keys = np.array([codes_of.setdefault(op.key, len(codes_of)) for op in hlo.ops], np.int64)
+    codes[hlo.events] = keys[hlo.code]
     add_eager_ops(trace, codes, codes_of, eager[trace.is_host_event[eager]])
     is_op = (codes >= 0) & trace.is_host_event
-    is_program = np.zeros(len(events), np.bool_)
-    if hlo is not None and len(hlo):
-        is_program = trace.select_names(lambda name: name in _PROGRAMS) & trace.is_host_event
-    counted = np.flatnonzero(is_op | is_program)
+    if len(hlo):
+        counted = np.flatnonzero(is_op | (trace.select_named(*_PROGRAMS) & trace.is_host_event))
+    else:
+        counted = np.flatnonzero(is_op)
     begin, end = events.begin_ps[counted], events.end_ps[counted]
     offsets = np.searchsorted(counted, trace.lines.offsets)
     self_ps = self_times(begin, end, find_parents(end, offsets))
     is_kept = is_op[counted]
     ops = counted[is_kept]
     return list(codes_of), codes[ops].astype(np.int64), ops, self_ps[is_kept]
-
-
-def _device_runs(
-    trace: Trace, hlo: HloOps | None
-) -> tuple[tuple[tuple[str, str], ...], Int64s, Int64s]:
-    """(keys, key of each run, the runs' events)."""
-    raw = raw_device_lines(trace)
-    work = trace.lines.events_of(raw)
-    if not work.size:
-        none = np.empty(0, np.int64)
-        return (), none, none
-    ops = name_device_work(trace, work, hlo)
-    return ops.keys, ops.code, work
 
 
 OPS = Table[OpTable](
@@ -275,3 +242,8 @@ OPS = Table[OpTable](
         ),
     ),
 )
+
+
+def is_of_optimizer(op_name: str) -> bool:
+    """Tell whether an op was made in an optimizer's scope: ``Adam``, ``sgd_1_1``."""
+    return any(without_numbers(s.lower()) in OPTIMIZERS for s in op_name.split("/"))

@@ -133,8 +133,13 @@ def ops_section(ops: Sequence[OpRow], scope: str = _EVERYTHING) -> Section:
 def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Section:
     """The first rows; the side is named only where there are two."""
     longest = max((row.self_fraction for row in rows), default=0) or 1
-    cells = _cells(shown)
+    titles = op_titles([row.name for row in shown], [row.remark for row in shown])
     running = _running(shown)
+
+    def cell(at: int) -> Cell:
+        row = shown[at]
+        return (row.name, "", row.remark) if row.is_type else titles[at].cell
+
     side = ["side"] if len({row.side for row in rows}) > 1 else []
     section = section_of(
         _OPS,
@@ -142,7 +147,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
         (
             Shown(
                 "op",
-                lambda row: cells[row],
+                cell,
                 sort_key=lambda row: shown[row].name,
                 meaning="the op's own name, and its type",
             ),
@@ -173,16 +178,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
     return replace(section, sorted_by=section.headings.index("own time"))
 
 
-def _cells(rows: Sequence[OpRow]) -> list[Cell]:
-    """What the rows are called: an op by its layer and what it does, a type by its own name."""
-    titles = op_titles([row.name for row in rows], [row.remark for row in rows])
-    return [
-        (row.name, "", row.remark) if row.is_type else title.cell
-        for row, title in zip(rows, titles, strict=True)
-    ]
-
-
-def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
+def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:
     sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
     listed = rows[:_MOST]
     return Finder(
@@ -199,10 +195,10 @@ def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
 
 def _running(rows: Sequence[OpRow]) -> list[float]:
     """Each row's share of its side's self time together with the rows above it."""
-    sums: dict[str, float] = {}
+    sums = dict.fromkeys(_SIDE_COLOURS, 0.0)
     running = []
     for row in rows:
-        sums[row.side] = sums.get(row.side, 0.0) + row.self_fraction
+        sums[row.side] += row.self_fraction
         running.append(sums[row.side])
     return running
 

@@ -1,7 +1,6 @@
-"""Where Python's own time went.
+"""Python's own time.
 
-python_time, python_counts   samples of the stack to functions and calls; a profiler's counts to the same
-call_tree                    functions that called each other, as blocks of an icicle
-find                         all of it for one trace
-section                      how it is shown
+python_time    samples of the stack, or a profiler's counts, to functions and calls
+find           all of it for one trace
+section        how it is shown
 """

@@ -1,4 +1,4 @@
-"""Where Python's own time went."""
+"""Python's own time in a capture."""
 
 from functools import cached_property
 
@@ -15,7 +15,7 @@ class Python:
 
     @cached_property
     def time(self) -> PythonTime | None:
-        """Where Python's time went; None where the capture did not sample it."""
+        """Python's time by function; None where the capture did not sample it."""
         recording = self._spine.recording
         if recording.stacks is None:
             return None

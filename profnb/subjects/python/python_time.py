@@ -1,4 +1,4 @@
-"""Samples of Python's stack to the functions and the calls that the time went to.
+"""Samples of Python's stack, or a profiler's counts, to the functions and the calls that the time went to.
 
 A sample stands for the time since the one before. It belongs to every function on its stack (total time)
 and to the innermost one alone (self time); a function that calls itself counts once. It lies inside a step or
@@ -7,24 +7,38 @@ the cell) is left out.
 
 The tree leaves out what happens inside of a library: of each run of frames of one package the first one
 stays, which is what was called, and the user's own.
+
+A deterministic profiler counts who called whom pair by pair only: a function's time for one caller is shared
+out over the calls that led to the caller in proportion, so blocks below the second level are estimates.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import dropwhile
+from typing import TypeVar
 
 import numpy as np
 
 from profnb.capture.source.source_records import StackRecords
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.core.table import Column, Table
-from profnb.core.units import PS_PER_NS
-from profnb.subjects.python.call_tree import DEEPEST, MOST_BLOCKS, NARROWEST, Function, call_block
+from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
+from profnb.trace.pstats_file import CallCounts
 
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
+# How much of a tree is drawn; the narrowest block is a fraction of the whole width.
+_DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
+_LONGEST = 160
+
+Function = tuple[str, str, int]
+"""(name, file, first line)."""
+
+T = TypeVar("T")
+_Part = tuple[Function, float, int | None, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,65 +89,48 @@ def tabulate_python(
         steps: The steps by the same clock.
         cells: The number of the cell that each file stands for, where it is one.
     """
+    cells, has_steps = cells or {}, len(steps) > 0
     times = np.array(stacks.time_ns, np.int64)
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
-    is_inside = _inside(times, steps)
+    is_inside = _is_inside(times, steps)
     rows = np.array(stacks.stack, np.int64)
     sums = np.zeros((3, len(stacks.stacks)), np.int64)
     for row, values in enumerate((np.ones_like(took), took * is_inside, took * ~is_inside)):
         np.add.at(sums[row], rows, values)
-    calls = [
-        _without_shell([_function_of(stacks.frames[frame]) for frame in stack])
-        for stack in stacks.stacks
-    ]
+    calls = [_calls_of([stacks.frames[frame] for frame in stack]) for stack in stacks.stacks]
     functions: dict[Function, int] = {}
-    for stack in calls:
-        for function in stack:
-            functions.setdefault(function, len(functions))
-    table = np.zeros((4, len(functions)), np.int64)
-    for stack, (count, inside, between) in zip(calls, sums.T.tolist(), strict=True):
-        for function in set(stack):
-            at = functions[function]
-            table[0, at] += count
-            table[2, at] += inside
-            table[3, at] += between
+    for function in (function for stack in calls for function in stack):
+        functions.setdefault(function, len(functions))
+    table = np.zeros((4, len(functions)), np.int64)  # samples, time inside, between, alone
+    for stack, column in zip(calls, sums.T, strict=True):
+        table[:3, [functions[function] for function in set(stack)]] += column[:, None]
         if stack:
-            table[1, functions[stack[-1]]] += inside + between
-    total = table[2] + table[3]
-    order = np.lexsort((-total, -table[1]))
+            table[3, functions[stack[-1]]] += column[1:].sum()
+    order = np.lexsort((-table[1:3].sum(axis=0), -table[3]))
+    samples, inside, between, alone = table[:, order]
     listed = list(functions)
-    is_users = np.array([bool(stack) for stack in calls], np.bool_)
-    inside_whole, between_whole = sums[1:, is_users].sum(axis=1).tolist()
-    shares = _Shares(inside_whole + between_whole, len(steps) > 0, cells or {})
+    whole, whole_between = (int(sums[row:, list(map(bool, calls))].sum()) for row in (1, 2))
     return PythonTime(
         tuple(listed[row] for row in order),
         np.array([is_user_file(listed[row][1]) for row in order], np.bool_),
-        table[0, order], table[1, order], total[order], table[2, order], table[3, order],
-        shares.whole_ps, between_whole, shares.has_steps, tuple(_grow(calls, sums, shares)),
-        np.full(order.size, -1), shares.cells,
+        samples, alone, inside + between, inside, between, whole, whole_between, has_steps,
+        _blocks_of_samples(calls, sums, whole, cells, has_steps=has_steps),
+        np.full(order.size, -1), cells,
     )  # fmt: skip
 
 
-def _inside(times: Int64s, steps: StepRecords) -> Bools:
+def _is_inside(times: Int64s, steps: StepRecords) -> Bools:
     begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
-    if not begin.size:
-        return np.zeros(times.size, np.bool_)
     order = np.argsort(begin)
-    at = np.searchsorted(begin[order], times, side="right") - 1
-    is_inside: Bools = (at >= 0) & (times < end[order][np.maximum(at, 0)])
+    at = np.searchsorted(begin[order], times, side="right")
+    is_inside: Bools = times < np.append(np.iinfo(np.int64).min, end[order])[at]
     return is_inside
 
 
-def _function_of(frame: tuple[str, str, int, int]) -> Function:
-    name, file, first, _ = frame
-    if name == "<module>":  # each statement of a cell is one of its own
-        return name, file, 1
-    return name, file, first
-
-
-def _without_shell(stack: list[Function]) -> list[Function]:
-    first = next((at for at, (_, file, _) in enumerate(stack) if is_user_file(file)), len(stack))
-    return stack[first:]
+def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
+    """The functions from the user's outermost on; each statement of a cell is one of its own."""
+    functions = ((name, file, 1 if name == "<module>" else at) for name, file, at, _ in frames)
+    return list(dropwhile(lambda function: not is_user_file(function[1]), functions))
 
 
 def _package_of(file: str) -> str:
@@ -147,7 +144,7 @@ def _package_of(file: str) -> str:
 
 
 def _entry_points(stack: list[Function]) -> list[Function]:
-    """What was called of each package in turn, the user's functions all; at most twelve."""
+    """Keep what was called of each package in turn, the user's functions all; at most twelve."""
     shown: list[Function] = []
     before = None
     for function in stack:
@@ -157,7 +154,7 @@ def _entry_points(stack: list[Function]) -> list[Function]:
         elif shown[-1][0].rpartition(".")[2] in _WRAPPERS:
             shown[-1] = function
         before = package
-    return shown[:DEEPEST]
+    return shown[:_DEEPEST]
 
 
 class _Node:
@@ -167,21 +164,10 @@ class _Node:
         self.parts: dict[Function, _Node] = {}
         self.inside = self.between = 0
 
-    @property
-    def total(self) -> int:
-        return self.inside + self.between
 
-
-@dataclass(frozen=True, slots=True)
-class _Shares:
-    """What blocks are shares of, and how their files are called."""
-
-    whole_ps: int
-    has_steps: bool
-    cells: Mapping[str, int]
-
-
-def _grow(calls: list[list[Function]], sums: Int64s, shares: _Shares) -> list[Block]:
+def _blocks_of_samples(
+    calls: list[list[Function]], sums: Int64s, whole: int, cells: Mapping[str, int], *, has_steps: bool
+) -> tuple[Block, ...]:  # fmt: skip
     root = _Node()
     for stack, (_, inside, between) in zip(calls, sums.T.tolist(), strict=True):
         node = root
@@ -189,35 +175,117 @@ def _grow(calls: list[list[Function]], sums: Int64s, shares: _Shares) -> list[Bl
             node = node.parts.setdefault(function, _Node())
             node.inside += inside
             node.between += between
+
+    def parts(node: _Node) -> list[_Part[_Node]]:
+        return [
+            (function, part.inside + part.between, part.between if has_steps else None, part)
+            for function, part in node.parts.items()
+        ]
+
+    return _lay_out(root, parts, whole, cells)
+
+
+def tabulate_counts(counts: CallCounts) -> PythonTime:
+    """Bring counts into the form of samples."""
+    alone, total = (
+        np.maximum(np.array(seconds, np.float64), 0) * PS_PER_S
+        for seconds in (counts.self_s, counts.total_s)
+    )
+    order = np.lexsort((-total, -alone))
+    functions = tuple(counts.functions[row] for row in order)
+    unknown = np.full(order.size, -1)
+    return PythonTime(
+        functions,
+        np.array([is_user_file(file) for _, file, _ in functions], np.bool_),
+        unknown,
+        alone[order].astype(np.int64),
+        total[order].astype(np.int64),
+        unknown,
+        unknown,
+        int(alone.sum()),
+        0,
+        has_steps=False,
+        blocks=_blocks_of_counts(counts),
+        occurrences=np.array([counts.calls[row] for row in order], np.int64),
+    )
+
+
+def _blocks_of_counts(counts: CallCounts) -> tuple[Block, ...]:
+    called: dict[int, list[tuple[int, float]]] = {}
+    for caller, row, seconds in counts.edges:
+        if caller != row:
+            called.setdefault(caller, []).append((row, seconds))
+    has_caller = {row for calls in called.values() for row, _ in calls}
+    rows = set(range(len(counts.functions))) - has_caller
+    called[-1] = [(row, counts.total_s[row]) for row in sorted(rows)]
+
+    def parts(node: tuple[int, float]) -> list[_Part[tuple[int, float]]]:
+        """The calls of a function, and how much of each one's time counts here."""
+        caller, scale = node
+        return [
+            (
+                counts.functions[row], seconds * scale * PS_PER_S, None,
+                (row, scale * seconds / counts.total_s[row] if counts.total_s[row] > 0 else 0.0),
+            )
+            for row, seconds in called.get(caller, [])
+        ]  # fmt: skip
+
+    whole = sum(seconds for _, seconds in called[-1])
+    return _lay_out((-1, 1.0), parts, whole * PS_PER_S, {})
+
+
+def _lay_out(
+    root: T, parts_of: Callable[[T], Sequence[_Part[T]]], whole_ps: float, cells: Mapping[str, int]
+) -> tuple[Block, ...]:
+    """Blocks of functions under their callers: "user code", "library" or "library between steps".
+
+    Args:
+        root: What calls the outermost functions.
+        parts_of: What a function calls: (function, its time, the part of it between steps, None where there
+            are no steps, and what it calls itself).
+        whole_ps: The time that is the whole width.
+        cells: The number of the cell that each file stands for, where it is one.
+    """
     blocks: list[Block] = []
     waiting = [(root, 0, 0.0)]
-    while waiting:
+    while waiting and whole_ps > 0:
         node, level, begin = waiting.pop(0)
-        for function, part in sorted(node.parts.items(), key=lambda item: -item[1].total):
-            width = part.total / shares.whole_ps if shares.whole_ps else 0.0
-            if width < NARROWEST or len(blocks) >= MOST_BLOCKS:
+        for function, total_ps, between_ps, inner in sorted(parts_of(node), key=lambda p: -p[1]):
+            width = total_ps / whole_ps
+            if width < _NARROWEST or len(blocks) >= _MOST_BLOCKS or begin + width > 1.001:
                 break
-            between_ps = part.between if shares.has_steps else None
-            blocks.append(
-                call_block(function, level, begin, width, part.total, shares.cells, between_ps)
-            )
-            waiting.append((part, level + 1, begin))
+            name, file, _ = function
+            hover = f"{short_name(name)} ({function_place(function, cells)}): "
+            hover += f"{duration_text(int(total_ps))}, {percent_text(width)}"
+            if between_ps is not None:
+                hover += f", {percent_text(between_ps / total_ps)} of it between steps"
+            role = "library between steps" if 2 * (between_ps or 0) > total_ps else "library"
+            role = "user code" if is_user_file(file) else role
+            label = "your code" if name == "<module>" else name.rpartition(".<locals>.")[2]
+            blocks.append(Block(level, begin, width, label, hover, role))
+            if level + 1 < _DEEPEST:
+                waiting.append((inner, level + 1, begin))
             begin += width
-    return blocks
+    return tuple(blocks)
 
 
-def _split(part: str) -> Callable[[PythonTime], Floats]:
-    """Time inside or between steps, NaN where there are none."""
-
-    def values(python: PythonTime) -> Floats:
-        times: Int64s = getattr(python, part)
-        return times.astype(np.float64) if python.has_steps else np.full(len(python), np.nan)
-
-    return values
+def short_name(name: str) -> str:
+    """Shorten a function's name by the word for functions inside functions."""
+    return name.replace(".<locals>", "")[-_LONGEST:]
 
 
-def _if_counted(values: Int64s) -> Floats:
-    return np.where(values >= 0, values, np.nan)
+def function_place(function: Function, cells: Mapping[str, int]) -> str:
+    """Say where a function stands: "Cell [3]:12", "built in".
+
+    Args:
+        function: The function.
+        cells: The number of the cell that each file stands for, where it is one.
+    """
+    name, file, first_line = function
+    if file.startswith("~") or not file:
+        return "built in"
+    title = file_title(file, cells)
+    return title if name == "<module>" else f"{title}:{first_line}"
 
 
 PYTHON = Table[PythonTime](
@@ -232,20 +300,28 @@ PYTHON = Table[PythonTime](
         Column("is_user", lambda t: t.is_user, "whether it is your own code"),
         Column(
             "samples",
-            lambda t: _if_counted(t.samples),
+            lambda t: np.where(t.samples >= 0, t.samples, np.nan),
             "samples in which it was on the stack, NaN where calls were counted",
         ),
         Column(
             "occurrences",
-            lambda t: _if_counted(t.occurrences),
+            lambda t: np.where(t.occurrences >= 0, t.occurrences, np.nan),
             "how often it was called, NaN where it was sampled",
             "calls",
             alias="calls",
         ),
         Column("self_ms", lambda t: t.self_ps, "time in it alone"),
         Column("total_ms", lambda t: t.total_ps, "time in it and in what it called"),
-        Column("inside_steps_ms", _split("inside_ps"), "the part of the total inside steps"),
-        Column("between_steps_ms", _split("between_ps"), "the part of the total between steps"),
+        Column(
+            "inside_steps_ms",
+            lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
+            "the part of the total inside steps",
+        ),
+        Column(
+            "between_steps_ms",
+            lambda t: np.where(t.has_steps, t.between_ps, np.nan),
+            "the part of the total between steps",
+        ),
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included.",
 )

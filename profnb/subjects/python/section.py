@@ -1,14 +1,11 @@
-"""Where Python's time went, as the report shows it: functions, and who called them as an icicle."""
-
-from typing import Any
+"""Python's time as the report shows it: functions, and who called them as an icicle."""
 
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import icicle_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.python.call_tree import function_place, short_name
-from profnb.subjects.python.python_time import PYTHON, PythonTime
+from profnb.subjects.python.python_time import PYTHON, PythonTime, function_place, short_name
 
 _SHOWN_FUNCTIONS = 15
 _COLOURS = {
@@ -19,7 +16,7 @@ _COLOURS = {
 
 
 def python_sections(python: PythonTime | None) -> list[Section]:
-    """The table and the chart of Python's functions; none where Python was not sampled."""
+    """Give the table and the chart of Python's functions; none where Python was not sampled."""
     if python is None or not len(python):
         return []
     most = int(python.self_ps[0]) or 1
@@ -29,6 +26,19 @@ def python_sections(python: PythonTime | None) -> list[Section]:
         name, *_ = python.function[row]
         return short_name(name), "", function_place(python.function[row], python.cells)
 
+    def time(name: str) -> Shown:
+        """A column of times in which nothing stands for none."""
+        column = PYTHON[name]
+        values = column.values(python)
+        texts = [column.write(value) if value else "" for value in values[:_SHOWN_FUNCTIONS]]
+        return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
+
+    figure = icicle_figure(
+        python.blocks,
+        _COLOURS,
+        title="Who called whom (inside libraries only what was called)",
+        of_what="the time",
+    )
     return [
         section_of(
             PYTHON,
@@ -36,9 +46,9 @@ def python_sections(python: PythonTime | None) -> list[Section]:
             (
                 Shown("function", function, meaning="the function, and where it stands"),
                 *(("occurrences",) if is_counted else ()),
-                _time(python, "self_ms"),
+                time("self_ms"),
                 "total_ms",
-                *(_time(python, name) for name in _split_columns(python)),
+                *(map(time, ("inside_steps_ms", "between_steps_ms")) if python.has_steps else ()),
             ),
             title="Python",
             tab="Python",
@@ -49,24 +59,9 @@ def python_sections(python: PythonTime | None) -> list[Section]:
                 8,
             ),
             rows=range(min(_SHOWN_FUNCTIONS, len(python))),
-            figure=call_figure(python) if python.blocks else None,
+            figure=figure if python.blocks else None,
         )
     ]
-
-
-def _split_columns(python: PythonTime) -> tuple[str, ...]:
-    return ("inside_steps_ms", "between_steps_ms") if python.has_steps else ()
-
-
-def _time(python: PythonTime, name: str) -> Shown:
-    """A column of times in which nothing stands for none."""
-    column = PYTHON[name]
-    values = column.values(python)
-
-    def text(row: int) -> str:
-        return column.write(values[row]) if values[row] else ""
-
-    return Shown(column.title, text, is_number=True, meaning=column.meaning)
 
 
 def _sentence(python: PythonTime, *, is_counted: bool) -> str:
@@ -79,16 +74,5 @@ def _sentence(python: PythonTime, *, is_counted: bool) -> str:
     if not python.has_steps or not python.whole_ps:
         return f"{text}."
     between = python.whole_between_ps / python.whole_ps
-    return (
-        f"{text}: {percent_text(1 - between)} inside steps, {percent_text(between)} between them."
-    )
-
-
-def call_figure(python: PythonTime) -> dict[str, Any]:
-    """Who called whom, as an icicle."""
-    return icicle_figure(
-        python.blocks,
-        _COLOURS,
-        title="Who called whom (inside libraries only what was called)",
-        of_what="the time",
-    )
+    inside = percent_text(1 - between)
+    return f"{text}: {inside} inside steps, {percent_text(between)} between them."

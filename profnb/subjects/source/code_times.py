@@ -1,8 +1,12 @@
-"""Source lines that began to run to a history: at which one the user's code was, at any time of the trace.
+"""The user's line at any time of the trace, and the ops that it asked for.
 
-Python's time of a source line is the time at it in which nothing of TensorFlow's ran on the same thread: the
-line's own Python, the library's that it called, and waiting. A function of the user's takes the time while it
-runs; its caller goes on when it returns.
+Source lines that began to run give a history: at which one the user's code was. Python's time of a source
+line is the time at it in which nothing of TensorFlow's ran on the same thread: the line's own Python, the
+library's that it called, and waiting. A function of the user's takes the time while it runs; its caller goes
+on when it returns.
+
+Device work is asked for by its launch, which may be on the thread that runs the user's code (eager ops) or on
+one of TensorFlow's own.
 """
 
 from dataclasses import dataclass
@@ -10,31 +14,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s, look_up
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
+from profnb.steps.nesting import last_around
+from profnb.steps.streams import find_launches
+from profnb.subjects.ops.op_execution import EAGER, is_eager_op
+from profnb.subjects.ops.op_table import OpRuns
 from profnb.trace.model import Trace
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS, parse_op
 
 _DEEPEST = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
 _TENSORFLOW = (
-    "TFE_",
-    "Eager",
-    "KernelAndDevice",
-    "Executor",
-    "FunctionRun",
-    "Iterator",
-    "PjRt",
-    "Tfrt",
-)
+    "TFE_", "Eager", "KernelAndDevice", "Executor", "FunctionRun", "Iterator", "PjRt", "Tfrt",
+)  # fmt: skip
 # What PyTorch calls besides its ops: CUDA's and ROCm's runtime and drivers.
 _RUNTIME = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """How Python's clock reads in the trace.
+    """Python's clock in the time of the trace.
 
     Attributes:
         offset_ps: What to add to ``perf_counter_ns`` in picoseconds to get times of the trace.
@@ -77,12 +78,9 @@ class LineHistory:
     places: tuple[tuple[str, int], ...]
 
     def place_at(self, times_ps: Int64s) -> Int64s:
-        """The place at some times; -1 where the user's code did not run or was not watched."""
-        if not self.place.size:
-            return np.full(times_ps.size, -1, np.int64)
-        at = np.searchsorted(self.begin_ps, times_ps, side="right") - 1
-        is_inside = (at >= 0) & (at < self.place.size)
-        return np.where(is_inside, self.place[np.clip(at, 0, self.place.size - 1)], -1)
+        """Find the place at some times; -1 where the user's code did not run or was not watched."""
+        row = _span_at(self.begin_ps[:-1], self.begin_ps[1:], times_ps)
+        return np.append(self.place, -1)[row]
 
 
 @tiered
@@ -143,99 +141,155 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory
 
 
 def find_busy(trace: Trace, thread_line: int) -> tuple[Int64s, Int64s]:
-    """When the framework's own code ran on one thread: begins and ends that do not overlap, in order."""
+    """Find when the framework's own code ran on a thread: begins and ends, in order, without overlap."""
     first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
-    is_own = trace.names.rows_where(lambda name: name.startswith(_RUNTIME))
     if trace.is_op_name is not None:
-        is_own |= trace.is_op_name
+        is_framework = trace.is_op_name | trace.names.rows_where(lambda n: n.startswith(_RUNTIME))
     else:
-        is_own = trace.names.rows_where(
+        is_framework = trace.names.rows_where(
             lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None
         )
-    chosen = first + np.flatnonzero(is_own[trace.events.name[first:last]])
+    chosen = first + np.flatnonzero(is_framework[trace.events.name[first:last]])
     begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
-    if not begin.size:
-        return begin, end
     reach = np.maximum.accumulate(end)
-    starts = np.concatenate([[True], begin[1:] > reach[:-1]])
-    at = np.flatnonzero(starts)
-    return begin[at], np.maximum.reduceat(end, at)
+    at = np.flatnonzero(np.append(True, begin[1:] > reach[:-1])[: begin.size])
+    return begin[at], np.maximum.reduceat(end, at) if at.size else end
 
 
 def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
-    """For each time, how long it had been busy until then, in picoseconds."""
+    """Sum up for each time how long it had been busy until then, in picoseconds."""
     begin, end = busy
-    if not begin.size:
-        return np.zeros(times_ps.size, np.int64)
     before = np.concatenate([[0], np.cumsum(end - begin)])
-    at = np.searchsorted(begin, times_ps, side="right")
-    ongoing = np.clip(times_ps - begin[np.maximum(at - 1, 0)], 0, None)
-    ongoing = np.minimum(ongoing, (end - begin)[np.maximum(at - 1, 0)])
-    return np.where(at > 0, before[np.maximum(at - 1, 0)] + ongoing, 0)
+    at, is_inside = np.divmod(np.searchsorted(np.stack(busy, 1).ravel(), times_ps, side="right"), 2)
+    busy_ps: Int64s = before[at] + is_inside * (times_ps - np.append(begin, 0)[at])
+    return busy_ps
 
 
-def spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """When two sets of spans hold at once; begins and ends, in order, that do not overlap within a set."""
+def _span_at(begin_ps: Int64s, end_ps: Int64s, times_ps: Int64s) -> Int64s:
+    """The row of the span that each time lies in, or -1; begins and ends in order, none inside another."""
+    row = np.searchsorted(begin_ps, times_ps, side="right") - 1
+    return np.where(times_ps < np.append(end_ps, np.iinfo(np.int64).min)[row], row, -1)
+
+
+def _spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
+    """Intersect two sets of spans: begins and ends, in order, that do not overlap within a set."""
     edges = np.unique(np.concatenate([*one, *two]))
-    inside = np.ones(max(edges.size - 1, 0), np.bool_)
-    for begin, end in (one, two):
-        row = np.searchsorted(begin, edges[:-1], side="right") - 1
-        inside &= (row >= 0) & (edges[:-1] < np.append(end, 0)[row])
+    inside = (_span_at(*one, edges[:-1]) >= 0) & (_span_at(*two, edges[:-1]) >= 0)
     return edges[:-1][inside], edges[1:][inside]
 
 
-@dataclass(frozen=True, slots=True)
-class LineTimes:
-    """What lines took, by row of a table of places.
-
-    Attributes:
-        rows: The rows, shape (P,).
-        wall_ps: Time at each, in what was asked for, shape (P,).
-        python_ps: The part of it in which the framework did not run, shape (P,).
-        occurrences: How often it began to run then, shape (P,).
-        capture_ps: Time at it in the whole capture, shape (P,).
-    """
-
-    rows: Int64s
-    wall_ps: Int64s
-    python_ps: Int64s
-    occurrences: Int64s
-    capture_ps: Int64s
-
-
 def times_of_lines(
-    history: LineHistory,
-    busy: tuple[Int64s, Int64s] | None,
-    rows: list[int],
-    within: tuple[Int64s, Int64s] | None,
-) -> LineTimes:
+    history: LineHistory, busy: tuple[Int64s, Int64s] | None, within: tuple[Int64s, Int64s] | None
+) -> Int64s:
     """Add up the time at each line.
 
     Args:
         history: Where the user's code was.
         busy: When the framework ran on the same thread; None where nothing was watched.
-        rows: The row of each of the history's places.
         within: Begins and ends of what is asked for, in order; None for the whole capture.
+
+    Returns:
+        For each of the history's places the part of its time in which the framework did not run, its time and
+        how often it began to run, of what is asked for; and its time in the whole capture, shape (4, P).
     """
-    count = len(rows)
-    wall, python, occurrences, capture = (np.zeros(count, np.int64) for _ in range(4))
-    at = history.place >= 0
-    if count and busy is not None:
+    sums = np.zeros((4, len(history.places)), np.int64)
+    if sums.size and busy is not None:
         whole = took = np.diff(history.begin_ps)
         is_begin = history.is_begin
         if within is not None:
             took = np.diff(busy_within(within, history.begin_ps))
-            busy = spans_in_both(busy, within)
-            row = np.searchsorted(within[0], history.begin_ps[:-1], side="right") - 1
-            is_begin = is_begin * (
-                (row >= 0) & (history.begin_ps[:-1] < np.append(within[1], 0)[row])
-            )
+            busy = _spans_in_both(busy, within)
+            is_begin = is_begin * (_span_at(*within, history.begin_ps[:-1]) >= 0)
         idle = took - np.diff(busy_within(busy, history.begin_ps))
-        for column, values in (
-            (wall, took),
-            (python, idle),
-            (occurrences, is_begin),
-            (capture, whole),
-        ):
-            np.add.at(column, history.place[at], values[at])
-    return LineTimes(np.array(rows, np.int64), wall, python, occurrences, capture)
+        at = history.place >= 0
+        for row, values in enumerate((idle, took, is_begin, whole)):
+            np.add.at(sums[row], history.place[at], values[at])
+    return sums
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Ops that ran.
+
+    Attributes:
+        name: Row of ``keys``, shape (N,).
+        keys: Op names.
+        self_ps: Time, shape (N,).
+        asked: The event that asked for it: its launch, or itself, shape (N,).
+        asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
+        is_watched: Whether it ran on that thread or was launched from it, shape (N,).
+        input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
+        is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
+            is then that of the op that called Python, shape (N,).
+        is_execution: Whether it begins an execution of the op: of several kernels the first, shape (N,).
+    """
+
+    name: Int64s
+    keys: tuple[str, ...]
+    self_ps: Int64s
+    asked: Int64s
+    asked_ps: Int64s
+    is_watched: Bools
+    input_of: Int64s
+    is_elsewhere: Bools
+    is_execution: Bools
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Eager ops and functions that the watched thread asked TensorFlow to run, in order.
+
+    Attributes:
+        begin_ps: Begins, ascending, shape (C,).
+        end_ps: Ends, shape (C,).
+        name: Row of ``names``, shape (C,).
+        names: Ops' types and functions' names.
+    """
+
+    begin_ps: Int64s
+    end_ps: Int64s
+    name: Int64s
+    names: tuple[str, ...]
+
+    def at(self, times_ps: Int64s) -> tuple[Int64s, Bools]:
+        """Find the latest call that had begun at each time, or -1, and whether it was still running."""
+        row = np.searchsorted(self.begin_ps, times_ps, side="right") - 1
+        return row, times_ps < np.append(self.end_ps, np.iinfo(np.int64).min)[row]
+
+
+def find_calls(trace: Trace, thread_line: int) -> Calls:
+    """Find the outermost eager executions on the watched thread."""
+    first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
+    is_call = trace.names.rows_where(lambda name: name.startswith(EAGER))
+    chosen = first + np.flatnonzero(is_call[trace.events.name[first:last]])
+    begin, end = trace.events.begin_ps[chosen], trace.events.end_ps[chosen]
+    outermost = np.append(True, begin[1:] >= np.maximum.accumulate(end)[:-1])[: begin.size]
+    rows, name = np.unique(trace.events.name[chosen[outermost]], return_inverse=True)
+    names = tuple(trace.names[row].removeprefix(EAGER) for row in rows)
+    return Calls(begin[outermost], end[outermost], name, names)
+
+
+def find_work(
+    trace: Trace, runs: OpRuns, input_of: Int64s, thread_line: int, *, on_device: bool
+) -> Work:
+    """Find the ops of hosts or of devices; ``thread_line`` is the watched thread's, -1 if it is not known."""
+    chosen = runs.is_device[runs.code] == on_device
+    events, name = runs.events[chosen], runs.code[chosen]
+    keys = (*(name for name, _ in runs.keys), "")
+    launch, is_elsewhere = events, np.zeros(events.size, np.bool_)
+    if on_device:
+        launches, launched = find_launches(trace)
+        launch = look_up(launched, launches, events)
+    is_watched = (launch >= 0) & (trace.lines.of_event[launch] == thread_line)
+    if not on_device:
+        eager = np.flatnonzero(trace.select_names(is_eager_op) & trace.is_host_event)
+        is_elsewhere = (last_around(trace, eager, events) >= 0) & ~is_watched
+        caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
+        name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[
+            caller
+        ]  # -1: the last, ""
+    asked = np.where(launch >= 0, launch, events)
+    return Work(
+        name, keys, runs.self_ps[chosen], asked, trace.events.begin_ps[asked], is_watched, input_of[chosen],
+        is_elsewhere, runs.is_execution[chosen],
+    )  # fmt: skip

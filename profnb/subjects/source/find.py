@@ -1,4 +1,4 @@
-"""What each line of the user's source cost."""
+"""The cost of each line of the user's source."""
 
 from functools import cached_property
 
@@ -9,9 +9,8 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import runs_within
-from profnb.subjects.source.source_charges import tabulate_source_lines
-from profnb.subjects.source.source_lines import SourceLines
-from profnb.subjects.source.stack_lines import StackLines, find_stack_lines
+from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.source.torch_lines import StackLines, find_stack_lines
 from profnb.subjects.xla.find import Xla
 
 
@@ -26,7 +25,7 @@ class Source:
 
     @cached_property
     def lines(self) -> SourceLines | None:
-        """What each line of the user's source cost; None where the capture did not look at it.
+        """The cost of each line of the user's source; None where the capture did not look at it.
 
         Times are of the steps that averages are of; of the whole capture where there are none, or where they
         ran no op.
@@ -34,7 +33,7 @@ class Source:
         return self.lines_without(np.zeros(len(self._spine.trace.events), np.bool_))
 
     def lines_without(self, left_out: Bools) -> SourceLines | None:
-        """The same without the ops of some events, shape (E,)."""
+        """Give the same without the ops of some events, shape (E,)."""
         spine = self._spine
         if not self._has_scope:
             return self.lines_of(~left_out)
@@ -42,19 +41,18 @@ class Source:
 
     @property
     def scope(self) -> str:
-        """What the lines' times are of, in words."""
+        """The scope of the lines' times, in words."""
         return self._spine.scope if self._has_scope else "the whole capture"
 
     @cached_property
     def _has_scope(self) -> bool:
         spine = self._spine
-        if spine.steps.is_window or not spine.summary.counted.size:
-            return False
-        return bool(spine.in_scope[self._ops.runs.events].any())
+        has_steps = not spine.steps.is_window and spine.summary.counted.size > 0
+        return has_steps and bool(spine.in_scope[self._ops.runs.events].any())
 
     @cached_property
     def _stacks(self) -> StackLines | None:
-        """What the trace itself tells, where the capture did not follow the user's lines."""
+        """The trace's own stacks, where the capture did not follow the user's lines."""
         records = self._spine.recording.source
         if records is not None and len(records.lines):
             return None
@@ -63,7 +61,7 @@ class Source:
     def lines_of(
         self, within: Bools, times_ps: tuple[Int64s, Int64s] | None = None
     ) -> SourceLines | None:
-        """What each line cost in a part of the trace; None where the capture did not look at lines.
+        """Work out what each line cost in a part of the trace; None where the capture did not look at lines.
 
         Args:
             within: Which events count, shape (E,).
@@ -73,12 +71,11 @@ class Source:
         if records is None and self._stacks is None:
             return None
         kept = within[self._ops.runs.events]
-        runs, iterator = runs_within(self._ops.runs, kept), self._ops.iterator[kept]
         return tabulate_source_lines(
             self._spine.trace,
             self._xla.hlo,
-            runs,
-            iterator,
+            runs_within(self._ops.runs, kept),
+            self._ops.iterator[kept],
             records or SourceRecords(),
             has_device=self._spine.has_device,
             within=times_ps,

@@ -24,12 +24,13 @@ op's name. Both source lines are given; the forward one only where no other coul
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cache
+from itertools import chain, takewhile
+from typing import NamedTuple
 
-from profnb.capture.source.source_records import SourceRecords
-from profnb.subjects.input.input_work import NOT_INPUT
-from profnb.subjects.source.graph_ops import GraphOps, forward_of, is_gradient_of
+from profnb.capture.source.source_records import GraphLines, SourceRecords
+from profnb.subjects.input.iterators import NOT_INPUT
+from profnb.trace.names import without_number
 
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
 _STAGE = re.compile(r"[A-Z][A-Za-z]+_(?=.)")
@@ -41,11 +42,82 @@ _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 _DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
 _LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
 _MOST_SCOPES = 6
+_VERSION = re.compile(r"V\d+$")
+_TAPE = re.compile(r"(?:^|/)gradient_tape/")
+_GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
 
 
-@dataclass(frozen=True, slots=True)
-class OpLine:
-    """Where an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+class GraphOps:
+    """A graph's ops by name.
+
+    Attributes:
+        lines: The graph.
+        layers: The layer of each scope that is one.
+        rows: Row of each op by its name.
+        made: Of forward ops, one row per place, by scope and type.
+        inside: Likewise, by each scope around them.
+    """
+
+    def __init__(self, lines: GraphLines, layers: dict[str, int]) -> None:
+        """Index a graph; ``layers`` are the places of layers by name."""
+        self.lines = lines
+        parts = {part for name in lines.op_names for part in name.split("/")} if layers else set()
+        self.layers = _name_layers(parts, layers)
+        self.rows = {name: row for row, name in enumerate(lines.op_names)}
+        self.made: dict[str, dict[str, dict[int, int]]] = {}
+        self.inside: dict[str, dict[int, int]] = {}
+        for row, name in enumerate(lines.op_names):
+            if forward_of(name) is not None:
+                continue
+            scope, place = name.rpartition("/")[0], lines.places[row]
+            of_type = self.made.setdefault(scope, {}).setdefault(lines.op_types[row], {})
+            of_type.setdefault(place, row)
+            while scope:
+                self.inside.setdefault(scope, {}).setdefault(place, row)
+                scope = scope.rpartition("/")[0]
+
+
+def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
+    """Name the layer that each scope of a graph is.
+
+    A scope carries the layer's name, or that with a number where it was taken: ``dense_1`` is either the
+    layer of that name or a second scope of ``dense``. It is the former unless ``dense_1`` has a scope that
+    can be no other's, as ``dense_1_2``.
+    """
+    waiting = {
+        part: names
+        for part in sorted(parts)
+        if (names := [n for n in dict.fromkeys((part, without_number(part))) if n in layers])
+    }
+    named: dict[str, str] = {}
+    while waiting:
+        taken = set(named.values())
+        free = {part: [n for n in names if n not in taken] for part, names in waiting.items()}
+        sure = [part for part, names in waiting.items() if len(names) == 1 or len(free[part]) < 2]
+        for part in sure or list(waiting)[:1]:
+            named[part] = (free[part] or waiting[part])[0]
+            del waiting[part]
+    return named
+
+
+def forward_of(name: str) -> tuple[str, bool] | None:
+    """Read what the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
+    scopes = _GRADIENTS.findall(name)
+    if scopes:
+        return scopes[-1], True
+    parts = _TAPE.split(name)
+    return (parts[-1].rpartition("/")[0], False) if len(parts) > 1 else None
+
+
+def is_gradient_of(op_type: str, forward: str) -> bool:
+    """Tell whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
+    plain = _VERSION.sub("", forward)
+    is_like = len(plain) > 2 and op_type.startswith(plain) and op_type != forward
+    return is_like and ("Grad" in op_type or "Backprop" in op_type)
+
+
+class OpLine(NamedTuple):
+    """The lines that an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
 
     Attributes:
         place: The source line that its time belongs to.
@@ -97,14 +169,11 @@ class LineIndex:
     def _note_anywhere(self, graph: GraphOps) -> None:
         for name, row in graph.rows.items():
             noted = self._anywhere.setdefault(name, (graph, row))
-            if noted is None:
-                continue
-            other, at = noted
-            is_same = other.lines.places[at] == graph.lines.places[row]
-            if is_same or other.lines.name == graph.lines.name:  # traced anew: the later one
-                self._anywhere[name] = graph, row
-            else:
-                self._anywhere[name] = None
+            if noted is not None:
+                other, at = noted[0].lines, noted[1]
+                is_same = other.places[at] == graph.lines.places[row]
+                is_anew = other.name == graph.lines.name  # traced anew: the later one
+                self._anywhere[name] = (graph, row) if is_same or is_anew else None
 
     def note_input(self, ops: Iterable[tuple[int, str]]) -> None:
         """Choose the function of each iterator of tf.data.
@@ -118,21 +187,15 @@ class LineIndex:
         for node, name in ops:
             names.setdefault(node, []).append(name)
         for node, of_node in names.items():
-            scores = [
-                (
-                    sum(self._follow(graph, name, set()) is not None for name in of_node),
-                    -len(graph.rows),
-                )
-                for graph in self._of_input
-            ]
-            best = max(scores, default=(0, 0))
-            chosen = zip(self._of_input, scores, strict=True)
-            self._of_iterator[node] = [
-                graph for graph, score in chosen if best[0] and score == best
-            ]
+            graphs: dict[tuple[int, int], list[GraphOps]] = {}
+            for graph in self._of_input:
+                count = sum(self._follow(graph, name, set()) is not None for name in of_node)
+                graphs.setdefault((count, -len(graph.rows)), []).append(graph)
+            best = max(graphs, default=(0, 0))
+            self._of_iterator[node] = graphs[best] if best[0] else []
 
     def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
-        """Where the op of this name comes from.
+        """Find the lines that the op of this name comes from.
 
         Args:
             name: As the trace has it.
@@ -150,36 +213,25 @@ class LineIndex:
         graph_op = next(filter(None, located), None)
         backward = forward_of(name)
         if graph_op is None:
-            if backward is None:
-                return NOWHERE
-            return OpLine(-1, -1, is_backward=True)
+            return NOWHERE if backward is None else OpLine(is_backward=True)
         graph, row = graph_op
         place, is_outside = graph.lines.places[row], graph.lines.is_outside[row]
         backward = forward_of(graph.lines.op_names[row]) or backward
-        if backward is None:
-            layer = self._layer(name, graph) if is_outside or place < 0 else -1
-            return OpLine(
-                place if layer < 0 else layer,
-                -1,
-                has_graph=True,
-                is_outside=is_outside and layer < 0,
-            )
-        forward = self._forward(*backward, graph.lines.op_types[row], graph)
-        if forward is not None:
-            made, at = forward[0].lines, forward[1]
-            if made.places[at] >= 0 and not made.is_outside[at]:
-                return OpLine(
-                    made.places[at],
-                    place,
-                    is_backward=True,
-                    has_graph=True,
-                    is_tape_outside=is_outside,
-                )
-        layer = self._layer(f"{backward[0]}/", graph) if is_outside or place < 0 else -1
-        return OpLine(
-            place if layer < 0 else layer, place, is_backward=True, has_graph=True,
-            is_outside=is_outside and layer < 0, is_tape_outside=is_outside,
-        )  # fmt: skip
+        is_backward = backward is not None
+        is_tape_outside = is_outside and is_backward
+        tape = place if is_backward else -1
+        path = name
+        if backward is not None:
+            path = f"{backward[0]}/"
+            forward = self._forward(*backward, graph.lines.op_types[row], graph)
+            if forward is not None:
+                made, at = forward[0].lines, forward[1]
+                if made.places[at] >= 0 and not made.is_outside[at]:
+                    place, is_outside = made.places[at], False
+        layer = self._layer(path, graph) if is_outside or place < 0 else -1
+        if layer >= 0:
+            place, is_outside = layer, False
+        return OpLine(place, tape, is_backward, True, is_outside, is_tape_outside)  # noqa: FBT003
 
     def _layer(self, path: str, graph: GraphOps) -> int:
         """The source line that made the innermost layer of a path."""
@@ -199,31 +251,19 @@ class LineIndex:
     def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _GraphOp | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
-        chosen: _GraphOp | None = None
-        for graph in graphs:
-            graph_op = self._follow(graph, path, seen)
-            if graph_op is None:
-                continue
-            if chosen is None:
-                chosen = graph_op
-            elif _place_of(chosen) != _place_of(graph_op):
-                return None
-        return chosen
+        followed = (self._follow(graph, path, seen) for graph in graphs)
+        by_place: dict[int, _GraphOp] = {}
+        for graph, row in filter(None, followed):
+            by_place.setdefault(graph.lines.places[row], (graph, row))
+        return next(iter(by_place.values())) if len(by_place) == 1 else None
 
     def _locate(self, path: str, function: str) -> _GraphOp | None:
         seen: set[tuple[str, str]] = set()
-        for graph in self._graphs_of(function):
-            graph_op = self._follow(graph, path, seen)
-            if graph_op is not None:
-                return graph_op
+        followed = (self._follow(graph, path, seen) for graph in self._graphs_of(function))
         parts = path.split("/")
-        for first in range(len(parts)):
-            if first and not _OF_CALLS.fullmatch(parts[first - 1]):
-                break
-            graph_op = self._anywhere.get("/".join(parts[first:]))
-            if graph_op is not None:
-                return graph_op
-        return None
+        calls = list(takewhile(_OF_CALLS.fullmatch, parts[:-1]))  # the rest may stand anywhere
+        rests = ("/".join(parts[first:]) for first in range(len(calls) + 1))
+        return next(filter(None, chain(followed, map(self._anywhere.get, rests))), None)
 
     def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _GraphOp | None:
         """The op at a path that begins in this graph and may lead into functions that it calls.
@@ -234,12 +274,9 @@ class LineIndex:
             seen: Functions and paths from there that were looked at: there may be hundreds of graphs of a
                 function that is traced again and again, and all call the same ones.
         """
-        row = graph.rows.get(path)
-        if row is not None:
-            return graph, row
-        if not graph.lines.calls:
-            return None
-        at = path.find("/")
+        if path in graph.rows:
+            return graph, graph.rows[path]
+        at = path.find("/") if graph.lines.calls else -1
         while at >= 0 and self._steps_left > 0:
             self._steps_left -= 1
             for called in graph.lines.calls.get(path[:at], ()):
@@ -247,10 +284,9 @@ class LineIndex:
                 if (called, rest) in seen or len(seen) > _MOST_PATHS:
                     continue
                 seen.add((called, rest))
-                for inner in self._graphs_of(called):
-                    graph_op = self._follow(inner, rest, seen)
-                    if graph_op is not None:
-                        return graph_op
+                inner = (self._follow(callee, rest, seen) for callee in self._graphs_of(called))
+                if graph_op := next(filter(None, inner), None):
+                    return graph_op
             at = path.find("/", at + 1)
         return None
 
@@ -258,9 +294,8 @@ class LineIndex:
 
     def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _GraphOp | None:
         """The forward op that a gradient op was made for, if no other can be meant."""
-        row = graph.rows.get(scope)
-        if row is not None:
-            return graph, row
+        if scope in graph.rows:
+            return graph, graph.rows[scope]
         if is_op:
             return self._anywhere.get(scope)
         related: dict[int, int] = {}
@@ -271,11 +306,6 @@ class LineIndex:
             if len(rows_of_places) == 1:
                 return graph, next(iter(rows_of_places.values()))
         return None
-
-
-def _place_of(graph_op: _GraphOp) -> int:
-    graph, row = graph_op
-    return graph.lines.places[row]
 
 
 def _names(name: str) -> Iterable[str]:

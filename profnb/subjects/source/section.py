@@ -70,42 +70,28 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
 def _time_column(name: str, values: Int64s) -> Shown:
     """A column of times in which nothing stands for none."""
     column = SOURCE_LINES[name]
-    return Shown(
-        column.title, lambda row: _time(values[row]), is_number=True, meaning=column.meaning
-    )
+    texts = [_time(value) for value in values.tolist()]
+    return Shown(column.title, texts.__getitem__, is_number=True, meaning=column.meaning)
 
 
 def _colour(lines: SourceLines) -> str:
     return colour_of("device compute" if lines.has_device else "host compute")
 
 
-def _time(value_ps: int) -> str:
-    return duration_text(int(value_ps)) if value_ps > 0 else ""
-
-
-def _code(text: str, look: str = _CODE) -> Cell:
-    """A line of code; its indent stays where styles are dropped."""
-    bare = text.lstrip()
-    indent = _NBSP * len(text[: len(text) - len(bare)].expandtabs(4))
-    return indent + shortened(bare, _LONGEST), look
+def _time(value_ps: int, least_ps: float = 0) -> str:
+    return duration_text(value_ps) if value_ps > least_ps else ""
 
 
 def _sentence(lines: SourceLines, scope: str) -> str:
-    ops = lines.device_ps if lines.has_device else lines.host_ps
-    whole = int(ops.sum())
-    of_user = sum(int(ops[row]) for row in range(len(lines)) if lines.file[row])
+    whole = int(lines.side_ps.sum())
+    of_user = [row for row, file in enumerate(lines.file) if file]
     side = "device" if lines.has_device else "host"
-    user_share = percent_text(of_user / whole) if whole else MISSING
+    user_share = percent_text(int(lines.side_ps[of_user].sum()) / whole) if whole else MISSING
     python = " and Python" if (lines.python_ps >= 0).any() else ""
-    count = sum(map(bool, lines.file))
-    their = (
-        "the time of its 1 line is"
-        if count == 1
-        else f"the times of all {count_text(count)} lines are"
-    )
+    all_lines = f"the times of all {count_text(len(of_user))} lines are"
     text = (
-        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your "
-        f"code; {their} in p.source_lines."
+        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your code; "
+        f"{'the time of its 1 line is' if len(of_user) == 1 else all_lines} in p.source_lines."
     )
     if lines.gradient_ps.any():
         text += " A gradient counts for the forward line that caused it."
@@ -121,11 +107,8 @@ def _file_sections(lines: SourceLines) -> list[Section]:
     cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
     cost += lines.capture_ps.clip(0) * 1e-6
     order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
-    return [
-        _file_section(lines, file, rows[file], cost)
-        for file in order[:_MOST_FILES]
-        if lines.texts.get(file)
-    ]
+    shown = (file for file in order[:_MOST_FILES] if lines.texts.get(file))
+    return [_file_section(lines, file, rows[file], cost) for file in shown]
 
 
 def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) -> Section:
@@ -134,46 +117,41 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
     shown = _shown_lines(of_line, text, cost)
     ops = lines.host_ps + lines.device_ps
     most = int(ops[rows].max()) or 1
+    columns = [
+        ("device", "time of its ops on the device", lines.device_ps),
+        ("host", "time of its ops on the host", lines.host_ps),
+        ("Python", "time in which Python ran this line", lines.python_ps),
+    ][0 if lines.has_device else 1 :]
+    names, meanings, times_ps = zip(*columns, strict=True)
+    least_ps = [_SMALL * max(int(column[rows].max()), 0) for column in times_ps]
     cells: list[tuple[Cell, ...]] = []
-    shown_ps = (*((lines.device_ps,) if lines.has_device else ()), lines.host_ps, lines.python_ps)
-    before, columns = 0, len(shown_ps) + 1
+    before, faint, tight = 0, f"{MUTED};{_TIGHT}", ("", _TIGHT)
     for number in shown:
         if number > before + 1:
-            cells.append(("", (_GAP, f"{MUTED};{_TIGHT}"), *(("", _TIGHT) for _ in range(columns))))
-        before = number
-        row = of_line.get(number)
-        times = [
-            ("" if row is None else _notable(int(column[row]), int(column[rows].max())), _TIGHT)
-            for column in shown_ps
-        ]
+            cells.append(("", (_GAP, faint), *[tight] * len(columns), tight))
+        before, row = number, of_line.get(number)
+        bare = text[number - 1].lstrip()
+        indent = text[number - 1].removesuffix(bare).expandtabs(4)  # stays where styles are dropped
+        code = _NBSP * len(indent) + shortened(bare, _LONGEST), f"{_CODE};{_TIGHT}"
+        times: list[Cell] = [tight] * len(columns)
+        if row is not None:
+            both = zip(times_ps, least_ps, strict=True)
+            times = [(_time(int(column[row]), least), _TIGHT) for column, least in both]
         bar = "" if row is None else bar_text(float(ops[row] / most), 8)
-        code = _code(text[number - 1], f"{_CODE};{_TIGHT}")
-        cells.append((bar, (str(number), f"{MUTED};{_TIGHT}"), *times, code))
+        cells.append((bar, (str(number), faint), *times, code))
     rest = len(of_line) - sum(number in of_line for number in shown)
     return Section(
         title=file_title(file, lines.cells),
         sentence=f"{rest} more lines with times are in p.source_lines." if rest > 0 else "",
-        headings=("", "", *(("device",) if lines.has_device else ()), "host", "Python", ""),
-        meanings=(
-            "",
-            "",
-            *(("time of its ops on the device",) if lines.has_device else ()),
-            "time of its ops on the host",
-            "time in which Python ran this line",
-            "",
-        ),
+        headings=("", "", *names, ""),
+        meanings=("", "", *meanings, ""),
         rows=cells,
-        numbers=(False, True, *((True,) if lines.has_device else ()), True, True, False),
+        numbers=(False, True, *[True] * len(columns), False),
         colours=[_colour(lines)] * len(cells),
         tab="Source",
         is_detail=True,
         row_style=f";{_TIGHT}",
     )
-
-
-def _notable(value_ps: int, longest_ps: int) -> str:
-    """A time, unless it is lost beside the longest one."""
-    return _time(value_ps) if value_ps > longest_ps * _SMALL else ""
 
 
 def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> list[int]:
@@ -184,11 +162,9 @@ def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> 
     count = len(text)
     if count <= _WHOLE_FILE:
         is_there = [False, *(bool(line.strip()) for line in text), False]
-        return [
-            at
-            for at in range(1, count + 1)
-            if is_there[at] or at in of_line or (is_there[at - 1] and is_there[at + 1])
-        ]
+        around = zip(is_there, is_there[1:], is_there[2:], strict=False)
+        shown = (own or (above and below) for above, own, below in around)
+        return [at for at, is_shown in enumerate(shown, 1) if is_shown or at in of_line]
     kept: set[int] = set()
     for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
         around = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)

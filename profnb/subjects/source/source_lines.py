@@ -1,11 +1,50 @@
-"""The table of source lines: what each line of the user's own source cost."""
+"""Ops to the lines of the user's source, with the time that each source line cost.
 
-from dataclasses import dataclass
+The time of every op, on hosts and devices, is charged to one line or to none, so the rows add up to the ops'
+self time exactly:
+
+- an op that Python ran eagerly, and the device work that it launched: the line that was running;
+- an op of a graph: the line that made it (``op_lines``), a gradient op the forward line that caused it;
+- an op of a graph that no line of the user's made (``fit`` of a model made of layers only): the line
+  that made the layer, else the line that was running when the graph was;
+- an op that tf.data ran: the line in a function given to tf.data that made it, if no other can be meant;
+- an op that Python ran eagerly on another thread: the line of the op that called Python
+  (``tf.py_function``), or none;
+- tf.data's own work, and other threads' ops of which nothing is known: none.
+
+Besides, each line has the time that Python spent at it (``code_times``): in the steps that are asked for and
+the gaps that belong to them, and in the whole capture.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
+from profnb.steps.untraced import UntracedClock
+from profnb.subjects.input.iterators import NOT_INPUT
+from profnb.subjects.ops.op_table import OpRuns
+from profnb.subjects.source.code_times import (
+    Calls,
+    LineHistory,
+    Work,
+    find_busy,
+    find_calls,
+    find_work,
+    follow_lines,
+    read_clock,
+    times_of_lines,
+)
+from profnb.subjects.source.op_lines import NOWHERE, LineIndex, OpLine
+from profnb.subjects.source.torch_lines import CalledRows, StackLines
+from profnb.subjects.xla.hlo_ops import HloOps
+from profnb.trace.model import Trace
+
+_FUNCTION = "__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +92,10 @@ class SourceLines:
     def __len__(self) -> int:
         return self.line.size
 
-
-def _device_ps(lines: SourceLines) -> Floats:
-    return np.where(lines.has_device, lines.device_ps, np.nan)
-
-
-def _fraction(lines: SourceLines) -> Floats:
-    side_ps = lines.device_ps if lines.has_device else lines.host_ps
-    return side_ps / (int(side_ps.sum()) or np.nan)
+    @property
+    def side_ps(self) -> Int64s:
+        """Time of its ops on devices; without a device on hosts."""
+        return self.device_ps if self.has_device else self.host_ps
 
 
 def _if_watched(values: Int64s) -> Floats:
@@ -84,7 +119,11 @@ SOURCE_LINES = Table[SourceLines](
             'its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is',
         ),
         Column("host_us", lambda t: t.host_ps, "self time on hosts of the ops that it made"),
-        Column("device_us", _device_ps, "... on devices, NaN without a device"),
+        Column(
+            "device_us",
+            lambda t: np.where(t.has_device, t.device_ps, np.nan),
+            "... on devices, NaN without a device",
+        ),
         Column(
             "python_us",
             lambda t: _if_watched(t.python_ps),
@@ -110,7 +149,11 @@ SOURCE_LINES = Table[SourceLines](
             lambda t: t.gradient_ps,
             "time of gradients asked for here and charged to the lines that caused them",
         ),
-        Column("fraction", _fraction, "of the op time of the device, without a device of the host"),
+        Column(
+            "fraction",
+            lambda t: t.side_ps / (int(t.side_ps.sum()) or np.nan),
+            "of the op time of the device, without a device of the host",
+        ),
         Column(
             "occurrences",
             lambda t: _if_watched(t.occurrences),
@@ -126,3 +169,229 @@ SOURCE_LINES = Table[SourceLines](
     "row of no file, host and device times add up to all those ops'. No row without ``source``, nor for a "
     "saved trace that has no stacks of PyTorch's; what was not watched is NaN.",
 )
+
+
+def tabulate_source_lines(
+    trace: Trace,
+    hlo: HloOps,
+    runs: OpRuns,
+    input_of: Int64s,
+    records: SourceRecords,
+    *,
+    has_device: bool,
+    within: tuple[Int64s, Int64s] | None = None,
+    stacks: StackLines | None = None,
+    untraced: UntracedClock | None = None,
+) -> SourceLines:
+    """Charge the time of all ops to source lines.
+
+    Args:
+        trace: The trace.
+        hlo: Its HLO instructions.
+        runs: Its runs of ops.
+        input_of: The iterator of tf.data whose function each is of (``find_input_work``), shape (N,).
+        records: What the capture knows of the user's source.
+        has_device: Whether anything ran on a device.
+        within: Begins and ends of what Python's time is of, in order; None for the whole capture.
+        stacks: What PyTorch's stacks tell, where the lines were not followed.
+        untraced: What took the cost of tracing out of the trace's times.
+    """
+    clock = read_clock(trace)
+    none = np.empty(0, np.int64)
+    history, calls = LineHistory(none, none, none, ()), Calls(none, none, none, ())
+    thread_line, busy = -1, None
+    if clock is not None:
+        thread_line = clock.thread_line
+        history = follow_lines(records.lines, clock, int(trace.events.end_ps.max(initial=0)))
+        if untraced is not None:
+            history = replace(history, begin_ps=untraced.read(history.begin_ps))
+        calls, busy = find_calls(trace, thread_line), find_busy(trace, thread_line)
+    places: dict[tuple[str, int], int] = {("", 0): 0}
+    rows: _SourceRows | CalledRows
+    if trace.is_op_name is None:
+        rows = _SourceRows(places, records, history, calls, hlo)
+    else:
+        layers = {name: records.places[row] for name, row in records.layers.items()}
+        rows = CalledRows(trace, places, layers, stacks or (history, thread_line))
+    sides = []
+    for side in (False, True):
+        work = find_work(trace, runs, input_of, thread_line, on_device=side)
+        sides.append((work, *rows.charge(work)))
+    of_history = [places.setdefault(place, len(places)) for place in history.places]
+    table = np.zeros((9, len(places)), np.int64)
+    for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
+        np.add.at(table[side_row], row, work.self_ps)
+        np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
+        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
+        np.add.at(table[_OPS], row, work.is_execution)
+    times = [_PYTHON, _WALL, _BEGUN, _CAPTURE]
+    table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
+    if not len(records.lines) or not of_history:
+        table[times] = -1
+    elif records.lines.is_sampled:
+        table[_BEGUN] = -1
+    remarks = _remarks(records.lines, stacks, is_called=trace.is_op_name is not None)
+    return _tabulate(table, list(places), records, stacks, remarks, has_device=has_device)
+
+
+class _SourceRows:
+    """Finds the row of each op's source line.
+
+    Args:
+        places: Rows by (file, line); grows.
+        records: What the capture knows.
+        history: Where the user's code was.
+        calls: What it asked TensorFlow to run.
+        hlo: The HLO instructions, some of which know their line.
+    """
+
+    def __init__(
+        self,
+        places: dict[tuple[str, int], int],
+        records: SourceRecords,
+        history: LineHistory,
+        calls: Calls,
+        hlo: HloOps,
+    ) -> None:
+        self._places, self._history, self._calls = places, history, calls
+        self._index = LineIndex(records)
+        self._row_of_place = self._rows(records.places)
+        self._row_of_current = self._rows(history.places)
+        sources = {op.key[0]: op.source.rpartition(":") for op in hlo.ops if op.source}
+        titles = {*records.lines.files, *records.texts, *(file for file, _ in records.places)}
+        names = _names_of_files({file for file, _, _ in sources.values()}, titles)
+        self._hlo_sources = {
+            op: (names[file], int(number)) for op, (file, _, number) in sources.items()
+        }
+
+    def _rows(self, places: Iterable[tuple[str, int]]) -> Int64s:
+        """Rows of places, and at the end, where -1 leads, the row of none."""
+        rows = [self._places.setdefault(place, len(self._places)) for place in places]
+        return np.array([*rows, 0], np.int64)
+
+    def charge(self, work: Work) -> tuple[Int64s, Int64s, Bools]:
+        """Per op: the row of its line, the row that asked for the gradient (else -1), whether it is one."""
+        current = self._row_of_current[self._history.place_at(work.asked_ps)]
+        call, is_running = self._calls.at(work.asked_ps)
+        called = np.append(self._calls.name, len(self._calls.names))[call]
+        is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
+        in_function = is_function[called]
+        is_eager = work.is_watched & is_running & ~in_function
+        is_input = work.input_of > NOT_INPUT
+        context = np.where(in_function & ~is_input, called, -1)
+        kinds, pair = np.unique(
+            np.stack([work.name, context, work.input_of]), axis=1, return_inverse=True
+        )
+        pair = pair.reshape(-1)
+        self._index.note_input(
+            (node, work.keys[name]) for name, _, node in kinds.T.tolist() if node >= 0
+        )
+        lines = [
+            self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
+            for name, at, node in kinds.T.tolist()
+        ]
+        columns = np.array(lines, np.int64).reshape(-1, len(NOWHERE))[pair].T
+        place, tape = self._row_of_place[columns[0]], columns[1]
+        is_backward, has_graph, is_outside, is_tape_outside = columns[2:] > 0
+        asks_current = is_running & in_function & (is_outside | (~has_graph & (place == 0)))
+        asks_current &= ~(is_input | work.is_elsewhere)
+        row = np.where(is_eager | (asks_current & (current > 0)), current, place)
+        asks_tape = is_tape_outside & is_running & (current > 0)
+        asked = np.where(asks_tape, current, self._row_of_place[tape])
+        tape = np.where((tape >= 0) & ~is_eager, asked, -1)
+        return row, np.where(tape == row, -1, tape), is_backward & ~is_eager
+
+    def _find(self, name: str, function: str, input_of: int) -> OpLine:
+        op_line = self._index.find(name, function, input_of)
+        if op_line is NOWHERE and name in self._hlo_sources:
+            row = self._places.setdefault(self._hlo_sources[name], len(self._places))
+            self._row_of_place = np.append(self._row_of_place[:-1], [row, 0])
+            return OpLine(self._row_of_place.size - 2, has_graph=True)
+        return op_line
+
+
+def _names_of_files(files: Iterable[str], titles: Collection[str]) -> dict[str, str]:
+    """Name files that a saved program names by their whole path.
+
+    Where ``src/train.py`` is such a title, ``/home/me/src/train.py`` is that file.
+    """
+    ends = {file: [title for title in titles if file.endswith(f"/{title}")] for file in files}
+    others = shorten_files((file for file in files if not ends[file]), "")
+    return others | {file: max(fitting, key=len) for file, fitting in ends.items() if fitting}
+
+
+# The rows of a table that is added up: one column per place, in the order of ``SourceLines``.
+_HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _CAPTURE, _OPS = range(9)
+
+
+def _tabulate(
+    table: Int64s,
+    places: list[tuple[str, int]],
+    records: SourceRecords,
+    stacks: StackLines | None,
+    remarks: tuple[str, ...],
+    *,
+    has_device: bool,
+) -> SourceLines:
+    """The places that cost anything, most op time first."""
+    texts = []
+    for file, line in places:
+        lines = records.texts.get(file, ())
+        texts.append(lines[line - 1] if 0 < line <= len(lines) else "")
+    is_costly: Bools = np.any(table[[_HOST, _DEVICE, _GRADIENT, _CAPTURE]] > 0, axis=0)
+    for at, (_, line) in enumerate(places):  # profnb's own line is not the user's
+        is_costly[at] &= not (line == 1 and texts[at].startswith("%%tf"))
+    order = np.lexsort((-table[_CAPTURE], -table[_WALL], -(table[_HOST] + table[_DEVICE])))
+    order = order[is_costly[order]]
+    host, device, backward, gradient, python, wall, begun, capture, ops = table[:, order]
+    named = {} if stacks is None else dict(zip(stacks.places, stacks.functions, strict=True))
+    functions = [named.get(place, "") for place in places]
+    return SourceLines(
+        tuple(places[row][0] for row in order),
+        np.array([places[row][1] for row in order], np.int64),
+        tuple(texts[row] or (functions[row] and f"in {functions[row]}") for row in order),
+        host, device, backward, gradient, python, wall, begun, capture, ops,
+        has_device,
+        records.texts,
+        records.cells,
+        remarks,
+    )  # fmt: skip
+
+
+def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) -> tuple[str, ...]:
+    """Say what the numbers do not; ``is_called``: of ops that Python calls one by one, as PyTorch's."""
+    remarks = []
+    if stacks is not None:
+        remarks.append("Lines are those of the stacks that PyTorch recorded.")
+        if any(stacks.functions):
+            remarks.append(
+                "Where these tell only the function, its time stands at the function's first line."
+            )
+    elif lines.is_sampled:
+        remarks.append(
+            "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
+            "millisecond; shorter ones may be missing."
+        )
+    elif not len(lines):
+        option, then = "--python", "ops outside of any tf.function have no line"
+        if is_called:
+            option, then = (
+                "--python-tracer",
+                "only layers of Keras have lines: those that made them",
+            )
+        remarks.append(
+            "Lines of Python were not followed as they ran (that needs Python 3.12, or "
+            f"{option}), so {then}."
+        )
+    if lines.untimed:
+        shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
+        remarks.append(
+            f"Lines that ran very often ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed "
+            "one by one: the Python time of such a loop stands at one of its lines."
+        )
+    if lines.is_cut:
+        remarks.append(
+            "Python's lines were recorded for a part of the window only: there were too many, or another "
+            "tool took over."
+        )
+    return tuple(remarks)

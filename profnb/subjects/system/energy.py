@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Floats
 from profnb.core.table import Column, Table, of_each
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.system.machine_use import board_title
@@ -38,7 +38,7 @@ _LEAST_S, _ENOUGH_UNTRACED, _PAUSE = 2.0, 10, 10
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """What one GPU took; NaN where it is not known.
+    """The energy that one GPU took; NaN where it is not known.
 
     Attributes:
         source: Which GPU.
@@ -92,7 +92,7 @@ def find_energy(
     phase: str | None,
     examples: float | None,
 ) -> tuple[Energy, ...]:
-    """What each GPU took.
+    """Work out what each GPU took.
 
     Args:
         records: Looks at the machine.
@@ -111,18 +111,16 @@ def find_energy(
 
 
 def _periods(times: StepTimes | None, phase: str | None, begin_ns: int) -> tuple[Floats, Floats]:
-    """Begins and ends of the steady steps' periods, nanoseconds since the cell began, each shape (N,)."""
+    """Give begins and ends of the steady steps' periods, in ns since the cell began, each shape (N,)."""
     if times is None or times.first_ns is None or not len(times):
         return np.empty(0), np.empty(0)
-    counts: Bools = np.array([name == phase for name in times.phase], np.bool_) & ~times.retraced
+    counts = np.array([name == phase for name in times.phase], np.bool_) & ~times.retraced
     follows = np.append(counts[1:] & (times.run[1:] == times.run[:-1]), False)
     to_next = np.append(np.diff(times.begin_ps), 0)
-    rows: Int64s = np.flatnonzero(counts & follows)
+    rows = np.flatnonzero(counts & follows)
     if rows.size:  # a pause is not part of a step
         rows = rows[to_next[rows] <= _PAUSE * np.median(to_next[rows])]
-    untraced = rows[
-        ~times.was_traced[rows] & ~times.was_traced[np.minimum(rows + 1, len(times) - 1)]
-    ]
+    untraced = rows[~times.was_traced[rows] & ~np.append(times.was_traced, False)[rows + 1]]
     rows = untraced if untraced.size >= _ENOUGH_UNTRACED else rows
     begin = times.begin_ps[rows] / 1000 + float(times.first_ns - begin_ns)
     return begin, begin + to_next[rows] / 1000
@@ -139,11 +137,10 @@ def _energy_of(
     joules = float(taken[-1] - taken[0])
     is_seen = (begin_s >= time_s[0]) & (end_s <= time_s[-1])
     begin_s, end_s = begin_s[is_seen], end_s[is_seen]
-    whole_band = _ACCURACY + (2 * delay / joules if joules > 0 else np.nan)
-    if not begin_s.size:
-        return Energy(title, joules, band=whole_band, method=method + _NO_STEPS)
     if float((end_s - begin_s).sum()) < _LEAST_S:
-        return Energy(title, joules, band=whole_band, method=method + _TOO_SHORT)
+        band = _ACCURACY + (2 * delay / joules if joules > 0 else np.nan)
+        why = _TOO_SHORT if begin_s.size else _NO_STEPS
+        return Energy(title, joules, band=band, method=method + why)
     of_steps = float((np.interp(end_s, time_s, taken) - np.interp(begin_s, time_s, taken)).sum())
     stretches = 1 + int((begin_s[1:] - end_s[:-1] > 1e-6).sum())
     band = _ACCURACY + (2 * delay * stretches / of_steps if of_steps > 0 else np.nan)

@@ -3,6 +3,7 @@
 The host's counters become rates from one look to the next; what a GPU says of itself stays as it is.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,17 +11,14 @@ import numpy as np
 from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
-from profnb.core.units import PS_PER_NS
+from profnb.core.units import PS_PER_NS, count_text
 
 HOST = "host"
 # Of NVML's bits (nvmlClocksEventReasons), those that hold clocks back from what the work asks for.
 _REASONS = {
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x20: "heat",
-    0x40: "heat",
-    0x80: "power brake",
-}
+    0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake",
+}  # fmt: skip
+_LEAST_SHARE, _FEWEST = 0.05, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +70,33 @@ class MachineUse:
 
 
 def board_title(board: BoardRecords) -> str:
-    """What a GPU is called."""
+    """Name a GPU: "GPU 0 (NVIDIA H100)"."""
     return f"GPU {board.index} ({board.name})" if board.name else f"GPU {board.index}"
 
 
 def find_machine_use(records: MachineRecords | None) -> MachineUse | None:
-    """How busy the machine was; None where nobody looked."""
+    """Work out how busy the machine was; None where nobody looked."""
     if records is None or not len(records):
         return None
     time_ns = np.asarray(records.time_ns, np.int64)
-    end_ns = max(records.end_ns, int(time_ns[-1]))
-    sources = [_host(records, time_ns), *(_board(board) for board in records.boards)]
-    measured_sources = [s for s in sources if s.source != HOST or np.isfinite(s.memory).any()]
-    begin = np.int64(records.begin_ns)
+    whole_ns = max(records.end_ns, int(time_ns[-1])) - records.begin_ns
+    host = _host(records, time_ns)
+    hosts = [host] if np.isfinite(host.memory).any() else []
     return MachineUse(
-        (time_ns - begin) * PS_PER_NS, (end_ns - int(begin)) * PS_PER_NS, tuple(measured_sources)
+        (time_ns - np.int64(records.begin_ns)) * PS_PER_NS,
+        whole_ns * PS_PER_NS,
+        (*hosts, *map(_board, records.boards)),
     )
 
 
-def _mask_unknown(column: "list[int] | object") -> Floats:
+def _mask_unknown(column: object) -> Floats:
     values = np.asarray(column, np.float64)
     return np.where(values < 0, np.nan, values)
 
 
 def _grown(column: object) -> Floats:
-    """By how much a counter grew since the look before; NaN at the first one."""
-    values = _mask_unknown(column)
-    return np.maximum(np.diff(values, prepend=np.nan), 0)
+    """The growth of a counter since the look before; NaN at the first one."""
+    return np.maximum(np.diff(_mask_unknown(column), prepend=np.nan), 0)
 
 
 def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
@@ -124,6 +122,10 @@ def _host(records: MachineRecords, time_ns: Int64s) -> SourceUse:
 def _board(board: BoardRecords) -> SourceUse:
     power = _mask_unknown(board.power_milliwatts) / 1e3
     nothing = np.full(power.size, np.nan)
+    reasons = (  # -1 is not known, and has all bits
+        [word for bit, word in _REASONS.items() if bits & bit and bits >= 0]
+        for bits in board.reasons
+    )
     return SourceUse(
         board_title(board),
         _mask_unknown(board.utilization_percent) / 100,
@@ -133,20 +135,9 @@ def _board(board: BoardRecords) -> SourceUse:
         np.where(power > 0, power, np.nan),  # 0 W is what boards say that cannot measure it
         nothing,
         nothing,
-        tuple(map(_reason, board.reasons)),
+        tuple(", ".join(dict.fromkeys(words)) for words in reasons),
         (np.asarray(board.reasons) >= 0).astype(np.float64),
     )
-
-
-def _reason(bits: int) -> str:
-    """Why clocks were held back, in words."""
-    if bits < 0:
-        return ""
-    return ", ".join(dict.fromkeys(word for bit, word in _REASONS.items() if bits & bit))
-
-
-def _times(use: MachineUse) -> Floats:
-    return np.tile(use.time_ps.astype(np.float64), len(use.sources))
 
 
 SYSTEM = Table[MachineUse](
@@ -158,7 +149,7 @@ SYSTEM = Table[MachineUse](
             lambda u: [source.source for source in u.sources for _ in range(u.time_ps.size)],
             'what was looked at: "host", or a GPU by NVML\'s number and its name',
         ),
-        Column("time_ms", _times, "when, since the cell began", "time"),
+        Column("time_ms", lambda u: np.tile(u.time_ps, len(u.sources)), "when, since the cell began", "time"),
         Column(
             "utilization_fraction",
             lambda u: u.column("utilization"),
@@ -193,3 +184,23 @@ SYSTEM = Table[MachineUse](
     "Over the whole cell, traced or not, about four times a second. The host is told by `psutil`, GPUs by "
     "NVML (`nvidia-ml-py`): without a package there are no rows of its own. What is not known is missing.",
 )  # fmt: skip
+
+
+def throttling_notes(use: MachineUse | None) -> list[str]:
+    """Say for each GPU for how much of the cell its clocks were held back, and why.
+
+    Only where that was seen often enough to matter.
+    """
+    notes = []
+    for source in use.sources if use is not None else ():
+        look_count = int(source.has_reasons.sum())
+        reasons = Counter(filter(None, source.throttling))
+        held = reasons.total()
+        if source.source == HOST or held < max(_FEWEST, _LEAST_SHARE * look_count):
+            continue
+        why = " or ".join(reason for reason, _ in reasons.most_common(2))
+        notes.append(
+            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the cell ({why}): its "
+            f"clocks were held back in {count_text(held)} of {count_text(look_count)} looks at it."
+        )
+    return notes

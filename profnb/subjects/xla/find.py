@@ -1,11 +1,10 @@
-"""What XLA compiled and ran in a trace: its modules (programs), its ops, what each cost."""
+"""XLA's part of a trace: its modules (programs), its ops, their costs."""
 
 from functools import cached_property
 
 from profnb.steps.spine import Spine
 from profnb.subjects.xla.hlo_ops import HloOps, find_hlo_ops
-from profnb.subjects.xla.xla_modules import XlaModules, tabulate_xla_modules
-from profnb.subjects.xla.xla_ops import XlaOps, tabulate_xla
+from profnb.subjects.xla.xla_ops import XlaModules, XlaOps, tabulate_xla, tabulate_xla_modules
 
 
 class Xla:
@@ -17,7 +16,7 @@ class Xla:
 
     @cached_property
     def hlo(self) -> HloOps:
-        """Which events ran HLO instructions, and the modules those belong to."""
+        """The events that ran HLO instructions, and the modules those belong to."""
         return find_hlo_ops(self._spine.trace)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What an HLO instruction costs: floating-point operations and bytes, from shapes alone.
+"""Costs of an HLO instruction: floating-point operations and bytes, from shapes alone.
 
 A product of matrices does two operations for each multiplication, a convolution likewise and only where its
 window lies on real data, an elementwise instruction one per element, a reduction one per element that it
@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
+from profnb.trace.wire import VARINT
 
 _ELEMENTWISE = frozenset(
     {
@@ -40,6 +42,7 @@ IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
 _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
 _PRODUCTS = ("gemm", "matmul", "dot")
 _LHS_CONTRACTED = 1
+_TUPLE = 13  # PrimitiveType (xla_data.proto)
 _DEEPEST = 16
 _LARGEST = 1 << 22
 _DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
@@ -72,14 +75,12 @@ class Costs:
         if opcode in _ELEMENTWISE:
             result = elements
         elif opcode == "dot":
-            result = self._dot_flops(row)
+            span, kind = self._span(DOT, row), "DotDimensionNumbers"
+            _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, kind)
+            result = self._product_flops(row, contracted.tolist())
         elif opcode == "convolution":
-            operands = module.operands_of(row)
-            result = (
-                self._convolution_flops(row, operands[0], operands[1], row)
-                if len(operands) > 1
-                else float("nan")
-            )
+            data, kernel, *_ = module.operands_of(row)
+            result = self._convolution_flops(row, data, kernel, row)
         elif opcode == "custom-call":
             result = self._library_flops(row)
         elif opcode in _NESTED:
@@ -88,7 +89,7 @@ class Costs:
         elif opcode in _REDUCTIONS:
             result = self._reduction_flops(row, opcode, depth)
         elif opcode == "sort":
-            longest = self._elements_of_operand(row)
+            longest = self._elements_of_operand(row, 0)
             result = longest * float(np.log2(max(longest, 1)))
         return result
 
@@ -118,7 +119,7 @@ class Costs:
         return 0.0 if opcode in _FREE else written + used_bytes
 
     def _inside(self, computation: int, depth: int) -> float:
-        """What one run of a computation does; the sum over its instructions."""
+        """Operations of one run of a computation: the sum over its instructions."""
         if computation < 0 or depth > _DEEPEST:
             return float("nan")
         flops = self._of_computation.get(computation)
@@ -129,36 +130,26 @@ class Costs:
             self._of_computation[computation] = flops
         return flops
 
-    def _elements_of_operand(self, row: int, which: int = 0) -> float:
-        operands = self._module.operands_of(row)
-        if which >= len(operands) or operands[which] < 0:
-            return float("nan")
-        return float(self._module.shapes.elements[operands[which]])
+    def _elements_of_operand(self, row: int, which: int) -> float:
+        operand = self._module.operands_of(row)[which]
+        return float(self._module.shapes.elements[operand]) if operand >= 0 else float("nan")
 
     def _reduction_flops(self, row: int, opcode: str, depth: int) -> float:
         module = self._module
-        called = module.called_by(row)
-        each = self._inside(called[-1], depth) if called else float("nan")
+        select, each = (self._inside(module.called_by(row)[at], depth) for at in (0, -1))
         elements = float(module.shapes.elements[row])
+        operands = module.operands_of(row)
         if opcode == "all-reduce":
-            return each * sum(
-                float(module.shapes.elements[used]) for used in module.operands_of(row) if used >= 0
-            )
+            used = [at for at in operands if at >= 0]
+            return each * sum(map(float, module.shapes.elements[used]))
         if opcode == "reduce":
-            return each * (self._elements_of_operand(row) - elements)
+            return each * (self._elements_of_operand(row, 0) - elements)
         if opcode == "scatter":
-            return each * self._elements_of_operand(row, len(module.operands_of(row)) - 1)
+            return each * self._elements_of_operand(row, len(operands) - 1)
         window = prod(size for size, *_ in self._window(row))
         if opcode == "reduce-window":
             return each * elements * (window - 1)
-        select = self._inside(called[0], depth) if called else float("nan")
-        source = self._elements_of_operand(row, 1)
-        return source * (select * (window - 1) + each)
-
-    def _dot_flops(self, row: int) -> float:
-        module = self._module
-        _, contracted = module.parts[DOT].rows(slice(row, row + 1)).split_numbers(_LHS_CONTRACTED)
-        return self._product_flops(row, contracted.tolist())
+        return self._elements_of_operand(row, 1) * (select * (window - 1) + each)
 
     def _product_flops(self, row: int, contracted: list[int]) -> float:
         module = self._module
@@ -171,10 +162,16 @@ class Costs:
         depth = prod((float(left[at]) for at in contracted), start=1.0)
         return 2.0 * float(module.shapes.elements[row]) * depth
 
+    def _span(self, field: int, row: int) -> tuple[Int64s, Int64s]:
+        begins, ends = self._module.spans[field]
+        return begins[row : row + 1], ends[row : row + 1]
+
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
-        window = self._module.parts[WINDOW].rows(slice(row, row + 1))
-        columns = window.split(1, "WindowDimension").numbers(1, 2, 3, 4, 5, 6)
+        module = self._module
+        _, first, last = split_field(module.buffer, *self._span(WINDOW, row), 1, "Window")
+        wires = dict.fromkeys(range(1, 7), VARINT)
+        table = read_fields(module.buffer, first, last, wires, "WindowDimension")
         return [
             (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
             for size, stride, low, high, dilation, base_dilation in zip(
@@ -192,23 +189,20 @@ class Costs:
             result: Whose shape is the output's.
         """
         module = self._module
-        described = module.parts[CONVOLUTION].rows(slice(row, row + 1))
-        if min(data, kernel, result) < 0 or described.begins == described.ends:
+        span = self._span(CONVOLUTION, row)
+        if min(data, kernel, result) < 0 or span[0] == span[1]:
             return float("nan")
         input_features, batch, output_features = (
             int(number[0]) for number in described.numbers(3, 9, 10)
         )
         input_at, output_at = (described.split_numbers(field)[1].tolist() for field in (11, 12))
         left, filters, output = (module.shapes.of(at) for at in (data, kernel, result))
-        try:
-            positions = prod(
-                _valid_positions(left[i], output[o], *window)
-                for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
-            )
-            features = filters[input_features] * output[output_features]
-            batches = output[batch]
-        except (IndexError, ValueError):
-            return float("nan")
+        positions = prod(
+            _valid_positions(left[i], output[o], *window)
+            for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
+        )
+        features = filters[dims[2 * 3]] * output[dims[2 * 10]]
+        batches = output[dims[2 * 9]]
         groups = int(module.batch_groups[row])
         return float(2 * positions * features * batches / groups)
 
@@ -216,26 +210,23 @@ class Costs:
         """A product or convolution that a library computes; 0 for calls that compute neither."""
         module = self._module
         target = module.targets[row]
-        operands = module.operands_of(row)
-        if "conv" in target.lower() and len(operands) > 1:
-            result = self._taker(row) if module.shapes.element_type[row] == 13 else row
+        if "conv" in target.lower() and len(module.operands_of(row)) > 1:
+            data, kernel, *_ = module.operands_of(row)
+            result = row
+            if module.shapes.element_type[row] == _TUPLE:  # what takes its first part
+                users = np.flatnonzero(module.operands == row)
+                owners = np.searchsorted(module.operand_offsets, users, side="right") - 1
+                taking = (at for at in owners if module.opcodes[at] == "get-tuple-element")
+                result = int(next(taking, -1))
             if "BackwardInput" in target:
-                return self._convolution_flops(row, result, operands[1], operands[0])
+                return self._convolution_flops(row, result, kernel, data)
             if "BackwardFilter" in target:
-                return self._convolution_flops(row, operands[0], result, operands[1])
-            return self._convolution_flops(row, operands[0], operands[1], result)
+                return self._convolution_flops(row, data, result, kernel)
+            return self._convolution_flops(row, data, kernel, result)
         if any(word in target.lower() for word in _PRODUCTS):
             contracted = _contracted(module.configs[row])
             return float("nan") if contracted is None else self._product_flops(row, contracted)
         return float("nan") if target else 0.0
-
-    def _taker(self, row: int) -> int:
-        """What takes the first part of an instruction that produces a tuple, or -1."""
-        module = self._module
-        users = np.flatnonzero(module.operands == row)
-        owners = np.searchsorted(module.operand_offsets, users, side="right") - 1
-        taking = [user for user in owners.tolist() if module.opcodes[user] == "get-tuple-element"]
-        return taking[0] if taking else -1
 
     def _fusion_bytes(self, row: int, operands: list[int], body: int) -> float:
         """A fusion reads of each operand what its inside touches, and writes what its root makes."""
@@ -249,7 +240,7 @@ class Costs:
         return total
 
     def _touched(self, body: int) -> tuple[list[tuple[int, float, float | None]], float | None]:
-        """What the inside of a fusion touches, worked out once for each body.
+        """Bytes that the inside of a fusion touches, worked out once for each body.
 
         Returns:
             For each parameter (number, its bytes, bytes that are read or None for all); and the bytes that
@@ -259,16 +250,16 @@ class Costs:
             return self._of_body[body]
         module = self._module
         size = module.shapes.bytes
-        first, last = module.offsets[body : body + 2].tolist()
+        rows = range(*module.offsets[body : body + 2].tolist())
         users: dict[int, list[int]] = {}
-        for inner in range(first, last):
+        for inner in rows:
             for used in module.operands_of(inner):
                 users.setdefault(used, []).append(inner)
         root = int(module.roots[body])
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
         operands = module.operands_of(root) if in_place else []
         reads: list[tuple[int, float, float | None]] = []
-        for inner in range(first, last):
+        for inner in rows:
             if module.opcodes[inner] != "parameter":
                 continue
             takers = users.get(inner, [])
@@ -286,7 +277,7 @@ class Costs:
 def _valid_positions(
     size: int, steps: int, window: int, stride: int, low: int, high: int, dilation: int, base: int
 ) -> float:
-    """How many (output, window) positions of one dimension lie on an element of the input."""
+    """Count the (output, window) positions of one dimension that lie on an element of the input."""
     del high
     if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST:
         raise ValueError(f"A convolution over {size} elements")
@@ -307,14 +298,8 @@ def _contracted(config: str) -> list[int] | None:
         return None
     try:
         section: Any = json.loads(config)
-    except (ValueError, RecursionError):
-        return None
-    for key in ("gemm_backend_config", "onednn_matmul_config"):
-        if isinstance(section, dict) and isinstance(section.get(key), dict):
-            section = section[key]
-    numbers = section.get("dot_dimension_numbers") if isinstance(section, dict) else None
-    listed = numbers.get("lhs_contracting_dimensions") if isinstance(numbers, dict) else None
-    try:
-        return [int(text) for text in listed] if isinstance(listed, list) else None
-    except (TypeError, ValueError):
+        for key in ("gemm_backend_config", "onednn_matmul_config"):
+            section = section.get(key, section)
+        return [int(at) for at in section["dot_dimension_numbers"]["lhs_contracting_dimensions"]]
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
         return None

@@ -8,15 +8,15 @@ without a name of its own, as fusions often are, takes that of its root, else of
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
-from profnb.core.columns import Int64s, look_up
-from profnb.steps.streams import raw_device_lines
-from profnb.subjects.xla.command_buffers import GRAPH, find_instructions_of_graphs
-from profnb.subjects.xla.hlo_served import Served
+from profnb.core.columns import Bools, Int64s, look_up
+from profnb.steps.streams import directions_of_copies, raw_device_lines
+from profnb.subjects.xla.hlo_served import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
@@ -32,6 +32,11 @@ _FLOAT_BITS = {
 _EXCHANGING = re.compile(r"p(sum|mean|max|min|permute|broadcast)|all_|reduce_scatter|Collective")
 # Where the framework's own code made an op, which tells nothing about the user's.
 _LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
+GRAPH = "command_buffer"  # what the graphs' names begin with
+_FUSION = "fusion"
+_LIBRARY_CALLS = frozenset({"custom-call", "convolution", "dot", "fft", "sort"})
+_UNNAMED = re.compile(r"[^A-Za-z0-9_]")
+_NUMBERS = re.compile(r"(_\d+)+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class HloOp:
 
     @property
     def is_exchange(self) -> bool:
-        """Whether it exchanges between devices, and the op that it is for does not."""
+        """True where it exchanges between devices, and the op that it is for does not."""
         last = self.op_name.rpartition("/")[2]
         return is_collective(self.name) and not _EXCHANGING.match(last)
 
@@ -106,7 +111,7 @@ class HloOps:
 
 
 def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
-    """The width of the numbers an instruction computes with, and whether it multiplies matrices.
+    """Give the width of the numbers an instruction computes with, and whether it multiplies matrices.
 
     A product is as wide as what it multiplies, whatever it adds up in; other instructions as the widest
     floats they read or write.
@@ -130,44 +135,40 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
 
 def _product_of(module: HloModule, row: int) -> int:
     """The product of matrices or convolution that an instruction is or contains, or -1."""
-    if module.opcodes[row] in _PRODUCTS:
-        return row
     target = module.targets[row].lower()
-    if target and any(word in target for word in _PRODUCT_CALLS):
+    if module.opcodes[row] in _PRODUCTS or any(word in target for word in _PRODUCT_CALLS):
         return row
-    for body in module.called_by(row):
-        if body >= 0 and module.is_fused[body]:
-            first, last = module.offsets[body : body + 2].tolist()
-            for inner in range(first, last):
-                if module.opcodes[inner] in _PRODUCTS:
-                    return inner
-    return -1
+    inside = (inner for body in fused_bodies(module, row) for inner in body)
+    return next((inner for inner in inside if module.opcodes[inner] in _PRODUCTS), -1)
 
 
 def find_hlo_ops(trace: Trace) -> HloOps:
     """Find every event that ran an HLO instruction."""
     modules, complaints = read_hlo_modules(trace)
-    by_stat, by_name = _from_stats(trace, modules), _from_names(trace)
-    keys: dict[tuple[str, int, str], int] = {}
-    events = np.concatenate([by_stat[0], by_name[0]])
-    numbers = [
-        np.array([keys.setdefault(key, len(keys)) for key in distinct], np.int64)[rows]
-        if distinct
-        else rows
-        for _, rows, distinct in (by_stat, by_name)
-    ]
-    order = np.argsort(events, kind="stable")
+    rows: dict[_Instruction, int] = {}
+    events, numbers = [], []
+    for ran, row, instructions in (_from_stats(trace, modules), _from_names(trace)):
+        events.append(ran)
+        distinct = [rows.setdefault(one, len(rows)) for one in instructions]
+        numbers.append(np.array(distinct, np.int64)[row])
+    all_events = np.concatenate(events)
+    order = np.argsort(all_events, kind="stable")
     served: dict[int, Served] = {}
-    ops = tuple(_describe(*key, modules, served) for key in keys)
+    ops = tuple(_describe(*one, modules, served) for one in rows)
     ops = _with_recorded_categories(trace, ops)
-    return HloOps(events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints))
+    return HloOps(
+        all_events[order], np.concatenate(numbers)[order], ops, modules, tuple(complaints)
+    )
 
 
-_Ran = tuple[Int64s, Int64s, list[tuple[str, int, str]]]
+_Instruction = tuple[str, int, str]
+"""(module, its number, instruction)."""
+_Ran = tuple[Int64s, Int64s, list[_Instruction]]
+"""Events, the row of each, distinct instructions."""
 
 
 def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
-    """Events that carry ``hlo_op``: (events, row of each, distinct (module, its number, instruction))."""
+    """Events that carry ``hlo_op``."""
     names = trace.stats.texts("hlo_op")
     if not len(names):
         return names.events, names.events, []
@@ -178,14 +179,12 @@ def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
     chosen = work[names.events]
     events, name = names.events[chosen], names.values[chosen].astype(np.int64)
     modules = trace.stats.texts(HLO_MODULE)
-    module = look_up(modules.events, modules.values.astype(np.int64), events)
-    ids = trace.stats.integers("program_id")
-    program = look_up(ids.events, ids.values.astype(np.int64), events)
+    module = modules.of(events).astype(np.int64)
+    program = trace.stats.integers("program_id").of(events)
     in_graph = np.array([text.startswith(GRAPH) for text in names.texts], np.bool_)[name]
     instruction = find_instructions_of_graphs(trace, events, in_graph, program, programs)
-    keys, rows = np.unique(
-        np.stack([module, program, name, instruction]), axis=1, return_inverse=True
-    )
+    columns = np.stack([module, program, name, instruction])
+    keys, rows = np.unique(columns, axis=1, return_inverse=True)
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
@@ -213,16 +212,12 @@ def _from_names(trace: Trace) -> _Ran:
     events = trace.lines.events_of(lines & raw_device_lines(trace))
     if not events.size:
         return events, events, []
-    modules = {
-        program[1]: program[0] for text in trace.names.texts if (program := program_of(text))
-    }
-    ids = trace.name_stats.integers("program_id")
-    program_of_name = look_up(ids.events, ids.values.astype(np.int64), np.arange(len(trace.names)))
+    modules = {number: name for name, number in filter(None, map(program_of, trace.names.texts))}
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
     listed = []
-    for row in names.tolist():
-        program_id = _program_id(int(program_of_name[row]))
-        listed.append((modules.get(program_id, ""), program_id, _instruction_of(trace.names[row])))
+    programs = trace.name_stats.integers("program_id").of(names.astype(np.int64))
+    for row, program in zip(names.tolist(), map(_program_id, programs.tolist()), strict=True):
+        listed.append((modules.get(program, ""), program, _instruction_of(trace.names[row])))
     return events, rows.reshape(-1), listed
 
 
@@ -235,39 +230,30 @@ def _describe(
     if module is None or row < 0:
         return HloOp(module_name, program_id, name)
     origin = _origin(module, row)
-    op_name, op_type, source = "", "", ""
+    op_name, op_type, source, works_for = "", "", "", ""
     if origin >= 0:
         op_name, op_type = module.op_names[origin], module.op_types[origin]
-        file = module.source_files[origin]
-        is_own = not _LIBRARY.search(file) and is_user_file(file)
-        if module.source_lines[origin] > 0 and file and is_own:
-            source = f"{file}:{module.source_lines[origin]}"
-    category = module.targets[row] or module.opcodes[row]
-    works_for = ""
+        file, line = module.source_files[origin], module.source_lines[origin]
+        if line > 0 and file and not _LIBRARY.search(file) and is_user_file(file):
+            source = f"{file}:{line}"
     if not op_name:
         if program_id not in served:
             served[program_id] = Served(module)
         works_for = served[program_id].op_name(row)
     return HloOp(
-        module_name or module.name, program_id, name, row, category, op_name, op_type, source,
-        works_for,
+        module_name or module.name, program_id, name, row, module.targets[row] or module.opcodes[row],
+        op_name, op_type, source, works_for,
     )  # fmt: skip
 
 
 def _origin(module: HloModule, row: int) -> int:
     """The instruction that tells where this one comes from: itself, its root, or what is inside it."""
-    if module.op_names[row]:
-        return row
+    rows = [row]
     for body in module.called_by(row):
-        if body < 0:
-            continue
-        if module.roots[body] >= 0 and module.op_names[module.roots[body]]:
-            return int(module.roots[body])
-        first, last = module.offsets[body : body + 2].tolist()
-        for inner in range(last - 1, first - 1, -1):
-            if module.op_names[inner]:
-                return inner
-    return -1
+        if body >= 0:
+            first, last = module.offsets[body : body + 2].tolist()
+            rows += [int(module.roots[body]), *range(last - 1, first - 1, -1)]
+    return next((inner for inner in rows if inner >= 0 and module.op_names[inner]), -1)
 
 
 def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[HloOp, ...]:
@@ -276,14 +262,103 @@ def _with_recorded_categories(trace: Trace, ops: tuple[HloOp, ...]) -> tuple[Hlo
     if not len(categories) or all(op.row >= 0 for op in ops):
         return ops
     names = trace.name_stats.texts("tf_op")
-    framework = dict(zip(names.events.tolist(), names.values.tolist(), strict=True))
     recorded: dict[str, tuple[str, str]] = {}
-    for row, value in zip(categories.events.tolist(), categories.values.tolist(), strict=True):
-        instruction = _instruction_of(trace.names[row])
-        op = names.texts[framework[row]] if row in framework else ""
-        recorded[instruction] = categories.texts[value], op.rstrip(":")
+    columns = categories.events, categories.values, names.of(categories.events)
+    for row, category, op in zip(*(column.tolist() for column in columns), strict=True):
+        op_name = names.texts[op].rstrip(":") if op >= 0 else ""
+        recorded[_instruction_of(trace.names[row])] = categories.texts[category], op_name
     return tuple(
         HloOp(op.module, op.program_id, op.name, -1, *recorded.get(op.name, ("", ""))) if op.row < 0
         else op
         for op in ops
     )  # fmt: skip
+
+
+def find_instructions_of_graphs(
+    trace: Trace,
+    events: Int64s,
+    in_graph: Bools,
+    program: Int64s,
+    programs: Mapping[int, HloModule],
+) -> Int64s:
+    """Find the instruction of each event that names a graph.
+
+    Args:
+        trace: The trace.
+        events: N events of XLA's.
+        in_graph: Whether each names a graph, shape (N,).
+        program: The number of each one's program, as 64 bits, shape (N,).
+        programs: The saved programs.
+
+    Returns:
+        Rows of the programs' instructions, -1 for other events and where it is not certain, shape (N,).
+    """
+    rows = np.flatnonzero(in_graph)
+    rows = rows[trace.is_device_line[trace.lines.of_event[events[rows]]]]
+    rows = rows[directions_of_copies(trace, events[rows]) < 0]
+    instruction = np.full(events.size, -1, np.int64)
+    launch = trace.stats.integers(CORRELATION_ID).of(events[rows]).astype(np.int64)
+    order = np.lexsort((trace.events.begin_ps[events[rows]], launch))
+    rows, launch = rows[order], launch[order]
+    instructions_of: dict[tuple[int, ...], Int64s] = {}  # every launch of a graph is alike
+    for kernels in np.split(rows, np.flatnonzero(np.diff(launch)) + 1):
+        module = programs.get(_program_id(int(program[kernels[0]]))) if kernels.size else None
+        if module is None:
+            continue
+        names = trace.events.name[events[kernels]].tolist()
+        key = (module.program_id, *names)
+        if key not in instructions_of:
+            texts = [trace.names[name] for name in names]
+            placed = [_place(module, schedule, texts) for schedule in module.schedules]
+            most = max((exact for exact, _ in placed), default=0)
+            best = [rows for exact, rows in placed if exact == most > 0]
+            unknown = np.full(kernels.size, -1, np.int64)
+            instructions_of[key] = best[0] if len(best) == 1 else unknown
+        instruction[kernels] = instructions_of[key]
+    return instruction
+
+
+def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple[int, Int64s]:
+    """Place the kernels of one launch, in the order of their begins, in a schedule.
+
+    Returns:
+        How many have their instruction's name, 0 where they do not fit; and the rows of the program's
+        instructions, -1 where that is not certain, shape (N,).
+    """
+    instruction = np.full(len(kernels), -1, np.int64)
+    opcodes = [module.opcodes[row] for row in schedule.tolist()]
+    fusions = [at for at, opcode in enumerate(opcodes) if opcode == _FUSION]
+    names = [_UNNAMED.sub("_", module.names[schedule[at]]) for at in fusions]
+    bases = {_NUMBERS.sub("", name) for name in names}
+    of_fusion = [at for at, kernel in enumerate(kernels) if _NUMBERS.sub("", kernel) in bases]
+    exact, first = _first_fusion([kernels[at] for at in of_fusion], names)
+    if not exact:
+        return 0, instruction
+    placed = fusions[first : first + len(of_fusion)]
+    instruction[of_fusion] = schedule[placed]
+    ends = [-1, *of_fusion, len(kernels)]
+    around = [fusions[first - 1] if first else -1, *placed, *fusions[first + len(of_fusion) :][:1]]
+    around += [len(opcodes)] * (len(ends) - len(around))
+    for part, end in enumerate(ends[1:]):
+        between = range(ends[part] + 1, end)
+        calls = [
+            at for at in range(around[part] + 1, around[part + 1]) if opcodes[at] in _LIBRARY_CALLS
+        ]
+        if len(calls) in (1, len(between)):
+            instruction[list(between)] = schedule[calls]
+    return exact, instruction
+
+
+def _first_fusion(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, int]:
+    """Place kernels in a row among the fusions: (how many of them have the very name, the first's place).
+
+    Returns:
+        0 and -1 where they do not fit, or fit in several places alike.
+    """
+    bases = [_NUMBERS.sub("", name) for name in names]
+    wanted = [_NUMBERS.sub("", kernel) for kernel in kernels]
+    count = len(kernels)
+    starts = [at for at in range(len(names) - count + 1) if bases[at : at + count] == wanted]
+    exact = [sum(map(str.__eq__, names[at : at + count], kernels)) for at in starts]
+    most = max(exact, default=0)
+    return (most, starts[exact.index(most)]) if count and exact.count(most) == 1 else (0, -1)

@@ -15,7 +15,6 @@ All else stays without a name. Only programs of JAX are looked at: their names t
 """
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -33,6 +32,15 @@ _FORWARD = re.compile(r"jvp\(.*\)")
 _MOST_STEPS = 2_000
 _DEEPEST = 50
 _TUPLE = 13
+
+
+def fused_bodies(module: HloModule, row: int) -> list[range]:
+    """The rows inside a fusion, body by body; none for an instruction that is no fusion."""
+    return [
+        range(*module.offsets[body : body + 2].tolist())
+        for body in module.called_by(row)
+        if body >= 0 and module.is_fused[body]
+    ]
 
 
 class Served:
@@ -58,21 +66,19 @@ class Served:
         return self._name(row, 0) if self._is_jax else ""
 
     def _name(self, row: int, depth: int) -> str:
-        instruction_name = self._own_name(row)
-        if instruction_name:
-            return instruction_name
-        if row not in self._op_names:
+        name = self._own_name(row) or self._op_names.get(row)
+        if name is None:
             self._op_names[row] = ""  # of what is met again below
-            self._op_names[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
-        return self._op_names[row]
+            name = self._op_names[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
+        return name
 
     def _own_name(self, row: int) -> str:
         """The name of an instruction or of what is inside it, its root's first."""
         names = self._module.op_names
         if names[row]:
             return names[row]
-        inner = [names[at] for body in self._bodies(row) for at in reversed(body) if names[at]]
-        return inner[0] if inner else ""
+        inside = (at for body in fused_bodies(self._module, row) for at in reversed(body))
+        return next((names[at] for at in inside if names[at]), "")
 
     def _find_name(self, row: int, depth: int) -> str:
         opcodes = self._opcodes(row)
@@ -110,17 +116,16 @@ class Served:
         return "/".join(parts)
 
     def _is_backward(self, row: int) -> bool:
-        """Whether a layer's backward pass made a number, through what only moves it."""
+        """Tell whether a layer's backward pass made a number, through what only moves it."""
         for _ in range(_DEEPEST):
-            if row < 0 or self._own_name(row):
-                return row >= 0 and "transpose(jvp(" in self._own_name(row)
-            operands = self._module.operands_of(row)
-            if len(operands) != 1 or not self._opcodes(row) <= _MOVES:
-                return False
+            name = self._own_name(row) if row >= 0 else ""
+            operands = self._module.operands_of(row) if row >= 0 else []
+            if name or len(operands) != 1 or not self._opcodes(row) <= _MOVES:
+                return "transpose(jvp(" in name
             row = operands[0]
         return False
 
-    def _updated_with(self, row: int) -> list[int]:
+    def _updated_with(self, row: int) -> set[int]:
         """The parameters that an instruction meets on its way out; none where a layer uses it first."""
         met: list[int] = []
         waiting, seen = [row], {row}
@@ -129,11 +134,11 @@ class Served:
                 if user in seen or self._module.opcodes[user] == "tuple":
                     continue
                 if len(seen) > _MOST_STEPS or "jvp(" in self._own_name(user):
-                    return []
+                    return set()
                 seen.add(user)
                 waiting.append(user)
                 met += [self._source(operand) for operand in self._module.operands_of(user)]
-        return sorted({source for source in met if source >= 0})
+        return set(met) - {-1}
 
     def _source(self, row: int) -> int:
         """The parameter, or the part of one, that an instruction only moves; -1 for any other."""
@@ -167,25 +172,17 @@ class Served:
         return names
 
     def _size(self, row: int) -> float:
-        """How many numbers an instruction makes; for a tuple, which has several arrays, -1."""
+        """Count the numbers that an instruction makes; -1 for a tuple, which has several arrays."""
         shapes = self._module.shapes
         return -1.0 if shapes.element_type[row] == _TUPLE else float(shapes.elements[row])
 
     def _opcodes(self, row: int) -> set[str]:
-        """What an instruction does: its opcode, or a fusion's inside."""
+        """The opcodes of an instruction: its own, or those inside of a fusion."""
         module = self._module
-        inside = {module.opcodes[at] for body in self._bodies(row) for at in body}
+        inside = {module.opcodes[at] for body in fused_bodies(self._module, row) for at in body}
         called = module.targets[row].lower()
         inside |= {"convolution"} if "conv" in called and "convert" not in called else set()
         return inside or {module.opcodes[row]}
-
-    def _bodies(self, row: int) -> Sequence[range]:
-        module = self._module
-        return [
-            range(*module.offsets[body : body + 2].tolist())
-            for body in module.called_by(row)
-            if body >= 0 and module.is_fused[body]
-        ]
 
     def _users_of(self, row: int) -> list[int]:
         users: list[int] = self._users[self._offsets[row] : self._offsets[row + 1]].tolist()

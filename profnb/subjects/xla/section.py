@@ -1,26 +1,37 @@
-"""What XLA did, as the report shows it: its programs, its ops, how near those come to the limits.
+"""XLA as the report shows it: its programs, its ops, how near those come to the limits.
 
 The roofline is of the device (``device.roofline``) and stands here, in the tab of the ops that it places.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
+from profnb.core.block import Block
 from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import colour_of
+from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline
 from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import HloOp
-from profnb.subjects.xla.xla_chart import roofline_figure, xla_figure
-from profnb.subjects.xla.xla_modules import XLA_MODULES, XlaModules
-from profnb.subjects.xla.xla_ops import XLA, XlaOps
-from profnb.subjects.xla.xla_tree import grow_xla_tree
+from profnb.subjects.xla.xla_ops import XLA, XLA_MODULES, XlaModules, XlaOps, grow_xla_tree
 
 _SHOWN_MODULES, _SHOWN_OPS, _SHOWN_ROOFS = 8, 12, 10
 _ABOVE = 1.05
 _COLOUR = colour_of("device compute")
+_COLOURS = {
+    "module": colour_of("between steps"),
+    "hlo op": colour_of("device compute"),
+    "hlo op of no category": colour_of("all others"),
+    "other hlo ops": colour_of("all others"),
+    "framework op": colour_of("host compute"),
+}
+_MOST_POINTS = 60
+_SMALLEST_SHARE = 0.002
 
 
 def xla_sections(study: Study) -> list[Section]:
@@ -122,3 +133,40 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
         rows=range(min(_SHOWN_ROOFS, len(roofline))),
         figure=roofline_figure(roofline, ops),
     )
+
+
+def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
+    """Draw XLA's time as an icicle."""
+    return icicle_figure(
+        blocks,
+        _COLOURS,
+        title="Where XLA's time goes: programs, their ops, what those came from",
+        of_what="the time of XLA's ops",
+        levels=("program", "XLA op", "framework op"),
+    )
+
+
+def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
+    """The roofline: what each op reached, under what its device could do."""
+    shares = ops.fraction[roofline.row]
+    drawn = range(min(len(roofline), _MOST_POINTS))
+    rows = [row for row in drawn if shares[row] >= _SMALLEST_SHARE] or list(drawn)
+    widths_of: dict[float, set[str]] = {}
+    for width, flops in zip(roofline.width, roofline.peak_flops.tolist(), strict=True):
+        widths_of.setdefault(flops, set()).add(width)
+    roofs = [(f"limit, {' and '.join(sorted(widths_of[at]))}", at) for at in sorted(widths_of)]
+    groups = []
+    for name, colour, is_meant in (
+        ("bound by operations", _COLOUR, roofline.is_compute_bound),
+        ("bound by memory", MEMORY_COLOUR, ~roofline.is_compute_bound),
+    ):
+        chosen = [row for row in rows if is_meant[row]]
+        texts = [
+            f"{roofline.op[row].name[:80]}: "
+            f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
+            f"{percent_text(float(shares[row]))} of the time"
+            for row in chosen
+        ]
+        x, y = roofline.intensity[chosen].tolist(), roofline.flops_per_second[chosen].tolist()
+        groups.append(RoofPoints(name, colour, x, y, texts, shares[chosen].tolist()))
+    return roof_figure("Roofline of XLA's ops", roofs, roofline.peak.bytes_per_second, groups)

@@ -1,22 +1,40 @@
-"""HLO instructions that ran to the table of XLA's ops: how long each took, and what it computed and moved.
+"""HLO instructions that ran to the tables of XLA's ops and of its programs, and its time as a tree.
 
 An op is an instruction that ran as one piece: a fusion, a library call, a copy. Times come from the trace;
 operations and bytes from what XLA recorded with the op or, where it did not, from the module's shapes
-(``hlo_costs``).
+(``hlo_costs``). A program is what XLA calls a module: what each cost to compile, to run and to hold.
+
+A fusion runs what several ops of the framework asked for, as one piece; how long each of them took nobody
+can know. In the tree its time is shared out by the operations that each does inside it, or by the elements
+that each makes where it does none, and marked as an estimate.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.core.block import Block
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table, sequence_of
-from profnb.core.units import rate_text
+from profnb.core.units import duration_text, percent_text, rate_text
+from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions
 from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
+from profnb.subjects.xla.hlo_served import fused_bodies
+from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
+
+_MOST_ARGUMENTS = 1000
+_PARTS = ("FusionCompiler",)  # one kernel of a module, perhaps on a helper thread
+_COMPILED_STATS = ("name", "module_name", "hlo_module", "module")
+Amounts = dict[str, float]
+
+_MOST_OPS = 40
+_MOST_PARTS = 4
+_DEEPEST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,3 +200,246 @@ XLA = Table[XlaOps](
     ),
     "Operations and bytes are as XLA recorded them, or from the shapes in the saved program.",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class XlaModules:
+    """One row per module (an XLA program) that was compiled or ran, most time first.
+
+    Attributes:
+        module: Names.
+        program_id: Ids; -1 where the trace does not say.
+        compile_ps: Time of the host in compiling modules of this name; 0 if not while tracing,
+            shape (N,).
+        compilations: How often a module of this name was compiled, shape (N,).
+        occurrences: Runs on one device: of its most frequent instruction of the entry computation; 0
+            where the trace does not hold the module, shape (N,).
+        self_ps: Time of its ops, shape (N,).
+        instructions: Instructions of the module; -1 where the trace does not hold it, shape (N,).
+        buffers: Bytes by kind (argument, output, constant, temporary); None where not saved.
+    """
+
+    module: tuple[str, ...]
+    program_id: tuple[int, ...]
+    compile_ps: Int64s
+    compilations: Int64s
+    occurrences: Int64s
+    self_ps: Int64s
+    instructions: Int64s
+    buffers: tuple[dict[str, int] | None, ...]
+
+    def __len__(self) -> int:
+        return self.self_ps.size
+
+
+def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
+    """Sum up modules.
+
+    Args:
+        trace: The trace.
+        hlo: Its HLO instructions.
+        ops: The table of them.
+    """
+    compiled = _compile_times(trace)
+    ran = [(op.module, op.program_id) for op in ops.op]
+    keys = dict.fromkeys([*ran, *((module.name, at) for at, module in hlo.modules.items())])
+    named = {name for name, _ in keys}
+    keys |= dict.fromkeys((name, -1) for name in compiled if name not in named)
+    rows = {key: row for row, key in enumerate(keys)}
+    self_ps, occurrences, compile_ps, compilations = np.zeros((4, len(rows)), np.int64)
+    np.add.at(self_ps, [rows[key] for key in ran], ops.self_ps)
+    plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
+    runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
+    for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
+        op = hlo.ops[code]
+        saved = hlo.modules.get(op.program_id)
+        if saved is not None and op.row >= 0 and saved.computation_of[op.row] == saved.entry:
+            at = rows[op.module, op.program_id]
+            occurrences[at] = max(occurrences[at], count)
+    for (name, _), at in rows.items():
+        if name in compiled:  # modules of a name share what is recorded of it
+            compile_ps[at], compilations[at] = compiled.pop(name)
+    listed = list(rows)
+    order = np.lexsort((-compile_ps, -self_ps))
+    ordered = [hlo.modules.get(listed[row][1]) for row in order]
+    return XlaModules(
+        tuple(listed[row][0] for row in order),
+        tuple(listed[row][1] for row in order),
+        compile_ps[order],
+        compilations[order],
+        occurrences[order],
+        self_ps[order],
+        np.array([-1 if m is None else len(m) for m in ordered], np.int64),
+        tuple(None if m is None else m.buffers for m in ordered),
+    )
+
+
+def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
+    """(host time, how often) of compiling, by the module's name.
+
+    Events of compiling nest; the outermost one that names the module counts.
+    """
+    is_compiling = trace.is_host_event & trace.select_names(
+        lambda name: is_compilation(name) and not name.startswith(_PARTS)
+    )
+    events = np.flatnonzero(is_compiling)
+    columns = [trace.stats.texts(stat) for stat in _COMPILED_STATS]
+    rows = np.stack([column.of(events).astype(np.int64) for column in columns], axis=1)
+    times: dict[str, tuple[int, int]] = {}
+    until: dict[tuple[int, str], int] = {}
+    for event, of_event in zip(events.tolist(), rows.tolist(), strict=True):
+        named = (c.texts[row] for c, row in zip(columns, of_event, strict=True) if row >= 0)
+        name = next(named, None)
+        if name is None:
+            continue
+        line = int(trace.lines.of_event[event])
+        if int(trace.events.begin_ps[event]) < until.get((line, name), -1):
+            continue
+        until[line, name] = int(trace.events.end_ps[event])
+        spent, often = times.get(name, (0, 0))
+        times[name] = spent + int(trace.events.duration_ps[event]), often + 1
+    return times
+
+
+def argument_shapes(module: HloModule) -> tuple[str, ...]:
+    """The arguments of a module as XLA writes them: ``f32[32,10]``, in order."""
+    return tuple(module.shapes.text(row) for row in _arguments(module))
+
+
+def argument_names(module: HloModule) -> tuple[str, ...]:
+    """The arguments' names in the function that was compiled, in order; "" where that is not known."""
+    return tuple(module.op_names[row] for row in _arguments(module))
+
+
+def _arguments(module: HloModule) -> list[int]:
+    if module.entry < 0:
+        return []
+    rows = range(*module.offsets[module.entry : module.entry + 2].tolist())
+    parameters = [row for row in rows if module.opcodes[row] == "parameter"]
+    return sorted(parameters, key=module.parameter_numbers.__getitem__)[:_MOST_ARGUMENTS]
+
+
+def _if_positive(values: Int64s) -> Floats:
+    return np.where(values > 0, values, np.nan)
+
+
+def _buffer(kind: str) -> Callable[[XlaModules], Floats]:
+    """Bytes of one kind of buffer, NaN where the module is not saved."""
+
+    def values(modules: XlaModules) -> Floats:
+        sizes = [np.nan if b is None else float(b[kind]) for b in modules.buffers]
+        return np.array(sizes, np.float64)
+
+    return values
+
+
+XLA_MODULES = Table[XlaModules](
+    "xla_modules",
+    "One row per XLA program: what it cost to compile, to run and to hold; most self time first.",
+    (
+        Column("module", lambda t: t.module, "its name", "program"),
+        Column("program_id", lambda t: t.program_id, "its number, -1 where the trace does not say"),
+        Column(
+            "occurrences",
+            lambda t: _if_positive(t.occurrences),
+            "how often it ran on one device",
+            "runs",
+            alias="executions",
+        ),
+        Column("self_us", lambda t: t.self_ps, "time of its ops", "time"),
+        Column("compilations", lambda t: t.compilations, "how often it was compiled"),
+        Column(
+            "compile_ms",
+            lambda t: _if_positive(t.compile_ps),
+            "host time that took, NaN if it was not compiled while the trace ran",
+            "compiling",
+        ),
+        Column("instructions", lambda t: _if_positive(t.instructions), "HLO instructions in it"),
+        Column("argument_bytes", _buffer("argument"), "bytes of what it is given", "arguments"),
+        Column("output_bytes", _buffer("output"), "bytes of what it gives back"),
+        Column("constant_bytes", _buffer("constant"), "bytes of its constants"),
+        Column("temporary_bytes", _buffer("temporary"), "bytes that it needs while it runs"),
+    ),
+    "Instructions and sizes are NaN where the program is not saved in the trace.",
+)
+
+
+def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
+    """Lay out the longest ops, module by module; what is left over is one block per module.
+
+    Three levels, by role: "module"; "hlo op", "hlo op of no category" and "other hlo ops"; "framework op".
+
+    Args:
+        ops: The table of XLA's ops, most time first.
+        hlo: The HLO instructions and modules.
+    """
+    whole = int(ops.self_ps.sum())
+    if not whole:
+        return []
+    rows_of_module: dict[tuple[str, int], list[int]] = {}
+    for row, op in enumerate(ops.op):
+        rows_of_module.setdefault((op.module, op.program_id), []).append(row)
+    totals = {key: int(ops.self_ps[rows].sum()) for key, rows in rows_of_module.items()}
+    blocks: list[Block] = []
+    ends = [0.0, 0.0, 0.0]  # where the next block of each level begins
+
+    def add(
+        level: int, spent_ps: float, name: str, role: str, about: str = "", remark: str = ""
+    ) -> None:
+        width = spent_ps / whole
+        label = name.rpartition("/")[2] if level == _DEEPEST else name
+        hover = f"{name[:160]}{about}: {duration_text(spent_ps)}, {percent_text(width)}{remark}"
+        blocks.append(Block(level, ends[level], width, label, hover, role))
+        ends[level + 1 :] = [ends[level]] * (_DEEPEST - level)
+        ends[level] += width
+
+    for key in sorted(rows_of_module, key=lambda key: -totals[key]):
+        left = totals[key]
+        add(0, left, key[0], "module")
+        for row in rows_of_module[key]:
+            op, spent_ps = ops.op[row], int(ops.self_ps[row])
+            if row >= _MOST_OPS or not spent_ps:
+                continue
+            left -= spent_ps
+            role = "hlo op" if op.category else "hlo op of no category"
+            add(1, spent_ps, op.name, role, f" ({op.category})" if op.category else "")
+            for name, share in _parts(op, hlo):  # the framework's ops that it works for
+                remark = ", shared out by its operations" if share < 1 else ""
+                add(2, share * spent_ps, name, "framework op", remark=remark)
+        if left > 0:
+            add(1, left, "other ops", "other hlo ops")
+    return blocks
+
+
+def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
+    """Sum up what each op of the framework does inside an instruction: (operations, elements made), by name.
+
+    Args:
+        op: The instruction, of this module.
+        module: Its module.
+        costs: That module's costs.
+    """
+    done: Amounts = {}
+    made: Amounts = {}
+    for row in (row for body in fused_bodies(module, op.row) for row in body):
+        name = module.op_names[row]
+        if name and module.opcodes[row] not in ("parameter", "constant"):
+            done[name] = done.get(name, 0.0) + costs.flops(row)
+            made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
+    return done, made
+
+
+def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
+    """The framework's ops inside one of XLA's, and the share of its time each is given."""
+    module = hlo.modules.get(op.program_id)
+    weights: Amounts = {}
+    if module is not None and op.row >= 0:
+        done, made = parts_of_fusion(op, module, Costs(module))
+        weights = done if sum(done.values()) > 0 else made
+    whole = sum(weights.values())
+    if not whole > 0 or len(weights) < 2:
+        return [(op.op_name, 1.0)] if op.op_name else []
+    order = sorted(weights, key=lambda name: -weights[name])
+    parts = [(name, weights[name] / whole) for name in order[:_MOST_PARTS] if weights[name]]
+    rest = 1.0 - sum(share for _, share in parts)
+    return [*parts, ("others", rest)] if rest > 0.005 else parts
