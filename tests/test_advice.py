@@ -28,7 +28,7 @@ from profnb.subjects.study import Study
 from profnb.causes.traced_again import find_retracing
 from profnb.causes.uncompilable import find_uncompilable
 from profnb.capture.recording import Recording
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 US, MS = 10**6, 10**9

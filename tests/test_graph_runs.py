@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import profnb
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.source import session_use
 from profnb.tf1 import inlined, session_runs
 from profnb.tf1.inlined import copy_inside

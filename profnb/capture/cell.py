@@ -51,7 +51,7 @@ def make_transformer(
     namespace: Mapping[str, object] | None = None,
     written: MutableMapping[str, str] | None = None,
 ) -> Transformer:
-    """An input transformer for cells that begin with one of our cell magics.
+    """Make an input transformer for cells that begin with one of our cell magics.
 
     Args:
         magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
@@ -73,7 +73,12 @@ def make_transformer(
         if _HELP.search(arguments):
             return lines
         shell = "get_ipython()"
-        if not _is_ipythons((namespace or {}).get("get_ipython")):
+        getter = (namespace or {}).get("get_ipython")
+        module = str(getattr(getter, "__module__", ""))
+        is_ipythons = getattr(getter, "__name__", "") == "get_ipython" and module.startswith(
+            "IPython."
+        )
+        if getter is not None and not is_ipythons:
             shell = f"__import__('IPython').{shell}"
         begin = f"{shell}.run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
         if written is not None:
@@ -89,16 +94,8 @@ def make_transformer(
     return transform
 
 
-def _is_ipythons(getter: object) -> bool:
-    """Whether what goes by the name of ``get_ipython``, if anything, gives the shell."""
-    return getter is None or (
-        getattr(getter, "__name__", "") == "get_ipython"
-        and str(getattr(getter, "__module__", "")).startswith("IPython.")
-    )
-
-
 def as_written(text: str, written: Mapping[str, str]) -> str:
-    """A piece of a traceback in which the magic's line reads as its user wrote it.
+    """Give a piece of a traceback in which the magic's line reads as its user wrote it.
 
     Only there: what Python and AutoGraph look up as the cell's source must be Python.
 
@@ -106,24 +103,22 @@ def as_written(text: str, written: Mapping[str, str]) -> str:
         text: What IPython shows of a frame, perhaps with colours.
         written: What ``make_transformer`` kept.
     """
-    return "\n".join(_line_as_written(line, written) for line in text.split("\n"))
-
-
-def _line_as_written(line: str, written: Mapping[str, str]) -> str:
-    plain = _COLOUR.sub("", line)
-    first = _FIRST_LINE.match(plain)
-    written_line = None if first is None else written.get(plain[first.end() :].rstrip())
-    if first is None or written_line is None:
-        return line
-    at, left = 0, first.end()
-    while left:
-        colour = _COLOUR.match(line, at)
-        at, left = (colour.end(), left) if colour else (at + 1, left - 1)
-    return line[:at] + ("\x1b[0m" if plain != line else "") + written_line
+    lines = text.split("\n")
+    for row, line in enumerate(lines):
+        plain = _COLOUR.sub("", line)
+        first = _FIRST_LINE.match(plain)
+        if first is None or (written_line := written.get(plain[first.end() :].rstrip())) is None:
+            continue
+        at, left = 0, first.end()
+        while left:
+            colour = _COLOUR.match(line, at)
+            at, left = (colour.end(), left) if colour else (at + 1, left - 1)
+        lines[row] = line[:at] + ("\x1b[0m" if plain != line else "") + written_line
+    return "\n".join(lines)
 
 
 def can_transform(shell: Any) -> bool:
-    """Whether a transformer can start a capture before a cell of the shell, and be told of the cell's end.
+    """Tell if a transformer can start a capture before a cell of the shell, and be told of the cell's end.
 
     Where it cannot, the magics run the cell themselves.
     """
@@ -180,7 +175,7 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
 
 
 def body_of(cell: str) -> str:
-    """What stands below a cell's first magic line, ready to be run, its line numbers as they were."""
+    """Give what stands below a cell's first magic line, ready to be run, its line numbers as they were."""
     lines = cell.lstrip("\n").splitlines(keepends=True)
     body = "".join(lines[1:])
     # A comment stands for the magic's line; another cell magic must come first.
@@ -188,7 +183,7 @@ def body_of(cell: str) -> str:
 
 
 def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that a body reads anywhere, in its functions too, and those that it binds itself.
+    """Find the names that a body reads anywhere, in its functions too, and those that it binds itself.
 
     Raises:
         SyntaxError: It is no Python.
@@ -208,7 +203,7 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def awaits(shell: Any, body: str) -> bool:
-    """Whether a body awaits something: the shell cannot run it inside of another cell."""
+    """Tell if a body awaits something: the shell cannot run it inside of another cell."""
     transform, is_async = TRANSFORM_CELL.of(shell), IS_ASYNC.of(shell)
     if transform is None or is_async is None:
         return False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.parts.part_records import CHECKPOINTING
-from profnb.capture.session_records import GapRecords
+from profnb.capture.recording import GapRecords
 from profnb.causes.eager_runs import eager_pauses
 from profnb.causes.numbers import FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.columns import Int64s

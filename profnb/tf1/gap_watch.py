@@ -23,7 +23,7 @@ from pathlib import Path
 from types import CodeType
 from typing import Any
 
-from profnb.capture.session_records import RUN_ITSELF, GapRecords
+from profnb.capture.recording import RUN_ITSELF, GapRecords
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.stacks import Looks
 from profnb.capture.source.user_code import is_user_file, number_cells

@@ -7,9 +7,9 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from profnb.capture.datasets import mean_size
+from profnb.capture.environment import mean_size
+from profnb.capture.recording import QueueRecord
 from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RUNNER_OPS
-from profnb.capture.session_records import QueueRecord
 
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")

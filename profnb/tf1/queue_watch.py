@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
-from profnb.capture.hooks import replace_attribute
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library, replace_attribute
+from profnb.capture.recording import QueueRecord
 from profnb.capture.seams import RAW_RUN
-from profnb.capture.session_records import QueueRecord
 from profnb.tf1.inlined import copy_inside
 from profnb.tf1.queue_graph import read_queues
 

@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import replace_attribute
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library, replace_attribute
+from profnb.capture.recording import SessionRecords
 from profnb.capture.seams import (
     FULL_TRACE,
     INTERACTIVE_RUN,
@@ -36,7 +36,6 @@ from profnb.capture.seams import (
     SESSION_TARGET,
     SOFTWARE_TRACE,
 )
-from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.inlined import copy_inside, run_around

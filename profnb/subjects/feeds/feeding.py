@@ -9,7 +9,7 @@ the end of ``Session.run`` and its next begin.
 
 from dataclasses import dataclass
 
-from profnb.capture.session_records import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
+from profnb.capture.recording import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, duration_text

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.capture.session_records import QueueRecord
+from profnb.capture.recording import QueueRecord
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.steps.spine import Spine
 from profnb.trace.op_names import parse_op
