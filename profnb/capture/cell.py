@@ -18,24 +18,8 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import replace_attribute
-from profnb.capture.seams import (
-    CAPTURE_OUTPUT,
-    EVENTS,
-    FAILED_BEFORE,
-    FAILED_INSIDE,
-    IS_ASYNC,
-    LOADED_MAGICS,
-    MAGICS_MANAGER,
-    RAW_CELL,
-    REGISTER,
-    RESULT_INFO,
-    SHOW_TRACEBACK,
-    SUCCESS,
-    TRANSFORM_CELL,
-    TRANSFORMERS,
-    UNREGISTER,
-)
 from profnb.capture.signals import interrupt_held_back
 from profnb.core.parsing import parse_again
 
@@ -122,13 +106,17 @@ def can_transform(shell: Any) -> bool:
 
     Where it cannot, the magics run the cell themselves.
     """
-    events = EVENTS.of(shell)
-    return None not in (TRANSFORMERS.of(shell), REGISTER.of(events), UNREGISTER.of(events))
+    events = seams.EVENTS.of(shell)
+    return None not in (
+        seams.TRANSFORMERS.of(shell),
+        seams.REGISTER.of(events),
+        seams.UNREGISTER.of(events),
+    )
 
 
 def loaded_magics(shell: Any) -> Any:
     """The shell's ``ProfnbMagics``; None where there are none, or no shell."""
-    return LOADED_MAGICS.of(MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
+    return seams.LOADED_MAGICS.of(seams.MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
 
 
 def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
@@ -140,7 +128,9 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
             or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
     """
     depth = 0
-    register, unregister = (seam.of(EVENTS.of(shell)) for seam in (REGISTER, UNREGISTER))
+    register, unregister = (
+        seam.of(seams.EVENTS.of(shell)) for seam in (seams.REGISTER, seams.UNREGISTER)
+    )
 
     def cell_begins(*_: object) -> None:
         nonlocal depth
@@ -163,7 +153,11 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
                 with interrupt_held_back():
                     is_due = is_outermost() if is_due is None else is_due
                 if is_due:
-                    cell = RAW_CELL.of(RESULT_INFO.of(result)) if SUCCESS.of(result) else None
+                    cell = (
+                        seams.RAW_CELL.of(seams.RESULT_INFO.of(result))
+                        if seams.SUCCESS.of(result)
+                        else None
+                    )
                     is_due = False
                     callback(cell)
             except KeyboardInterrupt:
@@ -188,7 +182,7 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = parse_again(TRANSFORM_CELL.of(shell, str)(body))
+    tree = parse_again(seams.TRANSFORM_CELL.of(shell, str)(body))
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
@@ -204,7 +198,7 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def awaits(shell: Any, body: str) -> bool:
     """Tell if a body awaits something: the shell cannot run it inside of another cell."""
-    transform, is_async = TRANSFORM_CELL.of(shell), IS_ASYNC.of(shell)
+    transform, is_async = seams.TRANSFORM_CELL.of(shell), seams.IS_ASYNC.of(shell)
     if transform is None or is_async is None:
         return False
     return bool(is_async(body, transformed_cell=transform(body)))
@@ -222,8 +216,8 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
     """
     errors: list[Any] = []
     with suppress(ImportError):
-        import_module(CAPTURE_OUTPUT.module)
-    hide, show = CAPTURE_OUTPUT.find(), SHOW_TRACEBACK.of(shell)
+        import_module(seams.CAPTURE_OUTPUT.module)
+    hide, show = seams.CAPTURE_OUTPUT.find(), seams.SHOW_TRACEBACK.of(shell)
 
     def keep(*_: object, **__: object) -> None:
         errors.append(sys.exc_info())
@@ -232,12 +226,12 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
         if hide is not None:
             stack.enter_context(hide())
         if show is not None:
-            stack.enter_context(replace_attribute(shell, SHOW_TRACEBACK.attributes[0], keep))
+            stack.enter_context(replace_attribute(shell, seams.SHOW_TRACEBACK.attributes[0], keep))
         result = shell.run_cell(body, silent=True)
-    if SUCCESS.of(result, default=not errors):
+    if seams.SUCCESS.of(result, default=not errors):
         return None
     if not errors:  # it did not compile, and its traceback went where syntax errors go
-        failure = FAILED_BEFORE.of(result) or FAILED_INSIDE.of(result)
+        failure = seams.FAILED_BEFORE.of(result) or seams.FAILED_INSIDE.of(result)
         return failure or SyntaxError("the cell is no Python")
     if not issubclass(errors[0][0], KeyboardInterrupt):
         show(errors[0])

@@ -16,18 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from profnb.capture.seams import (
-    BACKEND,
-    CARDINALITY,
-    DATASET_FUNCTIONS,
-    DATASET_INPUTS,
-    DATASET_TENSORS,
-    DEVICES,
-    POLICY,
-    THREADING,
-    VERSION,
-    WRAPPED_FUNCTION,
-)
+from profnb.capture import seams
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
@@ -93,7 +82,7 @@ def list_devices() -> tuple[str, ...]:
     """The accelerators of a TensorFlow that has run something; asking sets nothing up then."""
     with contextlib.suppress(Exception):  # whatever it is, the user's code comes first
         return tuple(
-            device.name for device in DEVICES.find()() if device.device_type in ("GPU", "TPU")
+            device.name for device in seams.DEVICES.find()() if device.device_type in ("GPU", "TPU")
         )
     return ()
 
@@ -102,15 +91,15 @@ def describe_environment() -> dict[str, str]:
     """Versions and settings that change how fast code runs, of what the code has imported."""
     settings = {"Python": sys.version.partition(" ")[0]}
     for name, title in _TITLES:
-        version = VERSION.of(sys.modules.get(name))
+        version = seams.VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version
     with contextlib.suppress(Exception):  # a Keras that failed to import
-        backend = BACKEND.find()
+        backend = seams.BACKEND.find()
         if backend is not None and str(backend()) != "tensorflow":
             settings[KERAS_BACKEND] = str(backend())
     with contextlib.suppress(Exception):  # not every Keras has policies
-        policy = POLICY.find()
+        policy = seams.POLICY.find()
         if policy is not None:
             settings["Precision policy"] = str(policy().name)
     if "tensorflow" not in sys.modules:
@@ -118,7 +107,7 @@ def describe_environment() -> dict[str, str]:
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
     settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import
-        threading = THREADING.find()
+        threading = seams.THREADING.find()
         for title, ask, variable in (
             (INTRA_OP, threading.get_intra_op_parallelism_threads, "TF_NUM_INTRAOP_THREADS"),
             (INTER_OP, threading.get_inter_op_parallelism_threads, "TF_NUM_INTEROP_THREADS"),
@@ -166,8 +155,8 @@ def _kind_of(dataset: object) -> str:
 
 
 def _function_of(dataset: object) -> object:
-    for attribute in DATASET_FUNCTIONS.attributes:
-        function = WRAPPED_FUNCTION.of(getattr(dataset, attribute, None))
+    for attribute in seams.DATASET_FUNCTIONS.attributes:
+        function = seams.WRAPPED_FUNCTION.of(getattr(dataset, attribute, None))
         if isinstance(getattr(function, "__name__", None), str):
             return function
     return None
@@ -181,7 +170,7 @@ def _chain_of(dataset: object) -> list[object]:
         if len(inputs) > 1:
             return []
         chain.append(inputs[0])
-        ask = DATASET_INPUTS.of(inputs[0])
+        ask = seams.DATASET_INPUTS.of(inputs[0])
         try:
             inputs = ask() if callable(ask) else ()
         except Exception:  # noqa: BLE001 - somebody's subclass may do anything
@@ -206,7 +195,7 @@ def _ask_datasets(
 
 def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
     """Count the elements of a namespace's datasets, by their names there; unknown ones are left out."""
-    counts = _ask_datasets(namespace, lambda dataset: int(CARDINALITY.of(dataset)().numpy()))
+    counts = _ask_datasets(namespace, lambda dataset: int(seams.CARDINALITY.of(dataset)().numpy()))
     return {name: count for name, count in counts if count >= 0}
 
 
@@ -218,7 +207,7 @@ def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[st
     """
 
     def files_of(dataset: object) -> tuple[int, int] | None:
-        for tensor in DATASET_TENSORS.of(next(iter(_chain_of(dataset)), None), ()):
+        for tensor in seams.DATASET_TENSORS.of(next(iter(_chain_of(dataset)), None), ()):
             if tensor.dtype.name == "string" and tensor.shape.rank == 1:
                 files = list(tensor.numpy())
                 size = mean_size(files)

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library, explain_missing, modules_beside, on_import
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -26,16 +27,7 @@ from profnb.capture.profiler.profiler_door import Door
 from profnb.capture.profiler.torch_watch import TorchLoops, TorchScopes, unseen_by_torch_compile
 from profnb.capture.profiler.window import CodesProfiler, Window
 from profnb.capture.recording import Recording
-from profnb.capture.seams import (
-    BACKEND,
-    JAX_BACKENDS,
-    MODEL,
-    START,
-    TORCH_AUTOGRAD_ENTER,
-    TORCH_PROFILE_START,
-    VERSION,
-    Seam,
-)
+from profnb.capture.seams import Seam
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
@@ -103,11 +95,11 @@ class Frameworks:
     def watch(self) -> Iterator[None]:
         """See them inside the block, those first that are imported already."""
         seen: dict[str, tuple[Callable[[Library], object], Seam]] = {
-            "tensorflow": (self._tensorflow_imported, START),
-            "jax": (self._jax_imported, VERSION),
-            "torch": (self._torch_imported, VERSION),
-            "keras": (self._keras_imported, MODEL),
-            "tf_keras": (self._keras_imported, MODEL),
+            "tensorflow": (self._tensorflow_imported, seams.START),
+            "jax": (self._jax_imported, seams.VERSION),
+            "torch": (self._torch_imported, seams.VERSION),
+            "keras": (self._keras_imported, seams.MODEL),
+            "tf_keras": (self._keras_imported, seams.MODEL),
         }
         hooks: dict[str, Callable[[], object]] = {
             name: partial(self._guarded, partial(self._imported, name, *hook))
@@ -154,7 +146,7 @@ class Frameworks:
     def _imported(self, name: str, hook: Callable[[Library], object], proof: Seam) -> None:
         """Watch a module, unless its import failed half-way, of which the code will say why."""
         module = sys.modules[name]
-        if VERSION.of(module) is not None or proof.find(module) is not None:
+        if seams.VERSION.of(module) is not None or proof.find(module) is not None:
             hook(self._look_up(module))
 
     def _watch(self, watching: AbstractContextManager[None], *, in_window: bool = False) -> None:
@@ -198,7 +190,7 @@ class Frameworks:
             self._window.open(door)
         else:
             is_set_up = partial(self._guarded, self._jax_set_up)
-            self._watch(jax.watch(JAX_BACKENDS, after=lambda *_, **__: is_set_up()))
+            self._watch(jax.watch(seams.JAX_BACKENDS, after=lambda *_, **__: is_set_up()))
 
     def _jax_set_up(self) -> None:
         """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
@@ -221,7 +213,7 @@ class Frameworks:
         others = ("tensorflow", "jax", "keras")
         if all(sys.modules.get(name) is None for name in others):
             self._window.open(door)
-        for seam in (TORCH_AUTOGRAD_ENTER, TORCH_PROFILE_START):
+        for seam in (seams.TORCH_AUTOGRAD_ENTER, seams.TORCH_PROFILE_START):
             self._watch(torch.watch(seam, before=partial(self.codes_profiler.starts, door)))
 
     def _torch_compile_imported(self) -> None:
@@ -232,7 +224,7 @@ class Frameworks:
         if self._keras_backend:
             return self._keras_backend
         keras = sys.modules.get("keras")
-        backend = None if keras is None else BACKEND.find(keras)
+        backend = None if keras is None else seams.BACKEND.find(keras)
         with contextlib.suppress(Exception):  # a Keras that is being imported
             self._keras_backend = "" if backend is None else str(backend())
         return self._keras_backend

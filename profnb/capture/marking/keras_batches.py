@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library
 from profnb.capture.marking.open_steps import (
     MARKER,
@@ -21,17 +22,6 @@ from profnb.capture.marking.open_steps import (
     abandon_marker,
     add_metadata,
     end_marker,
-)
-from profnb.capture.seams import (
-    BATCH_BEGIN,
-    BATCH_END,
-    CALLBACK_MODEL,
-    CALLBACK_PARAMS,
-    EPOCH_END,
-    ON_BATCH,
-    RUN_BEGIN,
-    RUN_END,
-    STEPS_PER_EXECUTION,
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import KERAS, KerasRun, KerasRunSeen, Marking
@@ -81,7 +71,7 @@ class KerasRuns:
             self._fit_callbacks = id(callbacks)
         is_inside = bool(self._running)
         self.is_validation = is_inside and id(callbacks) == self._fit_callbacks
-        parameters = CALLBACK_PARAMS.of(callbacks)
+        parameters = seams.CALLBACK_PARAMS.of(callbacks)
         parameters = parameters if isinstance(parameters, dict) else {}
         self._begun += 1
         epochs = _count(parameters.get("epochs")) if phase == _TRAIN else 1
@@ -107,7 +97,7 @@ class KerasRuns:
             run.first_epoch = epoch - run.epochs_ended
         run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
         with OwnFaults():  # anybody's callbacks; the user's code comes first
-            run.loss = float(CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
+            run.loss = float(seams.CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
 
 
 class KerasBatches:
@@ -144,13 +134,13 @@ class KerasBatches:
     def watch_keras(self, keras: Library) -> Iterator[None]:
         """See Keras' runs, and the batches of those kinds that have begun, inside the block."""
         with ExitStack() as stack:
-            for phase in RUN_BEGIN:
+            for phase in seams.RUN_BEGIN:
                 one_began = partial(self._batch_began, phase)
-                one = keras.watch(ON_BATCH[phase], before=one_began, after=self._call_ended)
+                one = keras.watch(seams.ON_BATCH[phase], before=one_began, after=self._call_ended)
                 stack.enter_context(one)
-                if keras.take(RUN_END[phase]) is not None:  # else they would never end
+                if keras.take(seams.RUN_END[phase]) is not None:  # else they would never end
                     began = partial(self._run_began, phase, keras, stack)
-                    stack.enter_context(keras.watch(RUN_BEGIN[phase], before=began))
+                    stack.enter_context(keras.watch(seams.RUN_BEGIN[phase], before=began))
             yield
 
     def _run_began(
@@ -173,14 +163,16 @@ class KerasBatches:
 
     def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
         """See the batches of "train", "test" or "predict" from their first run on."""
-        if keras.take(BATCH_END[phase]) is not None:  # else they would never end
+        if keras.take(seams.BATCH_END[phase]) is not None:  # else they would never end
             began = partial(self._batch_began, phase)
-            stack.enter_context(keras.watch(BATCH_BEGIN[phase], after=began))
-        stack.enter_context(keras.watch(BATCH_END[phase], before=self._callbacks_ended))
+            stack.enter_context(keras.watch(seams.BATCH_BEGIN[phase], after=began))
+        stack.enter_context(keras.watch(seams.BATCH_END[phase], before=self._callbacks_ended))
         ended = partial(self._run_ended, phase)
-        stack.enter_context(keras.watch(RUN_END[phase], before=self._batch_abandoned, after=ended))
+        stack.enter_context(
+            keras.watch(seams.RUN_END[phase], before=self._batch_abandoned, after=ended)
+        )
         if phase == _TRAIN:
-            epochs = keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
+            epochs = keras.watch(seams.EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             stack.enter_context(epochs)
 
     def _run_ended(self, phase: str, callbacks: Any, *_: object, **__: object) -> None:
@@ -264,7 +256,9 @@ class KerasBatches:
         if callbacks is not self._callbacks():  # as a rule they are those of the batch before
             self._callbacks = weakref.ref(callbacks)
             # An int in Keras 3, a variable of its own in Keras 2.
-            self._iterations = _count(STEPS_PER_EXECUTION.of(CALLBACK_MODEL.of(callbacks))) or 1
+            self._iterations = (
+                _count(seams.STEPS_PER_EXECUTION.of(seams.CALLBACK_MODEL.of(callbacks))) or 1
+            )
         iterations = self._iterations
         span = opened.batch or opened.innermost()
         if span is not None:
@@ -298,7 +292,7 @@ class KerasBatches:
         if ending[0] != id(callbacks):
             return
         with OwnFaults():  # anybody's callbacks; the user's code comes first
-            number = int(CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
+            number = int(seams.CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
             self._open.log.ended_at.append(ending[1])
             self._open.log.ended_epoch.append(number)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded
 from profnb.capture.marking.open_steps import (
     MARKER,
@@ -26,18 +27,6 @@ from profnb.capture.marking.open_steps import (
     abandon_marker,
     add_metadata,
     end_marker,
-)
-from profnb.capture.seams import (
-    CALL_FUNCTION,
-    FUNCTION_NAME,
-    JAX_STEP_ENTER,
-    JAX_STEP_EXIT,
-    JAX_STEP_INIT,
-    PYTHON_FUNCTION,
-    SIGNATURES,
-    TRACE,
-    TRACE_METADATA,
-    TRACING_COUNT,
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import (
@@ -90,23 +79,23 @@ class TraceEvents:
         stays as it is: of the user's markers the public name is watched.
         """
         hooks = {"before": self._called, "came": self._returned, "raised": self._call_raised}
-        marker = tensorflow.take(TRACE)
-        self._tracings_of = tensorflow.take(TRACING_COUNT) or self._tracings_of
+        marker = tensorflow.take(seams.TRACE)
+        self._tracings_of = tensorflow.take(seams.TRACING_COUNT) or self._tracings_of
         with ExitStack() as stack:
-            stack.enter_context(tensorflow.watch(CALL_FUNCTION, **hooks))
+            stack.enter_context(tensorflow.watch(seams.CALL_FUNCTION, **hooks))
             if isinstance(marker, type):
                 began = guarded(self._marker_began, tensorflow.hook_failed)
                 ended = guarded(self._marker_ended, tensorflow.hook_failed)
                 watched = _watched_marker(marker, began, ended)
                 replaced = tensorflow.replace_everywhere(
-                    TRACE, marker, watched, but_in=("tensorflow.python",)
+                    seams.TRACE, marker, watched, but_in=("tensorflow.python",)
                 )
                 stack.enter_context(replaced)
             yield
 
     def watch_metadata(self, tensorflow: Library) -> AbstractContextManager[None]:
         """Make outermost calls step markers of the trace, inside the block."""
-        return tensorflow.watch(TRACE_METADATA, before=self._metadata_set)
+        return tensorflow.watch(seams.TRACE_METADATA, before=self._metadata_set)
 
     @contextmanager
     def watch_jax(self, jax: Library) -> Iterator[None]:
@@ -126,10 +115,10 @@ class TraceEvents:
             self._marker_ended(marker, failed=kind is not None)
 
         with ExitStack() as stack:
-            stack.enter_context(jax.watch(JAX_STEP_EXIT, after=ended))
-            if jax.take(JAX_STEP_EXIT) is not None:  # else they would never end
-                stack.enter_context(jax.watch(JAX_STEP_INIT, after=made_one))
-                stack.enter_context(jax.watch(JAX_STEP_ENTER, after=began))
+            stack.enter_context(jax.watch(seams.JAX_STEP_EXIT, after=ended))
+            if jax.take(seams.JAX_STEP_EXIT) is not None:  # else they would never end
+                stack.enter_context(jax.watch(seams.JAX_STEP_INIT, after=made_one))
+                stack.enter_context(jax.watch(seams.JAX_STEP_ENTER, after=began))
             yield
 
     def mark_began(self, mark: Any, door: Any) -> None:
@@ -266,7 +255,7 @@ class _CalledFunction:
 
     def __init__(self, function: Any, tracings: int) -> None:
         self.function, self.tracings = weakref.ref(function), tracings
-        self.name = FUNCTION_NAME.of(function, "")
+        self.name = seams.FUNCTION_NAME.of(function, "")
 
 
 def _watched_marker(marker: type, began: Any, ended: Any) -> type:
@@ -340,7 +329,7 @@ class FunctionLog:
         if row >= _MOST_FUNCTIONS:
             return
         self._rows[function] = row
-        inner = inspect.unwrap(PYTHON_FUNCTION.of(function, None))
+        inner = inspect.unwrap(seams.PYTHON_FUNCTION.of(function, None))
         code = getattr(inner, "__code__", None)
         package = str(getattr(inner, "__module__", "")).partition(".")[0]
         place = None
@@ -370,11 +359,11 @@ def find_changing_arguments(functions: Iterable[Any]) -> ChangingArguments:
     most: dict[str, int] = {}
     for function in functions:
         with OwnFaults():  # somebody's subclass may do anything
-            count = TRACING_COUNT.of(function)()
-            name = PYTHON_FUNCTION.of(function).__name__
+            count = seams.TRACING_COUNT.of(function)()
+            name = seams.PYTHON_FUNCTION.of(function).__name__
             if count < max(_FEWEST_TRACINGS, most.get(name, 0)):
                 continue
-            changing = _compare(SIGNATURES.of(function)())
+            changing = _compare(seams.SIGNATURES.of(function)())
             if changing:
                 reasons[name], most[name] = changing, count
     return reasons

@@ -17,25 +17,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import guarded, replace_attribute, without_us
 from profnb.capture.parts.in_flight import is_in_flight
 from profnb.capture.profiler.profiler_door import Door, log_held_back
-from profnb.capture.seams import (
-    ADAPTER_BATCHES,
-    ADAPTER_HAS_REST,
-    ADAPTER_REST,
-    ADAPTER_SIZE,
-    JAX_ADAPTER,
-    JAX_ANNOTATION,
-    JAX_BATCHES,
-    JAX_IS_SET_UP,
-    JAX_LIVE,
-    JAX_OPTIONS,
-    JAX_START,
-    JAX_STEP,
-    JAX_STOP,
-    Seam,
-)
+from profnb.capture.seams import Seam
 
 _PATIENCE_S, _PAUSE_S = 10, 0.0005
 _FOLDER = "jax"  # beside what another profiler writes: both name a run by the second
@@ -45,18 +31,18 @@ class JaxDoor(Door):
     """Starts and stops JAX's profiler."""
 
     title = "JAX"
-    seams = (JAX_START, JAX_STOP)
+    needed = (seams.JAX_START, seams.JAX_STOP)
     _runs = False
 
     @property
     def is_set_up(self) -> bool:
         """True where the code has set up JAX's devices."""
-        is_set_up = self._take(JAX_IS_SET_UP)
+        is_set_up = self._take(seams.JAX_IS_SET_UP)
         return is_set_up is not None and bool(is_set_up())
 
     def is_starting(self) -> bool:
         """Tell if the profiler is being started further out on this thread, by whatever name."""
-        code = getattr(inspect.unwrap(self._take(JAX_START)), "__code__", None)
+        code = getattr(inspect.unwrap(self._take(seams.JAX_START)), "__code__", None)
         frame = inspect.currentframe()
         while frame is not None:
             if frame.f_code is code:
@@ -71,7 +57,7 @@ class JaxDoor(Door):
             RuntimeError: It runs already, for code that has not stopped it.
         """
         keywords: dict[str, Any] = {}
-        make = self._take(JAX_OPTIONS)
+        make = self._take(seams.JAX_OPTIONS)
         if make is not None:
             options = keywords["profiler_options"] = make()
             options.host_tracer_level = self._options.host_level
@@ -87,7 +73,7 @@ class JaxDoor(Door):
         have begun and done nothing. What is not computed in ten seconds may itself wait for something that
         the code does later (a callback, another process).
         """
-        live = self._take(JAX_LIVE)
+        live = self._take(seams.JAX_LIVE)
         left = [] if live is None else list(live())
         until = time.monotonic() + _PATIENCE_S
         while any(map(is_in_flight, left)) and time.monotonic() < until:
@@ -99,11 +85,11 @@ class JaxDoor(Door):
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A marker in JAX's trace, begun; None where none is recorded, or JAX has none."""
-        return self._begin(JAX_STEP, phase, step_num=step_num, **metadata)
+        return self._begin(seams.JAX_STEP, phase, step_num=step_num, **metadata)
 
     def mark(self, name: str) -> Any:
         """An event in JAX's trace, begun; None where none is recorded, or JAX has none."""
-        return self._begin(JAX_ANNOTATION, name)
+        return self._begin(seams.JAX_ANNOTATION, name)
 
     def _begin(self, seam: Seam, name: str, **metadata: object) -> Any:
         kind = self._take(seam) if self._runs else None
@@ -126,8 +112,8 @@ def watch_fetching(
         after: Runs when the batch is there, or there is none.
         hook_failed: Is given what a hook raised.
     """
-    owner = JAX_BATCHES.owner()
-    original = JAX_BATCHES.of(owner)
+    owner = seams.JAX_BATCHES.owner()
+    original = seams.JAX_BATCHES.of(owner)
     if original is None:
         return nullcontext()
     hooks = guarded(before, hook_failed), guarded(after, hook_failed)
@@ -138,9 +124,9 @@ def watch_fetching(
         except BaseException as error:
             without_us(error)
             raise
-        return _Batches(batches, JAX_ADAPTER.of(epochs), *hooks)
+        return _Batches(batches, seams.JAX_ADAPTER.of(epochs), *hooks)
 
-    return replace_attribute(owner, JAX_BATCHES.attributes[0], made)
+    return replace_attribute(owner, seams.JAX_BATCHES.attributes[0], made)
 
 
 class _Batches:
@@ -170,15 +156,15 @@ class _Fetching:
     def __init__(self, batches: Iterator[Any], adapter: Any, *hooks: Callable[..., object]) -> None:
         self._batches, self._adapter = batches, adapter
         self._before, self._after = hooks
-        self._left = _number(ADAPTER_BATCHES, adapter) or 0
+        self._left = _number(seams.ADAPTER_BATCHES, adapter) or 0
 
     def __iter__(self) -> "_Fetching":
         return self
 
     def __next__(self) -> Any:
         self._left -= 1
-        is_rest = self._left == 0 and _number(ADAPTER_HAS_REST, self._adapter)
-        self._before(_number(ADAPTER_REST if is_rest else ADAPTER_SIZE, self._adapter))
+        is_rest = self._left == 0 and _number(seams.ADAPTER_HAS_REST, self._adapter)
+        self._before(_number(seams.ADAPTER_REST if is_rest else seams.ADAPTER_SIZE, self._adapter))
         try:
             return next(self._batches)
         except BaseException as error:

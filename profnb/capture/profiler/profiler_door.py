@@ -30,13 +30,13 @@ class Door:
     Attributes:
         title: What the framework is called.
         is_of_thread: Whether only the thread that started it can stop it.
-        seams: The functions without which nothing is recorded; the first two start and stop.
+        needed: The functions without which nothing is recorded; the first two start and stop.
         functions: These functions, once they were found.
     """
 
     title = ""
     is_of_thread = False
-    seams: tuple[Seam, ...] = ()
+    needed: tuple[Seam, ...] = ()
 
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""
@@ -47,7 +47,7 @@ class Door:
     def find(self, library: Library) -> bool:
         """Look the functions up in the framework; False where one is missing."""
         self._library = library
-        self.functions = tuple(library.take(seam) for seam in self.seams)
+        self.functions = tuple(library.take(seam) for seam in self.needed)
         return None not in self.functions
 
     def _take(self, seam: Seam) -> Any:

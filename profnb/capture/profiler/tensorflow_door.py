@@ -39,7 +39,7 @@ class TensorFlowDoor(Door):
     """
 
     title = "TensorFlow"
-    seams = (START, STOP)
+    needed = (START, STOP)
 
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""

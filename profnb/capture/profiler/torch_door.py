@@ -24,21 +24,8 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.profiler.profiler_door import Door, log_held_back
-from profnb.capture.seams import (
-    TORCH_ACTIVITY,
-    TORCH_COLLATES,
-    TORCH_FAST_RECORD,
-    TORCH_PREPARE,
-    TORCH_PROFILE,
-    TORCH_PROFILE_EXPORT,
-    TORCH_PROFILE_INSIDE,
-    TORCH_PROFILE_START,
-    TORCH_PROFILE_STOP,
-    TORCH_RECORD,
-    TORCH_RUNS,
-    TORCH_RUNS_HERE,
-)
 from profnb.capture.signals import OwnFaults
 from profnb.core.options import CaptureOptions
 from profnb.trace.names import (
@@ -69,7 +56,7 @@ class BatchCount:
             batch: What it gave.
             is_batch: Whether that is known to be a batch, and no single example.
         """
-        is_batch = is_batch or bool(TORCH_COLLATES.of(loader))
+        is_batch = is_batch or bool(seams.TORCH_COLLATES.of(loader))
         count = count_examples(batch, is_batch=is_batch)
         latest = self._latest = weakref.ref(loader)
         before = self._given.get(latest, 0)
@@ -123,7 +110,12 @@ class TorchDoor(Door):
 
     title = "PyTorch"
     is_of_thread = True
-    seams = (TORCH_PROFILE_START, TORCH_PROFILE_STOP, TORCH_PROFILE, TORCH_PROFILE_EXPORT)
+    needed = (
+        seams.TORCH_PROFILE_START,
+        seams.TORCH_PROFILE_STOP,
+        seams.TORCH_PROFILE,
+        seams.TORCH_PROFILE_EXPORT,
+    )
 
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""
@@ -141,16 +133,18 @@ class TorchDoor(Door):
                 happen: the profiler that came second takes all, and stopping the first one then ends both.
         """
         del folder
-        if (TORCH_RUNS.find() or _runs_here()) and not _RECORDING:  # which ends as this one starts
+        if (
+            seams.TORCH_RUNS.find() or _runs_here()
+        ) and not _RECORDING:  # which ends as this one starts
             raise RuntimeError(
                 "another PyTorch profiler runs already, and only one can: stop it first"
             )
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:
-            activities = [self._take(TORCH_ACTIVITY).CPU]
+            activities = [self._take(seams.TORCH_ACTIVITY).CPU]
         with log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            running = self._take(TORCH_PROFILE)(
+            running = self._take(seams.TORCH_PROFILE)(
                 activities=activities,
                 with_stack=self._options.python_tracer,
                 record_shapes=self._options.host_level > _NORMAL_LEVEL,
@@ -160,7 +154,7 @@ class TorchDoor(Door):
         _RECORDING.add(self)
         if self._options.source or self._options.python:
             # Events whose begin is known by Python's clock; a later reading is the surer one.
-            kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
+            kind = seams.TORCH_FAST_RECORD.find() or self._kind_of_mark()
             for _ in range(_CLOCK_READINGS if kind is not None else 0):
                 _Event(kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
 
@@ -185,11 +179,11 @@ class TorchDoor(Door):
         target = folder / "plugins" / "profile" / _RUN
         with log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            prepare = TORCH_PREPARE.find()
+            prepare = seams.TORCH_PREPARE.find()
             if self._is_lost and prepare is not None:
                 # Its recording went to another thread's, and PyTorch 2.13 dies without one to end.
                 with OwnFaults():
-                    prepare(TORCH_PROFILE_INSIDE.of(running))
+                    prepare(seams.TORCH_PROFILE_INSIDE.of(running))
             running.stop()
             if self._is_lost:
                 return None
@@ -225,15 +219,15 @@ class TorchDoor(Door):
 
     def mark_scope(self, path: str) -> Any:
         """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
-        return self.mark(f"{KINETO_SCOPE}{path}", TORCH_FAST_RECORD.find())
+        return self.mark(f"{KINETO_SCOPE}{path}", seams.TORCH_FAST_RECORD.find())
 
     def _kind_of_mark(self) -> Any:
-        return self._take(TORCH_RECORD) if self.is_running else None
+        return self._take(seams.TORCH_RECORD) if self.is_running else None
 
 
 def _runs_here() -> bool | None:
     """True where a profiler of PyTorch's records this thread; None where this PyTorch does not tell."""
-    runs = TORCH_RUNS_HERE.find()
+    runs = seams.TORCH_RUNS_HERE.find()
     return None if runs is None else bool(runs())
 
 

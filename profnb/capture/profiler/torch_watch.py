@@ -27,23 +27,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded, put_again, put_aside, watch
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
-from profnb.capture.seams import (
-    KERAS_METRICS,
-    KERAS_SCOPE,
-    KERAS_SCOPE_EXIT,
-    KERAS_SCOPE_LAYER,
-    TORCH_CALL,
-    TORCH_COMPILE_CALLBACKS,
-    TORCH_NEXT_BATCH,
-    TORCH_SKIPS,
-    TORCH_STEP_HOOK,
-    TORCH_ZERO_GRAD,
-)
 
 _BY_BATCH, _BY_ZERO_GRAD, _BY_END = 1, 2, 3
 
@@ -68,11 +57,13 @@ class TorchLoops:
     @contextmanager
     def watch(self, torch: Library) -> Iterator[None]:
         """See the loop inside the block."""
-        register = torch.take(TORCH_STEP_HOOK)
+        register = torch.take(seams.TORCH_STEP_HOOK)
         with ExitStack() as stack:
-            batch = torch.watch(TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came)
+            batch = torch.watch(
+                seams.TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came
+            )
             stack.enter_context(batch)
-            stack.enter_context(torch.watch(TORCH_ZERO_GRAD, before=self._zeroes))
+            stack.enter_context(torch.watch(seams.TORCH_ZERO_GRAD, before=self._zeroes))
             if register is not None:
                 # PyTorch calls it, so no error of ours may leave it.
                 stack.callback(register(guarded(self._stepped, torch.hook_failed)).remove)
@@ -183,17 +174,17 @@ class TorchScopes:
 
     def watch_torch(self, torch: Library) -> AbstractContextManager[None]:
         """Mark calls of modules inside the block."""
-        return torch.watch(TORCH_CALL, before=self._module_called, after=self._left)
+        return torch.watch(seams.TORCH_CALL, before=self._module_called, after=self._left)
 
     @contextmanager
     def watch_keras(self, keras: Library) -> Iterator[None]:
         """Mark the scopes of Keras' layers, losses and optimizers, and its metrics, inside the block."""
-        entered = keras.watch(KERAS_SCOPE, after=self._scope_entered)
-        left = keras.watch(KERAS_SCOPE_EXIT, before=self._left)
+        entered = keras.watch(seams.KERAS_SCOPE, after=self._scope_entered)
+        left = keras.watch(seams.KERAS_SCOPE_EXIT, before=self._left)
         with (
             entered,
             left,
-            keras.watch(KERAS_METRICS, before=self._metrics_begin, after=self._left),
+            keras.watch(seams.KERAS_METRICS, before=self._metrics_begin, after=self._left),
         ):
             yield
 
@@ -269,7 +260,7 @@ class TorchScopes:
     def _scope_entered(self, scope: Any) -> None:
         if not self._is_marking():
             return
-        name, layer = str(scope.name), KERAS_SCOPE_LAYER.of(scope)
+        name, layer = str(scope.name), seams.KERAS_SCOPE_LAYER.of(scope)
         if not self._open:
             self._turn = _Turn()
         above = self._open[-1] if self._open else None
@@ -290,7 +281,10 @@ class TorchScopes:
 @contextmanager
 def unseen_by_torch_compile() -> Iterator[None]:
     """Put all hooks aside whenever ``torch.compile`` compiles, inside the block."""
-    callbacks, skip = [seam.find() for seam in TORCH_COMPILE_CALLBACKS], TORCH_SKIPS.find()
+    callbacks, skip = (
+        [seam.find() for seam in seams.TORCH_COMPILE_CALLBACKS],
+        seams.TORCH_SKIPS.find(),
+    )
     if skip is not None:
         _skip_profnb(skip)
     with ExitStack() as stack:

@@ -347,7 +347,7 @@ class CodesProfiler:
         starting = {"before": partial(self.starts, door)}
         stopping = {"before": partial(self._stops, door), "after": partial(self._stopped, door)}
         for seam, function, hooks in zip(
-            door.seams, door.functions, (starting, stopping), strict=True
+            door.needed, door.functions, (starting, stopping), strict=True
         ):
             self.watches.enter_context(library.watch_everywhere(seam, function, **hooks))
 
