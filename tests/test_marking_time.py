@@ -77,7 +77,7 @@ def call(recorder, door, clock, inside=()):
     clock.work(WORKS)
     for one in inside:
         one(recorder, door, clock)
-    recorder.events._metadata_set(trace, tf_function_call="notTraced-xla")
+    recorder.events.metadata_set(trace, tf_function_call="notTraced-xla")
     recorder.events._returned(function)
     clock.work(50)
 

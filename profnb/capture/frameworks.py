@@ -1,4 +1,4 @@
-"""What is watched in each framework, from when the code imports it.
+"""Watching each framework, from when the code imports it.
 
 TensorFlow, Keras, JAX and PyTorch need not be imported yet when a capture begins. Their names come from
 ``seams``; a missing one costs what hangs on it, and one sentence. TensorFlow's profiler starts with its
@@ -14,7 +14,7 @@ from functools import partial
 from types import ModuleType
 
 from profnb.capture import seams
-from profnb.capture.hooks import Library, explain_missing, modules_beside, on_import
+from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.histories import FitWatch
@@ -105,7 +105,9 @@ class Frameworks:
             name: partial(self._guarded, partial(self._imported, name, *hook))
             for name, hook in seen.items()
         }
-        hooks["torch._dynamo"] = partial(self._guarded, self._torch_compile_imported)
+        hooks["torch._dynamo"] = partial(
+            self._guarded, lambda: self._watch(unseen_by_torch_compile())
+        )
         watches = self._watches, self._window_watches, self.codes_profiler.watches
         with watches[0], watches[1], watches[2], on_import(hooks):
             yield
@@ -127,8 +129,13 @@ class Frameworks:
 
     def explain_losses(self) -> list[str]:
         """Say what is lost because of names that others changed."""
-        for module in modules_beside() if self._traces else ():
-            self._look_up(module)
+        if self._traces:
+            beside = ["sys", "importlib"]  # Python's own that hold seams
+            if seams.SHELL_INSTANCE.owner() is not None:  # no code's own in IPython's place
+                beside.append("IPython")
+            for name in beside:
+                if sys.modules.get(name) is not None:
+                    self._look_up(sys.modules[name])
         return explain_missing(self._libraries)
 
     def _guarded(self, hook: Callable[[], object]) -> None:
@@ -165,7 +172,9 @@ class Frameworks:
         if self._traces:
             self._watch(self._tapes.watch_turns(tensorflow))
             self._watch(self._tapes.watch_gradients(tensorflow), in_window=True)
-            self._watch(events.watch_metadata(tensorflow), in_window=True)
+            self._watch(
+                tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set), in_window=True
+            )
         if uses_sessions(tensorflow):
             self.sessions_seen()
         if not self._traces:
@@ -215,9 +224,6 @@ class Frameworks:
             self._window.open(door)
         for seam in (seams.TORCH_AUTOGRAD_ENTER, seams.TORCH_PROFILE_START):
             self._watch(torch.watch(seam, before=partial(self.codes_profiler.starts, door)))
-
-    def _torch_compile_imported(self) -> None:
-        self._watch(unseen_by_torch_compile())
 
     def _backend_of_keras(self) -> str:
         """Name what Keras 3 runs on, which a process keeps; "" where it is not imported."""

@@ -21,7 +21,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.seams import SEAMS, SHELL_INSTANCE, Seam
+from profnb.capture.seams import SEAMS, Seam
 from profnb.capture.signals import signal_of
 
 Hook = Callable[..., object]
@@ -30,7 +30,7 @@ _MISSING: Any = object()
 
 
 class _Hooks:
-    """What runs around the calls of one function: the first to watch is the first to be told.
+    """Hooks around the calls of one function: the first to watch is the first to be told.
 
     Attributes:
         before: Run before each call.
@@ -461,15 +461,6 @@ def explain_missing(libraries: Iterable[Library]) -> list[str]:
             losses = _listed(seam.lost for seam in (*library.missing, *library.changed))
             clauses.append(f"{f'{title} {version}'.strip()} {' and '.join(verbs)}, so {losses}")
     return ["; ".join(clauses) + "."] if clauses else []
-
-
-def modules_beside() -> list[ModuleType]:
-    """Python's own modules that hold seams, and IPython; not what code puts in its place, without a shell."""
-    modules = [sys.modules[name] for name in ("sys", "importlib")]
-    ipython = sys.modules.get("IPython")
-    if ipython is not None and SHELL_INSTANCE.owner() is not None:
-        modules.append(ipython)
-    return modules
 
 
 def _listed(words: Iterable[str]) -> str:

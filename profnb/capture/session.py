@@ -122,7 +122,7 @@ class Capture:
             self._frameworks.sessions_seen()
 
     def standing(self) -> Standing:
-        """Where it stands now; any thread may ask."""
+        """Say where it stands now; any thread may ask."""
         return Standing(
             time.perf_counter_ns() - self._code_began[0] if self._code_began[0] else 0,
             self._window.is_open(),

@@ -130,7 +130,7 @@ def _codes_of_handlers() -> dict[CodeType, int]:
 
 
 def _arguments_of(frame: FrameType) -> list[object]:
-    """What a function was called with, those behind a star one by one."""
+    """The arguments that a function was called with, those behind a star one by one."""
     code, bound = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount]
     arguments = [bound.get(name) for name in names]

@@ -37,7 +37,7 @@ _ACCESS, _READS_ONLY = 0o3, 0o0
 
 @dataclass
 class NetworkFiles:
-    """How often files on network mounts were found open for reading.
+    """Looks that found files on network mounts open for reading.
 
     Attributes:
         looks: How often was looked while the window was open; 0 where nothing is mounted over a network.

@@ -52,7 +52,7 @@ class KerasRuns:
 
     @property
     def is_running(self) -> bool:
-        """Whether one runs."""
+        """True while one runs."""
         return bool(self._running)
 
     def batch_ended(self, phase: str, iterations: int) -> None:

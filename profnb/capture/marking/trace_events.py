@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from types import CodeType, FrameType
 from typing import Any
@@ -92,10 +92,6 @@ class TraceEvents:
                 )
                 stack.enter_context(replaced)
             yield
-
-    def watch_metadata(self, tensorflow: Library) -> AbstractContextManager[None]:
-        """Make outermost calls step markers of the trace, inside the block."""
-        return tensorflow.watch(seams.TRACE_METADATA, before=self._metadata_set)
 
     @contextmanager
     def watch_jax(self, jax: Library) -> Iterator[None]:
@@ -202,7 +198,7 @@ class TraceEvents:
             (span for span in reversed(self._open.stack) if span.function is function), None
         )
 
-    def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
+    def metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
         opened = self._open
         if "tf_function_call" not in metadata or threading.get_ident() != opened.thread:

@@ -33,7 +33,6 @@ from profnb.trace.names import (
     IS_ABANDONED,
     KINETO_CLOCK,
     KINETO_FACTS,
-    KINETO_SCOPE,
     KINETO_STEP,
 )
 
@@ -216,10 +215,6 @@ class TorchDoor(Door):
         """An event in PyTorch's trace, begun; None where none is recorded, or PyTorch has none."""
         kind = kind or self._kind_of_mark()
         return None if kind is None else _Event(kind(name), self._open)
-
-    def mark_scope(self, path: str) -> Any:
-        """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
-        return self.mark(f"{KINETO_SCOPE}{path}", seams.TORCH_FAST_RECORD.find())
 
     def _kind_of_mark(self) -> Any:
         return self._take(seams.TORCH_RECORD) if self.is_running else None

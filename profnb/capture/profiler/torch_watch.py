@@ -33,6 +33,7 @@ from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
+from profnb.trace.names import KINETO_SCOPE
 
 _BY_BATCH, _BY_ZERO_GRAD, _BY_END = 1, 2, 3
 
@@ -195,11 +196,12 @@ class TorchScopes:
         return threading.get_ident() == self._thread
 
     def _enter(self, owner: object, path: str, caller: object) -> None:
-        event = self._door.mark_scope(path) if path else None
+        fast = seams.TORCH_FAST_RECORD.find()  # the cheapest event that there is
+        event = self._door.mark(f"{KINETO_SCOPE}{path}", fast) if path else None
         self._open.append((owner, path, event, caller))
 
     def _left(self, owner: object, *_args: object, **_keywords: object) -> None:
-        """What is open is left, with all inside of it that was not."""
+        """Leave what is open, with all inside of it that was not left."""
         if threading.get_ident() != self._thread or not any(
             owner is entry[0] for entry in self._open
         ):
