@@ -24,9 +24,7 @@ from profnb.capture.hooks import Library, guarded
 from profnb.capture.marking.open_steps import (
     MARKER,
     OpenSteps,
-    abandon_marker,
     add_metadata,
-    end_marker,
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import (
@@ -85,7 +83,7 @@ class TraceEvents:
             stack.enter_context(tensorflow.watch(seams.CALL_FUNCTION, **hooks))
             if isinstance(marker, type):
                 began = guarded(self._marker_began, tensorflow.hook_failed)
-                ended = guarded(self._marker_ended, tensorflow.hook_failed)
+                ended = guarded(self.marker_ended, tensorflow.hook_failed)
                 watched = _watched_marker(marker, began, ended)
                 replaced = tensorflow.replace_everywhere(
                     seams.TRACE, marker, watched, but_in=("tensorflow.python",)
@@ -108,29 +106,17 @@ class TraceEvents:
                 self._marker_began(marker, name, **{**metadata, "_r": 1})
 
         def ended(marker: Any, kind: object = None, *_: object) -> None:
-            self._marker_ended(marker, failed=kind is not None)
+            self.marker_ended(marker, failed=kind is not None)
 
-        with ExitStack() as stack:
-            stack.enter_context(jax.watch(seams.JAX_STEP_EXIT, after=ended))
-            if jax.take(seams.JAX_STEP_EXIT) is not None:  # else they would never end
-                stack.enter_context(jax.watch(seams.JAX_STEP_INIT, after=made_one))
-                stack.enter_context(jax.watch(seams.JAX_STEP_ENTER, after=began))
+        if jax.take(seams.JAX_STEP_EXIT) is None:  # they would never end
             yield
-
-    def mark_began(self, mark: Any, door: Any) -> None:
-        """A step of a loop over PyTorch that the user marks began; inside a step there is none."""
-        outer = self._open.innermost()
-        if outer is None or outer.marker is mark.also:
-            mark.begin(door)
-        if outer is None:
-            self._open.stack.append(self._open.begin(mark, USER, mark.phase, mark.step_num))
-
-    def mark_ended(self, mark: Any, *, failed: bool) -> None:
-        """It ends; one that raised is no step."""
-        try:
-            (abandon_marker if failed else end_marker)(mark.marker)
-        finally:  # an interrupt there leaves no step open, which all that follow would be part of
-            self._marker_ended(mark, failed=failed)
+            return
+        with (
+            jax.watch(seams.JAX_STEP_EXIT, after=ended),
+            jax.watch(seams.JAX_STEP_INIT, after=made_one),
+            jax.watch(seams.JAX_STEP_ENTER, after=began),
+        ):
+            yield
 
     def _marker_began(self, marker: object, name: str = "", /, **metadata: Any) -> None:
         """A marker of the user's began."""
@@ -142,7 +128,8 @@ class TraceEvents:
         number = number if isinstance(number, int) else None
         opened.stack.append(opened.begin(marker, USER if is_step else None, str(name), number))
 
-    def _marker_ended(self, marker: object, *, failed: bool) -> None:
+    def marker_ended(self, marker: object, *, failed: bool) -> None:
+        """A marker of the user's ended."""
         if threading.get_ident() == self._open.thread:
             for span in reversed(self._open.stack):
                 if span.marker is marker:

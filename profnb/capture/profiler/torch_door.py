@@ -307,10 +307,6 @@ class StepMark:
         self.marker: Any = None
         self.also = also
 
-    def begin(self, door: TorchDoor) -> None:
-        """Mark the step in PyTorch's trace."""
-        self.marker = door.mark_step(self.phase, self.step_num)
-
     def __enter__(self) -> None:
         """See ``TorchLoops``, which watches it."""
         if self.also is not None:

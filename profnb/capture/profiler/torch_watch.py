@@ -29,13 +29,16 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded, put_again, put_aside, watch
+from profnb.capture.marking.open_steps import abandon_marker, end_marker
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
+from profnb.capture.step_records import USER
 from profnb.trace.names import KINETO_SCOPE
 
 _BY_BATCH, _BY_ZERO_GRAD, _BY_END = 1, 2, 3
+_METRICS = "metrics"
 
 
 class TorchLoops:
@@ -59,20 +62,16 @@ class TorchLoops:
     def watch(self, torch: Library) -> Iterator[None]:
         """See the loop inside the block."""
         register = torch.take(seams.TORCH_STEP_HOOK)
-        with ExitStack() as stack:
-            batch = torch.watch(
-                seams.TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came
-            )
-            stack.enter_context(batch)
-            stack.enter_context(torch.watch(seams.TORCH_ZERO_GRAD, before=self._zeroes))
-            if register is not None:
-                # PyTorch calls it, so no error of ours may leave it.
-                stack.callback(register(guarded(self._stepped, torch.hook_failed)).remove)
-            failed = torch.hook_failed
-            began = watch(StepMark, "__enter__", after=self._mark_began, hook_failed=failed)
-            ended = watch(StepMark, "__exit__", before=self._mark_ended, hook_failed=failed)
-            stack.enter_context(began)
-            stack.enter_context(ended)
+        failed = torch.hook_failed
+        with (
+            torch.watch(seams.TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came),
+            torch.watch(seams.TORCH_ZERO_GRAD, before=self._zeroes),
+            watch(StepMark, "__enter__", after=self._mark_began, hook_failed=failed),
+            watch(StepMark, "__exit__", before=self._mark_ended, hook_failed=failed),
+            ExitStack() as stack,
+        ):
+            if register is not None:  # PyTorch calls it, so no error of ours may leave it
+                stack.callback(register(guarded(self._stepped, failed)).remove)
             stack.callback(self._recorder.loops.abandon_iteration)
             yield
 
@@ -119,18 +118,27 @@ class TorchLoops:
             if begun_by in (0, _BY_END):
                 self._begin(_BY_END)
 
-    def _mark_began(self, mark: Any) -> None:
-        if self._is_here():
-            self._use()
-            self._recorder.loops.abandon_iteration()
-            self._recorder.events.mark_began(mark, self._door)
+    def _mark_began(self, mark: StepMark) -> None:
+        """A step that the user marks begins; inside a step there is none."""
+        if not self._is_here():
+            return
+        self._use()
+        self._recorder.loops.abandon_iteration()
+        opened = self._recorder.open
+        outer = opened.innermost()
+        if outer is None or outer.marker is mark.also:
+            mark.marker = self._door.mark_step(mark.phase, mark.step_num)
+        if outer is None:
+            opened.stack.append(opened.begin(mark, USER, mark.phase, mark.step_num))
 
-    def _mark_ended(self, mark: Any, kind: Any = None, *_: Any) -> None:
-        if self._is_here():
-            self._recorder.events.mark_ended(mark, failed=kind is not None)
-
-
-_METRICS = "metrics"
+    def _mark_ended(self, mark: StepMark, kind: object = None, *_: object) -> None:
+        """It ends; one that raised is no step."""
+        if not self._is_here():
+            return
+        try:
+            (end_marker if kind is None else abandon_marker)(mark.marker)
+        finally:  # an interrupt there leaves no step open, which all that follow would be part of
+            self._recorder.events.marker_ended(mark, failed=kind is not None)
 
 
 class _Turn:
