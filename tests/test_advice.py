@@ -16,8 +16,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
-from profnb.advice.advise import TRACE_RULES
-from profnb.advice.rules.cell_rules import CELL_RULES
+from profnb.advice.advise import RULES
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -25,8 +24,8 @@ from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import op_events
 from profnb.subjects.covered_time import covered_share
 from profnb.subjects.study import Study
-from profnb.causes.traced_again import find_retracing
-from profnb.causes.uncompilable import find_uncompilable
+from profnb.causes.compiled_again import find_retracing
+from profnb.causes.pieces import find_uncompilable
 from profnb.capture.recording import Recording
 from profnb.capture.marking.trace_events import TracedFunction
 
@@ -447,7 +446,7 @@ def test_input_bound_by_hand_and_ranked():
 
 def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
     bare = Study(read(host(line("python", *steps_of()))))
-    for rule in (*CELL_RULES, *TRACE_RULES):
+    for rule in RULES:
         assert rule.__doc__
         assert all(one.rule == "python-between-steps" for one in rule(Model(grow_tree(None, bare), bare)))
 

@@ -1,11 +1,14 @@
-"""Programs that were compiled again and again: which, how often, why as far as the trace tells."""
+"""Programs that are compiled, and tf.functions that are traced, again and again: which, how often, why."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from profnb.causes.pieces import compiled_regions
+from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import count_text
 from profnb.steps.compilation import FRAME_COMPILES
@@ -14,9 +17,12 @@ from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_modules import argument_names, argument_shapes
 from profnb.trace.framework import PYTORCH
 from profnb.trace.hlo import HloModule
+from profnb.trace.names import FUNCTION_CALL
 
 _SHOWN_SHAPES = 4
-_FEWEST = 3  # the first is a program's due, and the second its due for other shapes
+_FEWEST = (
+    3  # the first is a program's due, and the second its due for other shapes, or the last batch
+)
 SAME_SHAPES = (
     "its shapes are the same, so a new function or another static argument came with each call"
 )
@@ -107,3 +113,155 @@ def _by_torch(study: Study) -> CompiledAgain | None:
     why = f"each for other shapes or Python values, and one has {versions} versions by now"
     what = f"torch.compile compiled functions again {count_text(times - 1)} times"
     return CompiledAgain(what, times, spent, why)
+
+
+# Functions of Keras 2 and 3, of which each model has its own.
+_OF_KERAS = frozenset({
+    "train_function", "test_function", "predict_function", "one_step_on_data", "one_step_on_iterator",
+    "multi_step_on_data", "multi_step_on_iterator", "one_step_on_data_distributed", "run_step",
+})  # fmt: skip
+_TRACING_COUNT = "tracing_count"  # which tracing of the function object it is: TF's own stat
+_SHOWN_VALUES, _MANY_OBJECTS = 4, 3
+# Tracings of less than a fifth of the calls end.
+_FEWEST_OF_CALLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Retracing:
+    """A function that is traced again and again, or made anew for each call.
+
+    Attributes:
+        function: Its name.
+        events: The calls in which it was traced, but for the first of all, which is its due.
+        share: Their share of the time of all calls that traced.
+        traced: How many calls traced it.
+        calls: How many there were.
+        is_made: Whether one line of the user's makes it anew.
+        is_keras: Whether it is one of Keras', of which each model has its own.
+        changing: Which argument changed from call to call: "its argument factor was 1, 2, 3"; "" where the
+            function was not at hand.
+        where: The user's line at which it is defined, or "".
+    """
+
+    function: str
+    events: Int64s
+    share: float
+    traced: int
+    calls: int
+    is_made: bool
+    is_keras: bool
+    changing: str
+    where: str
+
+
+def find_retracing(study: Study) -> Retracing | None:
+    """Find the function that took most to be traced anew, in three calls or more and a fifth of its calls.
+
+    The first tracing of a function object is its due, whatever other objects are called: where the trace
+    says which tracing it was, one object has to be at its third. Not where another function that calls it was
+    being traced: that traces it once, and is the one to speak of. A function that one line of the user's
+    makes anew for each call has first tracings only.
+    """
+    calls, worst = _calls(study), None
+    for name in np.unique(calls.name[calls.is_traced]).tolist() if calls is not None else ():
+        assert calls is not None
+        is_of_function, text = calls.name == name, study.trace.names[name]
+        again = calls.is_traced & is_of_function & ~calls.is_due
+        first = again & (calls.tracing == 1)
+        is_made = bool(first.sum() * 2 >= is_of_function.sum()) and _is_made_anew(study, text)
+        chosen = first if is_made else again & (calls.tracing != 1)
+        tracings, count = calls.tracing[chosen], int(chosen.sum())
+        is_third = is_made or (tracings == 0).any() or (tracings >= 3).any()
+        if count < _FEWEST or count * _FEWEST_OF_CALLS < is_of_function.sum() or not is_third:
+            continue
+        events = calls.events[chosen]
+        dues = events if not is_made and tracings.all() else events[1:]
+        spent = int(study.trace.events.duration_ps[dues].sum())
+        if worst is None or spent > worst[0]:
+            worst = spent, text, dues, count, int(is_of_function.sum()), is_made
+    if worst is None:
+        return None
+    assert calls is not None
+    spent, function, dues, count, total, is_made = worst
+    of_all = study.trace.events.duration_ps[calls.events[calls.is_traced & ~calls.is_due]].sum()
+    objects = [one for one in study.recording.functions if one.name == function]
+    placed = max((o for o in objects if o.where), key=lambda o: o.tracings, default=None)
+    return Retracing(
+        function, dues, spent / max(int(of_all), 1), count, total, is_made,
+        function in _OF_KERAS or any(one.is_keras for one in objects),
+        _changing_arguments(study, function), placed.where if placed else "",
+    )  # fmt: skip
+
+
+def traced_steps(study: Study) -> Int64s:
+    """The steps in which any function was traced, in order."""
+    calls = _calls(study)
+    if calls is None:
+        return np.zeros(0, np.int64)
+    step = np.unique(study.groups.step[calls.events[calls.is_traced]])
+    return np.asarray(step[step >= 0], np.int64)
+
+
+class _Calls(NamedTuple):
+    """C calls of tf.functions, all of shape (C,).
+
+    Attributes:
+        events: Their events.
+        name: Their names.
+        is_traced: Whether the function was traced in each.
+        is_due: Whether that was so because a function that calls it was being traced.
+        tracing: Which tracing of its function object it was, from 1; 0 where the trace does not say.
+    """
+
+    events: Int64s
+    name: Int64s
+    is_traced: Bools
+    is_due: Bools
+    tracing: Int64s
+
+
+def _calls(study: Study) -> _Calls | None:
+    call_texts = study.trace.stats.texts(FUNCTION_CALL)
+    if not len(call_texts):
+        return None
+    starts = np.array([text.startswith("traced") for text in call_texts.texts], np.bool_)
+    name = np.asarray(study.trace.events.name[call_texts.events], np.int64)
+    is_traced = np.asarray(starts[call_texts.values])
+    is_due = np.zeros(is_traced.size, np.bool_)
+    is_due[is_traced] = _is_traced_inside(study, call_texts.events[is_traced])
+    count = study.trace.stats.integers(_TRACING_COUNT).of(call_texts.events, 0)
+    if not count.any():  # nothing tells a new model's first tracing from a second one
+        keras = [study.trace.names[row] in _OF_KERAS for row in name.tolist()]
+        is_due |= np.array(keras, np.bool_)
+    return _Calls(call_texts.events, name, is_traced, is_due, np.asarray(count, np.int64))
+
+
+def _is_made_anew(study: Study, name: str) -> bool:
+    """Whether three functions or more were made of one piece of the user's code, each traced once."""
+    objects = [one for one in study.recording.functions if one.name == name and one.where]
+    most = Counter(one.code for one in objects if one.tracings == 1).most_common(1)
+    return bool(most) and most[0][1] >= _MANY_OBJECTS
+
+
+def _is_traced_inside(study: Study, events: Int64s) -> Bools:
+    """Which of N tracings are the first of their function inside another function's tracing, shape (N,)."""
+    tracings, names = set(events.tolist()), study.trace.events.name
+    parent, seen = study.groups.parent, set[tuple[int, int]]()
+    is_first = np.zeros(events.size, np.bool_)
+    for row, event in enumerate(events.tolist()):
+        above = int(parent[event])
+        while above >= 0 and above not in tracings:
+            above = int(parent[above])
+        pair = (above, int(names[event]))
+        is_first[row] = above >= 0 and names[above] != names[event] and pair not in seen
+        seen.add(pair)
+    return is_first
+
+
+def _changing_arguments(study: Study, function: str) -> str:
+    changes = []
+    for argument, values in study.recording.changing_arguments.get(function, ())[:2]:
+        listed = ", ".join(value[:40] for value in values[:_SHOWN_VALUES])
+        more = ", ..." if len(values) > _SHOWN_VALUES else ""
+        changes.append(f"its argument {argument[:60]} was {listed}{more}")
+    return "; ".join(changes)

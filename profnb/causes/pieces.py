@@ -7,6 +7,7 @@ and recurrent layers that cuDNN would run as one.
 Source: PyTorch's torch/csrc/dynamo/eval_frame.c and torch/_dynamo/eval_frame.py (2.15): what was compiled
 runs in events ``Torch-Compiled Region: 2/1``, the third function that it came across, in its second version.
 A graph break ends a function's piece, and calls the rest, a function of its own, from inside of it.
+TensorFlow 2.21: the kernels that it registers for XLA_CPU_JIT.
 """
 
 import re
@@ -18,7 +19,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
-from profnb.causes.numbers import CLOSE_PS, FEWEST, LONG_OP_PS
+from profnb.causes.numbers import CLOSE_PS, FEWEST, HALF, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.nesting import is_inside, outermost_of
@@ -233,6 +234,29 @@ def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces 
     return Pieces(each, 0.0, members, is_firm[is_fused], spans, spans_of(study, ops[~is_fused]))
 
 
+def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float] | None:
+    """One pass over memory instead of ops, or half as many; None where products cost more than that.
+
+    Returns:
+        The ops' share of the time, that of all that computes there, and how much of that remains at least
+        and at most.
+    """
+    rows, nothing = study.summary.counted, (ops.others[0][:0], ops.others[1][:0])
+    side = study.breakdown.of("device compute" if study.has_device else "host compute")
+    periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
+    whole = float(np.median(side[rows] / periods))
+    others = min(usual_share_beyond(study, ops.others, nothing), whole)
+    share, one_pass, _ = ops.shares(study, 0)
+    share = min(share, whole - others)  # pauses count where TensorFlow is at work in them
+    whole, least = share + others, others + min(one_pass, share)
+    # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
+    # ops, jit_compile=True took 4 % more processor time although it fused them.
+    most = max((1.0 if study.has_device else 1 / HALF) * others + HALF * share, least)
+    if least + most >= 2 * whole:
+        return None
+    return share, whole, least / whole, min(most / whole, 1.0)
+
+
 def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
     """The layers that Keras keeps from cuDNN and that ran, with their ops and kernels of the steps."""
     times, runs = study.layers.times, study.ops.runs
@@ -249,3 +273,22 @@ def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
         each, len(layers), kernels, np.ones(kernels.size, np.bool_), spans_of(study, events),
         (nothing, nothing),
     )  # fmt: skip
+
+
+# Kinds of ops that have no kernel of XLA's: ``@tf.function(jit_compile=True)`` raises ("unsupported
+# operations"), Keras warns and goes on without.
+_KINDS = (
+    "PyFunc", "EagerPyFunc", "Print", "String", "AsString", "Regex", "StaticRegex", "Lookup",
+    "HashTable", "MutableHashTable", "Write", "Decode", "Encode", "ParseExample", "ParseSingleExample",
+    "ReadFile", "Unicode", "Substr", "Summary", "ScalarSummary", "HistogramSummary", "ImageSummary",
+)  # fmt: skip
+
+
+def find_uncompilable(study: Study) -> str:
+    """The type of an op that XLA cannot compile and a traced step ran, warm-up included; "" for none."""
+    runs = study.ops.runs
+    is_kind = [op_type.startswith(_KINDS) for _, op_type in runs.keys]
+    if not any(is_kind):
+        return ""
+    in_steps = set(runs.code[study.groups.step[runs.events] >= 0].tolist())
+    return next((runs.keys[code][1] for code in sorted(in_steps) if is_kind[code]), "")

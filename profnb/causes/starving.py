@@ -1,10 +1,16 @@
-"""Queues of TensorFlow 1 that steps wait for, why, and what to change; files that are read one by one."""
+"""Why steps wait for a batch, and what the threads that make batches hold up."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from profnb.causes.numbers import HALF
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
-from profnb.subjects.advising import LEAST_INPUT, share_of
+from profnb.steps.activities import AWAITING, SYNCHRONISING
+from profnb.subjects.advising import LEAST_INPUT, share_of, window_of
+from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.feeds.queues import QueueUse
+from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
@@ -170,3 +176,101 @@ def note_queues(study: Study) -> list[str]:
                 "them back."
             )
     return notes
+
+
+def find_network_files(study: Study) -> tuple[str, str] | None:
+    """That the input lies on a network mount, and where else to put it; None where it does not.
+
+    Such files were open in five looks, and for a quarter as much of the time as the steps wait: a vocabulary
+    or a log that lies there is not what they wait for.
+    """
+    seen, wait = study.recording.network_files, study.input.waiting.fraction
+    if seen.found < max(5, wait * seen.looks / 4) or not seen.mounts:
+        return None
+    place = max(seen.mounts, key=lambda name: seen.mounts[name])
+    folder = place.rpartition(" (")[0]
+    files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
+    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
+    evidence = (
+        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} it was reading on "
+        f"{place}, a network mount: {files}. Each open and each read goes to another machine."
+    )
+    if "drive" in place:
+        return evidence, (
+            f"Before the training, once: `!cp -r {folder}/... /content/data`; many small files as one "
+            "archive, `!tar -xf ... -C /content/data`. Then read from /content/data."
+        )
+    return evidence, (
+        f"Copy what is read from {folder} to a local disk before the training; many small files as one "
+        "archive. Where that is too large, dataset.cache('/local/path') keeps what the first epoch read."
+    )
+
+
+def find_loaders(study: Study) -> tuple[bool, bool]:
+    """Whether the steps wait for a loader of PyTorch's without workers, and for one with some.
+
+    A training's loader may have workers and its validation's none: the one that takes more of the counted
+    steps is meant.
+    """
+    without, with_workers = (
+        covered_share(
+            study,
+            np.flatnonzero(study.trace.select_names(lambda name: loader in name)),  # noqa: B023
+        )
+        for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    )
+    return without > with_workers, with_workers > 0 and with_workers >= without
+
+
+def input_work_share(study: Study) -> float:
+    """How long the pipelines' threads work, beside the steps, of the time that was recorded."""
+    pipeline, window = study.input.pipeline, window_of(study)
+    if not len(pipeline) or not window:
+        return 0.0
+    parent = pipeline.tree.parent
+    on_own_thread = (parent >= 0) & pipeline.tree.is_async[np.maximum(parent, 0)]
+    works_ps = int(pipeline.total_ps[on_own_thread].sum())
+    works_ps += int(pipeline.function_ps[pipeline.tree.is_async].sum())
+    return works_ps / window
+
+
+def input_runs_python(study: Study) -> bool:
+    """Whether a pipeline runs Python, under the interpreter's lock."""
+    pipeline = study.input.pipeline
+    return any(runs_python(pipeline, row) for row in range(len(pipeline)))
+
+
+def crowded_share(study: Study) -> tuple[float, float]:
+    """Find how much of what the steps compute on the host the pipeline's threads held up.
+
+    They hold up Python for as long as they run Python, under the interpreter's lock, and anything for as long
+    as threads waited for a free core; at most for as long as they work. Where all cores are busy, work that
+    goes frees its share of them.
+
+    Returns:
+        What they held up at most, and surely, of that time.
+    """
+    waits, computing = study.recording.core_waits, share_of(study, "host compute")
+    works = input_work_share(study) / computing if computing else 0.0
+    if input_runs_python(study):
+        return min(works, 1.0), min(works, 1.0) * HALF
+    held_up = min(works, waits.waited_fraction / (1 + waits.waited_fraction))
+    every = waits.wall_ns * waits.cores
+    busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
+    waiting = share_of(study, "input") / computing if computing else 0.0
+    return held_up, min(max(busy * works / max(waits.cores, 1) - waiting, 0.0), held_up)
+
+
+def kept_by_host(study: Study, factor: float) -> float:
+    """Of what a faster device saves, the share that the host then takes, which works so long itself."""
+    rows, steps = study.summary.counted, study.steps
+    whole_ps = period_ps(study)
+    saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
+    host_ps = float(
+        (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
+    )
+    waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
+    host_ps -= covered_share(study, waits) * whole_ps
+    return (
+        float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
+    )

@@ -3,4 +3,5 @@
 machine_watch     a thread that looks: processors, memory and disks by psutil, GPUs by NVML
 network_files     files on network mounts that are read
 core_waits        threads that waited for a free core
+call_costs        what a compiled call and a new iterator cost in this process
 """
