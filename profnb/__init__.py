@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
 import profnb.lite as _lite_folder  # noqa: F401 - likewise
-from profnb.capture.profiler.remote import serve
+from profnb.capture.profiler.tensorflow_door import serve
 from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError

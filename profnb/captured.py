@@ -19,7 +19,7 @@ from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
 from profnb.capture.session import Capture
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.underway.standing import Standing
+from profnb.capture.step_records import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile

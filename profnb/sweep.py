@@ -10,8 +10,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profnb.capture.fresh import run_fresh
 from profnb.capture.saved.sidecar import read_recordings
+from profnb.capture.switches import run_fresh
 from profnb.captured import CapturedProfile
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions

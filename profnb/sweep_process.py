@@ -1,4 +1,4 @@
-"""`python -m profnb.sweep_process FOLDER`: one run of a sweep in its own process; see ``capture.fresh``."""
+"""`python -m profnb.sweep_process FOLDER`: a sweep's run in its own process; see ``capture.switches``."""
 
 import json
 import sys
@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from profnb.capture.cell import names_of
-from profnb.capture.fresh import ERROR, read_job
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import FAILED_BEFORE, FAILED_INSIDE, SUCCESS
 from profnb.capture.session import Capture
 from profnb.capture.switches import (
     BACKEND,
+    ERROR,
     THREADS,
     apply_switches,
+    read_job,
     set_backend,
     set_threads,
     switches_of,

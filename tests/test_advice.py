@@ -26,7 +26,7 @@ from profnb.subjects.study import Study
 from profnb.causes.compiled_again import find_retracing
 from profnb.causes.pieces import find_uncompilable
 from profnb.capture.recording import Recording
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "traces"
 US, MS = 10**6, 10**9

@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.profiler import doors, held_back, profiler_door
+from profnb.capture.profiler import doors, profiler_door, tensorflow_door
 from profnb.capture import frameworks, session
 from profnb.capture.environment import allocated_bytes
 from profnb.capture.profiler import window
@@ -642,7 +642,7 @@ def test_the_profilers_log_stays_out_of_a_notebook_and_other_text_stays_in(capfd
     out, err = capfd.readouterr()
     assert "profiler_session" not in err
     assert out == ""
-    with held_back.profiler_log_held_back():
+    with profiler_door.log_held_back():
         os.write(2, b"somebody else's line\n")
     assert capfd.readouterr().err == "somebody else's line\n"
 
@@ -712,7 +712,7 @@ def test_a_full_disk_costs_a_sentence_and_leaves_nothing_patched(monkeypatch):
 
 
 def test_without_room_for_the_held_log_the_profiler_still_starts_and_stops(monkeypatch):
-    monkeypatch.setattr(held_back.tempfile, "NamedTemporaryFile", no_space)
+    monkeypatch.setattr(profiler_door.tempfile, "NamedTemporaryFile", no_space)
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3
@@ -1216,8 +1216,8 @@ def leftovers(folder):
 
 
 PLACES_IN_START = [
-    (doors.tempfile, "mkdtemp"), (doors.Doors, "make_folder"), (profiler_door.ProfilerDoor, "_start_taking_over"),
-    (profiler_door.ProfilerDoor, "note_ignored_options"), (window.Window, "_set_timer"), (session.SourceWatch, "begin"),
+    (doors.tempfile, "mkdtemp"), (doors.Doors, "make_folder"), (tensorflow_door.TensorFlowDoor, "_start_taking_over"),
+    (tensorflow_door.TensorFlowDoor, "note_ignored_options"), (window.Window, "_set_timer"), (session.SourceWatch, "begin"),
     (frameworks.Frameworks, "_tensorflow_imported"), (frameworks.Frameworks, "_keras_imported"),
 ]  # fmt: skip
 

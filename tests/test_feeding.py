@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
+from profnb.capture.recording import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
 from profnb.report.report import build_report
 from profnb.report.text import headline_text

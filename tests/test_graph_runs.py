@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import profnb
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.source import session_use
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata

@@ -14,8 +14,8 @@ import pytest
 import profnb
 from advised import advised
 from profnb.capture.profiler.doors import Doors, _publish
-from profnb.capture.profiler import profiler_door
-from profnb.capture.profiler.profiler_door import ProfilerDoor
+from profnb.capture.profiler import tensorflow_door
+from profnb.capture.profiler.tensorflow_door import TensorFlowDoor
 from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
@@ -385,7 +385,7 @@ def test_another_hosts_trace_in_the_logdir_is_not_taken_for_mine(tmp_path):
     other.parent.mkdir(parents=True)
     other.write_bytes(b"another's")
     os.utime(other, (4e9, 4e9))
-    assert doors.tensorflow._find_trace(folder).read_bytes() == b"1"
+    assert doors.tensorflow._find_trace(folder, "").read_bytes() == b"1"
     assert other.read_bytes() == b"another's"
 
 
@@ -393,7 +393,7 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     for name, value in cluster("worker", 1, worker=3).items():
         monkeypatch.setenv(name, value)
     messages = []
-    door = ProfilerDoor(CaptureOptions(), messages)
+    door = TensorFlowDoor(CaptureOptions(), messages)
     door._announce()
     door._announce()
     assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
@@ -401,21 +401,21 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     assert capsys.readouterr().err.count("may end a process") == 1
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
     quiet = []
-    ProfilerDoor(CaptureOptions(), quiet)._announce()
+    TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
     assert "not all steps of the training" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
-    ProfilerDoor(CaptureOptions(), quiet)._announce()
+    TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
 
 
 def test_a_process_among_others_waits_before_its_profiler_stops(tmp_path, monkeypatch):
     done = []
-    monkeypatch.setattr(profiler_door.time, "sleep", done.append)
+    monkeypatch.setattr(tensorflow_door.time, "sleep", done.append)
 
     def stop():
-        door = ProfilerDoor(CaptureOptions(), [])
-        door._stop = lambda: done.append("stopped")
+        door = TensorFlowDoor(CaptureOptions(), [])
+        door.functions = (None, lambda: done.append("stopped"))
         door.stop(tmp_path)
 
     stop()

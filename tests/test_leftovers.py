@@ -17,11 +17,11 @@ import pytest
 
 import profnb
 from profnb.capture import hooks
-from profnb.capture.datasets import describe_datasets
+from profnb.capture.environment import describe_datasets
 from profnb.capture.profiler import window
 from profnb.capture.hooks import replace_attribute, watched_call
 from profnb.capture.machine import machine_watch
-from profnb.capture.profiler import profiler_door
+from profnb.capture.profiler import tensorflow_door
 
 tf = pytest.importorskip("tensorflow")
 from tensorflow.python.profiler import profiler_v2
@@ -162,7 +162,7 @@ def test_a_profiler_that_a_notebook_starts_under_a_name_of_its_own_has_its_trace
 def slow_stop(monkeypatch):
     """A function that closes the window as its timer does, on a thread that stops the profiler once the event says so."""
     stopping, may_stop, opened = threading.Event(), threading.Event(), []
-    stop_it = profiler_door.ProfilerDoor.stop
+    stop_it = tensorflow_door.TensorFlowDoor.stop
 
     def slow(door, folder):
         stopping.set()
@@ -173,7 +173,7 @@ def slow_stop(monkeypatch):
         threading.Thread(target=opened[0].close, args=("seconds",)).start()
         assert stopping.wait(60)
 
-    monkeypatch.setattr(profiler_door.ProfilerDoor, "stop", slow)
+    monkeypatch.setattr(tensorflow_door.TensorFlowDoor, "stop", slow)
     monkeypatch.setattr(window.Window, "_set_timer", lambda own, _: opened.append(own))
     yield close, may_stop
     may_stop.set()

@@ -16,7 +16,7 @@ from profnb.capture.parts.part_records import (
 from profnb.capture.parts.tree_records import CELL as ALL
 from profnb.capture.parts.tree_records import TreeNode
 from profnb.capture.recording import Recording
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.advice.proposals import Advice

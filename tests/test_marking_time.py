@@ -77,7 +77,7 @@ def call(recorder, door, clock, inside=()):
     clock.work(WORKS)
     for one in inside:
         one(recorder, door, clock)
-    recorder.events._metadata_set(trace, tf_function_call="notTraced-xla")
+    recorder.events.metadata_set(trace, tf_function_call="notTraced-xla")
     recorder.events._returned(function)
     clock.work(50)
 
@@ -91,11 +91,11 @@ def call_twice(recorder, door, clock):
 ])  # fmt: skip
 def test_marking_is_clocked_outside_of_the_steps_only(clock, step, own_ms):
     recorder, door = recorder_by(clock)
-    assert recorder.marking_ns == 0
+    assert recorder.open.marking_ns == 0
     for _ in range(3):
         step(recorder, door, clock)
     assert len(recorder.log) == 3
-    assert recorder.marking_ns == own_ms * 1_000_000
+    assert recorder.open.marking_ns == own_ms * 1_000_000
 
 
 def test_what_is_not_traced_is_not_clocked(clock):
@@ -106,7 +106,7 @@ def test_what_is_not_traced_is_not_clocked(clock):
     is_tracing[0] = False
     iterate(recorder, door, clock)
     assert len(recorder.log) == 2
-    assert recorder.marking_ns == (BEGINS + MARKS + ENDS) * 1_000_000
+    assert recorder.open.marking_ns == (BEGINS + MARKS + ENDS) * 1_000_000
 
 
 def marked(study, own_us):

@@ -105,9 +105,10 @@ def test_looking_ends_where_the_code_fails(mounted):
     assert seen.looks == looks
 
 
-def test_a_home_is_not_told(mounted, monkeypatch):
+def test_a_home_is_not_told(tmp_path, monkeypatch):
     seen = NetworkFiles()
-    monkeypatch.setattr(network_files, "_listed", lambda: ["3"])
+    made(tmp_path, "3")
+    monkeypatch.setattr(network_files, "OPEN_FILES", tmp_path)
     monkeypatch.setattr(network_files, "_is_read", lambda number: True)
     monkeypatch.setattr(network_files.Path, "readlink", lambda path: "/home/alice/data/a.bin")
     network_files._look(seen, {"/home/alice": "nfs4", "/home/alice/data": "nfs"}, set())

@@ -11,7 +11,7 @@ import pytest
 
 import profnb
 from profnb.capture.recording import Recording
-from profnb.capture.session_records import GapRecords, QueueRecord, SessionRecords
+from profnb.capture.recording import GapRecords, QueueRecord, SessionRecords
 from profnb.report.notes import notes_of
 from profnb.subjects.input.pipeline import BUFFERS
 from profnb.subjects.input.section import input_sections

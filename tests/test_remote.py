@@ -10,7 +10,7 @@ import textwrap
 import pytest
 
 import profnb
-from profnb.capture.profiler.remote import parse_addresses
+from profnb.capture.profiler.tensorflow_door import parse_addresses
 from profnb.several.tracing_remotely import trace_remotely
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import profnb
 from profnb.capture.step_records import StepRecords
-from profnb.capture.underway.keras_runs import KerasRun
-from profnb.capture.underway.standing import Standing, recent_step_ns
+from profnb.capture.step_records import KerasRun
+from profnb.capture.step_records import Standing, recent_step_ns
 from profnb.captured import CapturedProfile
 from profnb.core.options import CaptureOptions
 from profnb.report.running import live_line, progress, slot

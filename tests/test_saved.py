@@ -21,7 +21,7 @@ from traces import tell_beside, told_beside
 
 import profnb
 from profnb.capture.recording import Recording
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.models.op_order import OpFact
 from profnb.capture.models.histories import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts

@@ -10,7 +10,7 @@ import pytest
 from seam_removal import assert_told, hide, is_missed, remove
 
 import profnb
-from profnb.capture.library import Library, explain_missing
+from profnb.capture.hooks import Library, explain_missing
 from profnb.capture.seams import (
     COLLECTION,
     DEFAULT_GRAPH,
@@ -316,7 +316,7 @@ def test_nobody_misses_what_another_version_has():
     newer.ops = newest.ops = True
     newest.Model = type("Model", (), {"nodes": 1})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("profnb.capture.library.SEAMS", (ops, graph))
+        patch.setattr("profnb.capture.hooks.SEAMS", (ops, graph))
         assert [Library(module).missing for module in (older, newer, newest)] == [[ops], [graph], []]
 
 

@@ -7,7 +7,7 @@ import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.parts.tree_records import CELL, TreeNode
-from profnb.capture.session_records import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
+from profnb.capture.recording import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree

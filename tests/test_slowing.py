@@ -9,7 +9,7 @@ from test_steps import marker
 from traces import event, host, line, read
 
 from profnb.capture.machine.core_waits import CoreWaits
-from profnb.capture.machine.machine_records import MachineRecords
+from profnb.capture.machine.machine_watch import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords
 from profnb.causes.slowing import find_rise, find_slowing

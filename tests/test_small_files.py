@@ -12,7 +12,7 @@ from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
 from profnb.advice.rules.input_rules import files_read_singly
 from profnb.advice.replay import replay
-from profnb.capture.datasets import find_files, mean_size
+from profnb.capture.environment import find_files, mean_size
 from profnb.subjects.input.diagnosis import CAUSES
 from profnb.causes.starving import note_files
 from profnb.subjects.input.iterators import files_text, find_small_files

@@ -441,7 +441,7 @@ def test_a_backend_that_is_not_installed_is_said_without_a_process(shell, monkey
 def test_the_error_of_a_fresh_process_is_the_cells(tmp_path):
     import subprocess
 
-    from profnb.capture.fresh import ERROR, _failure
+    from profnb.capture.switches import ERROR, _failure
 
     done = subprocess.CompletedProcess([], 1, "printed\n", "\x1b[31mlast words\x1b[0m\n")
     assert _failure(tmp_path, done) == "The cell's fresh process ended with code 1.\nlast words"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from profnb.capture.hooks import watch
-from profnb.capture.profiler.torch_batches import BatchCount, count_examples
+from profnb.capture.profiler.torch_door import BatchCount, count_examples
 from profnb.profile import Profile
 from profnb.trace.chrome.reader import read_chrome
 

@@ -7,7 +7,7 @@ from traces import event, host, line, read, ref
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.recording import NOT_ENDED, Recording
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
 from profnb.core.options import CaptureOptions

@@ -2,17 +2,15 @@
 
 session, cell               running code to one trace; a cell that otherwise runs as if no magic were there
 profiler/                   the framework's profiler: started, bounded, always stopped; the code's own
-frameworks, library         what is watched in each framework, once it is imported; its seams, hooked
+frameworks                  what is watched in each framework, once it is imported
 seams                       every outside name that is hooked or read, with what is lost without it
 hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;
                             signals that come meanwhile
-marking/, step_records      every step timed, and marked while a trace is recorded
-session_records             what TF1's sessions did besides their runs: Python between them, queues
+marking/, step_records      every step timed, and marked while a trace is recorded; how far the code is
 parts/                      the whole wall time, charged to its parts: imports, steps, callbacks, Python
-environment, datasets       what the code ran with, and was fed
+environment                 the surroundings of the code: versions, settings, datasets
 models/, source/            the models that ran and what they reached; the user's code: lines, stack, turns
-recording, saved/           what one capture left behind; beside a trace in a file
-underway/                   where a capture, and Keras' fit in it, stands while the code runs
+recording, saved/           everything that one capture left behind; beside a trace in a file
 machine/                    what the machine is busy with; files on network mounts; threads waiting for cores
-switches, fresh             settings around a cell; a cell in a fresh process
+switches                    settings around a cell, in this process or in a fresh one
 """

@@ -18,24 +18,8 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import replace_attribute
-from profnb.capture.seams import (
-    CAPTURE_OUTPUT,
-    EVENTS,
-    FAILED_BEFORE,
-    FAILED_INSIDE,
-    IS_ASYNC,
-    LOADED_MAGICS,
-    MAGICS_MANAGER,
-    RAW_CELL,
-    REGISTER,
-    RESULT_INFO,
-    SHOW_TRACEBACK,
-    SUCCESS,
-    TRANSFORM_CELL,
-    TRANSFORMERS,
-    UNREGISTER,
-)
 from profnb.capture.signals import interrupt_held_back
 from profnb.core.parsing import parse_again
 
@@ -51,7 +35,7 @@ def make_transformer(
     namespace: Mapping[str, object] | None = None,
     written: MutableMapping[str, str] | None = None,
 ) -> Transformer:
-    """An input transformer for cells that begin with one of our cell magics.
+    """Make an input transformer for cells that begin with one of our cell magics.
 
     Args:
         magics: Names of cell magics; each needs a line magic ``_NAME_begin`` that starts the capture.
@@ -73,7 +57,12 @@ def make_transformer(
         if _HELP.search(arguments):
             return lines
         shell = "get_ipython()"
-        if not _is_ipythons((namespace or {}).get("get_ipython")):
+        getter = (namespace or {}).get("get_ipython")
+        module = str(getattr(getter, "__module__", ""))
+        is_ipythons = getattr(getter, "__name__", "") == "get_ipython" and module.startswith(
+            "IPython."
+        )
+        if getter is not None and not is_ipythons:
             shell = f"__import__('IPython').{shell}"
         begin = f"{shell}.run_line_magic('_{match.group(1)}_begin', {arguments!r})\n"
         if written is not None:
@@ -89,16 +78,8 @@ def make_transformer(
     return transform
 
 
-def _is_ipythons(getter: object) -> bool:
-    """Whether what goes by the name of ``get_ipython``, if anything, gives the shell."""
-    return getter is None or (
-        getattr(getter, "__name__", "") == "get_ipython"
-        and str(getattr(getter, "__module__", "")).startswith("IPython.")
-    )
-
-
 def as_written(text: str, written: Mapping[str, str]) -> str:
-    """A piece of a traceback in which the magic's line reads as its user wrote it.
+    """Give a piece of a traceback in which the magic's line reads as its user wrote it.
 
     Only there: what Python and AutoGraph look up as the cell's source must be Python.
 
@@ -106,34 +87,36 @@ def as_written(text: str, written: Mapping[str, str]) -> str:
         text: What IPython shows of a frame, perhaps with colours.
         written: What ``make_transformer`` kept.
     """
-    return "\n".join(_line_as_written(line, written) for line in text.split("\n"))
-
-
-def _line_as_written(line: str, written: Mapping[str, str]) -> str:
-    plain = _COLOUR.sub("", line)
-    first = _FIRST_LINE.match(plain)
-    written_line = None if first is None else written.get(plain[first.end() :].rstrip())
-    if first is None or written_line is None:
-        return line
-    at, left = 0, first.end()
-    while left:
-        colour = _COLOUR.match(line, at)
-        at, left = (colour.end(), left) if colour else (at + 1, left - 1)
-    return line[:at] + ("\x1b[0m" if plain != line else "") + written_line
+    lines = text.split("\n")
+    for row, line in enumerate(lines):
+        plain = _COLOUR.sub("", line)
+        first = _FIRST_LINE.match(plain)
+        if first is None or (written_line := written.get(plain[first.end() :].rstrip())) is None:
+            continue
+        at, left = 0, first.end()
+        while left:
+            colour = _COLOUR.match(line, at)
+            at, left = (colour.end(), left) if colour else (at + 1, left - 1)
+        lines[row] = line[:at] + ("\x1b[0m" if plain != line else "") + written_line
+    return "\n".join(lines)
 
 
 def can_transform(shell: Any) -> bool:
-    """Whether a transformer can start a capture before a cell of the shell, and be told of the cell's end.
+    """Tell if a transformer can start a capture before a cell of the shell, and be told of the cell's end.
 
     Where it cannot, the magics run the cell themselves.
     """
-    events = EVENTS.of(shell)
-    return None not in (TRANSFORMERS.of(shell), REGISTER.of(events), UNREGISTER.of(events))
+    events = seams.EVENTS.of(shell)
+    return None not in (
+        seams.TRANSFORMERS.of(shell),
+        seams.REGISTER.of(events),
+        seams.UNREGISTER.of(events),
+    )
 
 
 def loaded_magics(shell: Any) -> Any:
     """The shell's ``ProfnbMagics``; None where there are none, or no shell."""
-    return LOADED_MAGICS.of(MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
+    return seams.LOADED_MAGICS.of(seams.MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
 
 
 def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
@@ -145,7 +128,9 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
             or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
     """
     depth = 0
-    register, unregister = (seam.of(EVENTS.of(shell)) for seam in (REGISTER, UNREGISTER))
+    register, unregister = (
+        seam.of(seams.EVENTS.of(shell)) for seam in (seams.REGISTER, seams.UNREGISTER)
+    )
 
     def cell_begins(*_: object) -> None:
         nonlocal depth
@@ -168,7 +153,11 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
                 with interrupt_held_back():
                     is_due = is_outermost() if is_due is None else is_due
                 if is_due:
-                    cell = RAW_CELL.of(RESULT_INFO.of(result)) if SUCCESS.of(result) else None
+                    cell = (
+                        seams.RAW_CELL.of(seams.RESULT_INFO.of(result))
+                        if seams.SUCCESS.of(result)
+                        else None
+                    )
                     is_due = False
                     callback(cell)
             except KeyboardInterrupt:
@@ -180,7 +169,7 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
 
 
 def body_of(cell: str) -> str:
-    """What stands below a cell's first magic line, ready to be run, its line numbers as they were."""
+    """Give what stands below a cell's first magic line, ready to be run, its line numbers as they were."""
     lines = cell.lstrip("\n").splitlines(keepends=True)
     body = "".join(lines[1:])
     # A comment stands for the magic's line; another cell magic must come first.
@@ -188,12 +177,12 @@ def body_of(cell: str) -> str:
 
 
 def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The names that a body reads anywhere, in its functions too, and those that it binds itself.
+    """Find the names that a body reads anywhere, in its functions too, and those that it binds itself.
 
     Raises:
         SyntaxError: It is no Python.
     """
-    tree = parse_again(TRANSFORM_CELL.of(shell, str)(body))
+    tree = parse_again(seams.TRANSFORM_CELL.of(shell, str)(body))
     named = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     read = frozenset(node.id for node in named if isinstance(node.ctx, ast.Load))
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.comprehension)
@@ -208,8 +197,8 @@ def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def awaits(shell: Any, body: str) -> bool:
-    """Whether a body awaits something: the shell cannot run it inside of another cell."""
-    transform, is_async = TRANSFORM_CELL.of(shell), IS_ASYNC.of(shell)
+    """Tell if a body awaits something: the shell cannot run it inside of another cell."""
+    transform, is_async = seams.TRANSFORM_CELL.of(shell), seams.IS_ASYNC.of(shell)
     if transform is None or is_async is None:
         return False
     return bool(is_async(body, transformed_cell=transform(body)))
@@ -227,8 +216,8 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
     """
     errors: list[Any] = []
     with suppress(ImportError):
-        import_module(CAPTURE_OUTPUT.module)
-    hide, show = CAPTURE_OUTPUT.find(), SHOW_TRACEBACK.of(shell)
+        import_module(seams.CAPTURE_OUTPUT.module)
+    hide, show = seams.CAPTURE_OUTPUT.find(), seams.SHOW_TRACEBACK.of(shell)
 
     def keep(*_: object, **__: object) -> None:
         errors.append(sys.exc_info())
@@ -237,12 +226,12 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
         if hide is not None:
             stack.enter_context(hide())
         if show is not None:
-            stack.enter_context(replace_attribute(shell, SHOW_TRACEBACK.attributes[0], keep))
+            stack.enter_context(replace_attribute(shell, seams.SHOW_TRACEBACK.attributes[0], keep))
         result = shell.run_cell(body, silent=True)
-    if SUCCESS.of(result, default=not errors):
+    if seams.SUCCESS.of(result, default=not errors):
         return None
     if not errors:  # it did not compile, and its traceback went where syntax errors go
-        failure = FAILED_BEFORE.of(result) or FAILED_INSIDE.of(result)
+        failure = seams.FAILED_BEFORE.of(result) or seams.FAILED_INSIDE.of(result)
         return failure or SyntaxError("the cell is no Python")
     if not issubclass(errors[0][0], KeyboardInterrupt):
         show(errors[0])

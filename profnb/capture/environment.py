@@ -1,13 +1,23 @@
-"""What the captured code ran with: accelerators, versions, precision policy; or why with nothing."""
+"""The surroundings of the captured code: accelerators, versions, precision policy, tf.data datasets.
+
+A trace names an iterator's dataset by the kind of its op and its place in the pipeline, counted from the
+source: ``ParallelMapDatasetV2:3``. The dataset object, where it still lives, knows the function that was
+given to ``map``. Attributes that it keeps for itself are read with care: where one is missing, there is no
+name.
+"""
 
 import contextlib
 import ctypes
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from profnb.capture.seams import BACKEND, DEVICES, POLICY, THREADING, VERSION
+from profnb.capture import seams
+from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
@@ -20,10 +30,14 @@ _INSTALL = (
     "TensorFlow is not installed here, so nothing was captured. Install it with "
     "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
 )
+Chain = tuple[tuple[str, str], ...]
+T = TypeVar("T")
+_MOST_DATASETS, _LONGEST_CHAIN = 50, 100
+_MOST_LOOKED_AT = 100  # files; on a network each takes a while
 
 
 def explain_nothing() -> str:
-    """Why a capture that never saw TensorFlow is empty."""
+    """Say why a capture that never saw a framework is empty."""
     if importlib.util.find_spec("tensorflow") is None:
         return _INSTALL
     return "The code did not import TensorFlow, JAX or PyTorch, so there was nothing to capture."
@@ -39,7 +53,7 @@ def resident_bytes() -> int:
 
 
 class _Allocations(ctypes.Structure):
-    """What glibc's ``mallinfo2`` tells (man 3 mallinfo)."""
+    """The answer of glibc's ``mallinfo2`` (man 3 mallinfo)."""
 
     _fields_ = [
         (name, ctypes.c_size_t)
@@ -68,7 +82,7 @@ def list_devices() -> tuple[str, ...]:
     """The accelerators of a TensorFlow that has run something; asking sets nothing up then."""
     with contextlib.suppress(Exception):  # whatever it is, the user's code comes first
         return tuple(
-            device.name for device in DEVICES.find()() if device.device_type in ("GPU", "TPU")
+            device.name for device in seams.DEVICES.find()() if device.device_type in ("GPU", "TPU")
         )
     return ()
 
@@ -77,32 +91,141 @@ def describe_environment() -> dict[str, str]:
     """Versions and settings that change how fast code runs, of what the code has imported."""
     settings = {"Python": sys.version.partition(" ")[0]}
     for name, title in _TITLES:
-        version = VERSION.of(sys.modules.get(name))
+        version = seams.VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version
     with contextlib.suppress(Exception):  # a Keras that failed to import
-        backend = BACKEND.find()
+        backend = seams.BACKEND.find()
         if backend is not None and str(backend()) != "tensorflow":
             settings[KERAS_BACKEND] = str(backend())
     with contextlib.suppress(Exception):  # not every Keras has policies
-        policy = POLICY.find()
+        policy = seams.POLICY.find()
         if policy is not None:
             settings["Precision policy"] = str(policy().name)
-    if "tensorflow" in sys.modules:
-        settings |= _describe_threads()
-    return settings
-
-
-def _describe_threads() -> dict[str, str]:
-    """How many cores this process may use, and how many threads TensorFlow was told to."""
+    if "tensorflow" not in sys.modules:
+        return settings
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
-    settings = {CORES: str(len(cores(0)) if cores else os.cpu_count() or 1)}
+    settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import
-        threading = THREADING.find()
-        asked = {
-            INTRA_OP: (threading.get_intra_op_parallelism_threads(), "TF_NUM_INTRAOP_THREADS"),
-            INTER_OP: (threading.get_inter_op_parallelism_threads(), "TF_NUM_INTEROP_THREADS"),
-        }
-        for title, (value, variable) in asked.items():
-            settings[title] = str(value or os.environ.get(variable) or _DEFAULT)
+        threading = seams.THREADING.find()
+        for title, ask, variable in (
+            (INTRA_OP, threading.get_intra_op_parallelism_threads, "TF_NUM_INTRAOP_THREADS"),
+            (INTER_OP, threading.get_inter_op_parallelism_threads, "TF_NUM_INTEROP_THREADS"),
+        ):
+            settings[title] = str(ask() or os.environ.get(variable) or _DEFAULT)
     return settings
+
+
+def describe_datasets(
+    namespace: Mapping[str, object],
+) -> tuple[tuple[Chain, ...], tuple[Chain, ...]]:
+    """Describe the straight pipelines of a namespace, each from its source on.
+
+    Returns:
+        For each dataset (kind, name of the user's function or "") of every transformation, for instance
+        ``(("Range", ""), ("Map", "augment"), ("Batch", ""))``; and the same with the line of each function,
+        "Cell [3]:8", in its place, "" where it is not the user's.
+    """
+    cells = number_cells()
+
+    def line_of(function: object) -> str:
+        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+        if code is None or not is_user_file(code.co_filename):
+            return ""
+        return f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
+
+    named: list[Chain] = []
+    placed: list[Chain] = []
+    for value in list(namespace.values()):
+        if len(named) < _MOST_DATASETS and _is_dataset(value):
+            links = [(_kind_of(one), _function_of(one)) for one in _chain_of(value)]
+            names = [(kind, str(getattr(function, "__name__", ""))) for kind, function in links]
+            if any(name for _, name in names):
+                named.append(tuple(names))
+                placed.append(tuple((kind, line_of(function)) for kind, function in links))
+    return tuple(named), tuple(placed)
+
+
+def _is_dataset(value: object) -> bool:
+    return str(type(value).__module__).startswith("tensorflow.python.data")
+
+
+def _kind_of(dataset: object) -> str:
+    return type(dataset).__name__.lstrip("_").partition("Dataset")[0]
+
+
+def _function_of(dataset: object) -> object:
+    for attribute in seams.DATASET_FUNCTIONS.attributes:
+        function = seams.WRAPPED_FUNCTION.of(getattr(dataset, attribute, None))
+        if isinstance(getattr(function, "__name__", None), str):
+            return function
+    return None
+
+
+def _chain_of(dataset: object) -> list[object]:
+    """A dataset and those that it is made of, from the source on; none unless that is straight."""
+    chain: list[object] = []
+    inputs: Sequence[object] = (dataset,)
+    while inputs and len(chain) < _LONGEST_CHAIN:
+        if len(inputs) > 1:
+            return []
+        chain.append(inputs[0])
+        ask = seams.DATASET_INPUTS.of(inputs[0])
+        try:
+            inputs = ask() if callable(ask) else ()
+        except Exception:  # noqa: BLE001 - somebody's subclass may do anything
+            return []
+    return chain[::-1]
+
+
+def _ask_datasets(
+    namespace: Mapping[str, object], ask: Callable[[object], T | None]
+) -> Iterator[tuple[str, T]]:
+    """The names that a user gave to datasets, and what each of them answers; without those that do not."""
+    answered = 0
+    for name, value in list(namespace.items()):
+        if answered < _MOST_DATASETS and name[:1] != "_" and _is_dataset(value):
+            answer = None
+            with contextlib.suppress(Exception):  # of a graph, or somebody's subclass
+                answer = ask(value)
+            if answer is not None:
+                answered += 1
+                yield name, answer
+
+
+def count_elements(namespace: Mapping[str, object]) -> dict[str, int]:
+    """Count the elements of a namespace's datasets, by their names there; unknown ones are left out."""
+    counts = _ask_datasets(namespace, lambda dataset: int(seams.CARDINALITY.of(dataset)().numpy()))
+    return {name: count for name, count in counts if count >= 0}
+
+
+def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[str, int]]:
+    """Count the files whose names the datasets of a namespace begin with, and their mean size in bytes.
+
+    Returns:
+        Both by the dataset's name there; without those of which no file is there (any more).
+    """
+
+    def files_of(dataset: object) -> tuple[int, int] | None:
+        for tensor in seams.DATASET_TENSORS.of(next(iter(_chain_of(dataset)), None), ()):
+            if tensor.dtype.name == "string" and tensor.shape.rank == 1:
+                files = list(tensor.numpy())
+                size = mean_size(files)
+                return None if size is None else (len(files), size)
+        return None
+
+    files = dict(_ask_datasets(namespace, files_of))
+    return {n: count for n, (count, _) in files.items()}, {
+        n: size for n, (_, size) in files.items()
+    }
+
+
+def mean_size(files: Sequence[bytes]) -> int | None:
+    """Take the mean size of files in bytes, of at most a hundred of them; None where one is not there."""
+    if not files:
+        return None
+    chosen = files[:: -(-len(files) // _MOST_LOOKED_AT)]
+    try:
+        return sum(Path(os.fsdecode(file)).stat().st_size for file in chosen) // len(chosen)
+    except (OSError, ValueError):
+        return None

@@ -1,4 +1,4 @@
-"""Other people's calls with hooks of ours around them, and modules that are imported later.
+"""Other people's calls with hooks of ours around them, and libraries that are imported later.
 
 A watched method is a plain function in the method's place (``functools.wraps``): a bound method stays one, is
 pickled by its name, and shows the original's signature. It stands there once, however many watch it. An error
@@ -14,13 +14,14 @@ import importlib.abc
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from profnb.capture.seams import SEAMS, Seam
 from profnb.capture.signals import signal_of
 
 Hook = Callable[..., object]
@@ -29,7 +30,7 @@ _MISSING: Any = object()
 
 
 class _Hooks:
-    """What runs around the calls of one function: the first to watch is the first to be told.
+    """Hooks around the calls of one function: the first to watch is the first to be told.
 
     Attributes:
         before: Run before each call.
@@ -48,15 +49,19 @@ class _Hooks:
         self.placed = contextlib.ExitStack()  # closed when nobody watches any more
         self._given: list[tuple[str, Hook, Faults]] = []
 
-    def add(self, given: Sequence[tuple[str, Hook, Faults]]) -> None:
-        self._given += given
+    @contextmanager
+    def run(self, hook_failed: Faults, hooks: Mapping[str, Hook]) -> Iterator[None]:
+        """Run these, too, inside the block."""
+        mine = [(at, hook, hook_failed) for at, hook in hooks.items()]
+        self._given += mine
         self._combine()
-
-    def remove(self, given: Sequence[tuple[str, Hook, Faults]]) -> None:
-        self._given = [one for one in self._given if all(one is not other for other in given)]
-        self._combine()
-        if not self._given:
-            self.placed.close()
+        try:
+            yield
+        finally:
+            self._given = [one for one in self._given if all(one is not other for other in mine)]
+            self._combine()
+            if not self._given:
+                self.placed.close()
 
     def _combine(self) -> None:
         for at in ("before", "after", "came", "raised"):
@@ -146,30 +151,18 @@ def without_us(error: BaseException) -> None:
 
 @contextmanager
 def watched_call(
-    call: Callable[..., Any],
-    *,
-    before: Hook | None = None,
-    after: Hook | None = None,
-    hook_failed: Faults,
+    call: Callable[..., Any], *, hook_failed: Faults, **hooks: Hook
 ) -> Iterator[Callable[..., Any]]:
-    """A function that does what another one does, and inside the block runs hooks around it.
+    """Make a function that does what another one does, and inside the block runs hooks around it.
 
     Args:
         call: The other one.
-        before: Runs before each call, given its arguments.
-        after: Runs after each call with the same, whether it returned or raised.
         hook_failed: Given the errors of hooks.
+        hooks: As those of ``watch``.
     """
-    hooks, mine = _Hooks(), _given(hook_failed, before=before, after=after)
-    hooks.add(mine)
-    try:
-        yield _around(call, hooks)
-    finally:
-        hooks.remove(mine)
-
-
-def _given(hook_failed: Faults, **hooks: Hook | None) -> list[tuple[str, Hook, Faults]]:
-    return [(at, hook, hook_failed) for at, hook in hooks.items() if hook is not None]
+    around = _Hooks()
+    with around.run(hook_failed, hooks):
+        yield _around(call, around)
 
 
 @dataclass(eq=False, slots=True)
@@ -252,44 +245,31 @@ def put_again(*_: object) -> None:
 
 
 @contextmanager
-def watch(
-    owner: object,
-    name: str,
-    *,
-    before: Hook | None = None,
-    after: Hook | None = None,
-    came: Hook | None = None,
-    raised: Hook | None = None,
-    hook_failed: Faults,
-) -> Iterator[None]:
+def watch(owner: object, name: str, *, hook_failed: Faults, **hooks: Hook) -> Iterator[None]:
     """Run hooks around a method of every instance, or around a module's function, inside the block.
 
     Args:
         owner: The class or the module.
-        name: What it is called there.
-        before: Runs before each call, given its arguments (a method's first is the instance).
-        after: Runs after each call with the same, whether it returned or raised.
-        came: Runs after each call that returned, given its positional arguments and what came.
-        raised: Runs after each call that raised, given its arguments.
+        name: Its attribute.
         hook_failed: Given the errors of hooks.
+        hooks: ``before`` runs before each call, given its arguments (a method's first is the instance);
+            ``after`` after each call with the same, whether it returned or raised; ``came`` after each call
+            that returned, given its positional arguments and what came; ``raised`` after each call that
+            raised, given its arguments.
     """
-    mine = _given(hook_failed, before=before, after=after, came=came, raised=raised)
-    hooks: _Hooks | None = getattr(vars(owner).get(name), "profnb_hooks", None)
-    if hooks is None:
-        hooks = _Hooks()
+    around: _Hooks | None = getattr(vars(owner).get(name), "profnb_hooks", None)
+    if around is None:
+        around = _Hooks()
         original = inspect.getattr_static(owner, name)
         if isinstance(owner, type) and not inspect.isfunction(original):
             original = _bound_anew(original)
-        hooks.placed.enter_context(replace_attribute(owner, name, _around(original, hooks)))
-    hooks.add(mine)
-    try:
+        around.placed.enter_context(replace_attribute(owner, name, _around(original, around)))
+    with around.run(hook_failed, hooks):
         yield
-    finally:
-        hooks.remove(mine)
 
 
 def _bound_anew(descriptor: Any) -> Callable[..., Any]:
-    """A function that calls what stands in a class and is none: somebody's wrapper, a C function."""
+    """Make a function of what stands in a class and is none: somebody's wrapper, a C function."""
 
     def call(instance: Any, /, *arguments: Any, **keywords: Any) -> Any:
         return descriptor.__get__(instance, type(instance))(*arguments, **keywords)
@@ -329,7 +309,7 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
         # code's own may have no such method, or let nobody replace it: then it is not told, but it loads.
         with contextlib.suppress(AttributeError, TypeError):
             hooks = _Hooks()
-            hooks.add([("after", loaded, lambda _: None)])
+            hooks.after = (loaded,)
             loader.exec_module = _around(loader.exec_module, hooks)  # type: ignore[method-assign]
         return spec
 
@@ -353,3 +333,137 @@ def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
         waiting.clear()  # a module may have been found here that is loaded later
         with contextlib.suppress(ValueError):  # the code put back the finders that it knew
             sys.meta_path.remove(finder)
+
+
+_TITLES = {
+    "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
+    "importlib": "Python",
+}  # fmt: skip
+
+
+class Library:
+    """One imported library in one capture.
+
+    Args:
+        module: tensorflow, jax, torch, keras, tf_keras, IPython, or what of Python holds seams.
+        hook_failed: Given every error of a hook of ours.
+
+    Attributes:
+        module: The library.
+        missing: Its seams that are not there.
+        changed: Its seams that cannot be called any more as they were.
+    """
+
+    def __init__(self, module: ModuleType, hook_failed: Faults = lambda _: None) -> None:
+        """Look up every seam of the library."""
+        self.module, self.hook_failed = module, hook_failed
+        self._values = {seam: seam.find(self.root(seam)) for seam in SEAMS if self._has(seam)}
+        there = {seam: value for seam, value in self._values.items() if value is not None}
+        self.missing = [seam for seam in self._values if seam not in there]
+        self.changed = [seam for seam, value in there.items() if seam.is_changed(value)]
+
+    def root(self, seam: Seam) -> ModuleType | None:
+        """Give the module that a seam is looked up in; None for one inside of the library, which it names."""
+        return None if seam.module.startswith(f"{self.module.__name__}.") else self.module
+
+    def _has(self, seam: Seam) -> bool:
+        """A library has a seam by its name, which tf_keras shares, or in a module inside."""
+        name = self.module.__name__
+        is_its = seam.module == name.removeprefix("tf_") or seam.module.startswith(f"{name}.")
+        if not is_its or seam.is_on_objects:
+            return False
+        beside = Seam(seam.only_with, "")
+        return not seam.only_with or beside.find(self.root(beside)) is not None
+
+    def take(self, seam: Seam) -> Any:
+        """The value of a seam; None where it is missing or changed."""
+        return None if seam in self.changed else self._values.get(seam)
+
+    def watch(self, seam: Seam, **hooks: Hook) -> AbstractContextManager[None]:
+        """Run hooks around a method, given its arguments; see ``watch`` above."""
+        if self.take(seam) is None:
+            return nullcontext()
+        owner, name = seam.owner(self.root(seam)), seam.attributes[0]
+        return self._entered(watch(owner, name, hook_failed=self.hook_failed, **hooks))
+
+    @contextmanager
+    def watch_everywhere(self, seam: Seam, function: Any, **hooks: Hook) -> Iterator[None]:
+        """Run hooks around a function of a profiler, under every module that holds it by its name.
+
+        It is public in several places (``tf.compat.v2`` too), its own module calls it, and a notebook may
+        have imported it, under any name.
+        """
+        with (
+            watched_call(function, hook_failed=self.hook_failed, **hooks) as watched,
+            self.replace_everywhere(seam, function, watched),
+        ):
+            yield
+
+    @contextmanager
+    def replace_everywhere(
+        self, seam: Seam, value: object, other: object, but_in: tuple[str, ...] = ()
+    ) -> Iterator[None]:
+        """Give every name that holds a value another one, inside the block.
+
+        Args:
+            seam: Its names in modules; a notebook may have it under any.
+            value: What is replaced.
+            other: What stands there instead.
+            but_in: How the names of modules begin that keep it.
+        """
+        with ExitStack() as stack:
+            for module, name in _held_by_modules(value, seam.attributes):
+                if not module.__name__.startswith(but_in):
+                    stack.enter_context(self._entered(replace_attribute(module, name, other)))
+            yield
+
+    @contextmanager
+    def _entered(self, hooking: AbstractContextManager[None]) -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(hooking)
+            except Exception as error:  # noqa: BLE001 - a class that does not let itself be changed
+                self.hook_failed(error)
+            yield
+
+
+def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleType, str]]:
+    """The modules that hold a value by one of some names, or a notebook by any, and that name.
+
+    There are thousands, at each capture's begin: they are looked through without a loop around them.
+    """
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    holders = [
+        (module, name) for name in names for module in modules if vars(module).get(name) is value
+    ]
+    main = sys.modules.get("__main__")
+    if isinstance(main, ModuleType):
+        holders += [(main, name) for name, held in list(vars(main).items()) if held is value]
+    return list({(id(module), name): (module, name) for module, name in holders}.values())
+
+
+def explain_missing(libraries: Iterable[Library]) -> list[str]:
+    """One sentence about all that is missing or changed; no sentence if nothing is.
+
+    For instance "TensorFlow 2.23.0 hides compat.v1, so session runs are not traced."
+    """
+    clauses = []
+    for library in libraries:
+        module, verbs = library.module, []
+        if library.missing:
+            names = (seam.first_missing(library.root(seam)) for seam in library.missing)
+            verbs.append(f"hides {_listed(names)}")
+        if library.changed:
+            verbs.append(f"has changed {_listed(seam.name for seam in library.changed)}")
+        if verbs:
+            title = _TITLES.get(module.__name__, module.__name__)
+            version = str(getattr(module, "__version__", ""))
+            losses = _listed(seam.lost for seam in (*library.missing, *library.changed))
+            clauses.append(f"{f'{title} {version}'.strip()} {' and '.join(verbs)}, so {losses}")
+    return ["; ".join(clauses) + "."] if clauses else []
+
+
+def _listed(words: Iterable[str]) -> str:
+    """Distinct words: ``a``, ``a and b``, ``a, b and c``."""
+    *others, last = dict.fromkeys(words)
+    return f"{', '.join(others)} and {last}" if others else last

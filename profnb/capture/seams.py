@@ -66,7 +66,7 @@ class Seam:
         return _alternatives(self.path)
 
     def owner(self, root: ModuleType | None = None) -> Any:
-        """What has the name: a module or a class; None if that is missing itself.
+        """Find what has the name: a module or a class; None if that is missing itself.
 
         Args:
             root: The module to look in; by default ``module``, if it is imported.
@@ -89,7 +89,7 @@ class Seam:
         return default
 
     def is_changed(self, value: Any) -> bool:
-        """Whether a value cannot be called as we, or the library itself, call it."""
+        """Tell if a value cannot be called as we, or the library itself, call it."""
         if self.arguments < 0:
             return False
         try:
@@ -109,6 +109,10 @@ class Seam:
             if at is None:
                 return ".".join(parts[:end])
         return self.name
+
+
+def _on_objects(path: str, lost: str, arguments: int = -1) -> Seam:
+    return Seam(path, lost, arguments, is_on_objects=True)
 
 
 @cache
@@ -176,7 +180,7 @@ JAX_BATCHES = Seam(
     f"{_JAX_EPOCHS}._get_iterator", "waiting for batches is Python's", 1, only_with=_KERAS_ON_JAX
 )
 _NO_EXAMPLES = "how many examples a batch holds on JAX is not known"
-JAX_ADAPTER = Seam(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES, is_on_objects=True)
+JAX_ADAPTER = _on_objects(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES)
 _ADAPTER = "keras.src.trainers.data_adapters.data_adapter:DataAdapter"
 ADAPTER_BATCHES = Seam(f"{_ADAPTER}.num_batches", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
 ADAPTER_SIZE = Seam(f"{_ADAPTER}.batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
@@ -186,7 +190,7 @@ ADAPTER_REST = Seam(f"{_ADAPTER}.partial_batch_size", _NO_EXAMPLES, only_with=_K
 _JAX_TRAINER = "keras.src.backend.jax.trainer:JAXTrainer"
 _IN_FLIGHT = "training that still runs as an epoch ends is none"
 JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, only_with=_KERAS_ON_JAX)
-JAX_STATE = Seam(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT, is_on_objects=True)
+JAX_STATE = _on_objects(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT)
 
 # PyTorch's profiler.
 _NO_TORCH = "PyTorch's work is not traced, and steps are only timed"
@@ -206,17 +210,17 @@ TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, 0)
 TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS)
 TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1)
 TORCH_PREPARE = Seam("torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, 1)
-TORCH_PROFILE_INSIDE = Seam(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS, is_on_objects=True)
+TORCH_PROFILE_INSIDE = _on_objects(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS)
 _NO_MODULES = "PyTorch's ops have no layers"
 TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
 TORCH_FAST_RECORD = Seam(
     "torch._C._profiler:_RecordFunctionFast", "marking PyTorch's layers takes longer", 1
 )
-TORCH_COMPILED_MODULE = Seam(
-    "torch._dynamo.eval_frame:_orig_mod", "compiled modules have other names", is_on_objects=True
+TORCH_COMPILED_MODULE = _on_objects(
+    "torch._dynamo.eval_frame:_orig_mod", "compiled modules have other names"
 )
-TORCH_COMPILED_CALL = Seam(
-    "torch.nn:_compiled_call_impl", "parts of compiled modules show 0", is_on_objects=True
+TORCH_COMPILED_CALL = _on_objects(
+    "torch.nn:_compiled_call_impl", "parts of compiled modules show 0"
 )
 _IS_READ = "torch.compile compiles profnb's hooks too"
 _DYNAMO = "torch._dynamo:reset"
@@ -230,7 +234,7 @@ TORCH_SKIPS = Seam("torch._dynamo.trace_rules:add", _IS_READ, 1, only_with=_DYNA
 _NO_SCOPES_THERE = "Keras' ops on PyTorch have no layers"
 KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
 KERAS_SCOPE_EXIT = Seam("keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
-KERAS_SCOPE_LAYER = Seam("keras:name_scope.caller", _NO_SCOPES_THERE, is_on_objects=True)
+KERAS_SCOPE_LAYER = _on_objects("keras:name_scope.caller", _NO_SCOPES_THERE)
 KERAS_METRICS = Seam("keras:Model.compute_metrics", "Keras' metrics on PyTorch are not told apart")
 
 _NO_LOOPS = "loops over PyTorch make no steps"
@@ -238,7 +242,7 @@ TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook"
 TORCH_ZERO_GRAD = Seam("torch.optim.optimizer:Optimizer.zero_grad", _NO_LOOPS, 1)
 _BATCHES = "torch.utils.data.dataloader:_BaseDataLoaderIter"
 TORCH_NEXT_BATCH = Seam(f"{_BATCHES}.__next__", _NO_LOOPS, 1)
-TORCH_COLLATES = Seam(f"{_BATCHES}._auto_collation", _NO_LOOPS, is_on_objects=True)
+TORCH_COLLATES = _on_objects(f"{_BATCHES}._auto_collation", _NO_LOOPS)
 
 # TensorFlow's functions, and the graphs that they are traced into.
 _NO_LINES = "ops of traced functions have no source lines"
@@ -249,7 +253,7 @@ SIGNATURES = Seam(f"{_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS
 TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_FUNCTION}.python_function", _NO_REASONS)
 CALL_FUNCTION = Seam(f"{_FUNCTION}.__call__", _NO_CALLS, 1)
-FUNCTION_NAME = Seam(f"{_FUNCTION}._name", "functions have no names", is_on_objects=True)
+FUNCTION_NAME = _on_objects(f"{_FUNCTION}._name", "functions have no names")
 CONCRETE_FUNCTIONS = Seam(
     f"{_FUNCTION}._list_all_concrete_functions",
     "ops of optimizers and metrics are not told apart", 1,
@@ -262,14 +266,14 @@ FUNC_GRAPH = Seam("tensorflow:__internal__.FuncGraph", _NO_LINES)
 CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops have no layers")
 INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
 OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES)
-GRAPH_NAME = Seam("tensorflow:__internal__.FuncGraph.name", _NO_LINES, is_on_objects=True)
+GRAPH_NAME = _on_objects("tensorflow:__internal__.FuncGraph.name", _NO_LINES)
 FUNCTION_GRAPH = Seam(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
     "ops of optimizers and metrics are not told apart",
 )
-GRAPH_OF = Seam("tensorflow:Graph._functions.graph", _NO_LINES, is_on_objects=True)
-GRAPH_FUNCTIONS = Seam("tensorflow:Graph._functions", _NO_SCOPES, is_on_objects=True)
-GRAPH_KEY = Seam("tensorflow:Graph._graph_key", "the order of old graphs", is_on_objects=True)
+GRAPH_OF = _on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
+GRAPH_FUNCTIONS = _on_objects("tensorflow:Graph._functions", _NO_SCOPES)
+GRAPH_KEY = _on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
 USER_FRAMES = Seam("tensorflow.python.util._tf_stack:StackTrace.get_user_frames", _NO_LINES, 1)
 
@@ -300,8 +304,8 @@ RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES)
 OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
 COLLECTION = Seam("tensorflow:Graph.get_collection", "queues' threads are not counted", 2)
 RUNNER_OPS = Seam("tensorflow:compat.v1.train.QueueRunner.enqueue_ops", COLLECTION.lost)
-SESSION_CONFIG = Seam(
-    "tensorflow:compat.v1.Session._config", "numbers of threads are not known", is_on_objects=True
+SESSION_CONFIG = _on_objects(
+    "tensorflow:compat.v1.Session._config", "numbers of threads are not known"
 )
 RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
 FULL_TRACE = Seam("tensorflow:compat.v1.RunOptions.FULL_TRACE", _NO_RUNS)
@@ -333,14 +337,11 @@ DATASET_RANGE = Seam("tensorflow:data.Dataset.range", _NO_COSTS, 1)
 FUNCTION = Seam("tensorflow:function", _NO_COSTS, 1)
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
-DATASET_TENSORS = Seam(
-    "tensorflow:data.Dataset._tensors", "files have no sizes", is_on_objects=True
+DATASET_TENSORS = _on_objects("tensorflow:data.Dataset._tensors", "files have no sizes")
+DATASET_FUNCTIONS = _on_objects(
+    "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS
 )
-DATASET_FUNCTIONS = Seam(
-    "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS,
-    is_on_objects=True,
-)  # fmt: skip
-WRAPPED_FUNCTION = Seam("tensorflow:data.Dataset._map_func._func", _NO_DATASETS, is_on_objects=True)
+WRAPPED_FUNCTION = _on_objects("tensorflow:data.Dataset._map_func._func", _NO_DATASETS)
 DEVICES = Seam("tensorflow:config.list_physical_devices", "accelerators have no names", 0)
 THREADING = Seam("tensorflow:config.threading", "numbers of threads are not known")
 VERSION = Seam("tensorflow:__version__", "versions are not known")
@@ -359,55 +360,51 @@ RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") 
 EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
 # Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
 CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", only_with=_KERAS_3)
-CALLBACK_PARAMS = Seam(
-    f"{_CALLBACKS}.params", "how long a run takes is not estimated", is_on_objects=True
-)
+CALLBACK_PARAMS = _on_objects(f"{_CALLBACKS}.params", "how long a run takes is not estimated")
 ON_BATCH = {p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps") for p in _PHASES}
-STEPS_PER_EXECUTION = Seam(
-    "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration",
-    is_on_objects=True,
-)  # fmt: skip
+STEPS_PER_EXECUTION = _on_objects(
+    "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration"
+)
 MODEL = Seam("keras:Model", _NO_LAYERS)
 LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES)
 FLATTEN_LAYERS = Seam("keras:layers.Layer._flatten_layers", "layers inside of layers are not told")
 _NO_SHAPES = "layers have no shapes"
 _NO_COSTS = "what layers compute is not counted"
-INBOUND_NODES = Seam("keras:layers.Layer._inbound_nodes", _NO_SHAPES, is_on_objects=True)
+INBOUND_NODES = _on_objects("keras:layers.Layer._inbound_nodes", _NO_SHAPES)
 NODE_INPUTS = Seam("keras.src.ops.node:Node.input_tensors", _NO_SHAPES, only_with=_KERAS_3)
 NODE_OUTPUTS = Seam(
     "keras.src.ops.node:Node.output_tensors|outputs", _NO_SHAPES, only_with=_KERAS_3
 )
 _NO_ORDER = "where the gradient has to reach is not known"
 NODE_PARENTS = Seam("keras.src.ops.node:Node.parent_nodes", _NO_ORDER, only_with=_KERAS_3)
-NODE_LAYER = Seam("keras.src.ops.node:Node.operation|layer", _NO_ORDER, is_on_objects=True)
-LAYER_GRAPH = Seam("keras:Model._nodes_by_depth|_operations", _NO_ORDER, is_on_objects=True)
-BUILT_SHAPES = Seam("keras:layers.Layer._build_shapes_dict", _NO_SHAPES, is_on_objects=True)
-BUILT_SHAPE = Seam("keras:layers.Layer._build_input_shape", _NO_SHAPES, is_on_objects=True)
-OPEN_NAME_SCOPE = Seam("keras:layers.Layer._open_name_scope", _NO_SCOPES, is_on_objects=True)
+NODE_LAYER = _on_objects("keras.src.ops.node:Node.operation|layer", _NO_ORDER)
+LAYER_GRAPH = _on_objects("keras:Model._nodes_by_depth|_operations", _NO_ORDER)
+BUILT_SHAPES = _on_objects("keras:layers.Layer._build_shapes_dict", _NO_SHAPES)
+BUILT_SHAPE = _on_objects("keras:layers.Layer._build_input_shape", _NO_SHAPES)
+OPEN_NAME_SCOPE = _on_objects("keras:layers.Layer._open_name_scope", _NO_SCOPES)
 KERNELS = tuple(
-    Seam(f"keras:layers.Layer._{name}|{name}", _NO_COSTS, is_on_objects=True)
+    _on_objects(f"keras:layers.Layer._{name}|{name}", _NO_COSTS)
     for name in ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 )
 HEADS = {
-    name: Seam(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS, is_on_objects=True)
+    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS)
     for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim")
 }
 _GIVEN = ("query", "key", "value")
 ATTENTION_INPUTS = {
-    name: Seam(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS, is_on_objects=True)
+    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS)
     for name in _GIVEN
 }
 ATTENTION_SHAPES = {
-    name: Seam(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS, is_on_objects=True)
+    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS)
     for name in _GIVEN
 }
 STEP_FUNCTIONS = {
-    phase: Seam(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost, is_on_objects=True)
-    for phase in _PHASES
+    phase: _on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in _PHASES
 }
-COMPILED_LOSS = Seam("keras:Model.compiled_loss", _NO_SCOPES, is_on_objects=True)
-LOSSES = Seam("keras:Model.compiled_loss._losses", _NO_SCOPES, is_on_objects=True)
-VARIABLE_VALUE = Seam("keras:Variable._value", "optimizers' ops have no layers", is_on_objects=True)
+COMPILED_LOSS = _on_objects("keras:Model.compiled_loss", _NO_SCOPES)
+LOSSES = _on_objects("keras:Model.compiled_loss._losses", _NO_SCOPES)
+VARIABLE_VALUE = _on_objects("keras:Variable._value", "optimizers' ops have no layers")
 BACKEND = Seam("keras:backend.backend", "what Keras runs on is not known", 0)
 POLICY = Seam("keras:mixed_precision.dtype_policy|global_policy", "the precision is not known", 0)
 SET_POLICY = Seam("keras:mixed_precision.set_global_policy", "a sweep cannot set the precision", 1)
@@ -415,7 +412,6 @@ COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1)
 FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2)
 
 # What else takes a cell's time.
-_NO_PARTS = "parts of the whole cell are not told apart"
 NEXT_ELEMENT = Seam(
     "tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__",
     "steps of eager loops over datasets are not timed",
@@ -440,16 +436,15 @@ TRANSFORMERS = Seam(f"{_CLASS}.input_transformers_cleanup", _NO_TRANSFORMING)
 EVENTS = Seam(f"{_RUNS}.events", _NO_TRANSFORMING, only_with=_RUNS)
 REGISTER = Seam("IPython.core.events:EventManager.register", _NO_TRANSFORMING, 3)
 UNREGISTER = Seam("IPython.core.events:EventManager.unregister", _NO_TRANSFORMING, 3)
-CELL_ID = Seam(
-    "IPython.core.interactiveshell:ExecutionInfo.cell_id", "what a report keeps is let go late",
-    is_on_objects=True,
-)  # fmt: skip
+CELL_ID = _on_objects(
+    "IPython.core.interactiveshell:ExecutionInfo.cell_id", "what a report keeps is let go late"
+)
 SUCCESS = Seam(f"{_RESULT}.success", _NO_END)
-RESULT_INFO = Seam(f"{_RESULT}.info", _NO_END, is_on_objects=True)
-RAW_CELL = Seam("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END, is_on_objects=True)
+RESULT_INFO = _on_objects(f"{_RESULT}.info", _NO_END)
+RAW_CELL = _on_objects("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END)
 _NO_WHY = "why a cell that runs again failed is not told"
-FAILED_BEFORE = Seam(f"{_RESULT}.error_before_exec", _NO_WHY, is_on_objects=True)
-FAILED_INSIDE = Seam(f"{_RESULT}.error_in_exec", _NO_WHY, is_on_objects=True)
+FAILED_BEFORE = _on_objects(f"{_RESULT}.error_before_exec", _NO_WHY)
+FAILED_INSIDE = _on_objects(f"{_RESULT}.error_in_exec", _NO_WHY)
 SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 2)
 CAPTURE_OUTPUT = Seam(
     "IPython.utils.capture:capture_output", "a cell that runs again shows its output again", 0
@@ -461,14 +456,14 @@ _NO_MAGICS = "live controls cannot be configured, and the magics cannot be unloa
 MAGICS_MANAGER = Seam(f"{_CLASS}.magics_manager", _NO_MAGICS)
 LOADED_MAGICS = Seam("IPython.core.magic:MagicsManager.registry", _NO_MAGICS)
 MAGICS_BY_NAME = Seam("IPython.core.magic:MagicsManager.magics", _NO_MAGICS)
-KERNEL = Seam(f"{_CLASS}.kernel", "reports are text, as in a terminal", is_on_objects=True)
+KERNEL = _on_objects(f"{_CLASS}.kernel", "reports are text, as in a terminal")
 _NO_SLOT = "nothing is shown while a cell runs"
 PUBLISHER = Seam(f"{_RUNS}.display_pub", _NO_SLOT, only_with=_RUNS)
 PUBLISH = Seam(
     "IPython.core.displaypub:DisplayPublisher.publish", _NO_SLOT, 3, ("transient", "update")
 )
 # Under %%capture there is none.
-SOCKET = Seam(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT, is_on_objects=True)
+SOCKET = _on_objects(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT)
 _NO_MAGIC_LINE = "tracebacks show what a magic's line became"
 TRACEBACKS = Seam(f"{_RUNS}.InteractiveTB", _NO_MAGIC_LINE, only_with=_RUNS)
 TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _NO_MAGIC_LINE)

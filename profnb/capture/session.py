@@ -14,19 +14,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
-from profnb.capture.frameworks import Frameworks, Watchers
+from profnb.capture.frameworks import Frameworks
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.open_steps import counting_ns
-from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.call_clock import CallClock
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
-from profnb.capture.profiler.doors import Door, Doors
+from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import first_line
-from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
@@ -34,17 +33,14 @@ from profnb.capture.source.session_use import is_session_file
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
-from profnb.capture.step_records import KINDS, RUN
-from profnb.capture.underway.standing import Standing, recent_step_ns
+from profnb.capture.step_records import KINDS, RUN, Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
 if TYPE_CHECKING:
     from profnb.capture.parts.in_flight import InFlight
 
-_MODEL_CODE = re.compile(
-    "tensorflow|keras"
-)  # of a file in which graphs and models are made and run
+_MODEL_CODE = re.compile("tensorflow|keras")  # a file in which graphs and models are made and run
 
 
 class Capture:
@@ -76,17 +72,17 @@ class Capture:
             self.profilers,
             self.source,
             self.own_time,
-            lambda: self.recorder.has_begun,
+            lambda: self.recorder.open.has_begun,
             failed,
         )
         self.recorder = StepRecorder(
             window.is_open,
             window.step_recorded,
-            self._door_of_keras,
+            lambda: self._frameworks.door_of_keras(),  # noqa: PLW0108 - they are made below
             self._gaps,
         )
         self._tapes = TapeWatch(
-            lambda: self.recorder.is_outside, window.is_open, window.step_recorded
+            lambda: self.recorder.open.is_outside, window.is_open, window.step_recorded
         )
         self.recording.turns = self._tapes.turns
         loops = self.recorder.loops
@@ -102,18 +98,19 @@ class Capture:
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()
-        watchers = Watchers(
-            self.own_time,
-            lambda batches: self._flying.append((time.perf_counter_ns(), batches)),
-            self.recorder,
-            self._tapes,
-            self.graph_runs.watch,
-            self.source,
-            self.models,
-            TorchScopes(self.profilers.torch, self.models, messages, failed),
-        )
         self._frameworks = Frameworks(
-            watchers, window, self.profilers, self.recording, failed, traces=traces
+            window,
+            self.profilers,
+            self.recording,
+            recorder=self.recorder,
+            tapes=self._tapes,
+            source=self.source,
+            models=self.models,
+            session_runs=self.graph_runs.watch,
+            batches_fly=lambda batches: self._flying.append((time.perf_counter_ns(), batches)),
+            own_time=self.own_time,
+            hook_failed=failed,
+            traces=traces,
         )
         self._watches = ExitStack()
         self._began_ns = 0
@@ -124,11 +121,8 @@ class Capture:
         if is_session_file(file):
             self._frameworks.sessions_seen()
 
-    def _door_of_keras(self) -> Door | None:
-        return self._frameworks.door_of_keras()
-
     def standing(self) -> Standing:
-        """Where it stands now; any thread may ask."""
+        """Say where it stands now; any thread may ask."""
         return Standing(
             time.perf_counter_ns() - self._code_began[0] if self._code_began[0] else 0,
             self._window.is_open(),
@@ -156,7 +150,7 @@ class Capture:
                 self._watches.enter_context(self.machine.watch())
             self._watches.enter_context(self._frameworks.watch())
             if not self._traces:
-                self.recorder.count_only()
+                self.recorder.open.counts_only = True
             if not self._window.is_open():
                 self.source.begin_without_trace()
             self.sampler.start()
@@ -175,10 +169,6 @@ class Capture:
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
-        self._finish()
-        return self.recording
-
-    def _finish(self) -> None:
         began_ns, overhead_before_ns = self._code_began
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
@@ -207,7 +197,7 @@ class Capture:
         )
         cell = divide_cell(counts, looks, timed)
         self.source.add_places((part.file, part.line) for part in cell.parts if part.file)
-        recording.marking_ns = self.recorder.marking_ns
+        recording.marking_ns = self.recorder.open.marking_ns
         recording.machine = self.machine.records if len(self.machine.records) else None
         has_reason = bool(recording.messages)
         recording.messages.extend(self._explain_losses())
@@ -234,12 +224,13 @@ class Capture:
         recording.changing_arguments = find_changing_arguments(self.recorder.events.functions.alive)
         recording.functions = self.recorder.events.functions.listed()
         if not (self._frameworks.any_imported or has_reason):
-            self.recording.messages.append(explain_nothing())
+            recording.messages.append(explain_nothing())
         recording.cell = shorten_parts(cell, self.source.folder)
         recording.cell.add(PROFNB, "stop", time.perf_counter_ns() - ended_ns)
+        return recording
 
     def _explain_losses(self) -> list[str]:
-        """What is lost because of names that others changed, and because of faults of ours."""
+        """Say what is lost because of names that others changed, and because of faults of ours."""
         sentences = self._frameworks.explain_losses()
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
@@ -261,5 +252,5 @@ class Capture:
             return False
         self._window.close("session runs")
         self.recording.closed_by = "session runs"
-        log.forget_traced()  # by the profiler, whose trace is not the one to be shown
+        log.set_traced()  # by the profiler, whose trace is not the one to be shown
         return True

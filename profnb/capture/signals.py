@@ -17,8 +17,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from types import CodeType, FrameType, TracebackType
-from typing import Any, NamedTuple
+from types import CodeType, FrameType
+from typing import Any
 
 _LOOK_S = 0.001
 Handler = Callable[[int, FrameType | None], object]
@@ -37,13 +37,19 @@ def handed_on(callback: Callable[..., object]) -> Callable[..., None]:
             with interrupt_held_back():
                 callback(*arguments)
         except BaseException as error:
-            if signal_of(error) is None and not isinstance(error, KeyboardInterrupt):
+            number = signal_of(error)
+            if number is None and not isinstance(error, KeyboardInterrupt):
                 raise
+            # Nothing in the error refers to the hook any more, whose call could not go. Nor does any frame
+            # that it passed through, in a circle with itself (``ExitStack`` makes one).
+            traceback.clear_frames(error.__traceback__)
+            error.__traceback__ = error.__context__ = None
+            if number is not None or type(error) is not KeyboardInterrupt:
+                _raise_once(
+                    number or signal.SIGINT, error
+                )  # Python's own handler can raise another
             here = inspect.currentframe()
-            lost = Lost.of(error)
-            if lost.error is not None:
-                _raise_once(lost.number, lost.error)
-            sending = lost.number, here and here.f_back
+            sending = number or signal.SIGINT, here and here.f_back
             threading.Thread(target=_send_when_left, args=sending, daemon=True).start()
 
     return called
@@ -63,25 +69,6 @@ def _send_when_left(number: int, frame: FrameType | None) -> None:
     _thread.interrupt_main(number) if send is None else send(main, number)  # type: ignore[arg-type]
 
 
-class Lost(NamedTuple):
-    """A signal, and what its handler raised; None of Python's own handler, which can raise another."""
-
-    number: int
-    error: BaseException | None
-
-    @classmethod
-    def of(cls, error: BaseException) -> "Lost":
-        """What came out of a hook. Nothing in it refers to the hook any more, whose call could not go.
-
-        Nor does any frame that it passed through, in a circle with itself (``ExitStack`` makes one).
-        """
-        number = signal_of(error)
-        traceback.clear_frames(error.__traceback__)
-        error.__traceback__ = error.__context__ = None
-        is_pythons = number is None and type(error) is KeyboardInterrupt
-        return cls(number or signal.SIGINT, None if is_pythons else error)
-
-
 def _raise_once(number: int, error: BaseException) -> None:
     """Have a signal raise an error the next time it comes, and then do what it did before."""
     handler, left = signal.getsignal(number), [error]
@@ -93,25 +80,18 @@ def _raise_once(number: int, error: BaseException) -> None:
     signal.signal(number, handle_once)
 
 
-class OwnFaults(contextlib.suppress):
+class OwnFaults:
     """Keeps faults of ours from the user's code, but not what the handler of a signal raises meanwhile."""
 
-    def __init__(self) -> None:
-        """Nothing was raised yet."""
-        super().__init__(Exception)
+    def __enter__(self) -> None:
+        """The block begins."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        is_fault = isinstance(error, Exception) and signal_of(error) is None
-        return is_fault and bool(super().__exit__(kind, error, trace))
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        return isinstance(error, Exception) and signal_of(error) is None
 
 
 def signal_of(error: BaseException) -> int | None:
-    """The signal whose handler, written in Python, raised the error; None where none did.
+    """Find the signal whose handler, written in Python, raised the error; None where none did.
 
     A handler is called with the number and the frame that it interrupts, which is the one above it in the
     traceback. That holds for a handler that is in nobody's hands any more, too. One that was held back is
@@ -150,7 +130,7 @@ def _codes_of_handlers() -> dict[CodeType, int]:
 
 
 def _arguments_of(frame: FrameType) -> list[object]:
-    """What a function was called with, those behind a star one by one."""
+    """The arguments that a function was called with, those behind a star one by one."""
     code, bound = frame.f_code, frame.f_locals
     names = code.co_varnames[: code.co_argcount]
     arguments = [bound.get(name) for name in names]

@@ -1,11 +1,15 @@
-"""The steps that a capture saw: appended as they end, and as columns afterwards."""
+"""The steps that a capture saw: appended as they end, as columns afterwards; and where it stands meanwhile.
+
+Another thread reads that without asking anything of the code that runs.
+"""
 
 from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from struct import Struct
 from typing import Any, Protocol
 
@@ -17,10 +21,11 @@ _COLUMNS = (
 _WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
 _PACKED = Struct(f"{_WIDTH}q").pack
 _MOST_LATE = 512
+_RECENT = 64  # steps, by which a typical one is known
 
 
 class Marking(Protocol):
-    """What writes into a running profiler's trace."""
+    """Writes into a running profiler's trace."""
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A step's marker, begun; None where the profiler has none."""
@@ -109,31 +114,15 @@ class StepRecords:
     def __len__(self) -> int:
         return len(self.begin_ns)
 
-    def column(self, name: str, first: int = 0) -> array[int]:
-        """One column, from a row on."""
-        values: array[int] = getattr(self, name)
-        return values[first:]
-
     def latest(self, count: int) -> list[tuple[int, str, int]]:
-        """The latest steps' begin, name and run."""
+        """Give the latest steps' begin, name and run."""
         rows = zip(self.begin_ns[-count:], self.name[-count:], self.run[-count:], strict=True)
         return [(begin, self.names[name], run) for begin, name, run in rows]
 
     def append(self, *values: int) -> None:
         """Add one row, values in the order of the attributes."""
-        columns = (
-            self.begin_ns,
-            self.end_ns,
-            self.name,
-            self.kind,
-            self.was_traced,
-            self.retraced,
-            self.iterations,
-            self.step_num,
-            self.run,
-        )
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
+        for name, value in zip(_COLUMNS, values, strict=True):
+            getattr(self, name).append(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +142,7 @@ class KerasRunSeen:
 
 @dataclass(slots=True)
 class StepLog:
-    """What the counters of one thread have seen.
+    """The steps of one thread, so far.
 
     A row is appended at once, so an interrupt leaves no half of one.
 
@@ -201,7 +190,7 @@ class StepLog:
         self.stored = len(cells) // _WIDTH, (cells,), []
 
     def code_of(self, name: str) -> int:
-        """The row of a name in ``names``."""
+        """Give the row of a name in ``names``."""
         code = self._codes.get(name)
         if code is None:
             code = self._codes[name] = len(self.names)
@@ -235,7 +224,7 @@ class StepLog:
         return self.stored[2]
 
     def column(self, name: str, first: int = 0) -> array[int]:
-        """One column, from a row on."""
+        """Give one column, from a row on."""
         return self._cells()[first * _WIDTH + _COLUMNS.index(name) :: _WIDTH]
 
     def latest(self, count: int) -> list[tuple[int, str, int]]:
@@ -247,17 +236,13 @@ class StepLog:
             rows = [*((row[0], self.names[row[2]], row[-1]) for row in before), *rows]
         return rows[-count:]
 
-    def forget_traced(self) -> None:
-        """What was traced so far is of a trace that nobody will see."""
-        self._cells()[_TRACED::_WIDTH] = array("q", bytes(8 * len(self)))
-
     def steps_within(self, begin_ns: int, end_ns: int) -> list[int]:
-        """Of each step, 1 if it lies in a span of time."""
+        """Give a 1 for each step that lies in a span of time, else a 0."""
         spans = zip(self.column("begin_ns"), self.column("end_ns"), strict=True)
         return [int(begin_ns <= begin and end <= end_ns) for begin, end in spans]
 
-    def set_traced(self, traced: Sequence[int]) -> None:
-        """Say of the first steps whether each was traced; the others were not."""
+    def set_traced(self, traced: Sequence[int] = ()) -> None:
+        """Say of the first steps whether each was traced; the others were in no trace that is shown."""
         whole = [*traced, *[0] * (len(self) - len(traced))]
         self._cells()[_TRACED::_WIDTH] = array("q", whole)
 
@@ -273,12 +258,80 @@ class StepLog:
 
     def records(self) -> StepRecords:
         """The steps so far, as columns of their own."""
-        columns = {name: self.column(name) for name in _COLUMNS}
         steps = StepRecords(
-            names=list(self.names),
-            ended_at=array("q", self.ended_at),
-            ended_epoch=array("q", self.ended_epoch),
+            ended_at=array("q", self.ended_at), ended_epoch=array("q", self.ended_epoch)
         )
-        for name, column in columns.items():
-            getattr(steps, name).extend(column.tolist())
+        for name in _COLUMNS:
+            getattr(steps, name).extend(self.column(name).tolist())
+        steps.names += self.names
         return steps
+
+
+@dataclass(slots=True)
+class KerasRun:
+    """A ``fit``, ``evaluate`` or ``predict`` that runs.
+
+    Attributes:
+        phase: "train", "test" or "predict".
+        number: Which run of the capture it is.
+        epochs: The number of the last epoch, counted from 1; 0 where it is not known.
+        batches: Batches of an epoch; 0 where that is not known.
+        first_epoch: The epoch it began with, counted from 0: 0, until its first epoch has ended and told it.
+        epochs_ended: How many epochs are over.
+        batches_ended: How many batches of this epoch are over.
+        loss: The loss of the last epoch; NaN before.
+    """
+
+    phase: str
+    number: int
+    epochs: int = 0
+    batches: int = 0
+    first_epoch: int = 0
+    epochs_ended: int = 0
+    batches_ended: int = 0
+    loss: float = math.nan
+
+    @property
+    def done(self) -> int:
+        """Batches that are over, in all epochs."""
+        return self.epochs_ended * self.batches + self.batches_ended
+
+    @property
+    def total(self) -> int:
+        """Batches there will be, in all epochs; 0 where that is not known."""
+        if not (self.epochs and self.batches):
+            return 0
+        return max(self.epochs - self.first_epoch, 0) * self.batches
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A capture at one moment.
+
+    Attributes:
+        elapsed_ns: Wall time since it began.
+        is_tracing: Whether the window is open.
+        was_tracing: Whether it was open and has closed.
+        traced_steps: Steps that were recorded under trace.
+        max_steps: How many the window takes.
+        step_ns: The typical time from step to step of late, in nanoseconds; NaN before there are three.
+        run: The run of Keras' that goes on; None where there is none.
+    """
+
+    elapsed_ns: int
+    is_tracing: bool = False
+    was_tracing: bool = False
+    traced_steps: int = 0
+    max_steps: int = 0
+    step_ns: float = math.nan
+    run: KerasRun | None = None
+
+
+def recent_step_ns(steps: StepLog | StepRecords) -> float:
+    """The median time from the begin of a step to the next one's, of the last steps of one name and run."""
+    alike = steps.latest(_RECENT)
+    begins = [at for at, *what in alike if what == list(alike[-1][1:])]
+    if len(begins) < 3:
+        return math.nan
+    periods = sorted(later - earlier for earlier, later in pairwise(begins))
+    return (periods[len(periods) // 2] + periods[(len(periods) - 1) // 2]) / 2

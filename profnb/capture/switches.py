@@ -3,21 +3,32 @@
 ``mixed_precision`` sets Keras' global policy, ``jit_compile`` and ``steps_per_execution`` become the
 defaults of ``Model.compile``, ``prefetch`` is put behind the dataset that ``fit`` is given. All of it ends
 with the run.
-The numbers of threads cannot change once TensorFlow runs, nor Keras' backend once Keras is imported, so those
-need a fresh process.
+
+The numbers of threads cannot change once TensorFlow runs, nor Keras' backend once Keras is imported, so
+those need a fresh Python process: ``profnb.sweep_process``. It takes a job file, runs the body in an IPython
+shell of its own, and leaves the trace and what was seen in a folder. The cell must import and make all it
+needs.
 """
 
+import ast
 import functools
 import importlib.util
+import json
 import os
+import re
+import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from profnb.capture.hooks import on_import, replace_attribute
 from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
+from profnb.core.errors import CaptureError
+from profnb.core.options import CaptureOptions
 
 THREADS = ("intra_op_threads", "inter_op_threads")
 _OF_COMPILE = ("jit_compile", "steps_per_execution")
@@ -35,7 +46,7 @@ _PACKAGES = {  # of Keras' backends: their names, and what of profnb's brings th
 
 
 def switches_of(setting: Mapping[str, object], read: AbstractSet[str]) -> dict[str, object]:
-    """The settings to apply around a cell: known switches that it does not read itself, in this process."""
+    """Pick the settings to apply around a cell: known switches that it does not read itself."""
     return {
         name: value
         for name, value in setting.items()
@@ -68,14 +79,26 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 
 
 def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
-    defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     model, compile_model, fit = MODEL.find(keras), COMPILE.find(keras), FIT.find(keras)
+    defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     if defaults and compile_model is not None:
-        changed = _with_defaults(compile_model, defaults, applied)
-        stack.enter_context(replace_attribute(model, "compile", changed))
+
+        @functools.wraps(compile_model)
+        def compile_with_defaults(model: Any, *arguments: Any, **keywords: Any) -> Any:
+            applied.update(defaults.keys() - keywords.keys())  # what is given explicitly stays
+            return compile_model(model, *arguments, **{**defaults, **keywords})
+
+        stack.enter_context(replace_attribute(model, "compile", compile_with_defaults))
     if "prefetch" in values and fit is not None and DATASET.find() is not None:
-        changed = _with_prefetch(fit, values["prefetch"], applied)
-        stack.enter_context(replace_attribute(model, "fit", changed))
+
+        @functools.wraps(fit)
+        def fit_with_prefetch(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
+            if isinstance(x, DATASET.find()):  # other data stays as it is
+                x = x.prefetch(values["prefetch"]) if values["prefetch"] else x
+                applied.add("prefetch")
+            return fit(model, x, *arguments, **keywords)
+
+        stack.enter_context(replace_attribute(model, "fit", fit_with_prefetch))
     set_policy, policy_now = SET_POLICY.find(keras), POLICY.find(keras)
     if "mixed_precision" in values and set_policy is not None and policy_now is not None:
         asked = values["mixed_precision"]
@@ -85,39 +108,13 @@ def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: 
         applied.add("mixed_precision")
 
 
-def _with_defaults(
-    method: Callable[..., Any], defaults: Mapping[str, object], applied: set[str]
-) -> Any:
-    """A method whose keyword arguments have other defaults; what is given explicitly stays."""
-
-    @functools.wraps(method)
-    def changed(model: Any, *arguments: Any, **keywords: Any) -> Any:
-        applied.update(defaults.keys() - keywords.keys())
-        return method(model, *arguments, **{**defaults, **keywords})
-
-    return changed
-
-
-def _with_prefetch(method: Callable[..., Any], buffer: object, applied: set[str]) -> Any:
-    """A ``fit`` that prefetches the dataset it is given; other data stays as it is."""
-
-    @functools.wraps(method)
-    def changed(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
-        if isinstance(x, DATASET.find()):
-            x = x.prefetch(buffer) if buffer else x
-            applied.add("prefetch")
-        return method(model, x, *arguments, **keywords)
-
-    return changed
-
-
 def set_backend(name: object) -> None:
     """Have Keras run on a backend ("tensorflow", "jax" or "torch") in this process, before it is imported."""
     os.environ[_KERAS_BACKEND] = str(name)
 
 
 def missing_backend(name: object) -> str:
-    """What to install for a backend that is not here, in a sentence; "" if it is, or is none that we know."""
+    """Say how to install a backend that is not here; "" if it is, or is none that we know."""
     title, extra = _PACKAGES.get(str(name), ("", ""))
     if not title or importlib.util.find_spec(str(name)) is not None:
         return ""
@@ -147,3 +144,68 @@ def set_threads(values: Mapping[str, object]) -> Iterator[set[str]]:
 
     with on_import({"tensorflow": imported}):
         yield applied
+
+
+JOB, ERROR = "job.json", "error.txt"
+_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+
+
+def run_fresh(
+    body: str,
+    setting: Mapping[str, object],
+    folder: Path,
+    options: CaptureOptions,
+    *,
+    traces: bool,
+) -> None:
+    """Run a body in a process of its own.
+
+    Args:
+        body: Python and magics, as in a cell.
+        setting: Names to bind before it runs, and known switches; plain values.
+        folder: An empty folder that takes the results.
+        options: What to record.
+        traces: Whether to record a trace; without one, steps are only timed.
+
+    Raises:
+        CaptureError: The body failed; the message has its error.
+        KeyboardInterrupt: The process was stopped with us.
+    """
+    job = {
+        "body": body,
+        "setting": repr(dict(setting)),
+        "options": {**asdict(options), "logdir": None},
+        "traces": traces,
+    }
+    (folder / JOB).write_text(json.dumps(job), encoding="utf-8")
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = subprocess.run(  # noqa: S603 - our own module, by this Python
+        [sys.executable, "-m", "profnb.sweep_process", str(folder)],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+    )
+    if done.returncode:
+        raise CaptureError(_failure(folder, done))
+
+
+def _failure(folder: Path, done: "subprocess.CompletedProcess[str]") -> str:
+    """Say why the body's process failed: by the body's own error, else by the last line that it printed."""
+    if (folder / ERROR).exists():
+        error = (folder / ERROR).read_text(encoding="utf-8")
+        if error.startswith("NameError"):
+            return f"The cell ran in a fresh process, so it must import and make all it uses itself.\n{error}"
+        return error
+    printed = _COLOURS.sub("", done.stderr.strip() or done.stdout.strip()).splitlines()
+    ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
+    last = printed[-1] if printed else "It printed nothing."
+    return f"The cell's fresh process ended with {ended}.\n{last}"
+
+
+def read_job(folder: Path) -> tuple[str, dict[str, object], CaptureOptions, bool]:
+    """Read the body, the setting, the options and whether to trace, as ``run_fresh`` wrote them."""
+    job = json.loads((folder / JOB).read_text(encoding="utf-8"))
+    setting: dict[str, object] = ast.literal_eval(job["setting"])
+    return job["body"], setting, CaptureOptions(**job["options"]), bool(job["traces"])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.parts.part_records import CHECKPOINTING
-from profnb.capture.session_records import GapRecords
+from profnb.capture.recording import GapRecords
 from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, LONG_OP_PS, NEARLY_ALL, SELDOM
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.core.units import PS_PER_NS
 from profnb.subjects.study import Study

@@ -9,7 +9,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from profnb.capture.profiler.remote import SCHEME
+from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.lite.result import LiteResult

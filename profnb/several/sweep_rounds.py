@@ -16,7 +16,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 
-from profnb.capture.fresh import JOB, run_fresh
+from profnb.capture.switches import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import folder_prefix

@@ -3,7 +3,7 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from profnb.capture.profiler.remote import parse_addresses, trace_processes
+from profnb.capture.profiler.tensorflow_door import parse_addresses, trace_processes
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import count_text
 from profnb.loading import load

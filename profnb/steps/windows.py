@@ -20,7 +20,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from profnb.capture.marking.retracings import TracedFunction
+from profnb.capture.marking.trace_events import TracedFunction
 from profnb.core.columns import Bools, Int8s, Int64s
 from profnb.trace.model import Trace
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from profnb.capture.machine.core_waits import CoreWaits
-from profnb.capture.machine.machine_records import MachineRecords
+from profnb.capture.machine.machine_watch import MachineRecords
 
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000
 _MANY_OTHERS = 0.25

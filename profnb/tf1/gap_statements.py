@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from types import CodeType
 
-from profnb.capture.session_records import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace
+from profnb.capture.recording import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace
 from profnb.capture.source.stacks import line_at
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.parsing import parse_again

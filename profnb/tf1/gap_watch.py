@@ -22,7 +22,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.session_records import RUN_ITSELF, GapRecords
+from profnb.capture.recording import RUN_ITSELF, GapRecords
 from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.stacks import Looks, frames_above
 from profnb.capture.source.user_code import is_user_file, number_cells

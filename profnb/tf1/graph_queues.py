@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.datasets import mean_size
-from profnb.capture.hooks import watch
-from profnb.capture.library import Library
+from profnb.capture.environment import mean_size
+from profnb.capture.hooks import Library, watch
+from profnb.capture.recording import QueueRecord
 from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RAW_RUN, RUNNER_OPS
-from profnb.capture.session_records import QueueRecord
 
 _MOST_RUNS = 200_000
 _TARGETS = (

@@ -23,8 +23,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import replace_attribute, without_us
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library, replace_attribute, without_us
+from profnb.capture.recording import SessionRecords
 from profnb.capture.seams import (
     FULL_TRACE,
     INTERACTIVE_RUN,
@@ -38,7 +38,6 @@ from profnb.capture.seams import (
     SESSION_TARGET,
     SOFTWARE_TRACE,
 )
-from profnb.capture.session_records import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.graph_queues import QueueWatch, defining_class

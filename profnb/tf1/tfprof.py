@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from profnb.capture.profiler.held_back import log_held_back
+from profnb.capture.profiler.profiler_door import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
 from profnb.core.table import Column, Table, of_each

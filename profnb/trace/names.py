@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 
 # PyTorch's step marker, and what profnb's capture writes of it (``capture.profiler.torch_door``).
 KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
-# The call of a layer, likewise (``capture.profiler.torch_scopes``): its path stands behind it.
+# The call of a layer, likewise (``capture.profiler.torch_watch``): its path stands behind it.
 KINETO_SCOPE = "profnb.layer#"
 # A reading of ``time.perf_counter_ns``, which stands behind it, likewise; and what it is read as.
 KINETO_CLOCK, CLOCK_EVENT, CLOCK_NS = "profnb.clock#", "profnb.clock", "profnb_clock_ns"

@@ -37,7 +37,7 @@ _ACCESS, _READS_ONLY = 0o3, 0o0
 
 @dataclass
 class NetworkFiles:
-    """How often files on network mounts were found open for reading.
+    """Looks that found files on network mounts open for reading.
 
     Attributes:
         looks: How often was looked while the window was open; 0 where nothing is mounted over a network.
@@ -83,9 +83,18 @@ def watch_network_files(records: NetworkFiles, is_wanted: Callable[[], bool]) ->
         yield
         return
     ended = threading.Event()
-    looking = threading.Thread(
-        target=_look_on, args=(records, mounts, is_wanted, ended), name="profnb", daemon=True
-    )
+
+    def look_on() -> None:
+        files: set[str] = set()
+        while True:
+            took = time.thread_time()
+            if is_wanted():
+                _look(records, mounts, files)
+            took = time.thread_time() - took
+            if ended.wait(max(_PERIOD_S, _LEAST_IDLE * took)):
+                return
+
+    looking = threading.Thread(target=look_on, name="profnb", daemon=True)
     looking.start()
     try:
         yield
@@ -94,33 +103,18 @@ def watch_network_files(records: NetworkFiles, is_wanted: Callable[[], bool]) ->
         looking.join()
 
 
-def _look_on(
-    records: NetworkFiles,
-    mounts: dict[str, str],
-    is_wanted: Callable[[], bool],
-    ended: threading.Event,
-) -> None:
-    files: set[str] = set()
-    while True:
-        took = time.thread_time()
-        if is_wanted():
-            _look(records, mounts, files)
-        took = time.thread_time() - took
-        if ended.wait(max(_PERIOD_S, _LEAST_IDLE * took)):
-            return
-
-
 def _look(records: NetworkFiles, mounts: dict[str, str], files: set[str]) -> None:
     """Count one look."""
     places: set[str] = set()
-    for number in _listed():
-        with suppress(OSError, ValueError, IndexError):  # closed meanwhile
-            path = str((OPEN_FILES / number).readlink())
-            place = _mount_of(path, mounts)
-            if place is not None and not _CODE.search(path) and _is_read(number):
-                places.add(place)
-                if len(files) < _MOST_FILES:
-                    files.add(path)
+    with suppress(OSError):
+        for opened in list(OPEN_FILES.iterdir()):
+            with suppress(OSError, ValueError, IndexError):  # closed meanwhile
+                path = str(opened.readlink())
+                below = [one for one in mounts if path.startswith(f"{one.rstrip('/')}/")]
+                if below and not _CODE.search(path) and _is_read(opened.name):
+                    places.add(max(below, key=len))
+                    if len(files) < _MOST_FILES:
+                        files.add(path)
     records.looks += 1
     records.found += bool(places)
     records.files = len(files)
@@ -129,21 +123,7 @@ def _look(records: NetworkFiles, mounts: dict[str, str], files: set[str]) -> Non
         records.mounts[shown] = records.mounts.get(shown, 0) + 1
 
 
-def _listed() -> list[str]:
-    try:
-        return [path.name for path in OPEN_FILES.iterdir()]
-    except OSError:
-        return []
-
-
-def _mount_of(path: str, mounts: dict[str, str]) -> str | None:
-    """The network mount that a path lies below, or None."""
-    below = [place for place in mounts if path.startswith("/" if place == "/" else f"{place}/")]
-    return max(below, key=len, default=None)
-
-
 def _is_read(number: str) -> bool:
-    """Whether a file is open for reading only."""
     fdinfo = (OPEN_FILES.with_name("fdinfo") / number).read_text("ascii")
     flags = next(line for line in fdinfo.splitlines() if line.startswith("flags:"))
     return int(flags.split()[1], 8) & _ACCESS == _READS_ONLY

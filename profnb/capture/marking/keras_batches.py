@@ -1,6 +1,8 @@
-"""Keras' batches to steps: of ``fit``, ``evaluate`` and ``predict``, and single ones.
+"""Keras' batches to steps: of ``fit``, ``evaluate`` and ``predict``, and single ones; and how far these are.
 
 A batch runs from the end of the callbacks' ``on_*_batch_begin`` to the start of their ``on_*_batch_end``.
+Keras tells its callbacks how many epochs there will be and how many batches each has, where it knows that. An
+epoch whose length nobody knew beforehand has told it when it is over.
 """
 
 import threading
@@ -8,10 +10,12 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture import seams
+from profnb.capture.hooks import Library
 from profnb.capture.marking.open_steps import (
     MARKER,
     OpenSteps,
@@ -19,22 +23,81 @@ from profnb.capture.marking.open_steps import (
     add_metadata,
     end_marker,
 )
-from profnb.capture.seams import (
-    BATCH_BEGIN,
-    BATCH_END,
-    CALLBACK_MODEL,
-    EPOCH_END,
-    ON_BATCH,
-    RUN_BEGIN,
-    RUN_END,
-    STEPS_PER_EXECUTION,
-)
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, KerasRunSeen, Marking
-from profnb.capture.underway.keras_runs import KerasRuns
+from profnb.capture.step_records import KERAS, KerasRun, KerasRunSeen, Marking
 from profnb.trace.names import NEXT_BATCH
 
 RunHook = Callable[[str, Any], object]
+_TRAIN = "train"
+
+
+class KerasRuns:
+    """Follows the runs of one thread.
+
+    Attributes:
+        is_validation: Whether the run that began last is the validation of a fit.
+    """
+
+    def __init__(self) -> None:
+        """None runs yet."""
+        self._running: list[KerasRun] = []  # an evaluation in a fit stands behind it
+        self._begun = self._fit_callbacks = 0
+        self.is_validation = False
+
+    @property
+    def now(self) -> KerasRun | None:
+        """The innermost run, as it stands now; any thread may ask."""
+        running = self._running[-1:]
+        return replace(running[0]) if running else None
+
+    @property
+    def is_running(self) -> bool:
+        """True while one runs."""
+        return bool(self._running)
+
+    def batch_ended(self, phase: str, iterations: int) -> None:
+        """A batch is over, or one execution of several."""
+        running = self._running[-1:]
+        if running and running[0].phase == phase:
+            run = running[0]
+            run.batches_ended += iterations
+            if run.batches:  # the last execution of an epoch may be shorter
+                run.batches_ended = min(run.batches_ended, run.batches)
+
+    def run_began(self, phase: str, callbacks: Any) -> None:
+        """Keras tells its callbacks that a run begins."""
+        if phase == _TRAIN:
+            self._running.clear()  # one that failed is over, though nobody told
+            self._fit_callbacks = id(callbacks)
+        is_inside = bool(self._running)
+        self.is_validation = is_inside and id(callbacks) == self._fit_callbacks
+        parameters = seams.CALLBACK_PARAMS.of(callbacks)
+        parameters = parameters if isinstance(parameters, dict) else {}
+        self._begun += 1
+        epochs = _count(parameters.get("epochs")) if phase == _TRAIN else 1
+        # A validation is told of by the fit's own callbacks, whose parameters are the fit's.
+        batches = 0 if self.is_validation else _count(parameters.get("steps"))
+        self._running.append(KerasRun(phase, self._begun, epochs, batches))
+
+    def run_ended(self, phase: str) -> None:
+        """It ended."""
+        for at in range(len(self._running) - 1, -1, -1):
+            if self._running[at].phase == phase:
+                del self._running[at:]
+                return
+
+    def epoch_ended(self, callbacks: Any, epoch: object) -> None:
+        """An epoch of the fit that runs has ended, which tells with which one it began."""
+        if not self._running or self._running[0].phase != _TRAIN:
+            return
+        del self._running[1:]  # what ran in the fit is over by then
+        run = self._running[0]
+        run.batches = run.batches or run.batches_ended
+        if isinstance(epoch, int):
+            run.first_epoch = epoch - run.epochs_ended
+        run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
+            run.loss = float(seams.CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
 
 
 class KerasBatches:
@@ -46,7 +109,7 @@ class KerasBatches:
         door: The profiler that records what Keras does; None where nothing does.
 
     Attributes:
-        keras_runs: Where the fit that runs stands.
+        keras_runs: How far the fit that runs is.
         run_listeners: Told of each run of Keras' that begins, and that ends: its phase, its callbacks.
     """
 
@@ -71,16 +134,13 @@ class KerasBatches:
     def watch_keras(self, keras: Library) -> Iterator[None]:
         """See Keras' runs, and the batches of those kinds that have begun, inside the block."""
         with ExitStack() as stack:
-            for phase in RUN_BEGIN:
-
-                def one_began(*_: object, phase: str = phase, **__: object) -> None:
-                    self._batch_began(phase)
-
-                one = keras.watch(ON_BATCH[phase], before=one_began, after=self._call_ended)
+            for phase in seams.RUN_BEGIN:
+                one_began = partial(self._batch_began, phase)
+                one = keras.watch(seams.ON_BATCH[phase], before=one_began, after=self._call_ended)
                 stack.enter_context(one)
-                if keras.take(RUN_END[phase]) is not None:  # else they would never end
+                if keras.take(seams.RUN_END[phase]) is not None:  # else they would never end
                     began = partial(self._run_began, phase, keras, stack)
-                    stack.enter_context(keras.watch(RUN_BEGIN[phase], before=began))
+                    stack.enter_context(keras.watch(seams.RUN_BEGIN[phase], before=began))
             yield
 
     def _run_began(
@@ -89,9 +149,9 @@ class KerasBatches:
         self.end_failed_batch()
         if phase not in self._open.runs:
             self._watch_phase(keras, phase, stack)
-        self.keras_runs.run_began(phase, callbacks)
         number = self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
         if self._open.is_here():
+            self.keras_runs.run_began(phase, callbacks)
             if not self._open.is_in_run:
                 self._run_began_ns = time.perf_counter_ns()
             self._open.is_in_run = True
@@ -103,29 +163,26 @@ class KerasBatches:
 
     def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
         """See the batches of "train", "test" or "predict" from their first run on."""
-
-        def began(*_: object, **__: object) -> None:
-            self._batch_began(phase)
-
-        def run_ends(*_: object, **__: object) -> None:
-            self._batch_abandoned()
-
-        def run_ended(callbacks: Any, *_: object, **__: object) -> None:
-            self.keras_runs.run_ended(phase)
-            if self._open.is_here():
-                self._open.is_in_run = self.keras_runs.is_running
-                if not self._open.is_in_run:
-                    self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
-            for _began, ended in self.run_listeners:
-                ended(phase, callbacks)
-
-        if keras.take(BATCH_END[phase]) is not None:  # else they would never end
-            stack.enter_context(keras.watch(BATCH_BEGIN[phase], after=began))
-        stack.enter_context(keras.watch(BATCH_END[phase], before=self._callbacks_ended))
-        stack.enter_context(keras.watch(RUN_END[phase], before=run_ends, after=run_ended))
-        if phase == "train":
-            epochs = keras.watch(EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
+        if keras.take(seams.BATCH_END[phase]) is not None:  # else they would never end
+            began = partial(self._batch_began, phase)
+            stack.enter_context(keras.watch(seams.BATCH_BEGIN[phase], after=began))
+        stack.enter_context(keras.watch(seams.BATCH_END[phase], before=self._callbacks_ended))
+        ended = partial(self._run_ended, phase)
+        stack.enter_context(
+            keras.watch(seams.RUN_END[phase], before=self._batch_abandoned, after=ended)
+        )
+        if phase == _TRAIN:
+            epochs = keras.watch(seams.EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             stack.enter_context(epochs)
+
+    def _run_ended(self, phase: str, callbacks: Any, *_: object, **__: object) -> None:
+        if self._open.is_here():
+            self.keras_runs.run_ended(phase)
+            self._open.is_in_run = self.keras_runs.is_running
+            if not self._open.is_in_run:
+                self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
+        for _began, ended in self.run_listeners:
+            ended(phase, callbacks)
 
     def end_failed_batch(self) -> None:
         """The batch that is open, if one is, was cut off by an exception that ended its run."""
@@ -148,7 +205,7 @@ class KerasBatches:
             fetching, self._fetching = self._fetching, None
             end_marker(fetching)
 
-    def _batch_began(self, phase: str) -> None:
+    def _batch_began(self, phase: str, *_: object, **__: object) -> None:
         opened = self._open
         if threading.get_ident() != opened.thread:
             return
@@ -170,7 +227,7 @@ class KerasBatches:
         if batch.was_traced and door is not None:
             with OwnFaults():  # then the step has no marker
                 batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
-            opened.marker_began(batch)
+            batch.marked_ns = time.perf_counter_ns()
         self._batches_begun += 1
 
     def _batch_ended(self) -> None:
@@ -184,7 +241,7 @@ class KerasBatches:
         opened.batch = None
         opened.record(batch, end_ns)
 
-    def _batch_abandoned(self) -> None:
+    def _batch_abandoned(self, *_: object, **__: object) -> None:
         if self._open.batch is None or not self._open.is_here():
             return
         batch, self._open.batch = self._open.batch, None
@@ -198,7 +255,10 @@ class KerasBatches:
             return
         if callbacks is not self._callbacks():  # as a rule they are those of the batch before
             self._callbacks = weakref.ref(callbacks)
-            self._iterations = _iterations_of(CALLBACK_MODEL.of(callbacks))
+            # An int in Keras 3, a variable of its own in Keras 2.
+            self._iterations = (
+                _count(seams.STEPS_PER_EXECUTION.of(seams.CALLBACK_MODEL.of(callbacks))) or 1
+            )
         iterations = self._iterations
         span = opened.batch or opened.innermost()
         if span is not None:
@@ -225,19 +285,21 @@ class KerasBatches:
 
     def _epoch_ended(self, callbacks: Any, epoch: object = None, *_: object, **__: object) -> None:
         """Keras' own history, which is first told of an epoch, has its number."""
-        self.keras_runs.epoch_ended(callbacks, epoch)
         ending, self._ending = self._ending, (0, 0)
-        if not self._open.is_here() or ending[0] != id(callbacks):
+        if not self._open.is_here():
+            return
+        self.keras_runs.epoch_ended(callbacks, epoch)
+        if ending[0] != id(callbacks):
             return
         with OwnFaults():  # anybody's callbacks; the user's code comes first
-            number = int(CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
+            number = int(seams.CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
             self._open.log.ended_at.append(ending[1])
             self._open.log.ended_epoch.append(number)
 
 
-def _iterations_of(model: Any) -> int:
-    """A model's steps_per_execution: an int in Keras 3, a variable of its own in Keras 2."""
+def _count(value: Any) -> int:
+    """A parameter of Keras' that is a count; 0 where it is none, or not known."""
     try:
-        return max(int(STEPS_PER_EXECUTION.of(model)), 1)
-    except (TypeError, ValueError):
-        return 1
+        return max(int(value), 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -1,6 +1,6 @@
-"""What has begun and not ended: steps, and what may turn out to be one.
+"""Steps that have begun and not ended, and what may turn out to be one.
 
-What it holds while ``fit`` runs a batch whose tf.function calls another one. Time runs down::
+Here is what stands in them while ``fit`` runs a batch whose tf.function calls another one. Time runs down::
 
     what happens                            batch       stack                     records
     ------------                            ------      ------                    -------
@@ -53,7 +53,7 @@ class Gaps:
 
 
 class OpenSteps:
-    """What runs on one thread, and the steps that ended there.
+    """Keeps what runs on one thread, and the steps that ended there.
 
     Args:
         is_tracing: Whether the profiler is recording right now.
@@ -86,25 +86,23 @@ class OpenSteps:
         self.batch: OpenStep | None = None
         self.runs: dict[str, int] = {}
         self.is_in_run = self.counts_only = False
-        self._marking_ns: dict[
-            int, int
-        ] = {}  # by row, what marking a traced step took outside of it
+        self._marking_ns: dict[int, int] = {}  # by row, what marking took outside of a traced step
         self._to_report: int | None = None
         self._traced: dict[str, int] = {}  # by name, how many were recorded under trace
         self._total_ns: dict[str, int] = {}
 
     def is_here(self) -> bool:
-        """Whether this is the thread whose steps they are."""
+        """True on the thread whose steps they are."""
         return threading.get_ident() == self.thread
 
     @property
     def has_begun(self) -> bool:
-        """Whether a batch, a call or a marker runs."""
-        return self.batch is not None or bool(self.stack)
+        """True where something that may be a first step runs: a batch, a call, a marker, a fit."""
+        return self.batch is not None or bool(self.stack) or bool(self.runs)
 
     @property
     def is_outside(self) -> bool:
-        """Whether nothing runs that is a step or may turn out to be one."""
+        """True where nothing runs that is a step or may turn out to be one."""
         if self.batch is not None:
             return False
         for span in self.stack:  # noqa: SIM110 - as below
@@ -114,7 +112,7 @@ class OpenSteps:
 
     @property
     def is_inside_step(self) -> bool:
-        """Whether what begins now is part of a step: of a batch, or of one that has a marker."""
+        """True where what begins now is part of a step: of a batch, or of one that has a marker."""
         if self.batch is not None:
             return True
         for span in self.stack:  # noqa: SIM110 - of one or two; a generator takes as long as all the rest
@@ -138,10 +136,6 @@ class OpenSteps:
         is_traced = not self.counts_only and self.is_tracing()
         number = first if step_num is None else step_num
         return OpenStep(marker, kind, name, time.perf_counter_ns(), first, is_traced, number)
-
-    def marker_began(self, span: OpenStep) -> None:
-        """A marker of ours has begun: what passed since its step did lies before it in the trace."""
-        span.marked_ns = time.perf_counter_ns()
 
     def end_marker(self, span: OpenStep) -> None:
         """End a step's marker of ours, if there is one: what passes then lies behind it in the trace."""
@@ -182,7 +176,7 @@ class OpenSteps:
 
     @property
     def marking_ns(self) -> int:
-        """What marking a traced step took outside of it, on average."""
+        """Mean time that marking a traced step took outside of it."""
         traced = [took for row, took in self._marking_ns.items() if took and row < len(self.log)]
         return sum(traced) // max(len(traced), 1)
 
@@ -201,7 +195,7 @@ class OpenSteps:
 
 
 def counting_ns() -> int:
-    """What counting a step takes here: the median of a few, each after the caches were used otherwise."""
+    """Measure counting a step: the median of a few, each after the caches were used otherwise."""
     opened, spans, took = OpenSteps(lambda: False, lambda _: None), [], []
     opened.counts_only = True
     with watched_call(

@@ -13,13 +13,81 @@ Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the 
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
 """
 
+import time
 from collections.abc import Callable
 
 from profnb.capture.marking.keras_batches import KerasBatches
-from profnb.capture.marking.open_steps import Gaps, OpenSteps
-from profnb.capture.marking.own_loops import OwnLoops
+from profnb.capture.marking.open_steps import Gaps, OpenSteps, abandon_marker
 from profnb.capture.marking.trace_events import TraceEvents
-from profnb.capture.step_records import Marking
+from profnb.capture.signals import OwnFaults
+from profnb.capture.step_records import RUN, USER, Marking, OpenStep
+
+
+class OwnLoops:
+    """Takes the steps of loops of the user's own: iterations over PyTorch, and session runs.
+
+    Args:
+        open_steps: Given each of them.
+    """
+
+    def __init__(self, open_steps: OpenSteps) -> None:
+        """Nothing runs yet."""
+        self._open = open_steps
+        self._iteration: OpenStep | None = None
+        self._iterations_begun = 0
+        self._session_run: OpenStep | None = None
+        self._session_runs = 0
+
+    def iteration_begins(self, door: Marking) -> None:
+        """An iteration begins, unless it is part of a step; one that has not ended is none."""
+        self.abandon_iteration()
+        if self._open.is_inside_step or self._open.is_in_run:
+            return
+        self._open.report()
+        number = self._iterations_begun
+        span = self._open.begin(None, USER, "train", number)
+        if span.was_traced:
+            with OwnFaults():  # then the step has no marker
+                span.marker = door.mark_step("train", number)
+            span.marked_ns = time.perf_counter_ns()
+        self._iterations_begun += 1
+        self._iteration = span
+        self._open.stack.append(span)
+
+    def iteration_ended(self) -> None:
+        """The open iteration has ended, with a step of its optimizer."""
+        span, self._iteration = self._iteration, None
+        if span is not None and span in self._open.stack:
+            end_ns = time.perf_counter_ns()
+            self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
+            self._open.end_marker(span)
+            self._open.record(span, end_ns)
+            self._open.report()
+
+    def abandon_iteration(self) -> None:
+        """The open iteration, if there is one, is no step."""
+        span, self._iteration = self._iteration, None
+        if span is not None and span in self._open.stack:
+            self._open.stack.remove(span)
+            self._iterations_begun -= 1
+            abandon_marker(span.marker)
+
+    def run_began(self) -> None:
+        """A ``Session.run`` begins."""
+        self._session_run = self._open.begin(None, RUN, "session_run", self._session_runs)
+
+    def run_ended(self, was_traced: bool) -> None:
+        """The session run ended; it is a step unless it is part of one."""
+        end_ns = time.perf_counter_ns()
+        self._session_runs += 1
+        if self._session_run is not None and not self._open.is_inside_step:
+            self._open.record(self._session_run, end_ns, was_traced=was_traced)
+            self._open.report()
+
+    def run_failed(self) -> None:
+        """The session run raised."""
+        if self._session_run is not None:
+            self._open.fail(self._session_run, time.perf_counter_ns())
 
 
 class StepRecorder:
@@ -33,6 +101,7 @@ class StepRecorder:
         gaps: Told when what lies between two steps begins, and ends.
 
     Attributes:
+        open: What has begun and not ended.
         log: The steps that ended.
         events: Those of TensorFlow's trace events and of JAX's markers.
         loops: Those of loops over PyTorch, and session runs.
@@ -47,27 +116,8 @@ class StepRecorder:
         gaps: Gaps | None = None,
     ) -> None:
         """Start with no steps, on the calling thread."""
-        self._open = OpenSteps(is_tracing, on_step, gaps)
-        self.log = self._open.log
-        self.events = TraceEvents(self._open)
-        self.loops = OwnLoops(self._open)
-        self.batches = KerasBatches(self._open, self.loops.abandon_iteration, door_of_keras)
-
-    def count_only(self) -> None:
-        """No trace is recorded from here on."""
-        self._open.counts_only = True
-
-    @property
-    def marking_ns(self) -> int:
-        """What marking a traced step took outside of it, on average."""
-        return self._open.marking_ns
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether something that may be a first step is running: a batch, a call, a marker, a fit."""
-        return self._open.has_begun or bool(self._open.runs)
-
-    @property
-    def is_outside(self) -> bool:
-        """Whether nothing runs that is a step or may turn out to be one."""
-        return self._open.is_outside
+        self.open = OpenSteps(is_tracing, on_step, gaps)
+        self.log = self.open.log
+        self.events = TraceEvents(self.open)
+        self.loops = OwnLoops(self.open)
+        self.batches = KerasBatches(self.open, self.loops.abandon_iteration, door_of_keras)

@@ -1,44 +1,55 @@
 """Markers and calls to steps: the user's markers, Keras 2's, calls of a ``tf.function``; JAX's step markers.
 
 JAX's markers, ``profnb.step`` among them, are annotations with a step's number.
+
+Of functions that are traced it is kept which they were, from where, and the arguments for which they were
+anew: a ``tf.function`` knows the signatures it was traced for; an argument that differs between them is why
+it was. Functions are told apart by object, not by name: each new Keras model has train and test functions of
+its own.
 """
 
 import inspect
+import re
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from types import FrameType
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import CodeType, FrameType
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture import seams
+from profnb.capture.hooks import Library, guarded
 from profnb.capture.marking.open_steps import (
     MARKER,
     OpenSteps,
-    abandon_marker,
     add_metadata,
-    end_marker,
-)
-from profnb.capture.marking.retracings import FunctionLog
-from profnb.capture.seams import (
-    CALL_FUNCTION,
-    FUNCTION_NAME,
-    JAX_STEP_ENTER,
-    JAX_STEP_EXIT,
-    JAX_STEP_INIT,
-    TRACE,
-    TRACE_METADATA,
-    TRACING_COUNT,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.source.user_code import is_own_file
+from profnb.capture.source.user_code import (
+    file_title,
+    is_own_file,
+    is_user_file,
+    number_cells,
+    user_place,
+)
 from profnb.capture.step_records import CALL, KERAS, TAPE, USER, OpenStep
 
-_SHORTEST_TRACING_NS = (
-    300_000  # of an empty function, TensorFlow 2.15 to 2.21, two slow cores: 3.3 ms
-)
+# Tracing an empty function takes 3.3 ms: TensorFlow 2.15 to 2.21, two slow cores.
+_SHORTEST_TRACING_NS = 300_000
 _MOST_FUNCTIONS = 1_000
+# By the function's name: its arguments that changed, each with the distinct values it was traced for.
+ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
+
+Place = tuple[str, int]
+
+_KERAS = ("keras", "tf_keras")
+_FEWEST_TRACINGS = 3
+_MOST_VALUES, _LONGEST = 8, 120
+_ARGUMENT = re.compile(r"^  (\S+) \([A-Z_]+\): (.*)$", re.MULTILINE)
+_TENSOR = re.compile(r"TensorSpec\(shape=(.*?), dtype=(?:tf\.)?(\w+)(?:, name=[^)]*)?\)")
+_LITERAL = re.compile(r"Literal\[(.*)\]")
 
 
 class TraceEvents:
@@ -66,22 +77,19 @@ class TraceEvents:
         stays as it is: of the user's markers the public name is watched.
         """
         hooks = {"before": self._called, "came": self._returned, "raised": self._call_raised}
-        marker = tensorflow.take(TRACE)
-        self._tracings_of = tensorflow.take(TRACING_COUNT) or self._tracings_of
+        marker = tensorflow.take(seams.TRACE)
+        self._tracings_of = tensorflow.take(seams.TRACING_COUNT) or self._tracings_of
         with ExitStack() as stack:
-            stack.enter_context(tensorflow.watch(CALL_FUNCTION, **hooks))
+            stack.enter_context(tensorflow.watch(seams.CALL_FUNCTION, **hooks))
             if isinstance(marker, type):
-                began, ended = (
-                    tensorflow.guarded(self._marker_began),
-                    tensorflow.guarded(self._marker_ended),
-                )
+                began = guarded(self._marker_began, tensorflow.hook_failed)
+                ended = guarded(self.marker_ended, tensorflow.hook_failed)
                 watched = _watched_marker(marker, began, ended)
-                stack.enter_context(tensorflow.replace_everywhere(TRACE, marker, watched))
+                replaced = tensorflow.replace_everywhere(
+                    seams.TRACE, marker, watched, but_in=("tensorflow.python",)
+                )
+                stack.enter_context(replaced)
             yield
-
-    def watch_metadata(self, tensorflow: Library) -> AbstractContextManager[None]:
-        """Make outermost calls step markers of the trace, inside the block."""
-        return tensorflow.watch(TRACE_METADATA, before=self._metadata_set)
 
     @contextmanager
     def watch_jax(self, jax: Library) -> Iterator[None]:
@@ -98,29 +106,17 @@ class TraceEvents:
                 self._marker_began(marker, name, **{**metadata, "_r": 1})
 
         def ended(marker: Any, kind: object = None, *_: object) -> None:
-            self._marker_ended(marker, failed=kind is not None)
+            self.marker_ended(marker, failed=kind is not None)
 
-        with ExitStack() as stack:
-            stack.enter_context(jax.watch(JAX_STEP_EXIT, after=ended))
-            if jax.take(JAX_STEP_EXIT) is not None:  # else they would never end
-                stack.enter_context(jax.watch(JAX_STEP_INIT, after=made_one))
-                stack.enter_context(jax.watch(JAX_STEP_ENTER, after=began))
+        if jax.take(seams.JAX_STEP_EXIT) is None:  # they would never end
             yield
-
-    def mark_began(self, mark: Any, door: Any) -> None:
-        """A step of a loop over PyTorch that the user marks began; inside a step there is none."""
-        outer = self._open.innermost()
-        if outer is None or outer.marker is mark.also:
-            mark.begin(door)
-        if outer is None:
-            self._open.stack.append(self._open.begin(mark, USER, mark.phase, mark.step_num))
-
-    def mark_ended(self, mark: Any, *, failed: bool) -> None:
-        """It ends; one that raised is no step."""
-        try:
-            (abandon_marker if failed else end_marker)(mark.marker)
-        finally:  # an interrupt there leaves no step open, which all that follow would be part of
-            self._trace_ended(mark, failed=failed)
+            return
+        with (
+            jax.watch(seams.JAX_STEP_EXIT, after=ended),
+            jax.watch(seams.JAX_STEP_INIT, after=made_one),
+            jax.watch(seams.JAX_STEP_ENTER, after=began),
+        ):
+            yield
 
     def _marker_began(self, marker: object, name: str = "", /, **metadata: Any) -> None:
         """A marker of the user's began."""
@@ -132,8 +128,13 @@ class TraceEvents:
         number = number if isinstance(number, int) else None
         opened.stack.append(opened.begin(marker, USER if is_step else None, str(name), number))
 
-    def _marker_ended(self, marker: Any, *, failed: bool) -> None:
-        self._trace_ended(marker, failed=failed)
+    def marker_ended(self, marker: object, *, failed: bool) -> None:
+        """A marker of the user's ended."""
+        if threading.get_ident() == self._open.thread:
+            for span in reversed(self._open.stack):
+                if span.marker is marker:
+                    self._span_ended(span, failed=failed)
+                    return
 
     def _called(self, function: Any, *_: object, **__: object) -> None:
         """A ``tf.function`` is called."""
@@ -160,21 +161,16 @@ class TraceEvents:
         seen = self._functions.get(id(function))
         if seen is not None and (
             not seen.tracings or time.perf_counter_ns() - span.begin_ns > _SHORTEST_TRACING_NS
-        ):
-            self._see_tracing(function, seen)
+        ):  # a first call, or one that took so long that the function may have been traced in it
+            before, seen.tracings = seen.tracings, self._tracings_of(function)
+            if seen.tracings != before:
+                self._function_traced(function)
         if opened.counts_only and len(stack) == 1:
             stack.pop()
             if opened.batch is None:
                 opened.record(span, time.perf_counter_ns())
         else:
             self._span_ended(span, failed=False)
-
-    def _see_tracing(self, function: Any, seen: "_CalledFunction") -> None:
-        """A first call, or one that took so long that the function may have been traced in it."""
-        tracings = self._tracings_of(function)
-        if tracings != seen.tracings:
-            seen.tracings = tracings
-            self._function_traced(function)
 
     def _call_raised(self, function: Any, *_: object, **__: object) -> None:
         span = self._call_of(function)
@@ -189,7 +185,7 @@ class TraceEvents:
             (span for span in reversed(self._open.stack) if span.function is function), None
         )
 
-    def _metadata_set(self, trace: Any, /, **metadata: Any) -> None:
+    def metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
         opened = self._open
         if "tf_function_call" not in metadata or threading.get_ident() != opened.thread:
@@ -203,21 +199,15 @@ class TraceEvents:
 
     def _function_traced(self, function: Any) -> None:
         """A function was traced, in all that runs now."""
-        inside = self._open.innermost()
+        inside, frame = self._open.innermost(), inspect.currentframe()
+        while frame is not None and is_own_file(frame.f_code.co_filename):
+            frame = frame.f_back
         with OwnFaults():  # somebody's subclass may do anything
-            self.functions.add(function, _calling_frame(), inside.name if inside else "")
+            self.functions.add(function, frame, inside.name if inside else "")
         for outer in self._open.stack:
             outer.retraced = True
         if self._open.batch is not None:
             self._open.batch.retraced = True
-
-    def _trace_ended(self, marker: object, *, failed: bool) -> None:
-        """A marker ended."""
-        if threading.get_ident() == self._open.thread:
-            for span in reversed(self._open.stack):
-                if span.marker is marker:
-                    self._span_ended(span, failed=failed)
-                    return
 
     def _span_ended(self, span: OpenStep, *, failed: bool) -> None:
         """A marker or a call ended, and what had begun inside of it."""
@@ -248,7 +238,7 @@ class _CalledFunction:
 
     def __init__(self, function: Any, tracings: int) -> None:
         self.function, self.tracings = weakref.ref(function), tracings
-        self.name = FUNCTION_NAME.of(function, "")
+        self.name = seams.FUNCTION_NAME.of(function, "")
 
 
 def _watched_marker(marker: type, began: Any, ended: Any) -> type:
@@ -273,9 +263,104 @@ def _watched_marker(marker: type, began: Any, ended: Any) -> type:
     return Marker
 
 
-def _calling_frame() -> FrameType | None:
-    """The innermost frame that is not ours."""
-    frame = inspect.currentframe()
-    while frame is not None and is_own_file(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
+@dataclass(frozen=True, slots=True)
+class TracedFunction:
+    """One ``tf.function`` object that was traced.
+
+    Attributes:
+        name: Its Python function's.
+        code: Row of the first one that was made of the same code; a ``tf.function`` that a loop makes anew in
+            each turn has one code and many objects.
+        is_keras: Whether its code is Keras' own.
+        where: The line at which it is defined, "Cell [3]:8"; "" where that is not the user's code.
+        caller: The innermost line of the user's that ran as it was first seen traced; "" without one.
+        phase: What Keras ran then: "train", "test", "predict"; "" outside of its steps.
+        tracings: How often it was traced.
+    """
+
+    name: str
+    code: int
+    is_keras: bool = False
+    where: str = ""
+    caller: str = ""
+    phase: str = ""
+    tracings: int = 1
+
+
+class FunctionLog:
+    """Knows the tf.functions that are traced, without keeping them alive."""
+
+    def __init__(self) -> None:
+        """None was."""
+        self._seen: list[tuple[TracedFunction, Place | None, Place | None]] = []
+        self._tracings: list[int] = []
+        self._rows: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._codes: dict[CodeType, int] = {}
+
+    @property
+    def alive(self) -> list[Any]:
+        """Those that live."""
+        return list(self._rows)
+
+    def add(self, function: Any, frame: FrameType | None, phase: str) -> None:
+        """A function was traced, called from a frame, in a step of a phase or in none."""
+        row = self._rows.get(function)
+        if row is not None:
+            self._tracings[row] += 1
+            return
+        row = len(self._seen)
+        if row >= _MOST_FUNCTIONS:
+            return
+        self._rows[function] = row
+        inner = inspect.unwrap(seams.PYTHON_FUNCTION.of(function, None))
+        code = getattr(inner, "__code__", None)
+        package = str(getattr(inner, "__module__", "")).partition(".")[0]
+        place = None
+        if code is not None and is_user_file(code.co_filename):
+            place = code.co_filename, code.co_firstlineno
+        row = row if code is None else self._codes.setdefault(code, row)
+        traced = TracedFunction(str(getattr(inner, "__name__", "")), row, package in _KERAS)
+        self._seen.append((replace(traced, phase=phase), place, user_place(frame)))
+        self._tracings.append(1)
+
+    def listed(self) -> tuple[TracedFunction, ...]:
+        """Each that was traced, in order, with lines as the report names them."""
+        cells = number_cells()
+
+        def text_of(place: Place | None) -> str:
+            return f"{file_title(place[0], cells)}:{place[1]}" if place else ""
+
+        return tuple(
+            replace(traced, where=text_of(place), caller=text_of(caller), tracings=count)
+            for (traced, place, caller), count in zip(self._seen, self._tracings, strict=True)
+        )
+
+
+def find_changing_arguments(functions: Iterable[Any]) -> ChangingArguments:
+    """Find why functions were traced three times or more; of one name, the one most often traced."""
+    reasons: ChangingArguments = {}
+    most: dict[str, int] = {}
+    for function in functions:
+        with OwnFaults():  # somebody's subclass may do anything
+            count = seams.TRACING_COUNT.of(function)()
+            name = seams.PYTHON_FUNCTION.of(function).__name__
+            if count < max(_FEWEST_TRACINGS, most.get(name, 0)):
+                continue
+            changing = _compare(seams.SIGNATURES.of(function)())
+            if changing:
+                reasons[name], most[name] = changing, count
+    return reasons
+
+
+def _compare(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The arguments that differ between the signatures that TensorFlow printed."""
+    values: dict[str, dict[str, None]] = {}
+    for block in text.split("Input Parameters:")[1:]:
+        for name, kind in _ARGUMENT.findall(block.partition("Output Type:")[0]):
+            plain = _LITERAL.sub(r"\1", _TENSOR.sub(r"\2\1", kind))  # "float32(3, 4)", or "2"
+            values.setdefault(name, {})[plain[:_LONGEST]] = None
+    return tuple(
+        (name, tuple(list(kinds)[:_MOST_VALUES]))
+        for name, kinds in values.items()
+        if len(kinds) > 1
+    )

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.models.layer_facts import ModelFacts, TracedLayer, describe_model
 from profnb.capture.seams import (
     CALLBACK_MODEL,

@@ -1,13 +1,9 @@
-"""The TensorFlow profiler itself: started, stopped, and what it prints meanwhile kept out of the cell.
+"""The frameworks' profilers themselves: started, stopped, and what they print meanwhile kept out of the cell.
 
-window, doors                         when a trace is recorded; the profilers of one window, to one trace
-codes_profiler                        a profiler that the code starts by itself, beside ours
-profiler_door, jax_door, torch_door   TensorFlow's, JAX's and PyTorch's, each for one capture
-held_back                             the profiler's own log lines, while it starts or stops
-fetched_batches                       Keras on JAX fetching a batch, marked in the trace
-torch_loops, torch_batches            a loop over PyTorch to its steps; to the examples of each
-torch_scopes                          layers called on PyTorch, marked in its trace
-torch_compiling                       hooks that ``torch.compile`` does not see
-ranks                                 which of a job's processes this is
-remote                                other processes, traced through TensorFlow's profiler service
+window                              when a trace is recorded; a profiler that the code starts beside ours
+doors                               the profilers of one window, to one trace
+profiler_door                       the profiler of one framework; its own log lines, held back
+tensorflow_door, jax_door, torch_door    each for one capture; other processes, through TensorFlow's service
+torch_watch                         a loop over PyTorch to its steps; its layers, marked in the trace
+ranks                               which of a job's processes this is
 """

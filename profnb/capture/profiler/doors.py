@@ -9,14 +9,14 @@ import tempfile
 from pathlib import Path
 
 from profnb.capture.profiler.jax_door import JaxDoor
-from profnb.capture.profiler.profiler_door import ProfilerDoor, first_line
+from profnb.capture.profiler.profiler_door import Door, first_line
 from profnb.capture.profiler.ranks import Rank
+from profnb.capture.profiler.tensorflow_door import TensorFlowDoor
 from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import claim_folder, folder_prefix, remove_leftovers
 
 _SUFFIXES = (".xplane.pb", ".pt.trace.json")
-Door = ProfilerDoor | JaxDoor | TorchDoor
 # What a trace holds, somewhere, if the framework did anything while it was recorded.
 _OF_TENSORFLOW = (
     b"Iterator::", b"tf_data", b"EagerExecute", b"EagerLocalExecute", b"ExecutorState", b"SessionRun",
@@ -37,7 +37,7 @@ class Doors:
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing runs yet."""
         self._options, self._messages = options, messages
-        self.tensorflow = ProfilerDoor(options, messages)
+        self.tensorflow = TensorFlowDoor(options, messages)
         self.jax = JaxDoor(options, messages)
         self.torch = TorchDoor(options, messages)
         self._running: list[Door] = []
@@ -45,11 +45,11 @@ class Doors:
 
     @property
     def is_of_thread(self) -> bool:
-        """Whether only the thread that opened the window may close it."""
+        """True where only the thread that opened the window may close it."""
         return any(door.is_of_thread for door in self._running)
 
     def runs(self, door: Door) -> bool:
-        """Whether a profiler runs that was started here."""
+        """Tell if a profiler runs that was started here."""
         return door in self._running
 
     def make_folder(self) -> str:
@@ -72,18 +72,13 @@ class Doors:
         self.tensorflow.tell_of_others()
         self._running.append(door)
 
-    def note_ignored_options(self) -> None:
-        """Say which options a profiler that runs did not take."""
-        if self.tensorflow in self._running:
-            self.tensorflow.note_ignored_options()
-
     def stop(self, folder: Path) -> Path | None:
         """Stop all that run, whichever of them fails, and keep one trace.
 
         Returns:
             The trace; None where none was left, which is said.
         """
-        traces: list[tuple[Door, Path]] = []
+        traces: dict[Door, Path] = {}
         while self._running:  # each runs until it has stopped, for whoever asks on another thread
             door = self._running[0]
             try:
@@ -97,7 +92,7 @@ class Doors:
             finally:
                 self._running.remove(door)
             if path is not None:
-                traces.append((door, path))
+                traces[door] = path
         if not traces:
             return None
         trace = self._pick(traces)
@@ -111,9 +106,8 @@ class Doors:
             )
             return trace
 
-    def _pick(self, traces: list[tuple[Door, Path]]) -> Path:
+    def _pick(self, paths: dict[Door, Path]) -> Path:
         """The trace of the framework that did the work, or of both joined."""
-        paths = dict(traces)
         of_torch = paths.pop(self.torch, None)
         if of_torch is not None and (not paths or _has_any(of_torch.read_bytes(), _OF_TORCH)):
             return of_torch

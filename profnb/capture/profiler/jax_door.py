@@ -2,62 +2,53 @@
 
 Starting it sets up JAX's devices. Code that has only imported JAX may still choose them (``jax.config``,
 ``jax.distributed``), so the profiler starts when the code itself has set them up.
+
+Keras fetching a batch is marked in the trace, inside of the step, where Keras does it. On TensorFlow and
+PyTorch events of their own tell (``IteratorGetNext``, ``enumerate(DataLoader)#...``). On JAX Keras calls
+``next`` of an iterator of its own making, so that one is put into another that marks its calls (see
+``hooks``). How many examples a batch holds is what Keras' adapter of the data says: of arrays and datasets of
+one shape, not of a generator or a PyDataset.
 """
 
 import inspect
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture import seams
+from profnb.capture.hooks import guarded, replace_attribute, without_us
 from profnb.capture.parts.in_flight import is_in_flight
-from profnb.capture.profiler.held_back import profiler_log_held_back
-from profnb.capture.seams import (
-    JAX_ANNOTATION,
-    JAX_IS_SET_UP,
-    JAX_LIVE,
-    JAX_OPTIONS,
-    JAX_START,
-    JAX_STEP,
-    JAX_STOP,
-)
-from profnb.core.options import CaptureOptions
+from profnb.capture.profiler.profiler_door import Door, log_held_back
+from profnb.capture.seams import Seam
 
 _PATIENCE_S, _PAUSE_S = 10, 0.0005
+_FOLDER = "jax"  # beside what another profiler writes: both name a run by the second
 
 
-class JaxDoor:
-    """Starts and stops JAX's profiler.
-
-    Args:
-        options: What to record.
-        messages: Where what went wrong is said.
-    """
+class JaxDoor(Door):
+    """Starts and stops JAX's profiler."""
 
     title = "JAX"
-    is_of_thread = False
-
-    def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
-        """Nothing is looked up or started yet."""
-        self._options, self._messages = options, messages
-        self._jax: Library | None = None
-        self._runs = False
-
-    def find(self, jax: Library) -> tuple[Any, Any] | None:
-        """The functions that start and stop the profiler; None where one is missing."""
-        self._jax = jax
-        start, stop = jax.take(JAX_START), jax.take(JAX_STOP)
-        return None if start is None or stop is None else (start, stop)
+    needed = (seams.JAX_START, seams.JAX_STOP)
+    _runs = False
 
     @property
     def is_set_up(self) -> bool:
-        """Whether the code has set up JAX's devices."""
-        is_set_up = None if self._jax is None else self._jax.take(JAX_IS_SET_UP)
+        """True where the code has set up JAX's devices."""
+        is_set_up = self._take(seams.JAX_IS_SET_UP)
         return is_set_up is not None and bool(is_set_up())
 
     def is_starting(self) -> bool:
-        """Whether the profiler is being started further out on this thread, by whatever name."""
-        return self._jax is not None and _is_called(self._jax.take(JAX_START))
+        """Tell if the profiler is being started further out on this thread, by whatever name."""
+        code = getattr(inspect.unwrap(self._take(seams.JAX_START)), "__code__", None)
+        frame = inspect.currentframe()
+        while frame is not None:
+            if frame.f_code is code:
+                return True
+            frame = frame.f_back
+        return False
 
     def start(self, folder: str) -> None:
         """Start the profiler.
@@ -65,15 +56,14 @@ class JaxDoor:
         Raises:
             RuntimeError: It runs already, for code that has not stopped it.
         """
-        assert self._jax is not None
         keywords: dict[str, Any] = {}
-        make = self._jax.take(JAX_OPTIONS)
+        make = self._take(seams.JAX_OPTIONS)
         if make is not None:
             options = keywords["profiler_options"] = make()
             options.host_tracer_level = self._options.host_level
             options.python_tracer_level = int(self._options.python_tracer)
-        with profiler_log_held_back():
-            self._jax.take(JAX_START)(self._folder(folder), **keywords)
+        with log_held_back():
+            self.functions[0](str(Path(folder) / _FOLDER), **keywords)
         self._runs = True
 
     def stop(self, folder: Path) -> Path | None:
@@ -83,47 +73,108 @@ class JaxDoor:
         have begun and done nothing. What is not computed in ten seconds may itself wait for something that
         the code does later (a callback, another process).
         """
-        assert self._jax is not None
-        live = self._jax.take(JAX_LIVE)
+        live = self._take(seams.JAX_LIVE)
         left = [] if live is None else list(live())
         until = time.monotonic() + _PATIENCE_S
         while any(map(is_in_flight, left)) and time.monotonic() < until:
             time.sleep(_PAUSE_S)
         self._runs = False
-        with profiler_log_held_back():
-            self._jax.take(JAX_STOP)()
-        traces = sorted(Path(self._folder(str(folder))).glob("plugins/profile/*/*.xplane.pb"))
-        if not traces:
-            self._messages.append("JAX's profiler stopped but left no trace.")
-        return traces[-1] if traces else None
+        with log_held_back():
+            self.functions[1]()
+        return self._find_trace(folder / _FOLDER, "JAX's profiler stopped but left no trace.")
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A marker in JAX's trace, begun; None where none is recorded, or JAX has none."""
-        kind = None if self._jax is None or not self._runs else self._jax.take(JAX_STEP)
-        return None if kind is None else _begun(kind(phase, step_num=step_num, **metadata))
+        return self._begin(seams.JAX_STEP, phase, step_num=step_num, **metadata)
 
     def mark(self, name: str) -> Any:
         """An event in JAX's trace, begun; None where none is recorded, or JAX has none."""
-        kind = None if self._jax is None or not self._runs else self._jax.take(JAX_ANNOTATION)
-        return None if kind is None else _begun(kind(name))
+        return self._begin(seams.JAX_ANNOTATION, name)
 
-    @staticmethod
-    def _folder(folder: str) -> str:
-        """A folder beside what another profiler writes: both name a run by the second."""
-        return str(Path(folder) / "jax")
-
-
-def _is_called(function: Any) -> bool:
-    """Whether a function is being called further out on this thread."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    frame = inspect.currentframe()
-    while frame is not None:
-        if frame.f_code is code:
-            return True
-        frame = frame.f_back
-    return False
+    def _begin(self, seam: Seam, name: str, **metadata: object) -> Any:
+        kind = self._take(seam) if self._runs else None
+        if kind is None:
+            return None
+        annotation = kind(name, **metadata)
+        annotation.__enter__()
+        return annotation
 
 
-def _begun(annotation: Any) -> Any:
-    annotation.__enter__()
-    return annotation
+def watch_fetching(
+    before: Callable[[int | None], object],
+    after: Callable[[], object],
+    hook_failed: Callable[[Exception], object],
+) -> AbstractContextManager[None]:
+    """Run hooks around each batch that Keras' trainer on JAX fetches, inside the block.
+
+    Args:
+        before: Is given how many examples the batch will hold; None where Keras does not know.
+        after: Runs when the batch is there, or there is none.
+        hook_failed: Is given what a hook raised.
+    """
+    owner = seams.JAX_BATCHES.owner()
+    original = seams.JAX_BATCHES.of(owner)
+    if original is None:
+        return nullcontext()
+    hooks = guarded(before, hook_failed), guarded(after, hook_failed)
+
+    def made(epochs: Any) -> Any:
+        try:
+            batches = original(epochs)
+        except BaseException as error:
+            without_us(error)
+            raise
+        return _Batches(batches, seams.JAX_ADAPTER.of(epochs), *hooks)
+
+    return replace_attribute(owner, seams.JAX_BATCHES.attributes[0], made)
+
+
+class _Batches:
+    """Iterates what another does; hooks run around each ``next``."""
+
+    __slots__ = ("_adapter", "_after", "_batches", "_before")
+
+    def __init__(self, batches: Any, adapter: Any, *hooks: Callable[..., object]) -> None:
+        self._batches, self._adapter = batches, adapter
+        self._before, self._after = hooks
+
+    def __iter__(self) -> "_Fetching":
+        return _Fetching(iter(self._batches), self._adapter, self._before, self._after)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batches, name)
+
+
+class _Fetching:
+    """An iterator that runs hooks around each ``next`` of another one.
+
+    The first is told the examples of one batch after the other: of the last one what is left.
+    """
+
+    __slots__ = ("_adapter", "_after", "_batches", "_before", "_left")
+
+    def __init__(self, batches: Iterator[Any], adapter: Any, *hooks: Callable[..., object]) -> None:
+        self._batches, self._adapter = batches, adapter
+        self._before, self._after = hooks
+        self._left = _number(seams.ADAPTER_BATCHES, adapter) or 0
+
+    def __iter__(self) -> "_Fetching":
+        return self
+
+    def __next__(self) -> Any:
+        self._left -= 1
+        is_rest = self._left == 0 and _number(seams.ADAPTER_HAS_REST, self._adapter)
+        self._before(_number(seams.ADAPTER_REST if is_rest else seams.ADAPTER_SIZE, self._adapter))
+        try:
+            return next(self._batches)
+        except BaseException as error:
+            without_us(error)
+            raise
+        finally:
+            self._after()
+
+
+def _number(seam: Seam, adapter: Any) -> int | None:
+    """A number of the adapter's; None where it has none, or raises that it does not know."""
+    value = seam.of(adapter)
+    return value if isinstance(value, int) else None

@@ -1,194 +1,138 @@
-"""TensorFlow's profiler for one capture: started into a folder of its own, stopped, its trace kept."""
+"""The profiler of one framework, to one capture: started, stopped, its own log lines held back."""
 
-import inspect
-import sys
+import contextlib
+import os
+import re
 import tempfile
-import time
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.library import Library
-from profnb.capture.profiler.held_back import profiler_log_held_back
-from profnb.capture.profiler.ranks import Rank, find_rank
-from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
-from profnb.capture.source.user_code import is_own_file
+from profnb.capture.hooks import Library
+from profnb.capture.seams import Seam
 from profnb.core.options import CaptureOptions
-from profnb.core.safe_files import folder_prefix
 
-_QUIET_S = 0.5
-_STARTS = ("_start_taking_over", "start")  # what calls a profiler of another capture
+_PROFILER_LOG = re.compile(
+    rb"(profiler_session|session_manager|save_profile)\.cc:\d+\]"
+    rb"|^[A-Z]+:\d{4}-\d\d-\d\d [\d:]+ \d+:\d+ \w+\.(cpp|h):\d+\]"  # Kineto's
+)
+_FIRST_LOG = b"WARNING: All log messages before absl::InitializeLog() is called"
 
 
-class ProfilerDoor:
-    """Starts and stops the profiler.
+class Door:
+    """Starts and stops a framework's profiler.
 
     Args:
-        options: What to record, and where to.
+        options: What to record.
         messages: Where what went wrong is said.
+
+    Attributes:
+        title: What the framework is called.
+        is_of_thread: Whether only the thread that started it can stop it.
+        needed: The functions without which nothing is recorded; the first two start and stop.
+        functions: These functions, once they were found.
     """
 
-    title = "TensorFlow"
+    title = ""
     is_of_thread = False
+    needed: tuple[Seam, ...] = ()
 
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""
         self._options, self._messages = options, messages
-        self._tensorflow: Library | None = None
-        self._start: Any = None
-        self._stop: Any = None
-        self._log: list[bytes] = []
-        self.took_over = False
-        self.rank: Rank | None = find_rank(options.rank)
-        self._has_told = self._has_warned = False
+        self._library: Library | None = None
+        self.functions: tuple[Any, ...] = ()
 
-    def find(self, tensorflow: Library) -> tuple[Any, Any] | None:
-        """The functions that start and stop the profiler; None where one is missing."""
-        self._tensorflow = tensorflow
-        self._start, self._stop = tensorflow.take(START), tensorflow.take(STOP)
-        return None if self._start is None or self._stop is None else (self._start, self._stop)
+    def find(self, library: Library) -> bool:
+        """Look the functions up in the framework; False where one is missing."""
+        self._library = library
+        self.functions = tuple(library.take(seam) for seam in self.needed)
+        return None not in self.functions
+
+    def _take(self, seam: Seam) -> Any:
+        return None if self._library is None else self._library.take(seam)
 
     def start(self, folder: str) -> None:
-        """Start the profiler, taking over a session that is running already."""
-        self._announce()
-        with profiler_log_held_back() as log:
-            self._start_taking_over(folder)
-        self._log = log
+        """Start the profiler, which writes its trace below a folder.
 
-    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
-        """A marker in TensorFlow's trace, begun; None where it has none."""
-        kind = None if self._tensorflow is None else self._tensorflow.take(TRACE)
-        return None if kind is None else kind(phase, step_num=step_num, _r=1, **metadata)
-
-    def mark(self, name: str) -> None:
-        """Nothing: TensorFlow's own events tell what it fetches."""
+        Raises:
+            RuntimeError: It runs already, for code that has not stopped it.
+        """
+        raise NotImplementedError
 
     def stop(self, folder: Path) -> Path | None:
-        """Stop it; the trace that it wrote, if any.
+        """Stop it; the trace that it wrote, if any."""
+        raise NotImplementedError
 
-        Among others it waits a little first, so that nobody is in a collective any more: all ranks stop at
-        one step. That it helps is not shown: 3 of 1,174 stops ended a process then, 9 of 1,255 beside them
-        did without waiting (docs/what-was-tried.md).
-        """
-        if self.rank is not None and self.rank.is_collective:
-            time.sleep(_QUIET_S)
-        with profiler_log_held_back():
-            self._stop()
-        return self._find_trace(folder)
-
-    def give_back(self) -> None:
-        """Start a session for code that means to stop one that was taken over."""
-        if self.took_over:
-            self.took_over = False
-            with profiler_log_held_back():
-                self._start(tempfile.mkdtemp(prefix=folder_prefix()))
-
-    def note_ignored_options(self) -> None:
-        """TensorFlow 2.20 and 2.21 cannot read the options that their own API takes.
-
-        They log it, but a log level may hide that.
-        """
-        options, default = self._options, CaptureOptions()
-        asked = (options.host_level, options.python_tracer, options.device_tracer)
-        if asked == (default.host_level, default.python_tracer, default.device_tracer):
-            return
-        version = str(VERSION.find())
-        logged = any(b"_tracer_level expects" in line for line in self._log)
-        if logged or version.startswith(("2.20.", "2.21.")):
-            self._messages.append(
-                f"TensorFlow {version} ignored the profiler options it was given (a defect of 2.20 "
-                "and 2.21), so this trace has host level 2, the device, and no Python calls."
-            )
-
-    def _announce(self) -> None:
-        """What a process of a job has to know before TensorFlow's profiler starts."""
-        self.tell_of_others()
-        if self.rank is not None and self.rank.is_collective and not self._has_warned:
-            self._has_warned = True
-            self._warn_of_crash()
-
-    def tell_of_others(self) -> None:
-        """Say that others are not shown here."""
-        if self.rank is None or self._has_told:
-            return
-        self._has_told = True
-        many = f" of {self.rank.processes:,}" if self.rank.processes else ""
-        kept = "" if self._options.logdir else " Each has to keep its trace in one logdir for that."
-        self._messages.append(
-            f"This is process {self.rank.name}{many} of its job, and shows only itself; "
-            f"profnb.load_fleet(logdir) shows all.{kept}"
-        )
-        if not self.rank.is_collective:
-            self._messages.append(
-                "This job has parameter servers: its workers do not go through common steps. The steps here "
-                "are what this process ran, on a coordinator only the functions that it sent to workers, and "
-                "not all steps of the training."
-            )
-
-    def _warn_of_crash(self) -> None:
-        """Say, before it may happen and only then, what no result can say afterwards.
-
-        Stopping, TensorFlow pairs the ends of events with their begins on other threads through pointers that
-        may have been freed (TraceMeRecorder::Consume): collectives over gRPC are such events, and between
-        one stop of a rank in a hundred and one in twelve ended with SIGSEGV or SIGABRT, also without profnb
-        (TensorFlow 2.21; docs/what-was-tried.md).
-        """
-        self._messages.append(
-            "TensorFlow's profiler may end a process that runs collectives with others when it stops "
-            "(a defect of TensorFlow's; in our tests up to one stop in twelve): save checkpoints before a "
-            "capture, and capture few steps."
-        )
-        if sys.stderr is not None:
-            sys.stderr.write(f"profnb: {self._messages[-1]}\n")
-            sys.stderr.flush()
-
-    def _start_taking_over(self, folder: str) -> None:
-        assert self._tensorflow is not None
-        asked = self._options
-        levels = (asked.host_level, int(asked.python_tracer), int(asked.device_tracer))
-        options_type = self._tensorflow.take(PROFILER_OPTIONS)
-        options = None
-        if options_type is not None:
-            options = options_type(**dict(zip(PROFILER_OPTIONS.keywords, levels, strict=True)))
-        already_running = self._tensorflow.take(ALREADY_RUNNING) or _NeverRaisedError
-        try:
-            self._start(folder, options)
-        except already_running:
-            self._stop()
-            self.took_over = True
-            self._messages.append(
-                "A TensorFlow profiler was already running (started by earlier code and never "
-                "stopped); it was stopped, its trace saved to its own logdir, and this capture "
-                "started."
-            )
-            self._start(folder, options)
-
-    def _find_trace(self, folder: Path) -> Path | None:
+    def _find_trace(self, folder: Path, if_none: str) -> Path | None:
         traces = sorted(folder.glob("plugins/profile/*/*.xplane.pb"))
         if not traces:
-            self._messages.append(
-                f"The TensorFlow profiler stopped but left no trace in "
-                f"{self._options.logdir or folder}. Check that "
-                "the folder is writable and the disk is not full."
+            self._messages.append(if_none)
+        return traces[-1] if traces else None
+
+    def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
+        """A step's marker in the trace, begun; None where none is recorded, or the framework has none."""
+        raise NotImplementedError
+
+    def mark(self, name: str) -> Any:
+        """An event in the trace, begun; None where none is recorded, or the framework has none."""
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def log_held_back(pattern: re.Pattern[bytes] = _PROFILER_LOG) -> Iterator[list[bytes]]:
+    """Hold back the log lines of C++ code that profnb itself calls in the block, and pass on all others.
+
+    TensorFlow and PyTorch log to file descriptor 2, which a kernel shows under the user's cell. It is a file
+    inside the block, which so may hold one call, and none of the user's code. On other threads than the main
+    one, where the user's code runs beside it, nothing is held back: a window that closes by the clock, or a
+    cell that runs on a thread of its own, shows two or three lines.
+
+    If the process dies in the block, what it wrote last is in a file ``profnb-log-*.txt`` in the temporary
+    folder, which else is removed.
+
+    Args:
+        pattern: What stands in lines that are held back; by default, what does in the profilers' own.
+
+    Yields:
+        The lines held back; complete when the block is over.
+    """
+    lines: list[bytes] = []
+    with contextlib.ExitStack() as stack:
+        if threading.current_thread() is not threading.main_thread():
+            yield lines
+            return
+        try:
+            held = stack.enter_context(
+                tempfile.NamedTemporaryFile(prefix="profnb-log-", suffix=".txt", buffering=0)
             )
-            return None
-        return traces[-1]
+            saved = os.dup(2)
+        except OSError:  # no standard error, or nowhere to put it
+            yield lines
+            return
+        stack.callback(os.close, saved)
+        os.dup2(held.fileno(), 2)
+        try:
+            yield lines
+        finally:
+            os.dup2(saved, 2)
+            held.seek(0)
+            lines += _pass_on(held.read().splitlines(keepends=True), pattern)
 
 
-def is_called_by_a_capture() -> bool:
-    """Whether the code that starts a profiler is a capture's, inside of the code that another surrounds."""
-    frame = inspect.currentframe()
-    while frame is not None and is_own_file(frame.f_code.co_filename):
-        if frame.f_code.co_name in _STARTS:
-            return True
-        frame = frame.f_back
-    return False
-
-
-class _NeverRaisedError(Exception):
-    """Stands for an error that TensorFlow does not have any more."""
+def _pass_on(written: list[bytes], pattern: re.Pattern[bytes]) -> list[bytes]:
+    """The lines with the pattern; what else was written goes on to where it was meant for."""
+    kept = [pattern.search(line) is not None for line in written]
+    for at in range(len(written) - 1):  # what Abseil says once, of the line below it
+        kept[at] |= kept[at + 1] and written[at].startswith(_FIRST_LOG)
+    others = b"".join(line for line, is_kept in zip(written, kept, strict=True) if not is_kept)
+    if others:
+        os.write(2, others)
+    return [line for line, is_kept in zip(written, kept, strict=True) if is_kept]
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, in one line of 200 characters at most."""
+    """Give what an error says, in one line of 200 characters at most."""
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]

@@ -1,4 +1,4 @@
-"""Which of a job's processes this is, by what its launcher says in the environment, or else its framework.
+"""This process among those of its job, by what the launcher says in the environment, or else a framework.
 
 TensorFlow's clusters say it by ``TF_CONFIG``, PyTorch's launcher by ``RANK``, Horovod's by ``HOROVOD_RANK``,
 Open MPI by ``OMPI_COMM_WORLD_RANK``, MPICH by ``PMI_RANK``, Slurm by ``SLURM_PROCID``; JAX reads
@@ -53,7 +53,7 @@ class Rank:
 
 
 def find_rank(given: int | None = None, environment: Mapping[str, str] = os.environ) -> Rank | None:
-    """Which process of its job this is; None where it is the only one, or nothing says that there are more.
+    """Find this process' rank; None where it is the only one, or nothing says that there are more.
 
     Args:
         given: Its number, where the user gave one.
@@ -84,7 +84,7 @@ def bound_by_steps(options: CaptureOptions) -> CaptureOptions:
 
 
 def _rank_in_framework() -> Rank | None:
-    """What an imported framework was told; asking sets nothing up."""
+    """Ask an imported framework what it was told, which sets nothing up."""
     job = JAX_JOB.find()
     rank, ranks = JAX_RANK.of(job), JAX_RANKS.of(job)
     asked = [seam.find() for seam in (TORCH_HAS_JOB, TORCH_RANK, TORCH_RANKS)]

@@ -9,30 +9,23 @@ event of Kineto's has no metadata: ``profnb.step#12 train``.
 
 Kineto frees what it recorded when it stops, and an event that ends while it records again is written where it
 began: an event of ours that outlives its session would write into freed memory. So all end before it stops.
+
+A step took the examples that its ``DataLoader`` gave since the step before: several batches, where gradients
+are accumulated. Batches of other loaders in between (validation) are nobody's. A batch is a tensor, or
+tensors in lists, tuples and dicts; where the first sizes of all agree, that is how many examples it holds. A
+loader that does not collate (``batch_size=None``) may give single examples, so there two tensors at least
+must agree, unless it is Keras that reads it.
 """
 
 import contextlib
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.library import Library
-from profnb.capture.profiler.held_back import profiler_log_held_back
-from profnb.capture.profiler.torch_batches import BatchCount
-from profnb.capture.seams import (
-    TORCH_ACTIVITY,
-    TORCH_FAST_RECORD,
-    TORCH_PREPARE,
-    TORCH_PROFILE,
-    TORCH_PROFILE_EXPORT,
-    TORCH_PROFILE_INSIDE,
-    TORCH_PROFILE_START,
-    TORCH_PROFILE_STOP,
-    TORCH_RECORD,
-    TORCH_RUNS,
-    TORCH_RUNS_HERE,
-)
+from profnb.capture import seams
+from profnb.capture.profiler.profiler_door import Door, log_held_back
 from profnb.capture.signals import OwnFaults
 from profnb.core.options import CaptureOptions
 from profnb.trace.names import (
@@ -40,9 +33,66 @@ from profnb.trace.names import (
     IS_ABANDONED,
     KINETO_CLOCK,
     KINETO_FACTS,
-    KINETO_SCOPE,
     KINETO_STEP,
 )
+
+_MOST_PARTS = 64
+
+
+class BatchCount:
+    """Adds up the examples that loaders give, on one thread."""
+
+    def __init__(self) -> None:
+        """None was given yet."""
+        self._latest: Any = None  # refers to the loader's iterator that gave the last batch
+        self._given: dict[Any, int] = {}  # by such a reference; -1 where a batch was not understood
+
+    def came(self, loader: object, batch: object, *, is_batch: bool) -> None:
+        """A loader's iterator gave a batch.
+
+        Args:
+            loader: The iterator.
+            batch: What it gave.
+            is_batch: Whether that is known to be a batch, and no single example.
+        """
+        is_batch = is_batch or bool(seams.TORCH_COLLATES.of(loader))
+        count = count_examples(batch, is_batch=is_batch)
+        latest = self._latest = weakref.ref(loader)
+        before = self._given.get(latest, 0)
+        self._given[latest] = before + count if count and before >= 0 else -1
+
+    def taken(self) -> int:
+        """Give how many examples the latest loader has given since the last time; 0 where it is not known."""
+        count = self._given.get(self._latest, 0)
+        self._given.clear()
+        return max(count, 0)
+
+
+def count_examples(batch: Any, *, is_batch: bool) -> int:
+    """Count the examples of a batch; 0 where that cannot be told.
+
+    Args:
+        batch: Tensors, in lists, tuples and dicts or not.
+        is_batch: Whether it is known to be a batch, and no single example.
+    """
+    sizes: list[int] = []
+    parts = [batch]
+    for _ in range(_MOST_PARTS):
+        if not parts:
+            break
+        part = parts.pop()
+        if isinstance(part, dict):
+            parts.extend(part.values())
+        elif isinstance(part, list | tuple):
+            parts.extend(part[: _MOST_PARTS + 1])
+        elif (shape := getattr(part, "shape", None)) is not None:
+            if not len(shape):
+                return 0
+            sizes.append(int(shape[0]))
+    if parts or len(set(sizes)) != 1 or (len(sizes) < 2 and not is_batch):
+        return 0
+    return max(sizes[0], 0)
+
 
 _NORMAL_LEVEL = 2
 _CLOCK_READINGS = 3
@@ -50,12 +100,8 @@ _RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch
 _RUN, _FILE = "torch", "torch.pt.trace.json"
 
 
-class TorchDoor:
+class TorchDoor(Door):
     """Starts and stops PyTorch's profiler.
-
-    Args:
-        options: What to record.
-        messages: Where what went wrong is said.
 
     Attributes:
         batches: What loaders have given, for the next step that ends.
@@ -63,21 +109,20 @@ class TorchDoor:
 
     title = "PyTorch"
     is_of_thread = True
+    needed = (
+        seams.TORCH_PROFILE_START,
+        seams.TORCH_PROFILE_STOP,
+        seams.TORCH_PROFILE,
+        seams.TORCH_PROFILE_EXPORT,
+    )
 
     def __init__(self, options: CaptureOptions, messages: list[str]) -> None:
         """Nothing is looked up or started yet."""
-        self._options, self._messages = options, messages
-        self._torch: Library | None = None
+        super().__init__(options, messages)
         self._running: Any = None
         self._is_lost = False
         self._open: dict[_Event, None] = {}
         self.batches = BatchCount()
-
-    def find(self, torch: Library) -> bool:
-        """Whether there is all that starts, stops and saves."""
-        self._torch = torch
-        needed = TORCH_PROFILE, TORCH_PROFILE_START, TORCH_PROFILE_STOP, TORCH_PROFILE_EXPORT
-        return all(torch.take(seam) is not None for seam in needed)
 
     def start(self, folder: str) -> None:
         """Start the profiler.
@@ -87,17 +132,18 @@ class TorchDoor:
                 happen: the profiler that came second takes all, and stopping the first one then ends both.
         """
         del folder
-        assert self._torch is not None
-        if (TORCH_RUNS.find() or _runs_here()) and not _RECORDING:  # which ends as this one starts
+        if (
+            seams.TORCH_RUNS.find() or _runs_here()
+        ) and not _RECORDING:  # which ends as this one starts
             raise RuntimeError(
                 "another PyTorch profiler runs already, and only one can: stop it first"
             )
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:
-            activities = [self._torch.take(TORCH_ACTIVITY).CPU]
-        with profiler_log_held_back(), warnings.catch_warnings():
+            activities = [self._take(seams.TORCH_ACTIVITY).CPU]
+        with log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            running = self._torch.take(TORCH_PROFILE)(
+            running = self._take(seams.TORCH_PROFILE)(
                 activities=activities,
                 with_stack=self._options.python_tracer,
                 record_shapes=self._options.host_level > _NORMAL_LEVEL,
@@ -106,13 +152,10 @@ class TorchDoor:
         self._running, self._is_lost = running, False
         _RECORDING.add(self)
         if self._options.source or self._options.python:
-            self._tell_clock()
-
-    def _tell_clock(self) -> None:
-        """Write events whose begin is known by Python's clock; a later reading is the surer one."""
-        kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
-        for _ in range(_CLOCK_READINGS if kind is not None else 0):
-            _Event(kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
+            # Events whose begin is known by Python's clock; a later reading is the surer one.
+            kind = seams.TORCH_FAST_RECORD.find() or self._kind_of_mark()
+            for _ in range(_CLOCK_READINGS if kind is not None else 0):
+                _Event(kind(f"{KINETO_CLOCK}{time.perf_counter_ns()}"), self._open).__exit__()
 
     def stop(self, folder: Path) -> Path | None:
         """Stop it; the trace that it wrote. A step that is open ends here, and is none.
@@ -133,10 +176,13 @@ class TorchDoor:
             )
             return None
         target = folder / "plugins" / "profile" / _RUN
-        with profiler_log_held_back(), warnings.catch_warnings():
+        with log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            if self._is_lost:
-                _make_stoppable(running)
+            prepare = seams.TORCH_PREPARE.find()
+            if self._is_lost and prepare is not None:
+                # Its recording went to another thread's, and PyTorch 2.13 dies without one to end.
+                with OwnFaults():
+                    prepare(seams.TORCH_PROFILE_INSIDE.of(running))
             running.stop()
             if self._is_lost:
                 return None
@@ -162,37 +208,22 @@ class TorchDoor:
 
     @property
     def is_running(self) -> bool:
-        """Whether PyTorch's profiler records for us."""
+        """True while PyTorch's profiler records for us."""
         return self._running is not None and not self._is_lost
 
-    def mark_scope(self, path: str) -> Any:
-        """The call of a layer in PyTorch's trace, begun, by the cheapest event there is; None without one."""
-        kind = TORCH_FAST_RECORD.find() or self._kind_of_mark()
-        return None if kind is None else _Event(kind(f"{KINETO_SCOPE}{path}"), self._open)
-
-    def mark(self, name: str) -> Any:
+    def mark(self, name: str, kind: Any = None) -> Any:
         """An event in PyTorch's trace, begun; None where none is recorded, or PyTorch has none."""
-        kind = self._kind_of_mark()
+        kind = kind or self._kind_of_mark()
         return None if kind is None else _Event(kind(name), self._open)
 
     def _kind_of_mark(self) -> Any:
-        if self._torch is None or not self.is_running:
-            return None
-        return self._torch.take(TORCH_RECORD)
+        return self._take(seams.TORCH_RECORD) if self.is_running else None
 
 
 def _runs_here() -> bool | None:
-    """Whether a profiler of PyTorch's records this thread; None where this PyTorch does not tell."""
-    runs = TORCH_RUNS_HERE.find()
+    """True where a profiler of PyTorch's records this thread; None where this PyTorch does not tell."""
+    runs = seams.TORCH_RUNS_HERE.find()
     return None if runs is None else bool(runs())
-
-
-def _make_stoppable(lost: Any) -> None:
-    """Give a profiler whose recording went to another thread's one to end: PyTorch 2.13 dies without."""
-    prepare = TORCH_PREPARE.find()
-    with OwnFaults():
-        if prepare is not None:
-            prepare(TORCH_PROFILE_INSIDE.of(lost))
 
 
 class _Event:
@@ -262,7 +293,7 @@ class _Marker(_Event):
 
 
 class StepMark:
-    """What ``profnb.step`` gives where PyTorch is: nothing, unless a capture sees it begin and end.
+    """A step that ``profnb.step`` marks where PyTorch is: nothing, unless a capture sees it begin and end.
 
     Args:
         phase: What the step does.
@@ -275,10 +306,6 @@ class StepMark:
         self.phase, self.step_num = phase, step_num
         self.marker: Any = None
         self.also = also
-
-    def begin(self, door: TorchDoor) -> None:
-        """Mark the step in PyTorch's trace."""
-        self.marker = door.mark_step(self.phase, self.step_num)
 
     def __enter__(self) -> None:
         """See ``TorchLoops``, which watches it."""

@@ -1,4 +1,4 @@
-"""The traced window of a capture: opened with a profiler, closed by steps, by seconds, or by the code.
+"""The traced window of a capture: opened with a profiler, closed by steps, by seconds, or by the code's own.
 
 It closes by itself, on a thread of its own where time is up, and once: a window that has closed stays so. How
 its end is found, for ``-t 10``, on the cell's own time::
@@ -16,23 +16,31 @@ the smallest one counts, so that what a model allocates once does not, and no mo
 all threads can have recorded. The window closes with the step after which all that would take a twentieth
 of the cell so far, and a quarter of a second.
 
-A profiler that the code starts by itself ends the window, and opens it anew when it stops, unless some steps
-were traced by then.
+TensorFlow and JAX allow one profiler per process. When the surrounded code starts its own, the window closes
+first, so that code runs as it would have without us; when it has stopped, the window opens anew if little was
+traced before. At the end the trace of most steps is the one to show: the last window's, an earlier one's, or
+the code's own.
 """
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from profnb.capture.environment import allocated_bytes, resident_bytes
+from profnb.capture.hooks import Library
 from profnb.capture.machine.core_waits import CoreClock
 from profnb.capture.parts.own_time import OwnTime
-from profnb.capture.profiler.doors import Door, Doors
-from profnb.capture.profiler.profiler_door import first_line
+from profnb.capture.profiler.doors import Doors
+from profnb.capture.profiler.profiler_door import Door, first_line
+from profnb.capture.profiler.tensorflow_door import is_called_by_a_capture
 from profnb.capture.recording import NOT_ENDED, Recording
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
+from profnb.capture.step_records import StepLog
 from profnb.core.options import CaptureOptions
 
 # How long a first step may take, in bounds of the window, and how much the process may grow meanwhile.
@@ -44,6 +52,8 @@ _FEWEST_STEPS = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
 _EVENTS_A_S = 500_000  # of processor time; the most seen were 390,000, of tf.data's functions
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
+_EARLIER = "earlier.xplane.pb"  # the trace of a window that the code's own profiler ended
+_ENDS_THERE = "Your code started {} itself, so details end there; all steps were timed."
 _NEVER_STOPPED = (
     f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
     "no trace of it. Restart the kernel if this persists."
@@ -51,7 +61,7 @@ _NEVER_STOPPED = (
 
 
 class _Growth:
-    """How much is allocated with each step that is traced."""
+    """Follows what is allocated with each step that is traced."""
 
     def __init__(self) -> None:
         """No step has ended."""
@@ -60,7 +70,7 @@ class _Growth:
         self._rates = (0.0,) * _STRETCHES  # bytes a step
 
     def of_steps(self, steps: int) -> float:
-        """About how many bytes so many steps hold; looked at anew now and then."""
+        """Estimate the bytes that so many steps hold; looked at anew now and then."""
         if steps >= self._next:
             before, bytes_before = self._looked
             now = allocated_bytes()
@@ -72,7 +82,7 @@ class _Growth:
 
 
 class Window:
-    """When a trace is recorded, and by whom.
+    """Opens and closes.
 
     Args:
         options: What bounds it.
@@ -116,11 +126,11 @@ class Window:
         self.has_closed = False
 
     def is_open(self) -> bool:
-        """Whether a profiler records right now."""
+        """True while a profiler records."""
         return self._since_ns is not None
 
     def was_opened(self, door: Door) -> bool:
-        """Whether this profiler was started in it, or tried to."""
+        """Tell if this profiler was started in it, or tried to."""
         return door.title in self._opened
 
     def leave(self, door: Door) -> None:
@@ -164,7 +174,8 @@ class Window:
             return
         self._since_ns = time.perf_counter_ns()
         try:
-            self._profilers.note_ignored_options()
+            if self._profilers.runs(self._profilers.tensorflow):
+                self._profilers.tensorflow.note_ignored_options()
             self._source.begin()
             self._resident_before, self._cpu_before_s = resident_bytes(), time.process_time()
             self._cores.begin()
@@ -177,7 +188,7 @@ class Window:
 
     @property
     def may_open_again(self) -> bool:
-        """Whether it was the code's own profiler that closed it, before there was enough to show."""
+        """True where the code's own profiler closed it, before there was enough to show."""
         is_of_code = self.has_closed and self._recording.closed_by == "the code"
         return is_of_code and self.traced_steps < _ENOUGH_STEPS
 
@@ -218,7 +229,7 @@ class Window:
             self.close("seconds")
 
     def _may_wait(self) -> bool:
-        """Whether the window stays open for a first step that is still being traced, compiled or run.
+        """Tell if the window stays open for a first step that is still being traced, compiled or run.
 
         For six times the bound at most, and not while the trace grows fast: a step of many small ops
         fills the memory.
@@ -230,9 +241,9 @@ class Window:
         grown = resident_bytes() - self._resident_before
         if waited_s < _LONGEST_WAIT * self._options.max_seconds and grown < _MOST_GROWTH:
             return True
-        why = (
-            "" if grown < _MOST_GROWTH else f", in which this process grew by {grown / 1e9:.1f} GB"
-        )
+        why = ""
+        if grown >= _MOST_GROWTH:
+            why = f", in which this process grew by {grown / 1e9:.1f} GB"
         self._recording.messages.append(
             f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped "
             "without it. -t SECONDS changes how long it may take (six times that)."
@@ -240,7 +251,7 @@ class Window:
         return False
 
     def _holds_enough(self) -> bool:
-        """Whether stopping now would take as long as it may."""
+        """Tell if stopping now would take as long as it may."""
         if self._since_ns is None or not self._options.bounds_events:
             return False
         grown = self._growth.of_steps(self.traced_steps) / _BYTES_AN_EVENT
@@ -294,16 +305,112 @@ class Window:
         recording.closed_by = closed_by
         self._since_ns, self.has_closed = None, True
         recording.core_waits = self._cores.end()
-        try:
-            self._source.end()
-        except Exception as error:  # noqa: BLE001 - the profiler must not be left running
-            self._hook_failed(error)
-        try:
-            recording.path = self._profilers.stop(Path(recording.folder or ""))
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._hook_failed(error)
-        try:
-            self.closed()
-        except Exception as error:  # noqa: BLE001 - likewise
-            self._hook_failed(error)
+        for end in (self._source.end, self._stop_profilers, self.closed):
+            try:
+                end()
+            except Exception as error:  # noqa: BLE001, PERF203 - no profiler must be left running
+                self._hook_failed(error)
         recording.overhead_ns += time.perf_counter_ns() - now
+
+    def _stop_profilers(self) -> None:
+        self._recording.path = self._profilers.stop(Path(self._recording.folder or ""))
+
+
+class CodesProfiler:
+    """Makes way for a profiler that the code starts by itself.
+
+    Args:
+        window: Closed as it starts.
+        profilers: Ours.
+        recording: Given the trace to show, and messages.
+        log: The steps.
+
+    Attributes:
+        watches: What sees it started and stopped; closed when nobody needs to know any more.
+    """
+
+    def __init__(
+        self, window: Window, profilers: Doors, recording: Recording, log: StepLog
+    ) -> None:
+        """None runs."""
+        self._window, self._profilers = window, profilers
+        self._recording, self._log = recording, log
+        self.watches = ExitStack()
+        self._thread = threading.get_ident()
+        self._runs: tuple[str, int] | None = None  # where it writes, and since when
+        self._ran: tuple[str, int, int] | None = None  # where the last one wrote, begin and end
+        self._message = self._of_whom = ""
+        self._earlier: list[int] = []  # of each step, whether a window before traced it
+
+    def watch(self, library: Library, door: Door) -> None:
+        """See a library's started and stopped, for which we have a door."""
+        starting = {"before": partial(self.starts, door)}
+        stopping = {"before": partial(self._stops, door), "after": partial(self._stopped, door)}
+        for seam, function, hooks in zip(
+            door.needed, door.functions, (starting, stopping), strict=True
+        ):
+            self.watches.enter_context(library.watch_everywhere(seam, function, **hooks))
+
+    def starts(self, door: Door, logdir: object = "", *_: object, **__: object) -> None:
+        """The code starts one."""
+        is_here = threading.get_ident() == self._thread
+        if is_here and door is not self._profilers.torch:
+            self._runs = str(logdir), time.perf_counter_ns()
+        if door is self._profilers.torch and not is_here:
+            self._profilers.torch.lose()
+        elif self._profilers.runs(door):
+            is_ours, was_open = is_called_by_a_capture(), self._window.is_open()
+            self._window.close("the code")
+            if was_open:
+                self._of_whom = "a profnb capture" if is_ours else f"{door.title}'s profiler"
+                self._message = _ENDS_THERE.format(self._of_whom)
+        elif door is self._profilers.jax and not self._profilers.jax.is_set_up:
+            self._window.leave(door)
+
+    def _stops(self, door: Door, *_: object, **__: object) -> None:
+        if self._profilers.runs(door):
+            self._window.close("the code")
+        if door is self._profilers.tensorflow and self._runs is None:
+            self._profilers.tensorflow.give_back()
+
+    def _stopped(self, door: Door, *_: object, **__: object) -> None:
+        """The code has stopped a profiler of its own, which has written its trace."""
+        if self._runs is None or threading.get_ident() != self._thread:
+            return
+        (logdir, begin_ns), self._runs = self._runs, None
+        self._ran = logdir, begin_ns, time.perf_counter_ns()
+        log, earlier = self._log, self._recording.path
+        if self._window.open_again(door):
+            traced = log.column("was_traced").tolist()
+            if earlier is not None and sum(traced) > sum(self._earlier):
+                earlier.replace(Path(self._recording.folder or "") / _EARLIER)
+                self._earlier = traced
+            log.set_traced()
+            self._message = (
+                f"Your code ran {self._of_whom} itself; details cover the steps after that."
+            )
+
+    def choose_trace(self) -> None:
+        """Take the trace of more steps where the last window has none: the code's own, or an earlier one.
+
+        And say what became of the code's own profiler.
+        """
+        log, folder = self._log, Path(self._recording.folder or "")
+        if self._ran is not None and not self._window.traced_steps:
+            logdir, *span = self._ran
+            traces = Path(logdir).glob("plugins/profile/*/*.xplane.pb")
+            written = max(traces, key=lambda trace: trace.stat().st_mtime, default=None)
+            steps = log.steps_within(*span)
+            if sum(self._earlier) >= max(sum(steps), 1):
+                self._recording.path = folder / _EARLIER
+                log.set_traced(self._earlier)
+                self._message = _ENDS_THERE.format(self._of_whom)
+            elif written is not None and self._recording.folder is not None:
+                self._recording.path = folder / written.name
+                shutil.copyfile(written, self._recording.path)
+                log.set_traced(steps)
+                whom = self._of_whom
+                self._message = f"Your code ran {whom} itself; details come from its trace."
+            self._recording.closed_by = "the code"
+        if self._message:
+            self._recording.messages.append(self._message)

@@ -8,13 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 from profnb.capture.machine.core_waits import CoreWaits
-from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
-from profnb.capture.machine.machine_watch import MOST_LOOKS
+from profnb.capture.machine.machine_watch import MOST_LOOKS, BoardRecords, MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
+from profnb.capture.recording import ROLES, GapPlace, GapRecords, QueueRecord
 from profnb.capture.saved.codec import Limit
-from profnb.capture.session_records import ROLES, GapPlace, GapRecords, QueueRecord
 from profnb.capture.source.graph_shapes import GraphShapes
 from profnb.capture.source.source_records import (
     ENTERED,
@@ -277,8 +276,7 @@ def _check_network(network: NetworkFiles) -> None:
 
 
 def _check_machine(machine: MachineRecords) -> None:
-    of_boards = (column for board in machine.boards for column in board.columns())
-    _have_one_length(*machine.columns(), *of_boards)
+    _have_one_length(*machine.columns())
     _ascend(machine.time_ns)
 
 

@@ -5,7 +5,7 @@ import sys
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.seams import EXECUTING_EAGERLY
 from profnb.capture.source.user_code import is_user_file
 

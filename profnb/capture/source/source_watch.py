@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.seams import JAX_ANNOTATION, TRACE
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.kept_source import shorten_files, shorten_source, shorten_stacks

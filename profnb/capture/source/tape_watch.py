@@ -23,7 +23,7 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
-from profnb.capture.library import Library
+from profnb.capture.hooks import Library
 from profnb.capture.seams import (
     EXECUTING_EAGERLY,
     NEXT_ELEMENT,

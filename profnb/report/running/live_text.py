@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass
 
 from profnb.capture.recording import Recording
-from profnb.capture.underway.keras_runs import KerasRun
-from profnb.capture.underway.standing import Standing, recent_step_ns
+from profnb.capture.step_records import KerasRun, Standing, recent_step_ns
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 
 _NS_PER_S = 1e9

@@ -20,14 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.session_records import (
-    BEFORE,
-    FEEDS,
-    RUN_ITSELF,
-    GapPlace,
-    GapRecords,
-    QueueRecord,
-)
+from profnb.capture.recording import BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, QueueRecord
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.printable import quoted

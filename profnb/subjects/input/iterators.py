@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.datasets import Chain
+from profnb.capture.environment import Chain
 from profnb.core.columns import Bools, Int32s, Int64s, gather
 from profnb.core.units import bytes_text, count_text
 from profnb.steps.activities import FunctionRuns

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.datasets import Chain
+from profnb.capture.environment import Chain
 from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
 from profnb.core.table import Column, Table
 from profnb.subjects.feeds.feeding import QueueUse

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
+from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
 from profnb.core.columns import Floats
 from profnb.core.table import Column, Table, of_each
 from profnb.steps.step_times import StepTimes

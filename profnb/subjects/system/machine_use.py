@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.machine.machine_records import BoardRecords, MachineRecords
+from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS, count_text
