@@ -24,7 +24,7 @@ from profnb.profile import Profile
 from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
-    from profnb.capture.models.histories import FitResult
+    from profnb.capture.models.layer_facts import FitResult
     from profnb.compare.across.layer_differences import LayerDifference
     from profnb.compare.differences import CategoryDifference
     from profnb.compare.op_differences import OpDifference

@@ -8,7 +8,7 @@ from advised import advised
 from traces import event, host, line, read
 
 import profnb
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,

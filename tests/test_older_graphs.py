@@ -9,7 +9,7 @@ import pytest
 import profnb
 from profnb.capture.source import graph_lines
 from profnb.capture.source.graph_lines import GraphWatch
-from profnb.capture.source.graph_reading import Reading
+from profnb.capture.source.graph_lines import Reading
 from profnb.capture.source.layer_lines import of_types
 from profnb.capture.source.user_code import Places
 

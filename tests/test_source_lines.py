@@ -28,7 +28,7 @@ from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.capture.source import line_watch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
-from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.user_code import shorten_files
 from profnb.capture.source.user_code import is_user_file
 from profnb.subjects.source.source_charges import _names_of_files
 

@@ -18,8 +18,7 @@ from profnb.capture.hooks import on_import
 from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.histories import FitWatch
-from profnb.capture.models.model_watch import ModelWatch
+from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.in_flight import InFlight, watch_in_flight
 from profnb.capture.parts.own_time import OwnTime
 from profnb.capture.profiler.codes_profiler import CodesProfiler
@@ -280,8 +279,7 @@ class Frameworks:
         self._watch(self._to.recorder.batches.watch_keras(keras))
         batches = self._to.recorder.batches
         if not batches.run_listeners:
-            fits = FitWatch()
-            fits.fits = self._recording.fits
+            fits = FitWatch(self._recording.fits)
             batches.run_listeners.append((fits.run_began, fits.run_ended))
             if self._traces:
                 models = self._to.models

@@ -9,7 +9,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.rules.compile_rules import compiled_together
 from profnb.capture.environment import CORES, INTRA_OP
-from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
+from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.tree_records import EAGER
 from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM

@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field, replace
 
 from profnb.capture.parts.tree_records import CELL, TreeNode
-from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.user_code import shorten_files
 
 IMPORTS, BUILDING = "imports", "building models"
 FIRST, SLOW_FIRST = "first steps", "slow first steps"

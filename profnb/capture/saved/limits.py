@@ -15,15 +15,16 @@ from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
 from profnb.capture.saved.codec import Limit
 from profnb.capture.session_records import ROLES, GapPlace, GapRecords, QueueRecord
-from profnb.capture.source.graph_shapes import GraphShapes
 from profnb.capture.source.source_records import (
     ENTERED,
+    MOST_MARKS,
     GraphLines,
+    GraphShapes,
     LineRecords,
     SourceRecords,
     StackRecords,
+    TurnRecords,
 )
-from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
 from profnb.capture.step_records import StepRecords
 from profnb.core.options import CaptureOptions
 

@@ -30,15 +30,16 @@ import inspect
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from profnb.capture.seams import MONITORING
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import is_user_file, user_frames
 
-_TOOLS, _NAME = range(6), "profnb"  # Python has six
+_TOOLS, _NAME = {*range(6)}, "profnb"  # Python has six
 _BATCH = 1 << 13
 _FULL = 3 * _BATCH  # a row is three values
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
@@ -123,11 +124,9 @@ class LineWatch:
         return True
 
     def _take_tool(self, monitoring: Any) -> int:
-        """A tool of our own, or -1."""
-        meant_for_others = (
-            monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID, monitoring.OPTIMIZER_ID,
-        )  # fmt: skip
-        for tool in (tool for tool in _TOOLS if tool not in meant_for_others):
+        """Take a tool of our own, or -1."""
+        names = ("DEBUGGER_ID", "COVERAGE_ID", "PROFILER_ID", "OPTIMIZER_ID")
+        for tool in sorted(_TOOLS.difference(getattr(monitoring, name) for name in names)):
             with contextlib.suppress(ValueError):  # in use
                 monitoring.use_tool_id(tool, _NAME)
                 return tool
@@ -146,7 +145,7 @@ class LineWatch:
         self._detach()
 
     def see_exceptions(self, *, are_seen: bool) -> None:
-        """Whether functions that an exception leaves are told of then, or as the next line begins.
+        """Have functions that an exception leaves told of then, or as the next line begins.
 
         They are told of for everybody's code or for nobody's, which makes the import of a large package some
         5 % longer.
@@ -162,12 +161,7 @@ class LineWatch:
 
     def _enter_running(self) -> None:
         """Take in the user's functions that are running already, the outermost first."""
-        frames = []
-        frame = inspect.currentframe()
-        while frame is not None:
-            if is_user_file(frame.f_code.co_filename):
-                frames.append(frame)
-            frame = frame.f_back
+        frames = list(user_frames(inspect.currentframe()))
         now = time.perf_counter_ns()
         for running in frames[::-1]:
             self._ask_for(running.f_code)
@@ -270,9 +264,7 @@ class LineWatch:
 
     def _next_batch(self) -> None:
         with self._lock:
-            if (
-                self._tool < 0
-            ):  # the window has closed and the batch was taken, or the tool is not ours
+            if self._tool < 0:  # the window has closed and took the batch, or the tool is not ours
                 self._batch.clear()
                 return
             batch, cpu_ns = self._batch, time.thread_time_ns() - self._cpu_since_ns
@@ -312,26 +304,23 @@ class LineWatch:
     def _mute_cheap(self, batch: list[Any], still_ns: int) -> None:
         """Record no longer each time what runs often and takes no time to speak of."""
         self._add_up(batch, max(still_ns, 0))
-        often = self._often
-        spent: dict[int, int] = {}
-        for (code, _), sums in often.items():
-            spent[code] = spent.get(code, 0) + sums[1]
-        for key, (count, took_ns) in often.items():
+        spent: Counter[int] = Counter()
+        for (code, _), sums in self._often.items():
+            spent[code] += sums[1]
+        for key, (count, took_ns) in self._often.items():
             code, line = key
             row = self._rows.get(code)
             if row is None or count < _OFTEN or code in self._ignored or key in self._muted:
                 continue
+            if (spent[code] if line == ENTERED else took_ns) >= count * _CHEAP_NS:
+                continue
             if line == ENTERED:
-                if spent[code] < count * _CHEAP_NS:
-                    self._ignored.add(code)
-                    self._note_untimed(row, self._codes[row].co_firstlineno)
-            elif took_ns < count * _CHEAP_NS:
+                self._ignored.add(code)
+                line = self._codes[row].co_firstlineno
+            else:
                 self._muted.add(key)
                 self._rearm_at_ns.setdefault(code, 0)
-                self._note_untimed(row, line)
-
-    def _note_untimed(self, row: int, line: int) -> None:
-        self.records.untimed.append((self.records.files[row], line))
+            self.records.untimed.append((self.records.files[row], line))
 
     def _keep(self, batch: list[Any]) -> None:
         rows = self._rows
@@ -343,7 +332,7 @@ class LineWatch:
         tool, self._tool = self._tool, -1
         if tool < 0:
             return
-        monitoring = sys.monitoring
+        monitoring, events = sys.monitoring, sys.monitoring.events
         with contextlib.suppress(ValueError):  # one that somebody gave back still calls us
             monitoring.use_tool_id(tool, _NAME)
         if monitoring.get_tool(tool) != _NAME:  # somebody else's now
@@ -351,7 +340,6 @@ class LineWatch:
         monitoring.set_events(tool, 0)
         for code in self._codes:
             monitoring.set_local_events(tool, code, 0)
-        events = monitoring.events
         for event in (
             events.PY_START, events.PY_RESUME, events.PY_THROW, events.PY_RETURN, events.PY_YIELD,
             events.PY_UNWIND, events.LINE,

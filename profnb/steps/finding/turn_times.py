@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.source.turn_records import TurnRecords
+from profnb.capture.source.source_records import TurnRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.cycles import find_phases

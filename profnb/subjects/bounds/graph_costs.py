@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 
-from profnb.capture.source.graph_shapes import GraphShapes, Shape
+from profnb.capture.source.source_records import GraphShapes, Shape
 from profnb.subjects.bounds.op_costs import (
     Cost,
     OpTensors,

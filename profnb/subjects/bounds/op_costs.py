@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from profnb.capture.source.graph_shapes import Shape
+from profnb.capture.source.source_records import Shape
 from profnb.subjects.bounds.op_kinds import (
     APPLIES,
     ASSIGNS,

@@ -18,7 +18,7 @@ A size that no rule gives stays None, and so does everything that is counted fro
 from collections.abc import Mapping, Sequence
 from math import prod
 
-from profnb.capture.source.graph_shapes import GraphShapes, Shape
+from profnb.capture.source.source_records import GraphShapes, Shape
 from profnb.subjects.bounds.op_kinds import (
     BATCHED,
     ELEMENTWISE,

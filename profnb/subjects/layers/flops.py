@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from math import nan, prod
 
 from profnb.capture.models.layer_facts import LayerFacts
-from profnb.capture.models.layer_shapes import Shape
+from profnb.capture.source.source_records import Shape
 
 _DENSE = ("Dense",)
 _EINSUM = ("EinsumDense",)

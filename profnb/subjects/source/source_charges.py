@@ -21,8 +21,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.capture.source.user_code import shorten_files
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.untraced.clock import UntracedClock
 from profnb.subjects.input.input_work import NOT_INPUT
