@@ -10,7 +10,8 @@ import profnb
 from profnb.capture.parts.part_records import FIRST, PREDICT, PROFNB, TRAIN
 from profnb.capture.parts.tree_making import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
-from profnb.capture.parts.tree_records import LINES, TRACING, Place
+from profnb.capture.parts.part_records import TRACING, Place
+from profnb.capture.parts.part_records import LINES
 from profnb.capture.step_records import CALL, USER
 
 ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 730)

@@ -13,8 +13,8 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
-from profnb.capture.parts.tree_records import CELL as ALL
-from profnb.capture.parts.tree_records import TreeNode
+from profnb.capture.parts.part_records import CELL as ALL
+from profnb.capture.parts.part_records import TreeNode
 from profnb.capture.recording import Recording
 from profnb.capture.marking.retracings import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords

@@ -9,8 +9,7 @@ import numpy as np
 from profnb.advice.measured_costs import Costs, costs_here, typical_costs
 from profnb.advice.replay import Edit, Saving, with_below_of
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.parts.tree_records import CALL, LINES
+from profnb.capture.parts.part_records import CALL, LINES, CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import HALF, QUARTER

@@ -19,8 +19,7 @@ from profnb.capture.library import Library, explain_missing, modules_beside
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
-from profnb.capture.parts.in_flight import InFlight, watch_in_flight
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import InFlight, OwnTime, watch_in_flight
 from profnb.capture.profiler.codes_profiler import CodesProfiler
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.fetched_batches import watch_fetching

@@ -21,8 +21,7 @@ from profnb.capture.marking.retracings import find_changing_arguments
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.call_clock import CallClock
-from profnb.capture.parts.cell_division import CellCounts, divide_cell
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import first_line
@@ -40,7 +39,7 @@ from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
 if TYPE_CHECKING:
-    from profnb.capture.parts.in_flight import InFlight
+    from profnb.capture.parts.cell_counters import InFlight
 
 _MODEL_CODE = re.compile(
     "tensorflow|keras"
@@ -195,6 +194,8 @@ class Capture:
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
         self.recorder.batches.end_failed_batch()
+        from profnb.capture.parts.cell_division import CellCounts, divide_cell  # it needs NumPy
+
         log = self.recorder.log
         recording.steps = log.records()
         counts = CellCounts(

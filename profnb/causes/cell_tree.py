@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.parts.tree_records import CELL, EPOCH, FRAMEWORK, TreeNode
+from profnb.capture.parts.part_records import CELL, EPOCH, FRAMEWORK, CellRecords, TreeNode
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table

@@ -9,7 +9,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.advice.rules.cell_rules import less_often
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import COMPILATION, LINES, TRACING
+from profnb.capture.parts.part_records import COMPILATION, LINES, TRACING
 from profnb.causes import slowing
 from profnb.causes.around_ops import ops_at_work
 from profnb.causes.numbers import FEWEST, SELDOM

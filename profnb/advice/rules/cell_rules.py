@@ -11,7 +11,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import compiled_at, epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES
+from profnb.capture.parts.part_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.printable import quoted

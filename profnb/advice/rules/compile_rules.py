@@ -12,7 +12,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, with_below_of
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import COMPILATION, TRACING
+from profnb.capture.parts.part_records import COMPILATION, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
 from profnb.causes.numbers import HALF, LONG_OP_PS, SELDOM
 from profnb.causes.pieces import (

@@ -11,7 +11,7 @@ from profnb.advice.rules.compile_rules import compiled_together
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EAGER
+from profnb.capture.parts.part_records import EAGER
 from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import find_step_by_step
 from profnb.causes.threads import number_set, threads_at_work

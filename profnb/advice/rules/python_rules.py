@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposal
 from profnb.advice.replay import Edit, once, with_below_of
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EAGER, EPOCH, LINES, SETTING_UP, TRACING
+from profnb.capture.parts.part_records import EAGER, EPOCH, LINES, SETTING_UP, TRACING
 from profnb.causes.around_ops import share_around_calls, share_of_short_ops
 from profnb.causes.between_steps import find_python_between
 from profnb.causes.eager_runs import EagerRuns, find_eager_runs

@@ -18,24 +18,21 @@ so of the epoch end three quarters are that callback's, and the gaps, together, 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.call_clock import TimedCalls
-from profnb.capture.parts.in_flight import InFlight
-from profnb.capture.parts.part_records import CellPart, CellRecords
+from profnb.capture.parts.cell_counters import InFlight
+from profnb.capture.parts.part_records import CALL as RUN_CALL
+from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, Place
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
 from profnb.capture.parts.tree_making import CellTree, Path, Paths, divided, in_epochs
-from profnb.capture.parts.tree_records import CALL as RUN_CALL
-from profnb.capture.parts.tree_records import EPOCH, Place
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import number_cells
-from profnb.capture.step_records import CALL, KERAS, KINDS, USER, StepLog
+from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
 from profnb.capture.step_records import RUN as SESSION_RUN
-
-if TYPE_CHECKING:
-    from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s
 
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
@@ -54,7 +51,7 @@ _Key = tuple[str, str, str, int]  # part, name, and of the code's own Python fil
 
 @dataclass(frozen=True, slots=True)
 class CellCounts:
-    """What was counted exactly.
+    """All that was counted exactly.
 
     Attributes:
         begin_ns: When the cell began, by ``time.perf_counter_ns``.
@@ -95,12 +92,9 @@ class _Parts:
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
     ) -> _Row:
-        row = self.rows.get(key)
-        if row is None and len(self.rows) >= _MOST_ROWS:
+        if key not in self.rows and len(self.rows) >= _MOST_ROWS:
             key = key[0], "", "", 0
-            row = self.rows.get(key)
-        if row is None:
-            row = self.rows[key] = _Row(first_ns)
+        row = self.rows.setdefault(key, _Row(first_ns))
         row.first_ns = min(row.first_ns, first_ns)
         row.wall_ns += wall_ns
         row.longest_ns = max(row.longest_ns, longest_ns)
@@ -131,26 +125,22 @@ def divide_cell(
     Returns:
         Parts whose wall times add up to the cell's, in the order in which they first began.
     """
-    import numpy as np
-
     made = _Parts()
     spans = _Spans(counts, made)
     seen = _parts_of(looks)
-    times = np.asarray(looks.time_ns, np.int64)
+    times, stacks = np.asarray(looks.time_ns, np.int64), np.asarray(looks.stack, np.int64)
     inside = (times > counts.begin_ns) & (times <= counts.end_ns)
-    times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
+    times = times[inside]
     met = _Looks(
         times,
         np.diff(times, prepend=spans.edge_ns[0]),
         np.searchsorted(spans.edge_ns, times, "left") - 1,
-        [seen[stack] for stack in stacks.tolist()],
+        [seen[stack] for stack in stacks[inside].tolist()],
     )
     paths = Paths(zip((part.path for part in met.part), met.apart.tolist(), strict=True))
-    votes = _votes_of(timed, spans, paths)
-    calls = _divide_between(spans, made, met, paths, votes)
+    calls = _divide_between(spans, made, met, paths, _votes_of(timed, spans, paths))
     _place_steps(spans, made, met, paths)
-    counted = _count(made, counts.log, spans.gaps)
-    return _records(counts, made, calls, counted)
+    return _records(counts, made, calls, _count(made, counts.log, spans.gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +154,9 @@ class _Looks:
         part: The part that each saw.
     """
 
-    times: "Int64s"
-    apart: "Int64s"
-    piece: "Int64s"
+    times: Int64s
+    apart: Int64s
+    piece: Int64s
     part: Sequence[StackPart]
 
 
@@ -187,8 +177,6 @@ class _Spans:
     """
 
     def __init__(self, counts: CellCounts, made: _Parts) -> None:
-        import numpy as np
-
         log = _without_calls_in_runs(counts.log)
         begin, end = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "end_ns"))
         begin = np.clip(begin, counts.begin_ns, counts.end_ns)
@@ -197,32 +185,34 @@ class _Spans:
         end = np.maximum(end, begin)
         ours = _clipped([one[1:] for one in counts.ours], counts)
         failed = _clipped([one[1:] for one in log.failed], counts)
-        flown = _clipped([(since, _landed(one, counts)) for since, one in counts.flying], counts)
-        ends = np.array([counts.begin_ns, counts.end_ns], np.int64)
-        edges = [begin, end, ours.ravel(), failed.ravel(), flown.ravel(), ends]
-        self.edge_ns = np.unique(np.concatenate(edges))
+        flights = [(since, batches.ended_ns) for since, batches in counts.flying]
+        landed = [(since, counts.end_ns if at is None else at) for since, at in flights]
+        flown = _clipped(landed, counts)
+        edges = [begin, end, *(spans.ravel() for spans in (ours, failed, flown))]
+        self.edge_ns = np.unique(np.concatenate([*edges, [counts.begin_ns, counts.end_ns]]))
         middle = self.edge_ns[:-1]
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
-        in_own, in_failed = _which(ours, middle), _which(failed, middle)
-        in_flown = _which(flown, middle)
+        in_own, in_failed, in_flown = (_which(spans, middle) for spans in (ours, failed, flown))
         is_free = (in_own < 0) & (in_failed < 0)
         self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
-        self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
+        self.method = [_method_of(one) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
         self._fit_steps = np.flatnonzero(
             np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])
         )
         self._find_contexts(log)
-        since = np.array([since for since, _ in counts.flying], np.int64)
-        self._find_flown(in_flown, np.searchsorted(end, since, "right") - 1)
+        self._find_flown(in_flown, end.searchsorted([since for since, _ in flights], "right") - 1)
         took = np.diff(self.edge_ns)
         self._charge_steps(made, begin, took, counts.hooks_ns)
-        self._charge_flown(made, np.flatnonzero(is_step & self.is_flown & is_free))
+        # Batches that are still computed are charged with what later steps wait for them.
+        for piece in np.flatnonzero(is_step & self.is_flown & is_free).tolist():
+            key = (*self.contexts[self.context[piece]], "", 0)
+            made.add_with_path(key, (), int(self.edge_ns[piece]), int(took[piece]))
         for part, named, listed, where, is_its in (
             (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
@@ -234,29 +224,19 @@ class _Spans:
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
                 made.tree.add((Place(part, name),), int(listed[row, 0]), wall_ns)
 
-    def _charge_flown(self, made: _Parts, pieces: "Int64s") -> None:
-        """Charge batches that are still computed with what later steps wait for them."""
-        for piece in pieces.tolist():
-            begin_ns, end_ns = self.edge_ns[piece : piece + 2].tolist()
-            key = (*self.contexts[self.context[piece]], "", 0)
-            made.add_with_path(key, (), begin_ns, end_ns - begin_ns)
-
-    def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s", hooks_ns: int) -> None:
+    def _charge_steps(self, made: _Parts, begin: Int64s, took: Int64s, hooks_ns: int) -> None:
         """Charge steps with what they would take without us, and us with the rest.
 
         A traced step is as long as its untraced neighbours of the same kind, on median, where there are such.
         """
-        import numpy as np
-
         wall = np.zeros(begin.size, np.int64)
         np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
-        ours = Counter({"tracing": 0, "hooks": 0})
+        ours: Counter[str] = Counter()
         for row, key in enumerate(self.keys):
             of_key = self.key == row
             walls, traced = wall[of_key], wall[of_key & self.was_traced]
             untraced = wall[of_key & ~self.was_traced]
-            whole = int(walls.sum())
-            tracing = 0
+            whole, tracing = int(walls.sum()), 0
             if traced.size and untraced.size >= _LEAST_UNTRACED:
                 longer = float(np.median(traced) - np.median(untraced))
                 tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
@@ -264,16 +244,12 @@ class _Spans:
             ours.update(tracing=tracing, hooks=hooks)
             alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
-        for name, wall_ns in ours.items():
-            if wall_ns:
-                first = int(begin[0])
-                made.add((parts.PROFNB, name, "", 0), first, wall_ns, wall_ns)
-                made.tree.add((Place(parts.PROFNB, name),), first, wall_ns)
+        for name, wall_ns in (+ours).items():
+            made.add((parts.PROFNB, name, "", 0), int(begin[0]), wall_ns, wall_ns)
+            made.tree.add((Place(parts.PROFNB, name),), int(begin[0]), wall_ns)
 
     def _find_contexts(self, log: StepLog) -> None:
-        """What lies between two steps is, if no look says more."""
-        import numpy as np
-
+        """Say of what lies between two steps what it is, if no look says more."""
         count = self._run.size
         ends_epoch = np.zeros(count + 1, np.bool_)
         ends_epoch[[at for at in log.ended_at if at <= count]] = True
@@ -291,8 +267,8 @@ class _Spans:
             for at in codes.tolist()
         ]
 
-    def _find_flown(self, in_flown: "Int64s", before: "Int64s") -> None:
-        """What lies where batches are still computed is theirs, if no look says more.
+    def _find_flown(self, in_flown: Int64s, before: Int64s) -> None:
+        """Say whose it is that lies where batches are still computed, if no look says more.
 
         Args:
             in_flown: Which flight a piece lies in; -1 for none, shape (P,).
@@ -315,41 +291,26 @@ class _Spans:
         return self.keys[int(self.key[at])]
 
     def of_run(self, piece: int, method: str) -> tuple[str, str]:
-        """What a stretch is in which a look saw a run of Keras', and nothing more of it."""
+        """Name a stretch in which a look saw a run of Keras', and nothing more of it."""
         part, name = self.contexts[self.context[piece]]
         if self.is_flown[piece] or (part != parts.OTHER and name == method):
             return part, name
-        if method == _FIT and self._is_inside_fit(piece):
+        # A fit that has had batches before, and has some after.
+        at = int(self._fit_steps.searchsorted(self._before[piece], "right"))
+        around = self._run[self._fit_steps[max(at - 1, 0) : at + 1]]
+        if method == _FIT and at > 0 and around.size == 2 and around[0] == around[1]:
             return parts.EPOCH_ENDS, _FIT
         return parts.AROUND, method
 
-    def _is_inside_fit(self, piece: int) -> bool:
-        """Whether a fit has had batches before, and has some after."""
-        of_fits = self._fit_steps
-        at = int(of_fits.searchsorted(self._before[piece], "right"))
-        if not 0 < at < of_fits.size:
-            return False
-        return bool(self._run[of_fits[at - 1]] == self._run[of_fits[at]])
 
-
-def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> "Int64s":
-    """Begins and ends inside the cell, shape (N, 2)."""
-    import numpy as np
-
+def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> Int64s:
+    """Cut begins and ends to those inside the cell, shape (N, 2)."""
     listed = np.array(list(spans), np.int64).reshape(-1, 2)
-    listed = np.clip(listed, counts.begin_ns, counts.end_ns)
-    listed[:, 1] = np.maximum(listed[:, 1], listed[:, 0])
-    return listed
+    return np.maximum.accumulate(np.clip(listed, counts.begin_ns, counts.end_ns), axis=1)
 
 
-def _landed(batches: InFlight, counts: CellCounts) -> int:
-    return counts.end_ns if batches.ended_ns is None else batches.ended_ns
-
-
-def _which(spans: "Int64s", at: "Int64s") -> "Int64s":
-    """Which span a time lies in, of several the first; -1 for none."""
-    import numpy as np
-
+def _which(spans: Int64s, at: Int64s) -> Int64s:
+    """Find the span that a time lies in, of several the first; -1 for none."""
     which = np.full(at.size, -1, np.int64)
     for row in range(len(spans) - 1, -1, -1):
         first, last = np.searchsorted(at, spans[row])
@@ -357,46 +318,35 @@ def _which(spans: "Int64s", at: "Int64s") -> "Int64s":
     return which
 
 
-def _keys_of_steps(log: StepLog, took: "Int64s") -> tuple[list[_Key], "Int64s"]:
-    """The parts that steps are, and which of them each one is."""
-    import numpy as np
-
+def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
+    """Give the parts that steps are, and which of them each one is."""
     name, kind, retraced, run = (
         np.asarray(log.column(at), np.int64) for at in ("name", "kind", "retraced", "run")
     )
     run = np.where(_is_of_keras(log), run, 0)
-    of_run = name * (run.max(initial=0) + 1) + run
+    runs = int(run.max(initial=0)) + 1
+    of_run = name * runs + run
     first = np.zeros(run.size, np.bool_)
     first[np.unique(of_run, return_index=True)[1]] = True
     later = np.zeros(run.size, np.int64)  # what the next one of the same run took
     later[:-1] = np.where(of_run[:-1] == of_run[1:], took[1:], 0)
-    runs = run.max(initial=0) + 1
-    again = [
-        log.code_of(one.phase) * runs + one.number
-        for before, one in pairwise(log.runs)
-        if one.is_validation and before.is_validation
-    ]
+    numbers = np.array([log.code_of(one.phase) * runs + one.number for one in log.runs], np.int64)
+    validates = np.array([one.is_validation for one in log.runs], np.bool_)
+    again = numbers[1:][validates[1:] & validates[:-1]]
     first &= (run > 0) & ~np.isin(of_run, again)  # a fit's later validations go on
     is_slow = first & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
-    of_validation = [
-        log.code_of(one.phase) * runs + one.number for one in log.runs if one.is_validation
+    is_validation = np.isin(of_run, numbers[validates]) & (run > 0)
+    columns = np.array([name, kind, retraced, run > 0, is_validation, is_slow], np.int64)
+    facts, key = np.unique(columns.T, axis=0, return_inverse=True)
+    keys: list[_Key] = [
+        (*_part_of_step(log.names[code], KINDS[of_kind], *flags), "", 0)
+        for code, of_kind, *flags in facts.tolist()
     ]
-    columns = name, kind, retraced, run > 0, np.isin(of_run, of_validation) & (run > 0), is_slow
-    facts, key = np.unique(np.array(columns, np.int64).T, axis=0, return_inverse=True)
-    keys = [
-        (
-            *_part_of_step(
-                log.names[code], KINDS[of_kind], is_retraced=bool(again), is_run=bool(in_run),
-                is_validation=bool(validates), is_slow=bool(slow),
-            ), "", 0,
-        )
-        for code, of_kind, again, in_run, validates, slow in facts.tolist()
-    ]  # fmt: skip
     return keys, key.reshape(-1)
 
 
 def _part_of_step(
-    name: str, kind: str, *, is_retraced: bool, is_run: bool, is_validation: bool, is_slow: bool
+    name: str, kind: str, is_retraced: int, is_run: int, is_validation: int, is_slow: int
 ) -> tuple[str, str]:
     phase = _VALIDATION if is_validation else name
     if kind == SESSION_RUN:
@@ -412,18 +362,14 @@ def _part_of_step(
     return _PHASES[name], _METHODS[name] if is_run else f"{name}_on_batch"
 
 
-def _is_of_keras(log: StepLog) -> "Bools":
-    """Which steps are batches of Keras': Keras 2 marks its own, as a user may."""
-    import numpy as np
-
+def _is_of_keras(log: StepLog) -> Bools:
+    """Mark the steps that are batches of Keras': Keras 2 marks its own, as a user may."""
     kind = np.asarray(log.column("kind"), np.int64)
     return np.isin(kind, (KINDS.index(KERAS), KINDS.index(USER)))
 
 
 def _without_calls_in_runs(log: StepLog) -> StepLog:
     """The steps without calls of functions inside of Keras' runs: what a callback calls is the callback's."""
-    import numpy as np
-
     if not log.run_spans:
         return log
     begin, kind = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "kind"))
@@ -433,10 +379,8 @@ def _without_calls_in_runs(log: StepLog) -> StepLog:
     return log.without(is_aside.tolist()) if is_aside.any() else log
 
 
-def _runs_of_steps(log: StepLog) -> "Int64s":
+def _runs_of_steps(log: StepLog) -> Int64s:
     """The row of ``log.runs`` that each step belongs to; -1 for none."""
-    import numpy as np
-
     name, run = (np.asarray(log.column(at), np.int64) for at in ("name", "run"))
     rows = np.full((len(log.names) + 1, int(run.max(initial=0)) + 1), -1, np.int64)
     for row, one in enumerate(log.runs):
@@ -445,8 +389,8 @@ def _runs_of_steps(log: StepLog) -> "Int64s":
     return np.where(_is_of_keras(log), rows[name, run], -1)
 
 
-def _method_of(phase: str, *, is_validation: bool) -> str:
-    return _VALIDATION if is_validation else _METHODS.get(phase, phase)
+def _method_of(run: KerasRunSeen) -> str:
+    return _VALIDATION if run.is_validation else _METHODS.get(run.phase, run.phase)
 
 
 _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
@@ -462,7 +406,7 @@ def _parts_of(looks: StackRecords) -> list[StackPart]:
 
 
 def _votes_of(timed: TimedCalls, spans: _Spans, paths: Paths) -> _Votes:
-    """What gaps that were told call by call were spent on."""
+    """Divide gaps that were told call by call."""
     votes: _Votes = {}
     seen, stacks = _parts_of(timed.stacks), timed.stacks
     for gap_ns, stack, took_ns in zip(stacks.time_ns, stacks.stack, timed.took_ns, strict=True):
@@ -478,8 +422,6 @@ def _divide_between(
     spans: _Spans, made: _Parts, looks: _Looks, paths: Paths, exact: _Votes
 ) -> list[_Call]:
     """Charge what lies between steps; the calls that were seen in it."""
-    import numpy as np
-
     took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
     times, apart, piece = looks.times, looks.apart, looks.piece
@@ -501,9 +443,8 @@ def _divide_between(
             votes.setdefault(context, Counter())[key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
         is_exact = is_short[piece[look]] and int(spans.context[piece[look]]) in exact
-        made.add_with_path(key, path, since, until - since, not is_exact).places[
-            part.file, part.line
-        ] += 1
+        row = made.add_with_path(key, path, since, until - since, not is_exact)
+        row.places[part.file, part.line] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
             calls[-1] = key, calls[-1][1], until, calls[-1][3] + until - since
         else:
@@ -520,22 +461,14 @@ def _divide_between(
     return calls
 
 
-def _divide_short(
-    spans: _Spans, made: _Parts, short: "Int64s", votes: _Votes, paths: Paths
-) -> None:
+def _divide_short(spans: _Spans, made: _Parts, short: Int64s, votes: _Votes, paths: Paths) -> None:
     """Charge stretches that are shorter than the time between looks: those of one kind together."""
-    import numpy as np
-
     took = np.diff(spans.edge_ns)
-    pool_ns = np.zeros(len(spans.contexts), np.int64)
-    np.add.at(pool_ns, spans.context[short], took[short])
-    for context in np.flatnonzero(pool_ns).tolist():
-        first = int(short[spans.context[short] == context][0])
-        shares = votes.get(context)
-        if not shares:
-            key = (*spans.contexts[context], "", 0)
-            shares = Counter({(key, _path_to(spans, first, key, None, paths)): 1})
-        for (key, path), part_ns in divided(int(pool_ns[context]), shares):
+    for context in np.unique(spans.context[short]).tolist():
+        alike = short[spans.context[short] == context]
+        first, key = int(alike[0]), (*spans.contexts[context], "", 0)
+        shares = votes.get(context) or {(key, _path_to(spans, first, key, None, paths)): 1}
+        for (key, path), part_ns in divided(int(took[alike].sum()), shares):
             made.add_with_path(key, path, int(spans.edge_ns[first]), part_ns)
 
 
@@ -559,8 +492,6 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
 
     Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
     """
-    import numpy as np
-
     apart, piece = looks.apart, looks.piece
     in_steps: dict[_Key, list[tuple[Path, int]]] = {}
     callbacks: dict[_Key, Counter[tuple[_Key, Path]]] = {}
@@ -594,12 +525,10 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
 
 
 def _methods_of(key: _Key) -> Collection[str]:
-    """The runs of Keras' that make steps of a kind."""
+    """Name the runs of Keras' that make steps of a kind."""
     part, name = key[:2]
     if part in (parts.FIRST, parts.SLOW_FIRST):
-        return {"train": (_FIT,), "test": ("evaluate", _VALIDATION)}.get(
-            name, (_METHODS.get(name, name),)
-        )
+        return (_METHODS.get(name, name), *([_VALIDATION] if name == "test" else []))
     if part == parts.VALIDATION:
         return (_VALIDATION,)
     return (name,) if name in _METHODS.values() else ()
@@ -612,7 +541,7 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, st
         The same for nodes of the tree: how often what has a kind and a name happened, in all runs of a method
         or ("") anywhere.
     """
-    runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
+    runs = Counter(map(_method_of, log.runs))
     for (part, name, *_), row in made.rows.items():
         if part == parts.AROUND:
             row.occurrences = runs[name]
@@ -666,33 +595,30 @@ def _records(
         key=lambda key: made.rows[key].first_ns,
     )
     listed = []
-    for part, name, file, line in order:
-        row = made.rows[part, name, file, line]
-        placed = [place for place, _ in row.places.most_common() if place[0]]
-        file, line = (file, line) if file else (placed[0] if placed else ("", 0))  # noqa: PLW2901
+    for key in order:
+        row, placed = made.rows[key], [key[2:]] if key[2] else []
+        placed += [place for place, _ in row.places.most_common() if place[0]]
         longest_ns = min(row.longest_ns, row.wall_ns)
+        counts_of_row = row.occurrences, row.wall_ns, longest_ns
         listed.append(
-            CellPart(
-                part, name, row.occurrences, row.wall_ns, longest_ns, file, line, row.is_counted
-            )
+            CellPart(*key[:2], *counts_of_row, *[*placed, ("", 0)][0], is_counted=row.is_counted)
         )
-    records = CellRecords(
-        counts.end_ns - counts.begin_ns,
-        listed,
-        tree=made.tree.nodes(counted),
-    )
+    records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=made.tree.nodes(counted))
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
-    rows = {key: row for row, key in enumerate(order)}
-    timed = [one for one in calls if one[0][0] in _TIMED and one[3] >= _LONG_NS and one[0] in rows]
     kept: Counter[_Key] = Counter()
     longest = []
-    for one in sorted(timed, key=lambda one: -one[3]):
-        kept[one[0]] += 1
-        if kept[one[0]] <= _MOST_LONG:
+    for one in sorted(calls, key=lambda one: -one[3]):
+        if (
+            one[0][0] in _TIMED
+            and one[3] >= _LONG_NS
+            and kept[one[0]] < _MOST_LONG
+            and one[0] in order
+        ):
+            kept[one[0]] += 1
             longest.append(one)
     for key, begin_ns, end_ns, wall_ns in sorted(longest, key=lambda one: one[1]):
-        records.long_part.append(rows[key])
+        records.long_part.append(order.index(key))
         records.long_begin_ns.append(begin_ns)
         records.long_end_ns.append(end_ns)
         records.long_wall_ns.append(wall_ns)

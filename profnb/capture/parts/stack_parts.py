@@ -25,18 +25,16 @@ from functools import lru_cache
 from profnb.capture.parts.part_records import (
     AROUND,
     BUILDING,
+    CALL,
     CALLBACKS,
     CHECKPOINTING,
-    IMPORTS,
-    INPUT,
-    OTHER,
-)
-from profnb.capture.parts.tree_records import (
-    CALL,
     COMPILATION,
     EAGER,
     FRAMEWORK,
+    IMPORTS,
+    INPUT,
     LINES,
+    OTHER,
     SETTING_UP,
     TRACING,
     WAITING,
@@ -138,7 +136,7 @@ class StackPart:
 
 @lru_cache(maxsize=1 << 16)
 def _kind_of(name: str, file: str) -> str:
-    """What a function is; "" for nothing special."""
+    """Say what kind a function is; "" for nothing special."""
     path = file.replace("\\", "/")
     return next(
         (kind for kind, *is_so in _KINDS if is_so[0].search(name) and is_so[1].search(path)), ""
@@ -155,12 +153,12 @@ def _library_of(file: str) -> tuple[str, bool, bool]:
 
 
 def is_named(name: str, file: str) -> bool:
-    """Whether a library's function is one that a part is named after: a callback's hook, what saves."""
+    """Tell whether a library's function is one that a part is named after: a callback's hook, what saves."""
     return _last(name).startswith("on_") or _kind_of(name, file) != ""
 
 
 def enters_framework(name: str, file: str) -> bool:
-    """Whether a framework's function runs ops, calls what is compiled, or reads values."""
+    """Tell whether a framework's function runs ops, calls what is compiled, or reads values."""
     leaf, is_compiled, has_ops = _library_of(file)
     return is_compiled or has_ops or (leaf == FRAMEWORK and _last(name) in _READ_VALUES)
 
@@ -176,7 +174,8 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
     for at, (name, file, first_line, line) in enumerate(stack):
         kind = _kind_of(name, file)
         if kind == IMPORTS:
-            walk.enter_import(_package(stack[at:]))
+            walk.now = StackPart(IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
+            walk.add(Place(IMPORTS, walk.now.name))
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
@@ -191,7 +190,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
 
 
 class _Walk:
-    """Where a walk into a stack is.
+    """A walk into a stack.
 
     Attributes:
         now: The part so far.
@@ -215,7 +214,7 @@ class _Walk:
             self.path.append(place)
 
     def result(self) -> StackPart:
-        """What was found; lines of the cell itself are a node where nothing was called."""
+        """Give what was found; lines of the cell itself are a node where nothing was called."""
         if self.now.part == OTHER and not self.path and self.place[0]:
             self.path.append(Place(LINES, "", *self.place))
         end = self.path[-1].kind if self.path else ""
@@ -244,11 +243,6 @@ class _Walk:
         if not is_of_hook and not _last(name).startswith("<"):
             self.add(Place(LINES, _with_class(name.replace(".<locals>", "")), file, first_line))
 
-    def enter_import(self, package: str) -> None:
-        """A module is imported."""
-        self.now = StackPart(IMPORTS, package, self.now.run, *self.place)
-        self.add(Place(IMPORTS, package))
-
     def enter(self, kind: str, name: str) -> None:
         """A function of some kind is called."""
         called, run = _last(name), self.now.run
@@ -261,8 +255,10 @@ class _Walk:
                 self.now, self.hook = StackPart(CALLBACKS, called, run), called
                 self.add(Place(CALLBACKS, called))
         elif kind == BUILDING:
-            if self.now.part in (OTHER, CALLBACKS):
-                self._begin(BUILDING, _built(name), run)
+            if self.now.part in (OTHER, CALLBACKS):  # a model by its class, or a layer
+                model = _MODELS.search(name)
+                built = _LAYERS if model is None else model[1]
+                self._begin(BUILDING, _COMPILE if called == "compile" else built, run)
         elif kind != INPUT:
             self._begin(kind, _with_class(name.replace(".<locals>", "")), run)
         elif self.now.part != RUN:
@@ -297,20 +293,12 @@ def _with_class(name: str) -> str:
 
 
 def _hook_name(name: str, hook: str) -> str:
-    """What a callback's hook is called; one given as a function has no class of its own."""
+    """Name a callback's hook; one given as a function has no class of its own."""
     if not _last(name).startswith("on_"):
         return f"LambdaCallback.{hook}"
     kind, _, name_there = _with_class(name).rpartition(".")
     # Keras' hooks of a phase's batches call those of all phases; any other name may be one of several.
     return f"{kind}.{name_there if name_there.startswith('on_batch_') else hook}".lstrip(".")
-
-
-def _built(name: str) -> str:
-    """What is made: a model by its class, a layer, or ``Model.compile``."""
-    if _last(name) == "compile":
-        return _COMPILE
-    model = _MODELS.search(name)
-    return model[1] if model is not None else _LAYERS
 
 
 def _package(stack: Sequence[Frame]) -> str:

@@ -15,18 +15,23 @@ Two loops of a cell, in which ``Score.on_epoch_end`` calls ``predict``::
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
-from profnb.capture.parts.part_records import AROUND, CALLBACKS, EPOCH_ENDS, GAPS, OTHER
-from profnb.capture.parts.tree_records import (
+from profnb.capture.parts.part_records import (
+    AROUND,
     CALL,
+    CALLBACKS,
     CELL,
     EAGER,
     EPOCH,
+    EPOCH_ENDS,
     FRAMEWORK,
+    GAPS,
     LINES,
+    OTHER,
     WAITING,
     Place,
     TreeNode,
@@ -36,6 +41,7 @@ Path = tuple[Place, ...]
 _FIT, _VALIDATION = Place(CALL, "fit"), Place(CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
+_LEAVES = (FRAMEWORK, WAITING, EAGER)
 _T = TypeVar("_T")
 
 
@@ -71,7 +77,7 @@ class CellTree:
         node.looks += looks
 
     def names_of(self, kind: str) -> set[str]:
-        """The names of all nodes of a kind."""
+        """Give the names of all nodes of a kind."""
         names, waiting = set[str](), [self._root]
         while waiting:
             below = waiting.pop().below
@@ -80,7 +86,7 @@ class CellTree:
         return names
 
     def nodes(self, occurrences: Mapping[tuple[str, str, str], int]) -> list[TreeNode]:
-        """The nodes, each behind the one above; siblings in the order in which they first began.
+        """List the nodes, each behind the one above; siblings in the order in which they first began.
 
         Args:
             occurrences: How often what has a kind and a name happened in all runs of a method ("" for
@@ -110,7 +116,7 @@ class CellTree:
 
 
 def in_epochs(path: Path, *, is_inside: bool) -> Path:
-    """The same way through the epochs of its fits.
+    """Lead a way through the epochs of its fits.
 
     Args:
         path: A way as a stack shows it.
@@ -118,34 +124,28 @@ def in_epochs(path: Path, *, is_inside: bool) -> Path:
             behind others tells by itself.
     """
     made: list[Place] = []
-    last = max((at for at, place in enumerate(path) if place == _FIT), default=-1)
+    last = _behind_last(path, lambda place: place == _FIT) - 1
     for at, place in enumerate(path):
         made.append(place)
         if place != _FIT:
             continue
-        follows = path[at + 1] if at + 1 < len(path) else None
-        is_of_epoch = follows == _VALIDATION or (
-            follows is not None
-            and follows.kind == CALLBACKS
-            and _OF_EPOCHS.search(follows.name) is not None
-        )
-        is_around = follows is not None and follows.kind == CALLBACKS and not is_of_epoch
-        if is_of_epoch or (at == last and is_inside and not is_around):
+        follows = path[at + 1] if at + 1 < len(path) else Place("")
+        is_callback = follows.kind == CALLBACKS
+        is_of_epoch = is_callback and _OF_EPOCHS.search(follows.name) is not None
+        if follows == _VALIDATION or is_of_epoch or (at == last and is_inside and not is_callback):
             made.append(Place(EPOCH))
     return tuple(made)
 
 
+def _behind_last(path: Sequence[Place], is_it: Callable[[Place], bool]) -> int:
+    """Find the place behind the last one of some kind; 0 where there is none."""
+    return max((at for at, place in enumerate(path, 1) if is_it(place)), default=0)
+
+
 def common_path(paths: Iterable[Sequence[Place]]) -> Path:
-    """The way that several have in common."""
-    common: Sequence[Place] | None = None
-    for path in paths:
-        if common is None:
-            common = path
-        same = 0
-        while same < min(len(common), len(path)) and common[same] == path[same]:
-            same += 1
-        common = common[:same]
-    return tuple(common or ())
+    """Give the way that several have in common."""
+    same = takewhile(lambda places: len(set(places)) == 1, zip(*paths, strict=False))
+    return tuple(places[0] for places in same)
 
 
 class Paths:
@@ -165,18 +165,12 @@ class Paths:
         self._paths = {name: of_run.most_common(1)[0][0] for name, of_run in paths.items()}
 
     def to_run(self, method: str) -> Path:
-        """The way to a run, "fit"; where no look met it, from the cell itself."""
-        path = self._paths.get(method)
-        if path is not None:
-            return path
-        return (
-            (*self.to_run("fit"), _VALIDATION)
-            if method == _VALIDATION.name
-            else (Place(CALL, method),)
-        )
+        """Give the way to a run, "fit"; where no look met it, from the cell itself."""
+        outer = self.to_run("fit") if method == _VALIDATION.name else ()
+        return self._paths.get(method) or (*outer, Place(CALL, method))
 
     def between(self, part: Place, path: Path | None, *, is_inside: bool) -> Path:
-        """The way to what lies between steps.
+        """Give the way to what lies between steps.
 
         Args:
             part: What it is, by what was counted around it.
@@ -196,7 +190,7 @@ class Paths:
         looks: Sequence[tuple[Path, int]],
         around: Iterable[Path],
     ) -> Counter[Path]:
-        """The ways to what steps of one kind did, with the time that looks stand for.
+        """Give the ways to what steps of one kind did, with the time that looks stand for.
 
         Args:
             step: What they are.
@@ -204,38 +198,24 @@ class Paths:
             looks: Those that met one.
             around: The ways of looks between two of them.
         """
-        cuts = [
-            max((at + 1 for at, place in enumerate(path) if _is_run(place, methods)), default=0)
-            for path, _ in looks
-        ]
-        if not any(cuts):
-            common = _above_leaf(common_path([*(path for path, _ in looks), *around]))
-            cuts = [len(common)] * len(looks)
+
+        def is_run(place: Place) -> bool:
+            return place.kind == CALL and place.name in methods
+
+        cuts = [_behind_last(path, is_run) for path, _ in looks]
+        if not any(cuts):  # above what only says what its function called
+            common = common_path([*(path for path, _ in looks), *around])
+            cuts = [_behind_last(common, lambda place: place.kind not in _LEAVES)] * len(looks)
         shares: Counter[Path] = Counter()
         for (path, weight), cut in zip(looks, cuts, strict=True):
             outer = in_epochs(path[:cut], is_inside=True)
             shares[(*outer, step, *path[cut:])] += weight
         if not shares:
-            outer = self.to_run(min(methods)) if methods else _of_functions(common_path(around))
+            common = common_path(around)
+            functions = common[: _behind_last(common, lambda place: place.kind == LINES)]
+            outer = self.to_run(min(methods)) if methods else functions
             shares[(*in_epochs(outer, is_inside=True), step)] = 1
         return shares
-
-
-def _above_leaf(path: Path) -> Path:
-    """A path without what only says what its function called."""
-    while path and path[-1].kind in (FRAMEWORK, WAITING, EAGER):
-        path = path[:-1]
-    return path
-
-
-def _of_functions(path: Path) -> Path:
-    """A way without what a function does at its end."""
-    last = max((at for at, place in enumerate(path) if place.kind == LINES), default=-1)
-    return path[: last + 1]
-
-
-def _is_run(place: Place, methods: Collection[str]) -> bool:
-    return place.kind == CALL and place.name in methods
 
 
 def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.library import Library
-from profnb.capture.parts.in_flight import is_in_flight
+from profnb.capture.parts.cell_counters import is_in_flight
 from profnb.capture.profiler.held_back import profiler_log_held_back
 from profnb.capture.seams import (
     JAX_ANNOTATION,

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from profnb.capture.environment import allocated_bytes, resident_bytes
 from profnb.capture.machine.core_waits import CoreClock
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.profiler.doors import Door, Doors
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.recording import NOT_ENDED, Recording
