@@ -13,7 +13,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
-from profnb.capture.saved.limits import CHECKS, LIMITS
+from profnb.capture.saved.sidecar import CHECKS, LIMITS
 from profnb.capture.source.graph_lines import read_shapes
 from profnb.capture.source.source_records import GraphShapes
 from profnb.capture.source.source_records import SourceRecords
