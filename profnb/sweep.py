@@ -18,7 +18,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.sharing import Sharing
 from profnb.core.whole_files import folder_prefix
 from profnb.loading import load
-from profnb.several.crews import Crew
+from profnb.many_traces.sweep_rounds import Crew
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from profnb.compare.sweeps import SweepPoint, SweepTable
     from profnb.drawing.plotly import Figures
+    from profnb.many_traces.sweep_rounds import RoundResult
     from profnb.profile import Profile
-    from profnb.several.sweep_rounds import RoundResult
 
 Setting = Mapping[str, object]
 

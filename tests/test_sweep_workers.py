@@ -12,9 +12,9 @@ import pytest
 
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
-from profnb.several import sweep_rounds
-from profnb.several.crews import Crew
-from profnb.several.sweep_rounds import FreshRound, RoundResult, Worker, run_round, run_rounds
+from profnb.many_traces import sweep_rounds
+from profnb.many_traces.sweep_rounds import Crew
+from profnb.many_traces.sweep_rounds import FreshRound, RoundResult, Worker, run_round, run_rounds
 from profnb.sweep import Sweep
 
 pytest.importorskip("IPython")

@@ -68,23 +68,21 @@ class CellRuns:
 
     def begin_before_cell(self, arguments: Namespace, show: Show) -> None:
         """Begin to capture the cell that runs; its end is noticed."""
+
+        def cell_ended(cell: str | None) -> None:
+            try:
+                self._end(captured, arguments, show, cell)
+            except (
+                KeyboardInterrupt
+            ):  # the cell is over, so an interrupt has only our own work to end
+                say(
+                    "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
+                    "`%tfprofile _tfprofile` shows it."
+                )
+
         with interrupt_held_back():  # until there is somebody to end what was begun
             captured = self._begin(arguments)
-            call_after_cell(
-                self.shell, lambda cell: self._end_after_cell(captured, arguments, show, cell)
-            )
-
-    def _end_after_cell(
-        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
-    ) -> None:
-        """End the capture; the cell is over, so an interrupt has only our own work to end."""
-        try:
-            self._end(captured, arguments, show, cell)
-        except KeyboardInterrupt:
-            say(
-                "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
-                "`%tfprofile _tfprofile` shows it."
-            )
+            call_after_cell(self.shell, cell_ended)
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
         options = capture_options(arguments)
@@ -141,7 +139,7 @@ class CellRuns:
         write_json(profile, arguments)
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
-        """Run the cell again as often as asked; why it was less often, or ""."""
+        """Run the cell again as often as asked; say why it was less often, or ""."""
         if arguments.repeat < 2:
             return ""
         body = body_of(cell)

@@ -216,7 +216,7 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     )
 
 
-def _ask(read: Callable[..., _T], *arguments: Any, otherwise: _T) -> _T:
+def _ask(read: Callable[..., _T], *arguments: Any, otherwise: Any) -> _T:
     """Give what a layer tells, or something else where it cannot be asked."""
     try:
         return read(*arguments)

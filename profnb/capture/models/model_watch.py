@@ -174,7 +174,7 @@ class ModelWatch:
             return
         if threading.get_ident() != self._thread:
             return
-        _, graph, first, is_again = self._open.pop()
+        graph, first, is_again = self._open.pop()[1:]
         with OwnFaults():  # likewise
             seen = self._seen_layer(layer)
             last = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)

@@ -126,7 +126,7 @@ class LineWatch:
     def _take_tool(self, monitoring: Any) -> int:
         """Take a tool of our own, or -1."""
         names = ("DEBUGGER_ID", "COVERAGE_ID", "PROFILER_ID", "OPTIMIZER_ID")
-        for tool in sorted(_TOOLS.difference(getattr(monitoring, name) for name in names)):
+        for tool in sorted(_TOOLS - {int(getattr(monitoring, name)) for name in names}):
             with contextlib.suppress(ValueError):  # in use
                 monitoring.use_tool_id(tool, _NAME)
                 return tool

@@ -3,6 +3,7 @@
 What a machine has in common is then common to a whole round, so it falls out of every difference between
 settings (``compare.rounds``), and every worker that takes part runs every setting. A worker makes one run at
 a time, in a process of its own; what that left travels back as bytes, so that no folder has to be shared.
+Who ran them, and what that means for the figures, the ``Crew`` says.
 """
 
 import contextlib
@@ -11,17 +12,24 @@ import platform
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 from profnb.capture.fresh import JOB, run_fresh
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.core.printable import printable
+from profnb.core.units import count_text
 from profnb.core.whole_files import folder_prefix
-from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
+from profnb.many_traces.workers import MOST_TEXT, LostWorkerError, call_on_workers
 
+_MOST_NAMED, _CPU = 4, "processor"
+_COMPARED = ("CPU cores", "Python", "TensorFlow", "JAX", "PyTorch", "Keras", "tf_keras")
 _ONE_AT_A_TIME = threading.Lock()
 _CPU_FACTS = Path("/proc/cpuinfo")
 
@@ -49,7 +57,7 @@ class FreshRound:
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Who ran a round.
+    """The process that ran a round.
 
     Attributes:
         host: The machine.
@@ -64,7 +72,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class DoneRun:
-    """What one run left behind.
+    """The files that one run left behind.
 
     Attributes:
         row: Which setting it is of.
@@ -139,3 +147,87 @@ def run_rounds(
     """
     for at, result in call_on_workers(executor, run_round, rounds):
         yield rounds[at], str(result) if isinstance(result, LostWorkerError) else result
+
+
+class Crew:
+    """The workers of a sweep.
+
+    Attributes:
+        lost: Why rounds were lost, in sentences.
+    """
+
+    def __init__(self) -> None:
+        """Nobody ran anything yet."""
+        self.lost: list[str] = []
+        self._rounds: dict[int, RoundResult] = {}
+        self._facts: dict[str, dict[str, str]] = {}  # by host
+
+    def add(self, done: RoundResult, environment: Mapping[str, str]) -> None:
+        """Note who ran a round.
+
+        Args:
+            done: The round.
+            environment: What one of its runs ran with.
+        """
+        if done.number:  # the first ones are traced, and no times of theirs are compared
+            self._rounds[done.number] = done
+        facts = {name: environment[name] for name in _COMPARED if name in environment}
+        facts |= {_CPU: done.worker.cpu} if done.worker.cpu else {}
+        self._facts.setdefault(done.worker.host, {}).update(facts)
+
+    @property
+    def notes(self) -> list[str]:
+        """Say what to know before trusting the figures."""
+        return [*self.lost, *self._who(), *self._differing(), *self._crowded()]
+
+    def _who(self) -> list[str]:
+        counts = Counter(one.worker.host for one in self._rounds.values())
+        if len(self._facts) < 2 or not counts:
+            return []
+        named = [
+            f"{printable(host)} {count_text(count)}"
+            for host, count in counts.most_common(_MOST_NAMED)
+        ]
+        left = len(counts) - _MOST_NAMED
+        others = f" and {left} more" if left > 0 else ""
+        return [
+            f"Rounds were run by {count_text(len(counts))} machines ({', '.join(named)}{others}). Settings "
+            "are compared within rounds, so what machines differ in does not count; the time of a setting is "
+            "the mean over rounds."
+        ]
+
+    def _differing(self) -> list[str]:
+        """Say what workers differ in, by which of them has what."""
+        differing = []
+        for name in (_CPU, *_COMPARED):
+            hosts: dict[str, list[str]] = {}
+            for host, facts in self._facts.items():
+                if name in facts:
+                    hosts.setdefault(facts[name], []).append(printable(host))
+            if len(hosts) > 1:
+                values_text = "; ".join(
+                    f"{printable(value)} on {', '.join(of[:_MOST_NAMED])}"
+                    for value, of in hosts.items()
+                )
+                differing.append(f"{name} ({values_text})")
+        return [f"The workers differ: {', '.join(differing)}."] if differing else []
+
+    def _crowded(self) -> list[str]:
+        """Name machines on which rounds overlapped."""
+        of_host: dict[str, list[RoundResult]] = {}
+        for one in self._rounds.values():
+            of_host.setdefault(one.worker.host, []).append(one)
+        crowded = [
+            printable(host)
+            for host, rounds in of_host.items()
+            if any(
+                later.begin_s < one.end_s
+                for one, later in pairwise(sorted(rounds, key=attrgetter("begin_s")))
+            )
+        ]
+        if not crowded:
+            return []
+        return [
+            f"Several workers made runs on {', '.join(crowded[:_MOST_NAMED])} at a time, which may slow one "
+            "another: one worker a machine gives cleaner times."
+        ]
