@@ -15,9 +15,10 @@ A fit of two epochs with a look every 5 ms, by the clock::
 so of the epoch end three quarters are that callback's, and the gaps, together, what the one look saw.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -46,6 +47,7 @@ _STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
+_Counted = dict[tuple[str, str, str], int]  # by kind and name of a node of the tree, and method
 _Key = tuple[str, str, str, int]  # part, name, and of the code's own Python file and line
 
 
@@ -115,7 +117,7 @@ def divide_cell(
     looks: StackRecords,
     timed: TimedCalls = TimedCalls(),  # noqa: B008 - frozen
 ) -> CellRecords:
-    """The parts of a cell.
+    """Divide a cell into its parts.
 
     Args:
         counts: What was counted.
@@ -284,7 +286,7 @@ class _Spans:
         self.context[self.is_flown] = first + in_flown[self.is_flown]
 
     def before(self, piece: int) -> _Key | None:
-        """The kind of the steps before and behind a piece; None where they are not of one."""
+        """Give the kind of the steps before and behind a piece; None where they are not of one."""
         at = int(self._before[piece])
         if at < 0 or at + 1 >= self.key.size or self.key[at] != self.key[at + 1]:
             return None
@@ -394,34 +396,31 @@ def _method_of(run: KerasRunSeen) -> str:
 
 
 _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
-
-
-_Votes = dict[int, Counter[tuple[_Key, Path]]]  # by context
+_Votes = defaultdict[int, Counter[tuple[_Key, Path]]]  # by context
 
 
 def _parts_of(looks: StackRecords) -> list[StackPart]:
-    """The part of each distinct stack."""
+    """Give the part of each distinct stack."""
     frames = looks.frames
     return [part_of_stack([frames[at] for at in stack], looks.base) for stack in looks.stacks]
 
 
 def _votes_of(timed: TimedCalls, spans: _Spans, paths: Paths) -> _Votes:
     """Divide gaps that were told call by call."""
-    votes: _Votes = {}
+    votes: _Votes = defaultdict(Counter)
     seen, stacks = _parts_of(timed.stacks), timed.stacks
     for gap_ns, stack, took_ns in zip(stacks.time_ns, stacks.stack, timed.took_ns, strict=True):
         piece = int(spans.edge_ns.searchsorted(gap_ns, "right")) - 1
         if 0 <= piece < spans.is_between.size and spans.is_between[piece]:
-            key = _key_of(spans, piece, seen[stack])
-            path = _path_to(spans, piece, key, seen[stack].path, paths)
-            votes.setdefault(int(spans.context[piece]), Counter())[key, path] += took_ns
+            seen_as = _seen_as(spans, paths, piece, seen[stack])
+            votes[int(spans.context[piece])][seen_as] += took_ns
     return votes
 
 
 def _divide_between(
     spans: _Spans, made: _Parts, looks: _Looks, paths: Paths, exact: _Votes
 ) -> list[_Call]:
-    """Charge what lies between steps; the calls that were seen in it."""
+    """Charge what lies between steps; give the calls that were seen in it."""
     took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
     times, apart, piece = looks.times, looks.apart, looks.piece
@@ -432,17 +431,16 @@ def _divide_between(
     begin = np.where(is_first, edge_ns[piece], times - apart)
     end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)
     begin, end = (np.where(is_short[piece], times, at) for at in (begin, end))
-    votes: _Votes = {}
+    votes: _Votes = defaultdict(Counter)
     calls: list[_Call] = []
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
-        part = looks.part[look]
-        key = _key_of(spans, int(piece[look]), part)
-        path = _path_to(spans, int(piece[look]), key, part.path, paths)
-        if is_short[piece[look]]:
-            context = int(spans.context[piece[look]])
-            votes.setdefault(context, Counter())[key, path] += int(apart[look])
+        part, at = looks.part[look], int(piece[look])
+        context = int(spans.context[at])
+        key, path = _seen_as(spans, paths, at, part)
+        if is_short[at]:
+            votes[context][key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
-        is_exact = is_short[piece[look]] and int(spans.context[piece[look]]) in exact
+        is_exact = is_short[at] and context in exact
         row = made.add_with_path(key, path, since, until - since, not is_exact)
         row.places[part.file, part.line] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
@@ -450,9 +448,8 @@ def _divide_between(
         else:
             calls.append((key, since, until, until - since))
     for unseen in between[~is_short[between] & ~np.isin(between, piece)].tolist():
-        key = (*spans.contexts[spans.context[unseen]], "", 0)
-        path = _path_to(spans, unseen, key, None, paths)
-        made.add_with_path(key, path, int(edge_ns[unseen]), int(took[unseen]))
+        seen_as = _seen_as(spans, paths, unseen, None)
+        made.add_with_path(*seen_as, int(edge_ns[unseen]), int(took[unseen]))
     _divide_short(spans, made, between[is_short[between]], votes | exact, paths)
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
@@ -466,25 +463,24 @@ def _divide_short(spans: _Spans, made: _Parts, short: Int64s, votes: _Votes, pat
     took = np.diff(spans.edge_ns)
     for context in np.unique(spans.context[short]).tolist():
         alike = short[spans.context[short] == context]
-        first, key = int(alike[0]), (*spans.contexts[context], "", 0)
-        shares = votes.get(context) or {(key, _path_to(spans, first, key, None, paths)): 1}
+        first = int(alike[0])
+        shares = votes.get(context) or {_seen_as(spans, paths, first, None): 1}
         for (key, path), part_ns in divided(int(took[alike].sum()), shares):
             made.add_with_path(key, path, int(spans.edge_ns[first]), part_ns)
 
 
-def _path_to(spans: _Spans, piece: int, key: _Key, path: Path | None, paths: Paths) -> Path:
-    """The path to what lies between steps."""
+def _seen_as(spans: _Spans, paths: Paths, piece: int, part: StackPart | None) -> tuple[_Key, Path]:
+    """Name what a look saw between steps, None for no look, and give the way there."""
+    key = (*spans.contexts[spans.context[piece]], "", 0)
+    if part is not None:
+        key = part.part, part.name, "", 0
+        if part.part == RUN:
+            key = (*spans.of_run(piece, part.run), "", 0)
+        elif part.part == parts.OTHER:
+            key = parts.OTHER, "", part.file, part.line
     is_inside = spans.of_run(piece, _FIT)[0] != parts.AROUND
-    return paths.between(Place(key[0], key[1]), path, is_inside=is_inside)
-
-
-def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
-    """The part that was seen, as a row."""
-    if part.part == RUN:
-        return (*spans.of_run(piece, part.run), "", 0)
-    if part.part == parts.OTHER:
-        return parts.OTHER, "", part.file, part.line
-    return part.part, part.name, "", 0
+    path = None if part is None else part.path
+    return key, paths.between(Place(*key[:2]), path, is_inside=is_inside)
 
 
 def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> None:
@@ -493,8 +489,9 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
     Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
     """
     apart, piece = looks.apart, looks.piece
-    in_steps: dict[_Key, list[tuple[Path, int]]] = {}
-    callbacks: dict[_Key, Counter[tuple[_Key, Path]]] = {}
+    in_steps: defaultdict[_Key, list[tuple[Path, int]]] = defaultdict(list)
+    callbacks: defaultdict[_Key, Counter[tuple[_Key, Path]]] = defaultdict(Counter)
+    around: defaultdict[_Key | None, list[Path]] = defaultdict(list)
     for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
         part, key = looks.part[look], spans.keys[spans.key[spans.step[piece[look]]]]
         made.rows[key].places[part.file, part.line] += 1
@@ -502,20 +499,17 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
             inner = part.part, part.name, "", 0
             made.add(inner, int(looks.times[look]), 0).places[part.file, part.line] += 1
             path = in_epochs(part.path, is_inside=True)
-            callbacks.setdefault(key, Counter())[inner, path] += int(apart[look])
+            callbacks[key][inner, path] += int(apart[look])
         else:
-            in_steps.setdefault(key, []).append((part.path, int(apart[look])))
-    around: dict[_Key, list[Path]] = {}
+            in_steps[key].append((part.path, int(apart[look])))
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
-        before = spans.before(int(piece[look]))
-        if before is not None:
-            around.setdefault(before, []).append(looks.part[look].path)
+        around[spans.before(int(piece[look]))].append(looks.part[look].path)
     for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
-        shares: Counter[tuple[_Key, Path]] = Counter(callbacks.get(key, {}))
+        shares = callbacks[key]
         is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
         step = Place(key[0], "" if is_of_run else key[1])
-        methods = _methods_of(key)
-        of_steps = paths.of_steps(step, methods, in_steps.get(key, ()), around.get(key, ()))
+        methods = _methods_of(*key[:2])
+        of_steps = paths.of_steps(step, methods, in_steps[key], around[key])
         shares |= {(key, path): weight for path, weight in of_steps.items()}
         for (of_part, path), part_ns in divided(row.wall_ns, shares):
             made.tree.add(path, row.first_ns, part_ns)
@@ -524,9 +518,8 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
                 row.wall_ns -= part_ns
 
 
-def _methods_of(key: _Key) -> Collection[str]:
+def _methods_of(part: str, name: str) -> Collection[str]:
     """Name the runs of Keras' that make steps of a kind."""
-    part, name = key[:2]
     if part in (parts.FIRST, parts.SLOW_FIRST):
         return (_METHODS.get(name, name), *([_VALIDATION] if name == "test" else []))
     if part == parts.VALIDATION:
@@ -534,42 +527,32 @@ def _methods_of(key: _Key) -> Collection[str]:
     return (name,) if name in _METHODS.values() else ()
 
 
-def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, str, str], int]:
+def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> _Counted:
     """Say how often something happened, where a counter knows it.
 
     Returns:
         The same for nodes of the tree: how often what has a kind and a name happened, in all runs of a method
         or ("") anywhere.
     """
-    runs = Counter(map(_method_of, log.runs))
-    for (part, name, *_), row in made.rows.items():
-        if part == parts.AROUND:
-            row.occurrences = runs[name]
-        elif part == parts.EPOCH_ENDS:
-            row.occurrences = len(log.ended_at)
-        elif part == parts.GAPS:
-            row.occurrences = gaps[name]
+    runs, epochs = Counter(map(_method_of, log.runs)), len(log.ended_at)
     counted = {(RUN_CALL, method, ""): times for method, times in runs.items()}
-    counted[EPOCH, "", _FIT] = len(log.ended_at)
+    counted[EPOCH, "", _FIT] = epochs
     for (part, name, *_), row in made.rows.items():
+        around = {parts.AROUND: runs[name], parts.EPOCH_ENDS: epochs, parts.GAPS: gaps[name]}
+        row.occurrences = around.get(part, row.occurrences)
         if row.is_counted and part not in (parts.OTHER, parts.CALLBACKS):
             is_of_run = part in _OF_METHODS and name in (*_METHODS.values(), _VALIDATION)
             method = _VALIDATION if part == parts.VALIDATION else name
             counted[part, "" if is_of_run else name, method if is_of_run else ""] = row.occurrences
-    names = log.column("name")
-    batches = Counter(
-        log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
-    )
-    ends = {"epoch": len(log.ended_at), "train": runs[_FIT], "predict": runs["predict"]}
+    batches = Counter(log.names[code] for code in compress(log.column("name"), log.column("run")))
+    ends = {"epoch": epochs, "train": runs[_FIT], "predict": runs["predict"]}
     ends["test"] = runs[_VALIDATION] + runs["evaluate"]
     hooks = {key[1] for key in made.rows if key[0] == parts.CALLBACKS}
     for name in hooks | made.tree.names_of(parts.CALLBACKS):
         phase = name.rpartition(".on_")[2].rpartition("_")[0]
+        times = ends.get(phase, 0)
         if phase.endswith("batch"):
-            phase = phase.partition("_")[0]
-            times = batches["train" if phase == "batch" else phase]
-        else:
-            times = ends.get(phase, 0)
+            times = batches["train" if phase == "batch" else phase.partition("_")[0]]
         counted[parts.CALLBACKS, name, ""] = times
         if name in hooks:
             made.rows[parts.CALLBACKS, name, "", 0].occurrences = times
@@ -577,23 +560,15 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, st
 
 
 def _records(
-    counts: CellCounts,
-    made: _Parts,
-    calls: Sequence[_Call],
-    counted: dict[tuple[str, str, str], int],
+    counts: CellCounts, made: _Parts, calls: Sequence[_Call], counted: _Counted
 ) -> CellRecords:
-    """The rows as values; of the code's own lines the longest."""
-    lines = sorted(
-        (key for key in made.rows if key[0] == parts.OTHER and key[2]),
-        key=lambda key: -made.rows[key].wall_ns,
-    )
-    for key in lines[_MOST_LINES:]:
+    """Give the rows as values; of the code's own lines the longest."""
+    lines = [key for key in made.rows if key[0] == parts.OTHER and key[2]]
+    for key in sorted(lines, key=lambda key: -made.rows[key].wall_ns)[_MOST_LINES:]:
         row = made.rows.pop(key)
         made.add((parts.OTHER, "", "", 0), row.first_ns, row.wall_ns)
-    order = sorted(
-        (key for key, row in made.rows.items() if row.wall_ns or row.occurrences),
-        key=lambda key: made.rows[key].first_ns,
-    )
+    order = [key for key, row in made.rows.items() if row.wall_ns or row.occurrences]
+    order.sort(key=lambda key: made.rows[key].first_ns)
     listed = []
     for key in order:
         row, placed = made.rows[key], [key[2:]] if key[2] else []
@@ -606,19 +581,15 @@ def _records(
     records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=made.tree.nodes(counted))
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
+    rows = {key: row for row, key in enumerate(order) if key[0] in _TIMED}
     kept: Counter[_Key] = Counter()
     longest = []
     for one in sorted(calls, key=lambda one: -one[3]):
-        if (
-            one[0][0] in _TIMED
-            and one[3] >= _LONG_NS
-            and kept[one[0]] < _MOST_LONG
-            and one[0] in order
-        ):
+        if one[0] in rows and one[3] >= _LONG_NS and kept[one[0]] < _MOST_LONG:
             kept[one[0]] += 1
             longest.append(one)
     for key, begin_ns, end_ns, wall_ns in sorted(longest, key=lambda one: one[1]):
-        records.long_part.append(order.index(key))
+        records.long_part.append(rows[key])
         records.long_begin_ns.append(begin_ns)
         records.long_end_ns.append(end_ns)
         records.long_wall_ns.append(wall_ns)
