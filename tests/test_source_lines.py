@@ -1235,8 +1235,8 @@ def test_lines_below_time_are_the_users_own_and_have_their_text(monkeypatch, cel
         def __init__(self, value):
             self.find = lambda: value
 
-    monkeypatch.setattr(user_code, "SHELL_IS_THERE", Seam(lambda: True))
-    monkeypatch.setattr(user_code, "SHELL_INSTANCE", Seam(Shell))
+    monkeypatch.setattr(user_code.seams, "SHELL_IS_THERE", Seam(lambda: True))
+    monkeypatch.setattr(user_code.seams, "SHELL_INSTANCE", Seam(Shell))
     assert user_code.is_user_file("<timed exec>")
     assert not user_code.is_user_file("<string>")
     assert user_code.read_sources(["<timed exec>"]) == ({} if lines is None else {"<timed exec>": lines})

@@ -13,25 +13,8 @@ from math import prod
 from operator import or_
 from typing import Any, TypeVar
 
+from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
-from profnb.capture.seams import (
-    ATTENTION_INPUTS,
-    ATTENTION_SHAPES,
-    BUILT_SHAPE,
-    BUILT_SHAPES,
-    COMPILED_LOSS,
-    FLATTEN_LAYERS,
-    HEADS,
-    INBOUND_NODES,
-    KERNELS,
-    LAYER_GRAPH,
-    LOSSES,
-    NODE_INPUTS,
-    NODE_LAYER,
-    NODE_OUTPUTS,
-    NODE_PARENTS,
-    OPEN_NAME_SCOPE,
-)
 from profnb.capture.signals import signal_of
 from profnb.capture.source.source_records import Shape
 
@@ -191,9 +174,9 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     return ModelFacts(
         name=str(model.name),
         layers=tuple(walk.rows),
-        is_uniquified=OPEN_NAME_SCOPE.of(model) is not None,
+        is_uniquified=seams.OPEN_NAME_SCOPE.of(model) is not None,
         has_keras_step=has_keras_step,
-        losses=tuple(_loss_names(LOSSES.of(COMPILED_LOSS.of(model)))),
+        losses=tuple(_loss_names(seams.LOSSES.of(seams.COMPILED_LOSS.of(model)))),
         optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
         scopes={scope: row for row, seen in calls for scope in seen.scopes},
         again=frozenset().union(*(seen.again for _, seen in calls)),
@@ -315,7 +298,7 @@ def parts_of(layer: Any) -> list[Any]:
     """Give the layers right inside a layer, each once."""
 
     def read() -> list[Any]:
-        return list(FLATTEN_LAYERS.of(layer)(include_self=False, recursive=False))
+        return list(seams.FLATTEN_LAYERS.of(layer)(include_self=False, recursive=False))
 
     parts = {id(part): part for part in _ask(read, otherwise=[])}
     return [part for part in parts.values() if not inherits(part, *_NO_LAYERS)]
@@ -328,13 +311,17 @@ def inherits(layer: Any, *names: str) -> bool:
 
 def _nodes_of(layer: Any) -> list[Any]:
     """Give the layer's calls in a graph of layers."""
-    nodes = INBOUND_NODES.of(layer)
+    nodes = seams.INBOUND_NODES.of(layer)
     return list(nodes) if isinstance(nodes, list) else []
 
 
 def _producers(layer: Any) -> list[Any]:
     """Give the layers that made a layer's inputs in a graph of layers."""
-    made = (NODE_LAYER.of(of) for node in _nodes_of(layer) for of in NODE_PARENTS.of(node, []))
+    made = (
+        seams.NODE_LAYER.of(of)
+        for node in _nodes_of(layer)
+        for of in seams.NODE_PARENTS.of(node, [])
+    )
     return [producer for producer in made if producer is not None]
 
 
@@ -353,7 +340,7 @@ def _needs_of_parts(layer: Any, parts: list[Any], needs_gradient: bool) -> list[
     That is so where something before it is trained. What is before it tells the model's graph of layers, or
     their order in a Sequential; elsewhere, the order in which the layers were made.
     """
-    if LAYER_GRAPH.of(layer) is not None and not inherits(layer, "Sequential"):
+    if seams.LAYER_GRAPH.of(layer) is not None and not inherits(layer, "Sequential"):
         answers: dict[int, bool] = {}
         return [needs_gradient or _is_trained_before(part, answers, 0) for part in parts]
     if inherits(layer, *_SIDE_BY_SIDE):
@@ -397,20 +384,24 @@ def _tensor_shapes(tensors: Any) -> list[Shape]:
 
 def input_shapes(layer: Any) -> tuple[Shape, ...]:
     """Give the first input's shape at each call of the graph of layers, else as it was built."""
-    inputs = map(NODE_INPUTS.of, _nodes_of(layer))
+    inputs = map(seams.NODE_INPUTS.of, _nodes_of(layer))
     shapes = [shape for tensors in inputs for shape in _tensor_shapes(tensors)[:1]]
     if shapes:
         return tuple(shapes)
-    built = _as_shape(BUILT_SHAPES.of(layer, {}).get("input_shape") or BUILT_SHAPE.of(layer))
+    built = _as_shape(
+        seams.BUILT_SHAPES.of(layer, {}).get("input_shape") or seams.BUILT_SHAPE.of(layer)
+    )
     return (built,) if built else ()
 
 
 def _output_shape(layer: Any, is_library: bool) -> Shape | None:
     """Read the graph of layers; else ask one of Keras' own layers to work it out from its input's."""
     for node in _nodes_of(layer)[-1:]:
-        for shape in _tensor_shapes(NODE_OUTPUTS.of(node)):
+        for shape in _tensor_shapes(seams.NODE_OUTPUTS.of(node)):
             return shape
-    if LAYER_GRAPH.of(layer) is not None and isinstance(getattr(layer, "outputs", None), list):
+    if seams.LAYER_GRAPH.of(layer) is not None and isinstance(
+        getattr(layer, "outputs", None), list
+    ):
         return next(iter(_tensor_shapes(layer.outputs)), None)
     if inherits(layer, "Sequential"):
         parts = getattr(layer, "layers", None)
@@ -432,7 +423,7 @@ def _kernel_shapes(layer: Any) -> tuple[Shape, ...]:
     holder = getattr(layer, "cell", layer) if inherits(layer, "RNN") else layer
     if inherits(layer, "TimeDistributed"):
         holder = getattr(layer, "layer", layer)
-    shapes = (getattr(seam.of(holder), "shape", None) for seam in KERNELS)
+    shapes = (getattr(seam.of(holder), "shape", None) for seam in seams.KERNELS)
     return tuple(tuple(map(int, shape)) for shape in shapes if shape is not None)
 
 
@@ -443,14 +434,14 @@ def _settings_of(layer: Any) -> dict[str, int | str]:
         text = getattr(layer, name, None)
         if isinstance(text, str):
             settings[name] = text
-    for name, seam in HEADS.items():
+    for name, seam in seams.HEADS.items():
         value = seam.of(layer)
         if isinstance(value, int) and 0 <= value < _LARGEST:
             settings[name] = value
-    for name, seam in ATTENTION_INPUTS.items():
+    for name, seam in seams.ATTENTION_INPUTS.items():
         part = seam.of(layer)
         shapes = input_shapes(part) if part is not None else ()
-        shape = _as_shape(ATTENTION_SHAPES[name].of(layer) or (shapes[0] if shapes else None))
+        shape = _as_shape(seams.ATTENTION_SHAPES[name].of(layer) or (shapes[0] if shapes else None))
         if shape and len(shape) == 3 and shape[1]:
             settings[f"{name}_length"] = shape[1]
     forbids = ", ".join(_forbids_cudnn(layer))

@@ -17,20 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.library import Library
 from profnb.capture.models.layer_facts import FitResult, ModelFacts, TracedLayer, describe_model
-from profnb.capture.seams import (
-    CALLBACK_MODEL,
-    DEFAULT_GRAPH,
-    EXECUTING_EAGERLY,
-    FLATTEN_LAYERS,
-    GRAPH_NAME,
-    GRAPH_OPERATIONS,
-    LAYER_CALL,
-    MODEL,
-    ON_BATCH,
-    UNIQUE_NAME,
-)
 from profnb.capture.signals import OwnFaults
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
@@ -57,7 +46,7 @@ class FitWatch:
         if phase == _TRAIN:
             self._was_trained = False
             with OwnFaults():  # anybody's callbacks; the user's code comes first
-                iterations = CALLBACK_MODEL.of(callbacks).optimizer.iterations
+                iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
                 self._was_trained = int(iterations.numpy()) > 0
 
     def run_ended(self, phase: str, callbacks: Any) -> None:
@@ -65,7 +54,7 @@ class FitWatch:
         if phase != _TRAIN:
             return
         with OwnFaults():  # likewise
-            history = CALLBACK_MODEL.of(callbacks).history
+            history = seams.CALLBACK_MODEL.of(callbacks).history
             metrics = {
                 str(name)[:_LONGEST_NAME]: float(values[-1])
                 for name, values in list(history.history.items())[:_MOST_METRICS]
@@ -93,14 +82,14 @@ class ModelWatch:
     @contextmanager
     def watch_calls(self, keras: Library) -> Iterator[None]:
         """See the calls of layers and models inside the block."""
-        model = keras.take(MODEL)
+        model = keras.take(seams.MODEL)
         self._model_types += (model,) if isinstance(model, type) else ()
         with ExitStack() as stack:
             if sys.modules.get("tensorflow") is not None:
                 hooks = {"before": self._call_began(), "after": self._call_ended}
-                stack.enter_context(keras.watch(LAYER_CALL, **hooks))
-            for phase in ON_BATCH:
-                stack.enter_context(keras.watch(ON_BATCH[phase], before=self._see))
+                stack.enter_context(keras.watch(seams.LAYER_CALL, **hooks))
+            for phase in seams.ON_BATCH:
+                stack.enter_context(keras.watch(seams.ON_BATCH[phase], before=self._see))
             yield
 
     def _see(self, model: Any, *_: object, **__: object) -> None:
@@ -117,11 +106,11 @@ class ModelWatch:
 
     def run_began(self, _: str, callbacks: Any) -> None:
         """See a run of Keras' begin, with callbacks that know the model."""
-        self._see(CALLBACK_MODEL.of(callbacks))
+        self._see(seams.CALLBACK_MODEL.of(callbacks))
 
     def run_ended(self, _: str, callbacks: Any) -> None:
         """See it end."""
-        model = CALLBACK_MODEL.of(callbacks)
+        model = seams.CALLBACK_MODEL.of(callbacks)
         if model is not None and id(model) not in self._final and self._keep(model):
             self._final.add(id(model))
 
@@ -144,7 +133,7 @@ class ModelWatch:
         return seen
 
     def _call_began(self) -> Any:
-        is_eager, graph_now = EXECUTING_EAGERLY.find(), DEFAULT_GRAPH.find()
+        is_eager, graph_now = seams.EXECUTING_EAGERLY.find(), seams.DEFAULT_GRAPH.find()
 
         def began(layer: Any, *_: object, **__: object) -> None:
             if threading.get_ident() != self._thread:
@@ -155,8 +144,8 @@ class ModelWatch:
                 return
             with OwnFaults():  # a layer may be anything, and its call comes first
                 graph = graph_now()
-                if not str(GRAPH_NAME.of(graph, "")).startswith(_SCRATCH):
-                    scope = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
+                if not str(seams.GRAPH_NAME.of(graph, "")).startswith(_SCRATCH):
+                    scope = seams.UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
                     is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)
                     self._open.append((id(layer), graph, scope, is_again))
 
@@ -167,7 +156,9 @@ class ModelWatch:
         seen = self._seen.get(id(layer))
         if seen is None or seen.layer() is not layer or seen.was_outside or not seen.was_inside:
             return False
-        return any(made.name.startswith(_TAPE) for made in reversed(GRAPH_OPERATIONS.of(graph)()))
+        return any(
+            made.name.startswith(_TAPE) for made in reversed(seams.GRAPH_OPERATIONS.of(graph)())
+        )
 
     def _call_ended(self, layer: Any, *_: object, **__: object) -> None:
         if not self._open or self._open[-1][0] != id(layer):
@@ -177,7 +168,7 @@ class ModelWatch:
         graph, first, is_again = self._open.pop()[1:]
         with OwnFaults():  # likewise
             seen = self._seen_layer(layer)
-            last = UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
+            last = seams.UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
             scopes = _scopes_between(first, last)[: self._scopes_left]
             if not is_again:
                 seen.called(graph, is_inside=bool(self._open))
@@ -237,7 +228,7 @@ def _scopes_between(first: str, last: str) -> list[str]:
 def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     """Find the Keras models that are values of a namespace."""
     modules = [sys.modules[name] for name in _LIBRARIES if name in sys.modules]
-    types = tuple(kind for module in modules if isinstance(kind := MODEL.find(module), type))
+    types = tuple(kind for module in modules if isinstance(kind := seams.MODEL.find(module), type))
     values = list(namespace.values()) if types else []
     return [value for value in values if issubclass(type(value), types)][:_MOST_MODELS]
 
@@ -272,5 +263,5 @@ def describe_models(
 
 def _ids_inside(model: Any) -> set[int]:
     with OwnFaults():  # likewise; or it is no layer
-        return set(map(id, FLATTEN_LAYERS.of(model)(include_self=False)))
+        return set(map(id, seams.FLATTEN_LAYERS.of(model)(include_self=False)))
     return set()

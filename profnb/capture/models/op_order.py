@@ -16,16 +16,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
-from profnb.capture.seams import (
-    CAPTURES,
-    CONCRETE_FUNCTIONS,
-    FUNCTION_GRAPH,
-    GRAPH_FUNCTIONS,
-    GRAPH_OPERATIONS,
-    PYTHON_FUNCTION,
-    STEP_FUNCTIONS,
-    VARIABLE_VALUE,
-)
+from profnb.capture import seams
 
 UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
@@ -56,16 +47,20 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
     tell the names of the ops that did.
     """
     graphs_of_phase = {}
-    for phase, seam in STEP_FUNCTIONS.items():
-        waiting = [FUNCTION_GRAPH.of(concrete) for concrete in _traced(seam.of(model), 0)][::-1]
+    for phase, seam in seams.STEP_FUNCTIONS.items():
+        waiting = [seams.FUNCTION_GRAPH.of(concrete) for concrete in _traced(seam.of(model), 0)][
+            ::-1
+        ]
         seen: dict[int, Any] = {}
         while waiting and len(seen) < _MOST_FUNCTIONS:
             graph = waiting.pop()
-            if id(graph) not in seen and GRAPH_OPERATIONS.of(graph) is not None:
+            if id(graph) not in seen and seams.GRAPH_OPERATIONS.of(graph) is not None:
                 seen[id(graph)] = graph
-                waiting += map(FUNCTION_GRAPH.of, (GRAPH_FUNCTIONS.of(graph) or {}).values())
+                waiting += map(
+                    seams.FUNCTION_GRAPH.of, (seams.GRAPH_FUNCTIONS.of(graph) or {}).values()
+                )
         if seen:
-            sizes = [len(GRAPH_OPERATIONS.of(graph)()) for graph in seen.values()]
+            sizes = [len(seams.GRAPH_OPERATIONS.of(graph)()) for graph in seen.values()]
             is_large = [2 * size > max(sizes) for size in sizes]
             graphs_of_phase[phase] = [*compress(seen.values(), is_large)][:_MOST_GRAPHS]
     return graphs_of_phase
@@ -73,10 +68,10 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
 
 def _traced(function: Any, depth: int) -> Iterator[Any]:
     """Yield what was traced of a function, and of the functions that it holds (Keras 3 wraps its steps)."""
-    listed = CONCRETE_FUNCTIONS.of(function)
+    listed = seams.CONCRETE_FUNCTIONS.of(function)
     if listed is not None:
         yield from listed()
-        function = PYTHON_FUNCTION.of(function)
+        function = seams.PYTHON_FUNCTION.of(function)
     for cell in getattr(function, "__closure__", None) or ():
         try:
             inner = cell.cell_contents
@@ -88,7 +83,7 @@ def _traced(function: Any, depth: int) -> Iterator[Any]:
 
 def handle_of(weight: Any) -> Any:
     """Give the resource that a weight is, in Keras 3 and Keras 2; None where it has none."""
-    return getattr(VARIABLE_VALUE.of(weight, weight), "handle", None)
+    return getattr(seams.VARIABLE_VALUE.of(weight, weight), "handle", None)
 
 
 def describe_ops(
@@ -101,7 +96,7 @@ def describe_ops(
         row_of_handle: The layer of each weight, by the id of its handle.
         has_keras_step: Whether the step is Keras' own, so that what is left over is the metrics'.
     """
-    operations = GRAPH_OPERATIONS.of(graph, list)()
+    operations = seams.GRAPH_OPERATIONS.of(graph, list)()
     if len(operations) > _MOST_OPS:
         return {}
     names = [(operation.name, operation.type) for operation in operations]
@@ -133,7 +128,7 @@ def _find_updates(
     outer_of: dict[int, dict[int, Any]] = {}
     row_of_input = {
         inner.name: row_of_handle.get(id(_outermost(outer, outer_of)))
-        for outer, inner in CAPTURES.of(graph, ())
+        for outer, inner in seams.CAPTURES.of(graph, ())
     }
     rows: dict[int, int] = {}
     since = first
@@ -167,7 +162,9 @@ def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
         if graph is None:
             break
         if id(graph) not in outer_of:
-            outer_of[id(graph)] = {id(inner): outer for outer, inner in CAPTURES.of(graph, ())}
+            outer_of[id(graph)] = {
+                id(inner): outer for outer, inner in seams.CAPTURES.of(graph, ())
+            }
         outer = outer_of[id(graph)].get(id(tensor))
         if outer is None:
             break

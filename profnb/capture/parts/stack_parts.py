@@ -22,24 +22,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from profnb.capture.parts.part_records import (
-    AROUND,
-    BUILDING,
-    CALL,
-    CALLBACKS,
-    CHECKPOINTING,
-    COMPILATION,
-    EAGER,
-    FRAMEWORK,
-    IMPORTS,
-    INPUT,
-    LINES,
-    OTHER,
-    SETTING_UP,
-    TRACING,
-    WAITING,
-    Place,
-)
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import Place
 from profnb.capture.source.user_code import is_user_file
 
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
@@ -50,7 +34,7 @@ _KERAS = r"/(?:tf_)?keras/(?:src/)?"
 _KINDS = tuple(
     (kind, re.compile(name), re.compile(file))
     for kind, name, file in (
-        (IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
+        (parts.IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
         (RUN, r"(?:^|\.)(?:fit|evaluate|predict)$", rf"{_KERAS}.*train(?:er|ing|ing_v1)\.py$"),
         (
             _CALLBACK_LIST,
@@ -58,45 +42,49 @@ _KINDS = tuple(
             rf"{_KERAS}callbacks(?:/callback_list)?\.py$",
         ),
         (
-            CALLBACKS,
+            parts.CALLBACKS,
             r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
             r"/tensorflow/python/training/\w+hooks?\.py$",
         ),
         (
-            CHECKPOINTING,
+            parts.CHECKPOINTING,
             r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
             rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
             r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
             r"|/torch/serialization\.py$|/orbax/",
         ),
         (
-            BUILDING,
+            parts.BUILDING,
             r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
             rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b",
         ),
         (
-            INPUT,
+            parts.INPUT,
             r"(?:^|\.)__next__$",
             r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
         ),
         (
-            SETTING_UP,
+            parts.SETTING_UP,
             r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$",
             r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
         ),
         (
-            TRACING,
+            parts.TRACING,
             r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
             r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$",
         ),
         (
-            COMPILATION,
+            parts.COMPILATION,
             r"^(?:compile_or_get_cached|_compile)$",
             r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$",
         ),
     )
 )
-_OF_NO_PART = (SETTING_UP, TRACING, COMPILATION)  # they belong to what called them
+_OF_NO_PART = (
+    parts.SETTING_UP,
+    parts.TRACING,
+    parts.COMPILATION,
+)  # they belong to what called them
 # A framework's code that runs ops, where no call of a compiled function is on the stack.
 _RUNS_OPS = re.compile(
     r"/tensorflow/python/(?:ops|eager)/"
@@ -126,7 +114,7 @@ class StackPart:
         path: The way there, the outermost first.
     """
 
-    part: str = OTHER
+    part: str = parts.OTHER
     name: str = ""
     run: str = ""
     file: str = ""
@@ -147,7 +135,7 @@ def _kind_of(name: str, file: str) -> str:
 def _library_of(file: str) -> tuple[str, bool, bool]:
     """Tell of a file: the leaf that ends in it, "" for none; whether it calls what is compiled, runs ops."""
     path = file.replace("\\", "/")
-    leaves = ((AROUND, _LEAVES), (WAITING, _WAITS), (FRAMEWORK, _FRAMEWORKS))
+    leaves = ((parts.AROUND, _LEAVES), (parts.WAITING, _WAITS), (parts.FRAMEWORK, _FRAMEWORKS))
     leaf = next((kind for kind, pattern in leaves if pattern.search(path)), "")
     return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None
 
@@ -160,7 +148,7 @@ def is_named(name: str, file: str) -> bool:
 def enters_framework(name: str, file: str) -> bool:
     """Tell whether a framework's function runs ops, calls what is compiled, or reads values."""
     leaf, is_compiled, has_ops = _library_of(file)
-    return is_compiled or has_ops or (leaf == FRAMEWORK and _last(name) in _READ_VALUES)
+    return is_compiled or has_ops or (leaf == parts.FRAMEWORK and _last(name) in _READ_VALUES)
 
 
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
@@ -173,9 +161,9 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
     walk = _Walk()
     for at, (name, file, first_line, line) in enumerate(stack):
         kind = _kind_of(name, file)
-        if kind == IMPORTS:
-            walk.now = StackPart(IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
-            walk.add(Place(IMPORTS, walk.now.name))
+        if kind == parts.IMPORTS:
+            walk.now = StackPart(parts.IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
+            walk.add(Place(parts.IMPORTS, walk.now.name))
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
@@ -215,12 +203,12 @@ class _Walk:
 
     def result(self) -> StackPart:
         """Give what was found; lines of the cell itself are a node where nothing was called."""
-        if self.now.part == OTHER and not self.path and self.place[0]:
-            self.path.append(Place(LINES, "", *self.place))
+        if self.now.part == parts.OTHER and not self.path and self.place[0]:
+            self.path.append(Place(parts.LINES, "", *self.place))
         end = self.path[-1].kind if self.path else ""
-        if self.runs_ops and end in (LINES, CALLBACKS):
-            self.path.append(Place(EAGER))
-        elif end == LINES and self.leaf:
+        if self.runs_ops and end in (parts.LINES, parts.CALLBACKS):
+            self.path.append(Place(parts.EAGER))
+        elif end == parts.LINES and self.leaf:
             self.path.append(Place(self.leaf))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
@@ -235,13 +223,17 @@ class _Walk:
     def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:
         """A function of the user's, or the cell itself."""
         self.place, self.runs_ops = (file, line), False
-        if self.now.part == OTHER:
-            self.now = StackPart(OTHER, "", self.now.run, file, line)
+        if self.now.part == parts.OTHER:
+            self.now = StackPart(parts.OTHER, "", self.now.run, file, line)
         is_of_hook = (
-            self.now.part == CALLBACKS and self.now.file == file and self.now.line == first_line
+            self.now.part == parts.CALLBACKS
+            and self.now.file == file
+            and self.now.line == first_line
         )
         if not is_of_hook and not _last(name).startswith("<"):
-            self.add(Place(LINES, _with_class(name.replace(".<locals>", "")), file, first_line))
+            self.add(
+                Place(parts.LINES, _with_class(name.replace(".<locals>", "")), file, first_line)
+            )
 
     def enter(self, kind: str, name: str) -> None:
         """A function of some kind is called."""
@@ -251,24 +243,24 @@ class _Walk:
             run = "validation" if is_validation else called
             self._begin(RUN, "", run)
         elif kind == _CALLBACK_LIST:
-            if self.now.part != CALLBACKS:
-                self.now, self.hook = StackPart(CALLBACKS, called, run), called
-                self.add(Place(CALLBACKS, called))
-        elif kind == BUILDING:
-            if self.now.part in (OTHER, CALLBACKS):  # a model by its class, or a layer
+            if self.now.part != parts.CALLBACKS:
+                self.now, self.hook = StackPart(parts.CALLBACKS, called, run), called
+                self.add(Place(parts.CALLBACKS, called))
+        elif kind == parts.BUILDING:
+            if self.now.part in (parts.OTHER, parts.CALLBACKS):  # a model by its class, or a layer
                 model = _MODELS.search(name)
                 built = _LAYERS if model is None else model[1]
-                self._begin(BUILDING, _COMPILE if called == "compile" else built, run)
-        elif kind != INPUT:
+                self._begin(parts.BUILDING, _COMPILE if called == "compile" else built, run)
+        elif kind != parts.INPUT:
             self._begin(kind, _with_class(name.replace(".<locals>", "")), run)
         elif self.now.part != RUN:
-            self._begin(INPUT, "", run)
+            self._begin(parts.INPUT, "", run)
         else:
-            self.add(Place(INPUT))
+            self.add(Place(parts.INPUT))
 
     def _begin(self, part: str, name: str, run: str) -> None:
         self.now, self.hook = StackPart(part, name, run, *self.place), ""
-        self.add(Place(CALL, run) if part == RUN else Place(part, name, *self.place))
+        self.add(Place(parts.CALL, run) if part == RUN else Place(part, name, *self.place))
 
     def name_callback(self, name: str, file: str, first_line: int, *, is_special: bool) -> None:
         """The next function of a callback: the user's first one says whose hook it is, else a library's."""
@@ -279,8 +271,8 @@ class _Walk:
             self.hook = ""
         elif not is_special and _last(name).startswith("on_"):
             self.now = replace(self.now, name=_hook_name(name, self.hook))
-        if self.path[-1].kind == CALLBACKS:
-            self.path[-1] = Place(CALLBACKS, self.now.name, self.now.file, self.now.line)
+        if self.path[-1].kind == parts.CALLBACKS:
+            self.path[-1] = Place(parts.CALLBACKS, self.now.name, self.now.file, self.now.line)
 
 
 def _last(name: str) -> str:
@@ -305,9 +297,9 @@ def _package(stack: Sequence[Frame]) -> str:
     """The package that is imported: that of the first module whose code runs."""
     for name, file, *_ in stack:
         if name == "<module>":
-            parts = file.replace("\\", "/").split("/")
+            folders = file.replace("\\", "/").split("/")
             for place in ("site-packages", "dist-packages"):
-                if place in parts:
-                    return parts[parts.index(place) + 1].removesuffix(".py")
-            return parts[-2] if parts[-1] == "__init__.py" else parts[-1].removesuffix(".py")
+                if place in folders:
+                    return folders[folders.index(place) + 1].removesuffix(".py")
+            return folders[-2] if folders[-1] == "__init__.py" else folders[-1].removesuffix(".py")
     return ""

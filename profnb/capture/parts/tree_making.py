@@ -20,28 +20,14 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TypeVar
 
-from profnb.capture.parts.part_records import (
-    AROUND,
-    CALL,
-    CALLBACKS,
-    CELL,
-    EAGER,
-    EPOCH,
-    EPOCH_ENDS,
-    FRAMEWORK,
-    GAPS,
-    LINES,
-    OTHER,
-    WAITING,
-    Place,
-    TreeNode,
-)
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import Place, TreeNode
 
 Path = tuple[Place, ...]
-_FIT, _VALIDATION = Place(CALL, "fit"), Place(CALL, "validation")
+_FIT, _VALIDATION = Place(parts.CALL, "fit"), Place(parts.CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
-_LEAVES = (FRAMEWORK, WAITING, EAGER)
+_LEAVES = (parts.FRAMEWORK, parts.WAITING, parts.EAGER)
 _T = TypeVar("_T")
 
 
@@ -99,12 +85,12 @@ class CellTree:
             listed.append(
                 (parent, place, node, key if key in occurrences else (place.kind, place.name, ""))
             )
-            run = place.name if place.kind == CALL else run
+            run = place.name if place.kind == parts.CALL else run
             for place_below, below in sorted(node.below.items(), key=lambda item: item[1].first_ns):
                 walk(row, place_below, below, run)
 
         if self._root.below or self._root.self_ns:
-            walk(-1, Place(CELL), self._root, "")
+            walk(-1, Place(parts.CELL), self._root, "")
         times = Counter(key for *_, key in listed)
         return [
             TreeNode(
@@ -130,10 +116,10 @@ def in_epochs(path: Path, *, is_inside: bool) -> Path:
         if place != _FIT:
             continue
         follows = path[at + 1] if at + 1 < len(path) else Place("")
-        is_callback = follows.kind == CALLBACKS
+        is_callback = follows.kind == parts.CALLBACKS
         is_of_epoch = is_callback and _OF_EPOCHS.search(follows.name) is not None
         if follows == _VALIDATION or is_of_epoch or (at == last and is_inside and not is_callback):
-            made.append(Place(EPOCH))
+            made.append(Place(parts.EPOCH))
     return tuple(made)
 
 
@@ -160,14 +146,14 @@ class Paths:
         paths: dict[str, Counter[Path]] = {}
         for path, weight in seen:
             for at, place in enumerate(path):
-                if place.kind == CALL:
+                if place.kind == parts.CALL:
                     paths.setdefault(place.name, Counter())[path[: at + 1]] += weight
         self._paths = {name: of_run.most_common(1)[0][0] for name, of_run in paths.items()}
 
     def to_run(self, method: str) -> Path:
         """Give the way to a run, "fit"; where no look met it, from the cell itself."""
         outer = self.to_run("fit") if method == _VALIDATION.name else ()
-        return self._paths.get(method) or (*outer, Place(CALL, method))
+        return self._paths.get(method) or (*outer, Place(parts.CALL, method))
 
     def between(self, part: Place, path: Path | None, *, is_inside: bool) -> Path:
         """Give the way to what lies between steps.
@@ -178,8 +164,12 @@ class Paths:
             is_inside: Whether a fit that is on the way was between its first batch and its last.
         """
         if path is None:
-            path = self.to_run(part.name) if part.kind in (AROUND, EPOCH_ENDS, GAPS) else ()
-        ends_in_run = bool(path) and path[-1].kind == CALL and part.kind != OTHER
+            path = (
+                self.to_run(part.name)
+                if part.kind in (parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
+                else ()
+            )
+        ends_in_run = bool(path) and path[-1].kind == parts.CALL and part.kind != parts.OTHER
         end = (Place(part.kind),) if ends_in_run else ()
         return (*in_epochs(path, is_inside=is_inside), *end)
 
@@ -200,7 +190,7 @@ class Paths:
         """
 
         def is_run(place: Place) -> bool:
-            return place.kind == CALL and place.name in methods
+            return place.kind == parts.CALL and place.name in methods
 
         cuts = [_behind_last(path, is_run) for path, _ in looks]
         if not any(cuts):  # above what only says what its function called
@@ -212,7 +202,7 @@ class Paths:
             shares[(*outer, step, *path[cut:])] += weight
         if not shares:
             common = common_path(around)
-            functions = common[: _behind_last(common, lambda place: place.kind == LINES)]
+            functions = common[: _behind_last(common, lambda place: place.kind == parts.LINES)]
             outer = self.to_run(min(methods)) if methods else functions
             shares[(*in_epochs(outer, is_inside=True), step)] = 1
         return shares

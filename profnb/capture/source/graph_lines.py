@@ -22,20 +22,7 @@ from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any
 
-from profnb.capture.seams import (
-    CONCRETE_FUNCTIONS,
-    FUNC_GRAPH,
-    FUNCTION_GRAPH,
-    GRAPH_FUNCTIONS,
-    GRAPH_KEY,
-    GRAPH_NAME,
-    GRAPH_OF,
-    GRAPH_OPERATIONS,
-    INTERNAL_CAPTURES,
-    OP_TRACEBACK,
-    OUTER_GRAPH,
-    USER_FRAMES,
-)
+from profnb.capture import seams
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
 from profnb.capture.source.source_records import GraphLines, GraphShapes, Shape
@@ -81,16 +68,16 @@ class Reading:
 
     def read(self, graph: Any, most: int) -> None:
         """Take in the ops of the graph, so many at most."""
-        self.name, self.number = str(GRAPH_NAME.of(graph, "")), _number_of(graph)
+        self.name, self.number = str(seams.GRAPH_NAME.of(graph, "")), _number_of(graph)
         self.driver = _driver_of(graph)
         alike: dict[Place | None, Place | None] = {}
-        for operation in GRAPH_OPERATIONS.of(graph)():
+        for operation in seams.GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
                 break
-            place = _innermost(OP_TRACEBACK.of(operation))
+            place = _innermost(seams.OP_TRACEBACK.of(operation))
             self.names.append(operation.name)
             self.types.append(kind)
             self.places.append(alike.setdefault(place, place))
@@ -136,11 +123,16 @@ class GraphWatch:
             functions: The ``tf.function``s that were traced.
         """
         with OwnFaults():  # somebody's subclass may do anything
-            concrete = [one for function in functions for one in CONCRETE_FUNCTIONS.of(function)()]
-            graphs = [FUNCTION_GRAPH.of(one) for one in concrete]
+            concrete = [
+                one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
+            ]
+            graphs = [seams.FUNCTION_GRAPH.of(one) for one in concrete]
             for graph in graphs:  # it grows by the functions inside
                 if len(graphs) < _MOST_GRAPHS:
-                    inner = (GRAPH_OF.of(one) for one in GRAPH_FUNCTIONS.of(graph, {}).values())
+                    inner = (
+                        seams.GRAPH_OF.of(one)
+                        for one in seams.GRAPH_FUNCTIONS.of(graph, {}).values()
+                    )
                     graphs += [one for one in inner if one is not None and one not in graphs]
                 self._read_once(graph)
 
@@ -148,13 +140,13 @@ class GraphWatch:
         """Read a graph once, by whatever capture, as long as no op is added to it."""
         count, left = 0, _MOST_OPS - self._ops
         with OwnFaults():  # as in reading it
-            count = len(GRAPH_OPERATIONS.of(graph)())
+            count = len(seams.GRAPH_OPERATIONS.of(graph)())
         if self._taken.get(graph) == count:
             return
         self._taken[graph] = count
         read_count, reading = _read_before.get(graph, (-1, Reading()))
         if read_count != count or len(reading.names) > left:
-            if left <= 0 or GRAPH_NAME.of(graph) in _SCRATCH:
+            if left <= 0 or seams.GRAPH_NAME.of(graph) in _SCRATCH:
                 return
             reading, is_read = Reading(), False
             with OwnFaults():  # a graph half made, or of another version's making
@@ -177,14 +169,14 @@ class GraphWatch:
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
         """
-        kind = FUNC_GRAPH.find()
+        kind = seams.FUNC_GRAPH.find()
         kinds = (kind,) if isinstance(kind, type) else ()
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
         living = of_types(gc.get_objects(), (*kinds, *model_types()))
         # One that cannot be asked for its ops any more ends the process: a collection on another thread that
         # began before its class had a ``__del__`` has taken it apart when that is called, first what Python
         # knows of it, then what C++ has.
-        graphs = [one for one in of_types(living, kinds) if GRAPH_NAME.of(one) is not None]
+        graphs = [one for one in of_types(living, kinds) if seams.GRAPH_NAME.of(one) is not None]
         # The youngest first: there may be more than will be read.
         graphs.sort(key=_number_of, reverse=True)
         for graph in ([] if graph_of_runs is None else [graph_of_runs]) + graphs:
@@ -207,19 +199,19 @@ def _driver_of(graph: Any) -> Place | None:
     A branch or a loop's body without any belongs to the function around it.
     """
     for _ in range(_DEEPEST):
-        captured = {inner.op.name for inner in INTERNAL_CAPTURES.of(graph, ())}
-        for operation in GRAPH_OPERATIONS.of(graph)():
+        captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
+        for operation in seams.GRAPH_OPERATIONS.of(graph)():
             if operation.type == "Placeholder" and operation.name not in captured:
-                return _innermost(OP_TRACEBACK.of(operation))
-        graph = OUTER_GRAPH.of(graph)
-        if INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
+                return _innermost(seams.OP_TRACEBACK.of(operation))
+        graph = seams.OUTER_GRAPH.of(graph)
+        if seams.INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
             return None
     return None
 
 
 def _innermost(traceback: Any) -> Place | None:
     """Find the innermost line of the user's own in an op's traceback."""
-    for frame in reversed(USER_FRAMES.of(traceback)()):
+    for frame in reversed(seams.USER_FRAMES.of(traceback)()):
         if is_user_file(frame.filename):
             return frame.filename, frame.lineno or 0
     return None
@@ -227,7 +219,7 @@ def _innermost(traceback: Any) -> Place | None:
 
 def _number_of(graph: Any) -> int:
     """Give a greater number for a later graph: TensorFlow counts them, the collector does not order them."""
-    digits = "".join(filter(str.isdigit, str(GRAPH_KEY.of(graph, ""))))
+    digits = "".join(filter(str.isdigit, str(seams.GRAPH_KEY.of(graph, ""))))
     return int(digits[:18] or 0)
 
 
@@ -238,7 +230,7 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
         graph: A graph of TensorFlow's.
         most: How many ops at most; of a larger graph nothing is taken.
     """
-    operations = GRAPH_OPERATIONS.of(graph)()
+    operations = seams.GRAPH_OPERATIONS.of(graph)()
     if len(operations) > most:
         return GraphShapes()
     row_of: dict[str, int] = {}

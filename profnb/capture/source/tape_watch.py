@@ -24,14 +24,8 @@ from itertools import dropwhile, islice
 from types import CodeType
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.library import Library
-from profnb.capture.seams import (
-    EXECUTING_EAGERLY,
-    NEXT_ELEMENT,
-    TAPE_ENTER,
-    TAPE_GRADIENT,
-    TRACE,
-)
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file, outward
@@ -80,12 +74,12 @@ class TapeWatch:
     @contextmanager
     def watch_turns(self, tensorflow: Library) -> Iterator[None]:
         """See tapes entered and datasets asked inside the block."""
-        self._is_eager = tensorflow.take(EXECUTING_EAGERLY)
-        self._trace_type = tensorflow.take(TRACE)
+        self._is_eager = tensorflow.take(seams.EXECUTING_EAGERLY)
+        self._trace_type = tensorflow.take(seams.TRACE)
         with ExitStack() as stack:
             if self._is_known():
-                stack.enter_context(tensorflow.watch(TAPE_ENTER, before=self._entered))
-                stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=self._asks))
+                stack.enter_context(tensorflow.watch(seams.TAPE_ENTER, before=self._entered))
+                stack.enter_context(tensorflow.watch(seams.NEXT_ELEMENT, before=self._asks))
             yield
 
     @contextmanager
@@ -94,7 +88,7 @@ class TapeWatch:
         with ExitStack() as stack:
             if self._is_known():
                 hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
-                watching = tensorflow.watch(TAPE_GRADIENT, **hooks)
+                watching = tensorflow.watch(seams.TAPE_GRADIENT, **hooks)
                 self._first_tape = partial(stack.enter_context, watching)
             yield
         self._first_tape = None

@@ -23,14 +23,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from profnb.capture.seams import (
-    CELL_OF_FILE,
-    CELL_TEXTS,
-    COMPILER,
-    HISTORY,
-    SHELL_INSTANCE,
-    SHELL_IS_THERE,
-)
+from profnb.capture import seams
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.core.parsing import parse_again
 from profnb.core.sharing import short_path
@@ -151,13 +144,13 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 def _shell() -> Any:
     """Give the IPython shell that runs the code, or None."""
-    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
+    is_there, instance = seams.SHELL_IS_THERE.find(), seams.SHELL_INSTANCE.find()
     return instance() if is_there is not None and instance is not None and is_there() else None
 
 
 def _timed_lines() -> list[str]:
     """Give the lines below the ``%%time`` of the cell that ran last; none where that has no such line."""
-    inputs = CELL_TEXTS.of(HISTORY.of(_shell()), ())
+    inputs = seams.CELL_TEXTS.of(seams.HISTORY.of(_shell()), ())
     timed_cell = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
     return [] if timed_cell is None else str(ast.literal_eval(timed_cell[1])).splitlines()
 
@@ -174,11 +167,11 @@ def file_title(file: str, cells: Mapping[str, int]) -> str:
 def number_cells() -> dict[str, int]:
     """Number the cell that each file name of the shell stands for; none outside of IPython."""
     shell = _shell()
-    number_of = CELL_OF_FILE.of(COMPILER.of(shell))
+    number_of = seams.CELL_OF_FILE.of(seams.COMPILER.of(shell))
     if isinstance(number_of, dict):
         return {file: number for file, number in number_of.items() if isinstance(number, int)}
     numbers: dict[str, int] = {}  # IPython 7 keeps no such map
-    inputs = [text.strip() for text in CELL_TEXTS.of(HISTORY.of(shell), ())]
+    inputs = [text.strip() for text in seams.CELL_TEXTS.of(seams.HISTORY.of(shell), ())]
     for file in [name for name in list(linecache.cache) if inputs and is_user_file(name)]:
         named = re.match(r"<ipython-input-(\d+)-", file)
         text = "".join(linecache.getlines(file)).strip()
