@@ -7,7 +7,6 @@ Who ran them, and what that means for the figures, the ``Crew`` says.
 """
 
 import contextlib
-import os
 import platform
 import tempfile
 import threading
@@ -56,21 +55,6 @@ class FreshRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """The process that ran a round.
-
-    Attributes:
-        host: The machine.
-        cpu: Its processor; "" where it does not tell.
-        process: The worker's process there.
-    """
-
-    host: str
-    cpu: str
-    process: int
-
-
-@dataclass(frozen=True, slots=True)
 class DoneRun:
     """The files that one run left behind.
 
@@ -91,14 +75,16 @@ class RoundResult:
 
     Attributes:
         number: Which.
-        worker: By whom.
+        host: The machine that ran it.
+        cpu: Its processor; "" where it does not tell.
         begin_s: When it began, by that machine's clock, in seconds since 1970.
         end_s: When it ended.
         runs: What its runs left behind.
     """
 
     number: int
-    worker: Worker
+    host: str
+    cpu: str
     begin_s: float
     end_s: float
     runs: tuple[DoneRun, ...]
@@ -109,8 +95,8 @@ def run_round(one: FreshRound) -> RoundResult:
     with _ONE_AT_A_TIME:
         begin = time.time()
         runs = tuple(_run(one, row, setting) for row, setting in one.runs)
-        worker = Worker(platform.node(), _processor(), os.getpid())
-        return RoundResult(one.number, worker, begin, time.time(), runs)
+        machine = platform.node(), _processor()
+        return RoundResult(one.number, *machine, begin, time.time(), runs)
 
 
 def _run(one: FreshRound, row: int, setting: dict[str, object]) -> DoneRun:
@@ -172,8 +158,8 @@ class Crew:
         if done.number:  # the first ones are traced, and no times of theirs are compared
             self._rounds[done.number] = done
         facts = {name: environment[name] for name in _COMPARED if name in environment}
-        facts |= {_CPU: done.worker.cpu} if done.worker.cpu else {}
-        self._facts.setdefault(done.worker.host, {}).update(facts)
+        facts |= {_CPU: done.cpu} if done.cpu else {}
+        self._facts.setdefault(done.host, {}).update(facts)
 
     @property
     def notes(self) -> list[str]:
@@ -181,7 +167,7 @@ class Crew:
         return [*self.lost, *self._who(), *self._differing(), *self._crowded()]
 
     def _who(self) -> list[str]:
-        counts = Counter(one.worker.host for one in self._rounds.values())
+        counts = Counter(one.host for one in self._rounds.values())
         if len(self._facts) < 2 or not counts:
             return []
         named = [
@@ -216,7 +202,7 @@ class Crew:
         """Name machines on which rounds overlapped."""
         of_host: dict[str, list[RoundResult]] = {}
         for one in self._rounds.values():
-            of_host.setdefault(one.worker.host, []).append(one)
+            of_host.setdefault(one.host, []).append(one)
         crowded = [
             printable(host)
             for host, rounds in of_host.items()

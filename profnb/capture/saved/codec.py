@@ -17,11 +17,10 @@ file is trusted: what is not as the types and limits say raises ``TraceFormatErr
 """
 
 import dataclasses
-import functools
 import math
 import types
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
 from typing import Any, NoReturn, TypeVar
 
@@ -61,11 +60,6 @@ class _Column:
         return cls
 
 
-@functools.cache
-def _types_of(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, localns={"array": _Column})
-
-
 class Codec:
     """Encodes and decodes dataclasses.
 
@@ -84,12 +78,16 @@ class Codec:
         """Nothing has been cut."""
         self._limits, self._checks = limits, checks
         self.cut: dict[str, int] = {}
+        self._fields: dict[type, list[tuple[dataclasses.Field[Any], Any, str]]] = {}
 
     def fields(self, kind: type) -> list[tuple[dataclasses.Field[Any], Any, str]]:
         """List the fields of a dataclass that are kept, with their types and their names in ``limits``."""
-        named = [(field, f"{kind.__name__}.{field.name}") for field in dataclasses.fields(kind)]
-        hints = _types_of(kind)
-        return [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
+        if kind not in self._fields:
+            hints = typing.get_type_hints(kind, localns={"array": _Column})
+            named = [(field, f"{kind.__name__}.{field.name}") for field in dataclasses.fields(kind)]
+            listed = [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
+            self._fields[kind] = listed
+        return self._fields[kind]
 
     def _limit(self, name: str) -> Limit:
         return self._limits.get(name, self._limits.get(name.partition(".")[0], _USUAL))
@@ -184,7 +182,15 @@ class Codec:
             return self.decode(value, typing.cast("type[Any]", hint))
         origin, most = typing.get_origin(hint), self._most(name, depth)
         if origin in (dict, Mapping):
-            return dict(self._decode_pairs(value, hint, name, depth))
+            key_type, item_type = typing.get_args(hint)
+            listed: Any = _sized(value, dict if key_type is str else list, most, name)
+            pairs = list(listed.items() if key_type is str else listed)
+            if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+                _refuse(f"something else where a pair of {name} belongs")
+            return {
+                self._scalar(key, key_type, name): self._decode(item, item_type, name, depth + 1)
+                for key, item in pairs
+            }
         if origin not in _CONTAINERS:
             return self._scalar(value, hint, name)
         hints = _item_types(hint)
@@ -200,17 +206,6 @@ class Codec:
             self._decode(item, each, name, depth + 1)
             for item, each in zip(items, hints)  # noqa: B905
         )
-
-    def _decode_pairs(
-        self, value: Any, hint: Any, name: str, depth: int
-    ) -> Iterator[tuple[Any, Any]]:
-        key_type, item_type = typing.get_args(hint)
-        pairs: Any = _sized(value, dict if key_type is str else list, self._most(name, depth), name)
-        for pair in pairs.items() if key_type is str else pairs:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                _refuse(f"something else where a pair of {name} belongs")
-            key = self._scalar(pair[0], key_type, name)
-            yield key, self._decode(pair[1], item_type, name, depth + 1)
 
     def _claim_within(self, numbers: Sequence[int], name: str) -> None:
         limit = self._limit(name)
