@@ -30,61 +30,34 @@ Frame = tuple[str, str, int, int]  # name with its class, file, first line, line
 RUN = "run"  # in a fit, evaluate or predict, and nothing more is known
 _CALLBACK_LIST, _COMPILE, _LAYERS = "callback list", "Model.compile", "layers"
 _KERAS = r"/(?:tf_)?keras/(?:src/)?"
+_ITERATORS = r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$"
 # What a function is, by the end of its name and the end of its file's path.
-_KINDS = tuple(
+_KINDS = [
     (kind, re.compile(name), re.compile(file))
     for kind, name, file in (
         (parts.IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
         (RUN, r"(?:^|\.)(?:fit|evaluate|predict)$", rf"{_KERAS}.*train(?:er|ing|ing_v1)\.py$"),
-        (
-            _CALLBACK_LIST,
-            r"(?:^|CallbackList\.)on_\w+$",
-            rf"{_KERAS}callbacks(?:/callback_list)?\.py$",
-        ),
-        (
-            parts.CALLBACKS,
-            r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
-            r"/tensorflow/python/training/\w+hooks?\.py$",
-        ),
-        (
-            parts.CHECKPOINTING,
-            r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
-            rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
-            r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
-            r"|/torch/serialization\.py$|/orbax/",
-        ),
-        (
-            parts.BUILDING,
-            r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
-            rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b",
-        ),
-        (
-            parts.INPUT,
-            r"(?:^|\.)__next__$",
-            r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
-        ),
-        (
-            parts.SETTING_UP,
-            r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$",
-            r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
-        ),
-        (
-            parts.TRACING,
-            r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
-            r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$",
-        ),
-        (
-            parts.COMPILATION,
-            r"^(?:compile_or_get_cached|_compile)$",
-            r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$",
-        ),
+        (_CALLBACK_LIST, r"(?:^|CallbackList\.)on_\w+$", rf"{_KERAS}callbacks(?:/callback_list)?\.py$"),
+        (parts.CALLBACKS, r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
+         r"/tensorflow/python/training/\w+hooks?\.py$"),
+        (parts.CHECKPOINTING, r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
+         rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
+         r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
+         r"|/torch/serialization\.py$|/orbax/"),
+        (parts.BUILDING,
+         r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
+         rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
+        (parts.INPUT, r"(?:^|\.)__next__$", _ITERATORS),
+        (parts.SETTING_UP,
+         r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$", _ITERATORS),
+        (parts.TRACING, r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
+         r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$"),
+        (parts.COMPILATION, r"^(?:compile_or_get_cached|_compile)$",
+         r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$"),
     )
-)
-_OF_NO_PART = (
-    parts.SETTING_UP,
-    parts.TRACING,
-    parts.COMPILATION,
-)  # they belong to what called them
+]  # fmt: skip
+# They belong to what called them.
+_OF_NO_PART = (parts.SETTING_UP, parts.TRACING, parts.COMPILATION)
 # A framework's code that runs ops, where no call of a compiled function is on the stack.
 _RUNS_OPS = re.compile(
     r"/tensorflow/python/(?:ops|eager)/"
@@ -126,9 +99,8 @@ class StackPart:
 def _kind_of(name: str, file: str) -> str:
     """Say what kind a function is; "" for nothing special."""
     path = file.replace("\\", "/")
-    return next(
-        (kind for kind, *is_so in _KINDS if is_so[0].search(name) and is_so[1].search(path)), ""
-    )
+    kinds = (kind for kind, of_name, at in _KINDS if of_name.search(name) and at.search(path))
+    return next(kinds, "")
 
 
 @lru_cache(maxsize=1 << 12)
@@ -152,7 +124,7 @@ def enters_framework(name: str, file: str) -> bool:
 
 
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
-    """The part that a stack is in.
+    """Find the part that a stack is in.
 
     Args:
         stack: Its frames, the outermost first, without profnb's own.
@@ -197,7 +169,7 @@ class _Walk:
         self.path: list[Place] = []
 
     def add(self, place: Place) -> None:
-        """A node is entered; one that calls itself is one."""
+        """Enter a node; one that calls itself is one."""
         if not self.path or self.path[-1] != place:
             self.path.append(place)
 
@@ -221,22 +193,20 @@ class _Walk:
             self.runs_ops = True
 
     def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:
-        """A function of the user's, or the cell itself."""
+        """Enter a function of the user's, or the cell itself."""
         self.place, self.runs_ops = (file, line), False
         if self.now.part == parts.OTHER:
             self.now = StackPart(parts.OTHER, "", self.now.run, file, line)
-        is_of_hook = (
-            self.now.part == parts.CALLBACKS
-            and self.now.file == file
-            and self.now.line == first_line
+        is_of_hook = (self.now.part, self.now.file, self.now.line) == (
+            parts.CALLBACKS,
+            file,
+            first_line,
         )
         if not is_of_hook and not _last(name).startswith("<"):
-            self.add(
-                Place(parts.LINES, _with_class(name.replace(".<locals>", "")), file, first_line)
-            )
+            self.add(Place(parts.LINES, _outside(name), file, first_line))
 
     def enter(self, kind: str, name: str) -> None:
-        """A function of some kind is called."""
+        """Enter a function of some kind."""
         called, run = _last(name), self.now.run
         if kind == RUN:
             is_validation = called == "evaluate" and run == "fit" and self.now.part == RUN
@@ -252,7 +222,7 @@ class _Walk:
                 built = _LAYERS if model is None else model[1]
                 self._begin(parts.BUILDING, _COMPILE if called == "compile" else built, run)
         elif kind != parts.INPUT:
-            self._begin(kind, _with_class(name.replace(".<locals>", "")), run)
+            self._begin(kind, _outside(name), run)
         elif self.now.part != RUN:
             self._begin(parts.INPUT, "", run)
         else:
@@ -264,13 +234,12 @@ class _Walk:
 
     def name_callback(self, name: str, file: str, first_line: int, *, is_special: bool) -> None:
         """The next function of a callback: the user's first one says whose hook it is, else a library's."""
+        called = _hook_name(name, self.hook)
         if is_user_file(file):
-            self.now = replace(
-                self.now, name=_hook_name(name, self.hook), file=file, line=first_line
-            )
+            self.now = replace(self.now, name=called, file=file, line=first_line)
             self.hook = ""
         elif not is_special and _last(name).startswith("on_"):
-            self.now = replace(self.now, name=_hook_name(name, self.hook))
+            self.now = replace(self.now, name=called)
         if self.path[-1].kind == parts.CALLBACKS:
             self.path[-1] = Place(parts.CALLBACKS, self.now.name, self.now.file, self.now.line)
 
@@ -282,6 +251,11 @@ def _last(name: str) -> str:
 def _with_class(name: str) -> str:
     """``Saves.on_epoch_end`` of ``train.<locals>.Saves.on_epoch_end``."""
     return ".".join(name.split(".")[-2:])
+
+
+def _outside(name: str) -> str:
+    """``Saves.make`` of ``Saves.<locals>.make``."""
+    return _with_class(name.replace(".<locals>", ""))
 
 
 def _hook_name(name: str, hook: str) -> str:
