@@ -19,6 +19,7 @@ import gc
 import re
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -50,21 +51,18 @@ _SETTINGS = {
 Place = tuple[str, int]  # a file, and a line of it
 
 
+@dataclass(eq=False, slots=True)
 class Reading:
     """A graph, and what was read of it."""
 
-    __slots__ = ("calls", "driver", "name", "names", "number", "places", "shapes", "types")
-
-    def __init__(self) -> None:
-        """Nothing is read yet."""
-        self.name = ""
-        self.number = 0
-        self.driver: Place | None = None  # the line that had the graph traced, where that is known
-        self.names: list[str] = []
-        self.types: list[str] = []
-        self.places: list[Place | None] = []
-        self.calls: dict[str, tuple[str, ...]] = {}
-        self.shapes: GraphShapes | None = None
+    name: str = ""
+    number: int = 0
+    driver: Place | None = None  # the line that had the graph traced, where that is known
+    names: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    places: list[Place | None] = field(default_factory=list)
+    calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: GraphShapes | None = None
 
     def read(self, graph: Any, most: int) -> None:
         """Take in the ops of the graph, so many at most."""

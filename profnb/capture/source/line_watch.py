@@ -30,7 +30,7 @@ import inspect
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -285,21 +285,16 @@ class LineWatch:
                 which took much longer than the others, and is not counted as its time.
         """
         times, codes, lines = batch[0::3], batch[1::3], batch[2::3]
-        line_sums: dict[tuple[int, int], list[int]] = {}
+        took: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for code, line, begin, end in zip(codes, lines, times, times[1:], strict=False):
             if line != LEFT:
-                sums = line_sums.setdefault((id(code), line), [0, 0, 0, 0])
-                took = end - begin
-                sums[0] += 1
-                sums[1] += took
-                if took > _CHEAP_NS:
-                    sums[2] += 1
-                    sums[3] += took
-        for key, (count, took_ns, slow, slow_ns) in line_sums.items():
+                took[id(code), line].append(end - begin)
+        for key, took_ns in took.items():
+            slow_ns = [one for one in took_ns if one > _CHEAP_NS]
+            is_rare = len(slow_ns) <= 1 + len(took_ns) // _RARE
             sums = self._often.setdefault(key, [0, 0])
-            is_rare = slow <= 1 + count // _RARE
-            sums[0] += count
-            sums[1] += took_ns - (min(slow_ns, still_ns) if is_rare else 0)
+            sums[0] += len(took_ns)
+            sums[1] += sum(took_ns) - (min(sum(slow_ns), still_ns) if is_rare else 0)
 
     def _mute_cheap(self, batch: list[Any], still_ns: int) -> None:
         """Record no longer each time what runs often and takes no time to speak of."""
