@@ -3,6 +3,7 @@
 import ast
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -62,15 +63,15 @@ CAPTURE_ARGUMENTS = (
     _out("profile"),
     _QUIET,
     argument(
-        "-n", "--steps", type=int, default=_DEFAULTS.max_steps,
+        "-n", "--steps", dest="max_steps", metavar="STEPS", type=int, default=_DEFAULTS.max_steps,
         help="stop tracing after this many steps (default %(default)s); the cell goes on",
     ),
     argument(
-        "-w", "--warmup", type=int, default=_DEFAULTS.warmup_steps,
+        "-w", "--warmup", dest="warmup_steps", metavar="WARMUP", type=int, default=_DEFAULTS.warmup_steps,
         help="leave this many first steps out of averages, besides those that trace or compile",
     ),
     argument(
-        "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
+        "-t", "--seconds", dest="max_seconds", metavar="SECONDS", type=float, default=_DEFAULTS.max_seconds,
         help="stop tracing after this many seconds (default %(default)s)",
     ),
     argument(
@@ -109,7 +110,9 @@ CAPTURE_ARGUMENTS = (
         help="let TensorFlow or PyTorch record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it); "
         "tells the lines of PyTorch's ops before Python 3.12",
     ),
-    argument("--no-device", action="store_true", help="do not record device activity"),
+    argument(
+        "--no-device", dest="device_tracer", action="store_false", help="do not record device activity"
+    ),
     argument(
         "--backend", choices=("tensorflow", "jax", "pytorch"),
         help="record by this framework's profiler alone (default: by those of the frameworks that work)",
@@ -244,18 +247,7 @@ def capture_options(arguments: Namespace) -> CaptureOptions:
     """
     try:
         return CaptureOptions(
-            max_steps=arguments.steps,
-            max_seconds=arguments.seconds,
-            warmup_steps=arguments.warmup,
-            logdir=arguments.logdir,
-            rank=arguments.rank,
-            label=arguments.label,
-            host_level=arguments.host_level,
-            source=arguments.source,
-            python=arguments.python,
-            python_tracer=arguments.python_tracer,
-            device_tracer=not arguments.no_device,
-            backend=arguments.backend,
+            **{one.name: getattr(arguments, one.name) for one in fields(_DEFAULTS)}
         )
     except ValueError as error:
         raise UsageError(str(error)) from None
