@@ -26,7 +26,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.call_clock import TimedCalls
 from profnb.capture.parts.cell_counters import InFlight
 from profnb.capture.parts.part_records import CALL as RUN_CALL
-from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, Place
+from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
 from profnb.capture.parts.tree_making import CellTree, Path, Paths, divided, in_epochs
 from profnb.capture.source.source_records import StackRecords
@@ -73,7 +73,7 @@ class CellCounts:
 
 
 @dataclass(slots=True)
-class _Row:
+class _PartTotals:
     """One part in the making."""
 
     first_ns: int
@@ -88,15 +88,15 @@ class _Parts:
     """The parts in the making."""
 
     def __init__(self) -> None:
-        self.rows: dict[_Key, _Row] = {}
+        self.rows: dict[_Key, _PartTotals] = {}
         self.tree = CellTree()
 
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
-    ) -> _Row:
+    ) -> _PartTotals:
         if key not in self.rows and len(self.rows) >= _MOST_ROWS:
             key = key[0], "", "", 0
-        row = self.rows.setdefault(key, _Row(first_ns))
+        row = self.rows.setdefault(key, _PartTotals(first_ns))
         row.first_ns = min(row.first_ns, first_ns)
         row.wall_ns += wall_ns
         row.longest_ns = max(row.longest_ns, longest_ns)
@@ -105,7 +105,7 @@ class _Parts:
 
     def add_with_path(
         self, key: _Key, path: Path, first_ns: int, wall_ns: int, looks: int = 0
-    ) -> _Row:
+    ) -> _PartTotals:
         """Add what lies between steps; what is steps' all the same gets its path with them."""
         if key[0] not in _STEPS:
             self.tree.add(path, first_ns, wall_ns, looks)
@@ -224,7 +224,7 @@ class _Spans:
                     continue
                 wall_ns = int(took[(where == row) & is_its].sum())
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
-                made.tree.add((Place(part, name),), int(listed[row, 0]), wall_ns)
+                made.tree.add((NodeKey(part, name),), int(listed[row, 0]), wall_ns)
 
     def _charge_steps(self, made: _Parts, begin: Int64s, took: Int64s, hooks_ns: int) -> None:
         """Charge steps with what they would take without us, and us with the rest.
@@ -248,7 +248,7 @@ class _Spans:
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
         for name, wall_ns in (+ours).items():
             made.add((parts.PROFNB, name, "", 0), int(begin[0]), wall_ns, wall_ns)
-            made.tree.add((Place(parts.PROFNB, name),), int(begin[0]), wall_ns)
+            made.tree.add((NodeKey(parts.PROFNB, name),), int(begin[0]), wall_ns)
 
     def _find_contexts(self, log: StepLog) -> None:
         """Say of what lies between two steps what it is, if no look says more."""
@@ -480,7 +480,7 @@ def _seen_as(spans: _Spans, paths: Paths, piece: int, part: StackPart | None) ->
             key = parts.OTHER, "", part.file, part.line
     is_inside = spans.of_run(piece, _FIT)[0] != parts.AROUND
     path = None if part is None else part.path
-    return key, paths.between(Place(*key[:2]), path, is_inside=is_inside)
+    return key, paths.between(NodeKey(*key[:2]), path, is_inside=is_inside)
 
 
 def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> None:
@@ -507,7 +507,7 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
     for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
         shares = callbacks[key]
         is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
-        step = Place(key[0], "" if is_of_run else key[1])
+        step = NodeKey(key[0], "" if is_of_run else key[1])
         methods = _methods_of(*key[:2])
         of_steps = paths.of_steps(step, methods, in_steps[key], around[key])
         shares |= {(key, path): weight for path, weight in of_steps.items()}

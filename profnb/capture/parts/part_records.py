@@ -84,7 +84,7 @@ class CellPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeKey:
     """Tells a node from its siblings.
 
     Attributes:
@@ -108,10 +108,10 @@ class TreeNode:
 
     Attributes:
         parent: Row of the node that it is below; -1 for the cell itself, which comes first.
-        kind: See ``Place``.
-        name: See ``Place``.
-        file: See ``Place``.
-        line: See ``Place``.
+        kind: See ``NodeKey``.
+        name: See ``NodeKey``.
+        file: See ``NodeKey``.
+        line: See ``NodeKey``.
         occurrences: How often it happened, where a counter knows; else 0.
         self_ns: Wall time of it alone, without the nodes below.
         looks: How many looks met it alone; 0 where its time is counted and not looked at.

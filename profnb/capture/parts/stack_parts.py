@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import Place
+from profnb.capture.parts.part_records import NodeKey
 from profnb.capture.source.user_code import is_user_file
 
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
@@ -92,7 +92,7 @@ class StackPart:
     run: str = ""
     file: str = ""
     line: int = 0
-    path: tuple[Place, ...] = field(default=(), compare=False)
+    path: tuple[NodeKey, ...] = field(default=(), compare=False)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -135,7 +135,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
         kind = _kind_of(name, file)
         if kind == parts.IMPORTS:
             walk.now = StackPart(parts.IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
-            walk.add(Place(parts.IMPORTS, walk.now.name))
+            walk.add(NodeKey(parts.IMPORTS, walk.now.name))
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
@@ -143,7 +143,7 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
         if is_user_file(file):
             walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
         if kind in _OF_NO_PART:
-            walk.add(Place(kind))
+            walk.add(NodeKey(kind))
         elif kind and (kind != walk.now.part or kind == RUN):
             walk.enter(kind, name)
     return walk.result()
@@ -166,9 +166,9 @@ class _Walk:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
         self.leaf = ""
         self.runs_ops: bool | None = False
-        self.path: list[Place] = []
+        self.path: list[NodeKey] = []
 
-    def add(self, place: Place) -> None:
+    def add(self, place: NodeKey) -> None:
         """Enter a node; one that calls itself is one."""
         if not self.path or self.path[-1] != place:
             self.path.append(place)
@@ -176,12 +176,12 @@ class _Walk:
     def result(self) -> StackPart:
         """Give what was found; lines of the cell itself are a node where nothing was called."""
         if self.now.part == parts.OTHER and not self.path and self.place[0]:
-            self.path.append(Place(parts.LINES, "", *self.place))
+            self.path.append(NodeKey(parts.LINES, "", *self.place))
         end = self.path[-1].kind if self.path else ""
         if self.runs_ops and end in (parts.LINES, parts.CALLBACKS):
-            self.path.append(Place(parts.EAGER))
+            self.path.append(NodeKey(parts.EAGER))
         elif end == parts.LINES and self.leaf:
-            self.path.append(Place(self.leaf))
+            self.path.append(NodeKey(self.leaf))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
     def see_library(self, name: str, file: str) -> None:
@@ -203,7 +203,7 @@ class _Walk:
             first_line,
         )
         if not is_of_hook and not _last(name).startswith("<"):
-            self.add(Place(parts.LINES, _outside(name), file, first_line))
+            self.add(NodeKey(parts.LINES, _outside(name), file, first_line))
 
     def enter(self, kind: str, name: str) -> None:
         """Enter a function of some kind."""
@@ -215,7 +215,7 @@ class _Walk:
         elif kind == _CALLBACK_LIST:
             if self.now.part != parts.CALLBACKS:
                 self.now, self.hook = StackPart(parts.CALLBACKS, called, run), called
-                self.add(Place(parts.CALLBACKS, called))
+                self.add(NodeKey(parts.CALLBACKS, called))
         elif kind == parts.BUILDING:
             if self.now.part in (parts.OTHER, parts.CALLBACKS):  # a model by its class, or a layer
                 model = _MODELS.search(name)
@@ -226,11 +226,11 @@ class _Walk:
         elif self.now.part != RUN:
             self._begin(parts.INPUT, "", run)
         else:
-            self.add(Place(parts.INPUT))
+            self.add(NodeKey(parts.INPUT))
 
     def _begin(self, part: str, name: str, run: str) -> None:
         self.now, self.hook = StackPart(part, name, run, *self.place), ""
-        self.add(Place(parts.CALL, run) if part == RUN else Place(part, name, *self.place))
+        self.add(NodeKey(parts.CALL, run) if part == RUN else NodeKey(part, name, *self.place))
 
     def name_callback(self, name: str, file: str, first_line: int, *, is_special: bool) -> None:
         """The next function of a callback: the user's first one says whose hook it is, else a library's."""
@@ -241,7 +241,7 @@ class _Walk:
         elif not is_special and _last(name).startswith("on_"):
             self.now = replace(self.now, name=called)
         if self.path[-1].kind == parts.CALLBACKS:
-            self.path[-1] = Place(parts.CALLBACKS, self.now.name, self.now.file, self.now.line)
+            self.path[-1] = NodeKey(parts.CALLBACKS, self.now.name, self.now.file, self.now.line)
 
 
 def _last(name: str) -> str:

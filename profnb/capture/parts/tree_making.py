@@ -21,10 +21,10 @@ from itertools import takewhile
 from typing import TypeVar
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import Place, TreeNode
+from profnb.capture.parts.part_records import NodeKey, TreeNode
 
-Path = tuple[Place, ...]
-_FIT, _VALIDATION = Place(parts.CALL, "fit"), Place(parts.CALL, "validation")
+Path = tuple[NodeKey, ...]
+_FIT, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
 _LEAVES = (parts.FRAMEWORK, parts.WAITING, parts.EAGER)
@@ -36,7 +36,7 @@ class _Node:
     first_ns: int
     self_ns: int = 0
     looks: int = 0
-    below: dict[Place, "_Node"] = field(default_factory=dict)
+    below: dict[NodeKey, "_Node"] = field(default_factory=dict)
 
 
 class CellTree:
@@ -78,9 +78,9 @@ class CellTree:
             occurrences: How often what has a kind and a name happened in all runs of a method ("" for
                 anywhere). Where two nodes have them, how often each did is not known.
         """
-        listed: list[tuple[int, Place, _Node, tuple[str, str, str]]] = []
+        listed: list[tuple[int, NodeKey, _Node, tuple[str, str, str]]] = []
 
-        def walk(parent: int, place: Place, node: _Node, run: str) -> None:
+        def walk(parent: int, place: NodeKey, node: _Node, run: str) -> None:
             row, key = len(listed), (place.kind, place.name, run)
             listed.append(
                 (parent, place, node, key if key in occurrences else (place.kind, place.name, ""))
@@ -90,7 +90,7 @@ class CellTree:
                 walk(row, place_below, below, run)
 
         if self._root.below or self._root.self_ns:
-            walk(-1, Place(parts.CELL), self._root, "")
+            walk(-1, NodeKey(parts.CELL), self._root, "")
         times = Counter(key for *_, key in listed)
         return [
             TreeNode(
@@ -109,26 +109,26 @@ def in_epochs(path: Path, *, is_inside: bool) -> Path:
         is_inside: Whether the innermost fit was between its first batch and its last; what a way leads to
             behind others tells by itself.
     """
-    made: list[Place] = []
+    made: list[NodeKey] = []
     last = _behind_last(path, lambda place: place == _FIT) - 1
     for at, place in enumerate(path):
         made.append(place)
         if place != _FIT:
             continue
-        follows = path[at + 1] if at + 1 < len(path) else Place("")
+        follows = path[at + 1] if at + 1 < len(path) else NodeKey("")
         is_callback = follows.kind == parts.CALLBACKS
         is_of_epoch = is_callback and _OF_EPOCHS.search(follows.name) is not None
         if follows == _VALIDATION or is_of_epoch or (at == last and is_inside and not is_callback):
-            made.append(Place(parts.EPOCH))
+            made.append(NodeKey(parts.EPOCH))
     return tuple(made)
 
 
-def _behind_last(path: Sequence[Place], is_it: Callable[[Place], bool]) -> int:
+def _behind_last(path: Sequence[NodeKey], is_it: Callable[[NodeKey], bool]) -> int:
     """Find the place behind the last one of some kind; 0 where there is none."""
     return max((at for at, place in enumerate(path, 1) if is_it(place)), default=0)
 
 
-def common_path(paths: Iterable[Sequence[Place]]) -> Path:
+def common_path(paths: Iterable[Sequence[NodeKey]]) -> Path:
     """Give the way that several have in common."""
     same = takewhile(lambda places: len(set(places)) == 1, zip(*paths, strict=False))
     return tuple(places[0] for places in same)
@@ -153,9 +153,9 @@ class Paths:
     def to_run(self, method: str) -> Path:
         """Give the way to a run, "fit"; where no look met it, from the cell itself."""
         outer = self.to_run("fit") if method == _VALIDATION.name else ()
-        return self._paths.get(method) or (*outer, Place(parts.CALL, method))
+        return self._paths.get(method) or (*outer, NodeKey(parts.CALL, method))
 
-    def between(self, part: Place, path: Path | None, *, is_inside: bool) -> Path:
+    def between(self, part: NodeKey, path: Path | None, *, is_inside: bool) -> Path:
         """Give the way to what lies between steps.
 
         Args:
@@ -170,12 +170,12 @@ class Paths:
                 else ()
             )
         ends_in_run = bool(path) and path[-1].kind == parts.CALL and part.kind != parts.OTHER
-        end = (Place(part.kind),) if ends_in_run else ()
+        end = (NodeKey(part.kind),) if ends_in_run else ()
         return (*in_epochs(path, is_inside=is_inside), *end)
 
     def of_steps(
         self,
-        step: Place,
+        step: NodeKey,
         methods: Collection[str],
         looks: Sequence[tuple[Path, int]],
         around: Iterable[Path],
@@ -189,7 +189,7 @@ class Paths:
             around: The ways of looks between two of them.
         """
 
-        def is_run(place: Place) -> bool:
+        def is_run(place: NodeKey) -> bool:
             return place.kind == parts.CALL and place.name in methods
 
         cuts = [_behind_last(path, is_run) for path, _ in looks]

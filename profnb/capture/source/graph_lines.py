@@ -27,7 +27,7 @@ from profnb.capture import seams
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
 from profnb.capture.source.source_records import GraphLines, GraphShapes, Shape
-from profnb.capture.source.user_code import Places, is_user_file
+from profnb.capture.source.user_code import LineTable, is_user_file
 
 _MOST_OPS, _MOST_GRAPHS, _DEEPEST, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
@@ -48,7 +48,7 @@ _SETTINGS = {
     ),
 }  # fmt: skip
 
-Place = tuple[str, int]  # a file, and a line of it
+SourceLine = tuple[str, int]  # a file, and a line of it
 
 
 @dataclass(eq=False, slots=True)
@@ -57,10 +57,10 @@ class Reading:
 
     name: str = ""
     number: int = 0
-    driver: Place | None = None  # the line that had the graph traced, where that is known
+    driver: SourceLine | None = None  # the line that had the graph traced, where that is known
     names: list[str] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
-    places: list[Place | None] = field(default_factory=list)
+    places: list[SourceLine | None] = field(default_factory=list)
     calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: GraphShapes | None = None
 
@@ -68,7 +68,7 @@ class Reading:
         """Take in the ops of the graph, so many at most."""
         self.name, self.number = str(seams.GRAPH_NAME.of(graph, "")), _number_of(graph)
         self.driver = _driver_of(graph)
-        alike: dict[Place | None, Place | None] = {}
+        alike: dict[SourceLine | None, SourceLine | None] = {}
         for operation in seams.GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
@@ -85,7 +85,7 @@ class Reading:
         with OwnFaults():  # a graph half made, or of another version's making
             self.shapes = read_shapes(graph, 2 * most) if self.names else None
 
-    def lines(self, places: Places) -> GraphLines:
+    def lines(self, places: LineTable) -> GraphLines:
         """Give what was read as a value."""
         is_outside = tuple(place is not None and place == self.driver for place in self.places)
         rows = tuple(-1 if place is None else places.row_of(*place) for place in self.places)
@@ -105,7 +105,7 @@ class GraphWatch:
         places: Where lines get their numbers.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LineTable) -> None:
         """Nothing is read yet."""
         self._places = places
         self._readings: list[Reading] = []
@@ -191,7 +191,7 @@ class GraphWatch:
         return tuple(reading.lines(self._places) for reading in readings)
 
 
-def _driver_of(graph: Any) -> Place | None:
+def _driver_of(graph: Any) -> SourceLine | None:
     """Find the line that had a graph traced: it made the placeholders of the arguments, not of captures.
 
     A branch or a loop's body without any belongs to the function around it.
@@ -207,7 +207,7 @@ def _driver_of(graph: Any) -> Place | None:
     return None
 
 
-def _innermost(traceback: Any) -> Place | None:
+def _innermost(traceback: Any) -> SourceLine | None:
     """Find the innermost line of the user's own in an op's traceback."""
     for frame in reversed(seams.USER_FRAMES.of(traceback)()):
         if is_user_file(frame.filename):

@@ -26,7 +26,7 @@ from profnb.capture.source.source_records import (
 )
 from profnb.capture.source.stacks import Sampler, lines_of_stacks, looks_between
 from profnb.capture.source.user_code import (
-    Places,
+    LineTable,
     number_cells,
     read_sources,
     shorten_files,
@@ -54,7 +54,7 @@ class SourceWatch:
     def __init__(self, sampler: Sampler, *, has_lines: bool, has_stacks: bool) -> None:
         """Nothing is watched yet."""
         self._has_lines, self._has_stacks = has_lines, has_stacks
-        self._places = Places()
+        self._places = LineTable()
         self._graphs = GraphWatch(self._places)
         self._lines: LineWatch | None = None
         self._sampler, self._dense_ns = sampler, (0, 0)

@@ -86,7 +86,7 @@ def is_own_file(file: str) -> bool:
     return file.replace("\\", "/").startswith(_OURS)
 
 
-class Places:
+class LineTable:
     """Distinct lines of code, numbered in the order they were first seen.
 
     Attributes:
