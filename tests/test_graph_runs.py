@@ -14,7 +14,7 @@ import pytest
 
 import profnb
 from profnb.capture.library import Library
-from profnb.capture.source import session_use
+from profnb.capture.source import user_code
 from profnb.tf1 import inlined, session_runs
 from profnb.tf1.inlined import copy_inside
 from profnb.tf1.runs_file import join_run_metadata
@@ -502,9 +502,9 @@ def test_code_that_leads_to_sessions_is_seen_before_it_runs(tmp_path, monkeypatc
     monkeypatch.delitem(sys.modules, "helper_of_sessions", raising=False)
     answers = []
     library = Library(tf, pytest.fail)
-    names = {"ask": lambda: answers.append(session_use.uses_sessions(library))}
+    names = {"ask": lambda: answers.append(user_code.uses_sessions(library))}
     program = compile(main, str(tmp_path / "main.py"), "exec")
-    monkeypatch.setattr(session_use, "is_user_file", lambda file: file.startswith(str(tmp_path)))
+    monkeypatch.setattr(user_code, "is_user_file", lambda file: file.startswith(str(tmp_path)))
     exec(program, names)
     sys.modules.pop("helper_of_sessions", None)
     assert answers == [is_so]

@@ -41,9 +41,9 @@ from profnb.capture.seams import (
     VERSION,
 )
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.source.user_code import uses_sessions
 
 JAX, TORCH = "jax", "torch"  # as Keras calls them
 

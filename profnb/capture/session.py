@@ -29,10 +29,10 @@ from profnb.capture.profiler.torch_scopes import TorchScopes
 from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.source.session_use import is_session_file
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.source.user_code import is_session_file
 from profnb.capture.step_records import KINDS, RUN
 from profnb.capture.underway.standing import Standing, recent_step_ns
 from profnb.core.options import CaptureOptions

@@ -303,9 +303,8 @@ def _ascend(times: Sequence[int], *columns: Sequence[Any]) -> None:
 
 
 def _check_steps(steps: StepRecords) -> None:
-    columns = {name: getattr(steps, name) for name in StepRecords.__dataclass_fields__}
-    apart = ("names", "kinds", "ended_at", "ended_epoch")
-    _have_one_length(*(columns[name] for name in columns if name not in apart))
+    apart = {"names", "kinds", "ended_at", "ended_epoch"}
+    _have_one_length(*(getattr(steps, name) for name in steps.__dataclass_fields__.keys() - apart))
     _ascend(steps.ended_at, steps.ended_epoch)
     _claim(all(map(int.__le__, steps.begin_ns, steps.end_ns)), "steps that end before they begin")
     _are_rows(steps.name, 0, steps.names, "names")

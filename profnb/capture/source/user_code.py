@@ -1,4 +1,4 @@
-"""The user's own code: which files hold it, the text of their lines, and what of that is kept by what name.
+"""The user's own code: which files hold it, what of their text is kept, and whether it uses sessions.
 
 The user's own is what was typed into a cell or lies outside of every place that packages are installed to:
 neither the standard library, nor ``site-packages``, nor a folder on Python's path that a package was
@@ -12,6 +12,7 @@ working folder or their package on.
 """
 
 import ast
+import inspect
 import linecache
 import re
 import sys
@@ -20,13 +21,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture import seams
 from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.core.parsing import parse_again
 from profnb.core.sharing import short_path
+
+if TYPE_CHECKING:
+    from profnb.capture.library import Library
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 _LONGEST_TITLE = 110
@@ -46,6 +50,10 @@ _LIBRARIES = [Path(sysconfig.get_path(name)).as_posix() for name in ("stdlib", "
 _LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"
 _AROUND = 2  # lines that are kept before and behind each
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
+_SESSION_NAMES = ("Session", "compat.v1", "v1", "estimator")
+_SESSION_FILE = "/tensorflow/python/client/session.py"
+_SESSION_CLASSES = "tensorflow.python.client.session"
+_MOST_MODULES, _MOST_VALUES = 30, 2_000
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -286,3 +294,60 @@ def shorten_stacks(stacks: StackRecords, names: Mapping[str, str]) -> StackRecor
     """Call files by their short names in samples."""
     frames = [(name, names[file], first, line) for name, file, first, line in stacks.frames]
     return replace(stacks, frames=frames)
+
+
+def uses_sessions(tensorflow: "Library") -> bool:
+    """Tell whether the code that runs now means to use sessions.
+
+    That is so where nothing executes eagerly, or where a module of the user's that runs now, or one that
+    such a module has imported, has a session or TensorFlow 1's API, or a function or class whose code names
+    one. What else leads to a session is noticed as it runs (``is_session_file``).
+
+    Args:
+        tensorflow: The library.
+    """
+    is_eager = tensorflow.take(seams.EXECUTING_EAGERLY)
+    if is_eager is not None and not is_eager():
+        return True
+    frames = list(user_frames(inspect.currentframe()))
+    if any(_names_one(frame.f_code) for frame in frames):
+        return True
+    namespaces = [frame.f_globals for frame in frames[:_MOST_MODULES]]
+    asked = set(map(id, namespaces))
+    for values in namespaces:  # grows meanwhile
+        for value in list(values.values())[:_MOST_VALUES]:
+            is_module = issubclass(type(value), ModuleType)
+            name = str(getattr(value, "__name__", "")) if is_module else ""
+            if name.endswith("compat.v1") or type(value).__module__ == _SESSION_CLASSES:
+                return True
+            # The code of a function of the user's, or of a class's methods.
+            functions = vars(value).values() if type(value) is type else (value,)
+            codes = [one.__code__ for one in functions if type(one) is FunctionType]
+            if any(is_user_file(code.co_filename) and _names_one(code) for code in codes):
+                return True
+            imported = _namespace_of(value)
+            if imported and id(imported) not in asked and len(namespaces) < _MOST_MODULES:
+                asked.add(id(imported))
+                namespaces.append(imported)
+    return False
+
+
+def is_session_file(file: str) -> bool:
+    """Tell whether a file is that of TensorFlow's sessions, whose code runs in one."""
+    return file.replace("\\", "/").endswith(_SESSION_FILE)
+
+
+def _namespace_of(value: Any) -> dict[str, Any]:
+    """Give the names of a module of the user's, or of the one that the user's function or class is in."""
+    if type(value) is FunctionType:
+        return value.__globals__ if is_user_file(value.__code__.co_filename) else {}
+    module = sys.modules.get(str(value.__module__)) if type(value) is type else value
+    file = vars(module).get("__file__") if type(module) is ModuleType else None
+    return vars(module) if isinstance(file, str) and is_user_file(file) else {}
+
+
+def _names_one(code: CodeType) -> bool:
+    """Tell whether a function, or one inside of it, reads a name like ``Session`` or ``v1``."""
+    if any(name in _SESSION_NAMES or name.endswith("Session") for name in code.co_names):
+        return True
+    return any(_names_one(one) for one in code.co_consts if isinstance(one, CodeType))
