@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import profnb
+from profnb.capture.parts.call_clock import TimedCalls
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, StepLog
@@ -56,13 +57,24 @@ class Cell:
         self.began = self.now = 7
         self.stack = [name_of_file]
         self.log, self.looks, self.own, self.flying, self.hooks_ns = StepLog(), StackRecords(7), [], [], 0
+        self.calls, self.calls_ns = StackRecords(7), []
         self._runs, self._frames, self._stacks = [], {}, {}
 
-    def look(self):
-        looks = self.looks
+    def look(self, records=None, at=None):
+        records = self.looks if records is None else records
         rows = tuple(self._frames.setdefault(frame, len(self._frames)) for frame in self.stack)
-        looks.time_ns.append(self.now)
-        looks.stack.append(self._stacks.setdefault(rows, len(self._stacks)))
+        records.time_ns.append(self.now if at is None else at)
+        records.stack.append(self._stacks.setdefault(rows, len(self._stacks)))
+
+    def gap(self, *pieces, told):
+        """Milliseconds and frames, one behind the other, between two steps; no look meets them, but calls may be told."""
+        begin = self.now
+        for ms, *frames in pieces:
+            with self.within(*frames):
+                if told:
+                    self.look(self.calls, begin)
+                    self.calls_ns.append(int(ms * MS))
+                self.work(ms, looks=False)
 
     def work(self, ms, *frames, looks=True):
         self.now += int(ms * MS)
@@ -120,9 +132,10 @@ class Cell:
 
     def records(self):
         """The parts, whose sum is exact."""
-        self.looks.frames[:], self.looks.stacks[:] = self._frames, self._stacks
+        for records in (self.looks, self.calls):
+            records.frames[:], records.stacks[:] = self._frames, self._stacks
         counts = CellCounts(self.began, self.now, self.log, self.own, self.flying, self.hooks_ns)
-        found = divide_cell(counts, self.looks)
+        found = divide_cell(counts, self.looks, TimedCalls(self.calls, self.calls_ns))
         assert found.wall_ns == self.now - self.began == sum(part.wall_ns for part in found.parts)
         assert all(part.wall_ns >= part.longest_ns >= 0 for part in found.parts)
         assert sum(node.self_ns for node in found.tree) == found.wall_ns

@@ -16,8 +16,7 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
-from profnb.advice.advise import TRACE_RULES
-from profnb.advice.rules.cell_rules import CELL_RULES
+from profnb.advice.advise import RULES
 from profnb.report.report import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -447,7 +446,7 @@ def test_input_bound_by_hand_and_ranked():
 
 def test_every_rule_says_when_it_speaks_and_none_fails_on_nothing():
     bare = Study(read(host(line("python", *steps_of()))))
-    for rule in (*CELL_RULES, *TRACE_RULES):
+    for rule in RULES:
         assert rule.__doc__
         assert all(one.rule == "python-between-steps" for one in rule(Model(grow_tree(None, bare), bare)))
 

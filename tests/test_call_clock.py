@@ -7,6 +7,7 @@ from inspect import currentframe
 from itertools import chain
 
 import pytest
+from made_cell import Cell, callback, callback_list
 
 from profnb.capture.parts import call_clock
 from profnb.capture.parts.call_clock import CallClock
@@ -172,6 +173,40 @@ def test_a_gap_of_many_calls_is_left_and_gaps_cost_a_300th_of_the_cell(clock, mo
     assert sum(gaps.stop(0).took_ns) == 50 * 10  # of 50 calls and returns
 
 
+def fit_with_gaps(*told):
+    """Steps with 24 gaps of 0.4 ms, a quarter of it a callback; (which gap is told: what the callback takes more there)."""
+    cell, told = Cell(), dict(told)
+    with cell.run("fit"):
+        cell.step(5, looks=False)
+        for step in range(24):
+            more = told.get(step, 0)
+            cell.gap((0.1 + more, callback_list("on_train_batch_end"), callback("Mine.on_train_batch_end")), (0.3,), told=step in told)
+            cell.step(5, looks=False)
+    return cell.finish()
+
+
+def test_gaps_are_divided_as_those_that_were_told():
+    parts = fit_with_gaps((3, 0), (9, 0), (20, 0))
+    assert parts["callbacks", "Mine.on_train_batch_end"][0] == pytest.approx(24 * 0.1)
+
+
+def test_calls_that_took_no_time_divide_nothing():
+    cell = Cell()
+    with cell.run("fit"):
+        for _ in range(3):
+            cell.step(5, looks=False)
+            cell.gap((0, callback_list("on_train_batch_end"), callback("Mine.on_train_batch_end")), told=True)
+            cell.work(0.4, looks=False)
+        cell.step(5, looks=False)
+    assert ("callbacks", "Mine.on_train_batch_end") not in cell.finish()
+
+
+def test_a_told_gap_that_waited_for_a_core_says_nothing_of_the_others():
+    """It stands for the longest third of the gaps; told by the sum of all, the callback would have 28 of 29.6 ms."""
+    parts = fit_with_gaps((3, 0), (9, 20), (20, 0))
+    assert parts["callbacks", "Mine.on_train_batch_end"][0] == pytest.approx(16 * 0.1 + (20 + 8 * 0.4) * 20.1 / 20.4)
+
+
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("works", [True, False])
 def test_a_callback_of_short_python_in_each_batch_is_named(works):
@@ -187,11 +222,11 @@ def test_a_callback_of_short_python_in_each_batch_is_named(works):
             if works:
                 self.text = " ".join(f"{value:.3f}" for value in sorted(losses))
 
-    losses = np.random.default_rng(0).random(5_000).tolist()
+    losses, rows = np.random.default_rng(0).random(5_000).tolist(), 1_200 if works else 8_000  # a wait for a core is nothing beside all
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    x, y = np.ones((1_200, 4), "float32"), np.ones((1_200, 1), "float32")
-    model.fit(x, y, batch_size=8, verbose=0)
+    x, y = np.ones((rows, 4), "float32"), np.ones((rows, 1), "float32")
+    model.fit(x[:80], y[:80], batch_size=8, verbose=0)
     with profnb.profile() as p:
         model.fit(x, y, batch_size=8, verbose=0, callbacks=[Watch()])
     tree = p.cell_tree

@@ -1,6 +1,5 @@
 """What a change would save: the tree of the cell with an edit, replayed; the table of rules (design.md 4b).
 
-measured_costs   what a compiled call and a new iterator cost in this process
 cell_model       the tree with all that is known of the cell
 replay           the tree with edits: what remains of it, as a range
 what_if          ``p.what_if``: a user's change to edits

@@ -12,31 +12,22 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Saving, replay
-from profnb.advice.rules.again_rules import AGAIN_RULES
-from profnb.advice.rules.cell_rules import CELL_RULES
-from profnb.advice.rules.compile_rules import COMPILE_RULES
 from profnb.advice.rules.device_rules import DEVICE_RULES
-from profnb.advice.rules.idle_rules import IDLE_RULES
 from profnb.advice.rules.input_rules import INPUT_RULES
 from profnb.advice.rules.op_rules import OP_RULES
 from profnb.advice.rules.python_rules import PYTHON_RULES
+from profnb.advice.rules.repeat_rules import REPEAT_RULES
 from profnb.causes.numbers import LEAST_PS, LEAST_SHARE
 from profnb.core.units import PS_PER_MS
-from profnb.subjects.unseen import unrecorded_backend
 
 Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
-TRACE_RULES = (
-    *INPUT_RULES, *COMPILE_RULES, *OP_RULES, *PYTHON_RULES, *AGAIN_RULES, *DEVICE_RULES, *IDLE_RULES,
-)  # fmt: skip
+RULES = (*REPEAT_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES)
 
 
 def proposals_of(model: Model) -> list[Proposal]:
-    """What the rules propose, in the order of their tables; nothing of work that was not recorded."""
-    rules = CELL_RULES if model.has_looks else ()
-    if model.study is not None and not unrecorded_backend(model.study):
-        rules += TRACE_RULES
-    return [one for rule in rules for one in rule(model)]
+    """What the rules propose, in the order of their tables."""
+    return [one for rule in RULES for one in rule(model)]
 
 
 def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
@@ -59,14 +50,12 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         proposal, taken = left.pop(best), savings[best]
         if taken.middle_ps < least_ps:
             break
-        advised.append(_advice_of(model, proposal, taken))
+        rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
+        advised.append(
+            Advice(
+                proposal.rule, proposal.title, proposal.evidence, model.saves_ms(taken),
+                model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
+                tuple(rows.tolist()), proposal.edit,
+            )
+        )  # fmt: skip
     return advised
-
-
-def _advice_of(model: Model, proposal: Proposal, saving: Saving) -> Advice:
-    rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
-    return Advice(
-        proposal.rule, proposal.title, proposal.evidence, model.saves_ms(saving),
-        model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
-        tuple(rows.tolist()), proposal.edit,
-    )  # fmt: skip

@@ -1,13 +1,17 @@
-"""What to change, with what it saves: what rules propose, and what a user is told."""
+"""What a rule proposes and when it is asked; what a user is told."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 
+from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit
 from profnb.causes.numbers import NEARLY_ALL
 from profnb.core.units import PS_PER_MS, duration_text
-from profnb.subjects.advising import Finding
+from profnb.subjects.advising import Finding, guide
+from profnb.subjects.study import Study
+from profnb.trace.framework import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,38 @@ class Proposal:
     edits: Sequence[Edit]
     where: str = ""
     edit: Mapping[str, object] | None = None
+
+
+Proposals = Iterator[Proposal]
+# One text for all, or by framework: of UNKNOWN where one has none of its own.
+Texts = str | Mapping[str, str]
+Words = tuple[str, Texts, Texts]  # a title, the code, and a link or a page of the framework's guide
+
+
+def propose(study: Study, rule: str, words: Words, evidence: str, *edits: Edit) -> Proposal:
+    """Give a proposal in the framework's words."""
+    title, *texts = words
+    code, link = (
+        text if isinstance(text, str) else text.get(study.framework, text.get(UNKNOWN, ""))
+        for text in texts
+    )
+    link = link if "://" in link else guide(study, link)
+    return Proposal(rule, title, evidence, code, link, edits)
+
+
+def of_cell(rule: Callable[[Model], Proposals]) -> Callable[[Model], Proposals]:
+    """Ask a rule only where a capture of ours looked at the cell."""
+    return wraps(rule)(lambda model: rule(model) if model.has_looks else iter(()))
+
+
+def of_trace(rule: Callable[[Model, Study], Proposals]) -> Callable[[Model], Proposals]:
+    """Ask a rule only where the work was traced."""
+    return wraps(rule)(lambda model: rule(model, model.traced) if model.is_traced else iter(()))
+
+
+def of_steps(rule: Callable[[Model, Study], Proposals]) -> Callable[[Model], Proposals]:
+    """Ask a rule only where steps were traced."""
+    return wraps(rule)(lambda model: rule(model, model.traced) if model.has_steps else iter(()))
 
 
 def as_advice(finding: Finding, whole_ps: float) -> Advice:

@@ -26,15 +26,15 @@ class Edit:
         rows: Nodes, each without those below.
         least_ps: What remains at least of the time that it speaks of.
         most_ps: What remains of it at most.
-        because: Where these come from, a clause.
         share: How much of their time it speaks of, 0 to 1.
+        because: Where these come from, a clause of ``p.what_if``.
     """
 
     rows: Int64s
     least_ps: float
     most_ps: float
-    because: str
     share: float = 1.0
+    because: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,31 +79,19 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
     return Saving(min(low, tree.whole_ps), min(high, tree.whole_ps), taken)
 
 
-def with_below_of(tree: CellTree, nodes: Sequence[int]) -> Int64s:
-    """Give nodes with all below them, each once."""
-    if not len(nodes):
-        return np.zeros(0, np.int64)
-    return np.unique(np.concatenate([tree.rows_below(node) for node in nodes]))
-
-
-def remove(tree: CellTree, nodes: Sequence[int], because: str) -> Edit:
-    """They are not done any more."""
-    return Edit(with_below_of(tree, nodes), 0.0, 0.0, because)
-
-
 def scale(
     tree: CellTree,
     nodes: Sequence[int],
     least: float,
     most: float,
-    because: str,
+    because: str = "",
     *,
     with_below: bool = True,
 ) -> Edit:
     """They take so many times as long, at least and at most."""
-    rows = with_below_of(tree, nodes) if with_below else np.array(nodes, np.int64)
+    rows = tree.with_below(nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
-    return Edit(rows, whole * least, whole * most, because)
+    return Edit(rows, whole * least, whole * most, because=because)
 
 
 def once(
@@ -111,12 +99,12 @@ def once(
     nodes: Sequence[int],
     times: int,
     each_ps: tuple[float, float],
-    because: str,
+    because: str = "",
     *,
     with_below: bool = True,
 ) -> Edit:
     """They are done once instead of so many times, and each further time costs no more than so much."""
-    rows = with_below_of(tree, nodes) if with_below else np.array(nodes, np.int64)
+    rows = tree.with_below(nodes) if with_below else np.array(nodes, np.int64)
     whole = float(tree.self_ps[rows].sum())
     least, most = (whole / times + (times - 1) * min(each, whole / times) for each in each_ps)
-    return Edit(rows, least, most, because)
+    return Edit(rows, least, most, because=because)

@@ -17,17 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.replay import Edit, Saving, once, remove, replay, scale, with_below_of
+from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
-from profnb.causes.held_up import crowded_share
+from profnb.causes.held_up import crowded_share, kept_by_host
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
-from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.steps.summary import OTHERS
-from profnb.subjects.covered_time import covered_share, period_ps
-from profnb.subjects.study import Study
 from profnb.trace.names import PYTHON_OPS
 
 
@@ -66,15 +63,9 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
             f"what_if takes {', '.join(sorted(_CHANGES))}; found {', '.join(unknown) or 'nothing'}."
         )
     edits = [edit for name, value in changes.items() for edit in _CHANGES[name](model, value)]
-    saving = replay(model.tree, edits)
-    return in_words(model, saving, edits)
-
-
-def in_words(model: Model, saving: Saving, edits: Sequence[Edit]) -> WhatIf:
-    """A saving in milliseconds of the wall time, and why."""
     because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing of that was seen"
     return WhatIf(
-        model.saves_ms(saving),
+        model.saves_ms(replay(model.tree, edits)),
         model.tree.whole_ps / PS_PER_MS,
         f"{because[:1].upper()}{because[1:]}.",
     )
@@ -92,15 +83,15 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
-    rows = model.named(str(name))
-    took = _took(model, rows)
-    because = f"what is called {printable(str(name))} took {took}, with all that it calls"
-    return [remove(model.tree, rows, because)]
+    rows = model.tree.named(str(name))
+    took = f"took {_took(model, rows)}, with all that it calls"
+    because = f"what is called {printable(str(name))} {took}"
+    return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 
 def compiled(model: Model, name: object) -> list[Edit]:
     """An own function is compiled: its ops remain, at most as they are, and a call each time."""
-    return [compiled_at(model, row) for row in model.named(str(name))]
+    return [compiled_at(model, row) for row in model.tree.named(str(name))]
 
 
 def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> Edit:
@@ -111,20 +102,22 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
         row: The node.
         eager: What of it is compiled; None for all.
     """
-    tree, times = model.tree, model.times_of(row)
+    tree, times = model.tree, model.tree.times_of(row)
     rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
-    whole, (call_least, call_most) = int(tree.self_ps[rows].sum()), model.costs.call_ps
-    least, most = model.kernel_shares
+    whole, calls_ps, shares = (
+        int(tree.self_ps[rows].sum()),
+        model.costs.call_ps,
+        model.kernel_shares,
+    )
+    least, most = (
+        min(times * call_ps + share * whole, whole)
+        for call_ps, share in zip(calls_ps, shares, strict=True)
+    )
     because = (
-        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(most)} of such time is ops "
-        f"that compute, and a call of a compiled function costs {_cost_text(model, model.costs.call_ps)}"
+        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(shares[1])} of such time is "
+        f"ops that compute, and a call of a compiled function costs {_cost_text(model, calls_ps)}"
     )
-    return Edit(
-        rows,
-        min(times * call_least + least * whole, whole),
-        min(times * call_most + most * whole, whole),
-        because,
-    )
+    return Edit(rows, least, most, because=because)
 
 
 def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
@@ -132,14 +125,14 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
     if not wanted:
         return []
     edits = []
-    for epoch in model.rows(EPOCH):
+    for epoch in model.tree.rows(EPOCH):
         times = int(model.tree.occurrences[epoch])
-        nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
-        for steps in model.rows(*STEADY_STEPS, below=epoch):
+        nodes = model.tree.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
+        for steps in model.tree.rows(*STEADY_STEPS, below=epoch):
             if (
                 model.tree.occurrences[steps] < 2 * times
             ):  # each waits for the new iterator's first batch
-                nodes += model.rows(parts.INPUT, below=steps)
+                nodes += model.tree.rows(parts.INPUT, below=steps)
         if times > 1 and nodes:
             took = _took(model, nodes)
             because = (
@@ -160,20 +153,13 @@ def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
 
 def launch(model: Model, value: object) -> list[Edit]:
     """What the host spends on launching kernels takes so many times as long."""
-    factor, nodes = _factor(value, "launch"), model.rows("kernel launch")
-    took = _took(model, nodes)
-    because = f"launching kernels took {took} that nothing else hid"
+    factor, nodes = _factor(value, "launch"), model.tree.rows("kernel launch")
+    because = f"launching kernels took {_took(model, nodes)} that nothing else hid"
     return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
 
 
-def without_input(model: Model, value: object) -> list[Edit]:
-    """Waiting for input takes so many times as long, and its threads leave so much more to the steps."""
-    factor = _factor(value, "input")
-    return input_scaled(model, factor, factor)
-
-
 def input_scaled(model: Model, least: float, most: float, share: float | None = None) -> list[Edit]:
-    """The same, with so much of the waiting left at least and at most.
+    """Waiting for input takes so many times as long, and its threads leave so much more to the steps.
 
     Args:
         model: The cell.
@@ -181,7 +167,8 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
         most: How much of it is left at most.
         share: The waiting's share of the time from step to step; None for what tf.data tells.
     """
-    nodes, tree, study = model.rows(parts.INPUT), model.tree, model.study
+    tree, study = model.tree, model.study
+    nodes = tree.rows(parts.INPUT)
     because = f"waiting for input took {_took(model, nodes)} that nothing else hid"
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
@@ -198,7 +185,8 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
     """The steps compute beside the input's threads, which do so many times as much."""
     if model.study is None or least >= 1:
         return []
-    tree, computing = model.tree, with_below_of(model.tree, model.rows("host compute"))
+    tree = model.tree
+    computing = tree.with_below(tree.rows("host compute"))
     rows = [row for row in computing.tolist() if tree.name[row] not in (*PYTHON_OPS, "Dataset")]
     crowded, sure = crowded_share(model.study)
     if not crowded or not rows:
@@ -211,29 +199,14 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
 
 def device(model: Model, value: object) -> list[Edit]:
     """The device takes so many times as long; the host's work beside it may then be what takes longer."""
-    factor, nodes = _factor(value, "device"), model.rows("device compute")
+    factor, nodes = _factor(value, "device"), model.tree.rows("device compute")
     if not nodes or model.study is None:
         return []
-    kept = _kept_by_host(model.study, factor)
+    kept = kept_by_host(model.study, factor)
     because = f"the device computed for {_took(model, nodes)}"
     if kept:
         because += f"; the host needs {percent_text(kept)} of what would be saved, for its own work beside it"
     return [scale(model.tree, nodes, factor, factor + max(1 - factor, 0) * kept, because)]
-
-
-def _kept_by_host(study: Study, factor: float) -> float:
-    """Of what a faster device saves, the share that the host then takes, which works so long itself."""
-    rows, steps = study.summary.counted, study.steps
-    whole_ps = period_ps(study)
-    saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
-    host_ps = float(
-        (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
-    )
-    waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
-    host_ps -= covered_share(study, waits) * whole_ps
-    return (
-        float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
-    )
 
 
 def cores(model: Model, value: object) -> list[Edit]:
@@ -243,7 +216,7 @@ def cores(model: Model, value: object) -> list[Edit]:
         had = model.cores or "an unknown number"
         raise ValueError(f"cores takes how many there would be; found {value!r}, and it had {had}.")
     ratio = model.cores / wanted
-    nodes = model.rows(parts.INPUT, "host compute")
+    nodes = model.tree.rows(parts.INPUT, "host compute")
     because = f"it had {count_text(model.cores)} cores; how much of it can use more is not known"
     least, most = sorted((ratio, 1.0))
     return [scale(model.tree, nodes, least, most, because)] if nodes else []
@@ -253,7 +226,7 @@ _CHANGES: Mapping[str, Callable[[Model, object], list[Edit]]] = {
     "without": without,
     "compiled": compiled,
     "epochs_restart_free": epochs_restart_free,
-    "input": without_input,
+    "input": lambda model, value: input_scaled(model, *(_factor(value, "input"),) * 2),
     "launch": launch,
     "device": device,
     "cores": cores,

@@ -2,8 +2,8 @@
 
 cell_tree        the wall time of the cell as one tree, down to what its steps computed
 numbers          what steers the rules: 12 numbers, and how each was found
-held_up          how long the input's threads work beside the steps, and what they hold up
-starving         queues that steps wait for, and files that are read one by one
+held_up          how long the input's threads work beside the steps, and what they and the host hold up
+starving         queues that steps wait for, files read one by one or on a network, loaders of PyTorch
 around_ops       how long TensorFlow is at work while no op that it records runs
 between_steps    Python between the steps of a loop, and in them, while nothing else is at work
 eager_runs       ops that Python runs one by one, to what starting them takes

@@ -3,6 +3,7 @@
 Between epochs, and in pauses, is none of it, nor is what profnb does to mark the steps.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,13 +14,15 @@ from profnb.causes.eager_runs import eager_pauses
 from profnb.causes.numbers import FAR_LONGER, FEWEST, NEARLY_ALL, SELDOM
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
-from profnb.steps.activities import CATEGORIES
+from profnb.steps.activities import CATEGORIES, HOST_COMPUTE
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.covered_time import period_ps
+from profnb.subjects.advising import op_events
+from profnb.subjects.covered_time import period_ps, share_beyond, spans_of, usual_share_beyond
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.growth import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH
+from profnb.trace.names import PYTHON_OPS
 
 _CALL_OF_JAX = "PjitFunction("
 
@@ -123,3 +126,35 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
         f" {percent_text(min(far_ps / whole_ps, 1.0))} of that comes after {count_text(count)} of "
         f"{count_text(far.size)} steps, {duration_text(far_ps / count)} each time."
     )
+
+
+def python_alone_share(study: Study) -> float:
+    """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
+
+    1 where nothing was traced that could tell, and where a call returns when its work is done.
+    """
+    rows, breakdown = study.summary.counted, study.breakdown
+    if not rows.size or (not study.has_device and study.framework not in (JAX, PYTORCH)):
+        return 1.0
+    spent = breakdown.picoseconds[rows].sum(axis=0) + breakdown.gap_picoseconds[rows].sum(axis=0)
+    return float(spent[-1] / spent.sum()) if spent.any() else 1.0
+
+
+def find_python_in_steps(study: Study) -> tuple[float, Int64s]:
+    """Find functions of Python that the steps' graph calls, and the time in which no other op of them runs.
+
+    Returns:
+        Its share of the time, in most of the steps; the events of the functions, of counted steps.
+    """
+    functions = _ops_of_steps(study, lambda op_type: op_type in PYTHON_OPS)
+    others = _ops_of_steps(study, lambda op_type: op_type not in (*PYTHON_OPS, "Dataset"))
+    spans, hidden = spans_of(study, functions), spans_of(study, others)
+    share = min(share_beyond(study, spans, hidden), usual_share_beyond(study, spans, hidden))
+    return share, functions
+
+
+def _ops_of_steps(study: Study, is_wanted: Callable[[str], bool]) -> Int64s:
+    """Ops that compute for a counted step: a pipeline's are input."""
+    events = op_events(study, lambda _, op_type: is_wanted(op_type))
+    is_counted = np.isin(study.groups.step[events], study.summary.counted)
+    return np.asarray(events[is_counted & (study.activities[events] == HOST_COMPUTE)])

@@ -6,15 +6,24 @@ categories, and below computing the layers, or ops where no layer is known. They
 ran, in the ratio in which the steady traced ones spent their time, tracing's cost taken out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import CELL, EPOCH, FRAMEWORK, CellRecords, TreeNode
+from profnb.capture.parts.part_records import (
+    CALL,
+    CELL,
+    EPOCH,
+    FRAMEWORK,
+    LINES,
+    CellRecords,
+    TreeNode,
+)
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
+from profnb.core.printable import printable
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import CATEGORIES
@@ -37,6 +46,11 @@ _NAMED_STEPS = (parts.CALLS, parts.MARKED)
 _OF_TRACE = (parts.INPUT, FRAMEWORK)  # which looks see, too, and the trace knows of every step
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
+
+_NAMED = (
+    LINES, CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
+)  # fmt: skip
+_MOST_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +115,73 @@ class CellTree:
         behind = np.flatnonzero(self.depth[row + 1 :] <= self.depth[row])
         return np.arange(row, row + 1 + behind[0] if behind.size else len(self))
 
+    def with_below(self, nodes: Sequence[int]) -> Int64s:
+        """Nodes with all below them, each once."""
+        below = [np.zeros(0, np.int64), *map(self.rows_below, nodes)]
+        return np.unique(np.concatenate(below))
+
     def has_steps(self, row: int) -> bool:
         """Whether steps, or epochs of them, are below a node, or it is some."""
         return any(self.kind[at] in (*STEPS, EPOCH) for at in self.rows_below(row).tolist())
+
+    def rows(self, *kinds: str, below: int | None = None) -> list[int]:
+        """The nodes of some kinds, directly below one or anywhere."""
+        return [
+            row
+            for row, kind in enumerate(self.kind)
+            if kind in kinds and below in (None, int(self.parent[row]))
+        ]
+
+    def is_inside(
+        self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
+    ) -> bool:
+        """Whether a node, or one above it but below another, is of some kinds."""
+        at = row if itself else int(self.parent[row])
+        while at > above:
+            if self.kind[at] in kinds:
+                return True
+            at = int(self.parent[at])
+        return False
+
+    def line_above(self, row: int) -> str:
+        """The line of a node, or of the next one above that has one."""
+        while row > 0 and not self.line[row]:
+            row = int(self.parent[row])
+        return self.line[row] if row >= 0 else ""
+
+    def times_of(self, row: int) -> int:
+        """How often a node happened; where nobody counted, as often as what it stands beside or below."""
+        while row > 0:
+            if self.occurrences[row]:
+                return int(self.occurrences[row])
+            beside = self.occurrences[self.parent == self.parent[row]]
+            if beside.any():
+                return int(beside.max())
+            row = int(self.parent[row])
+        return 1
+
+    def named(self, name: str) -> list[int]:
+        """The outermost nodes of a name: "Score.on_epoch_end", or its last part.
+
+        Raises:
+            ValueError: There is none.
+        """
+        named = [
+            row
+            for row in self.rows(*_NAMED)
+            if self.name[row] and f".{self.name[row]}".endswith(f".{name}")
+        ]
+        outermost = [
+            row for row in named if not any(row in self.rows_below(at)[1:] for at in named)
+        ]
+        if not outermost:
+            largest = sorted(self.rows(*_NAMED), key=lambda row: -int(self.wall_ps[row]))
+            listed = list(dict.fromkeys(self.name[row] for row in largest if self.name[row]))
+            there = ", ".join(listed[:_MOST_NAMES]) or "none"
+            raise ValueError(
+                f"Nothing in p.cell_tree is called {name!r}. Those that take most: {printable(there)}."
+            )
+        return outermost
 
 
 CELL_TREE = Table[CellTree](

@@ -9,7 +9,7 @@ from profnb.causes.numbers import CLOSE_PS
 from profnb.core.columns import Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE
 from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.subjects.advising import is_fit
+from profnb.subjects.advising import is_fit, share_of
 from profnb.subjects.covered_time import (
     Spans,
     in_periods,
@@ -17,8 +17,9 @@ from profnb.subjects.covered_time import (
     spans_of,
     usual_share_beyond,
 )
-from profnb.subjects.ops.eager_ops import LONG_OP_PS
+from profnb.subjects.ops.eager_ops import LONG_OP_PS, shares_of_kernels
 from profnb.subjects.study import Study
+from profnb.trace.framework import JAX
 
 _EAGER_CALL = "EagerLocalExecute: "
 _FUNCTION_NAMES = (
@@ -131,3 +132,10 @@ def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
     begin, end = spans_of(study, events)
     pauses = _pauses(study, events)
     return begin, np.where(pauses <= longest_ps, end + np.maximum(pauses, 0), end)
+
+
+def computing_shares(study: Study) -> tuple[float, float]:
+    """Of the time of ops that are started one by one, the least and the most that is computing."""
+    if study.framework == JAX:
+        return 0.0, share_of(study, "device compute") + share_of(study, "host compute")
+    return shares_of_kernels(study.trace, study.parent)

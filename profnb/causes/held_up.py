@@ -3,7 +3,9 @@
 import numpy as np
 
 from profnb.causes.numbers import HALF
+from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import share_of, window_of
+from profnb.subjects.covered_time import covered_share, period_ps
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.study import Study
 
@@ -45,3 +47,18 @@ def crowded_share(study: Study) -> tuple[float, float]:
     busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
     waiting = share_of(study, "input") / computing if computing else 0.0
     return held_up, min(max(busy * works / max(waits.cores, 1) - waiting, 0.0), held_up)
+
+
+def kept_by_host(study: Study, factor: float) -> float:
+    """Of what a faster device saves, the share that the host then takes, which works so long itself."""
+    rows, steps = study.summary.counted, study.steps
+    whole_ps = period_ps(study)
+    saved_ps = (1 - factor) * float(study.breakdown.of("device compute")[rows].sum())
+    host_ps = float(
+        (steps.host_end_ps[rows] - steps.host_begin_ps[rows] + study.gaps.own_ps[rows]).sum()
+    )
+    waits = np.flatnonzero(np.isin(study.activities, (AWAITING, SYNCHRONISING)))
+    host_ps -= covered_share(study, waits) * whole_ps
+    return (
+        float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
+    )

@@ -1,9 +1,12 @@
-"""Queues of TensorFlow 1 that steps wait for, why, and what to change; files that are read one by one."""
+"""Why steps wait for a batch: queues of TensorFlow 1, single or remote files, loaders of PyTorch."""
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import LEAST_INPUT, share_of
+from profnb.subjects.covered_time import covered_share
 from profnb.subjects.feeds.queues import QueueUse
 from profnb.subjects.input.input_functions import SmallFiles, files_text
 from profnb.subjects.study import Study
@@ -170,3 +173,47 @@ def note_queues(study: Study) -> list[str]:
                 "them back."
             )
     return notes
+
+
+def find_network_files(study: Study) -> tuple[str, str] | None:
+    """That the input lies on a network mount, and where else to put it; None where it does not.
+
+    Such files were open in five looks, and for a quarter as much of the time as the steps wait: a vocabulary
+    or a log that lies there is not what they wait for.
+    """
+    seen, wait = study.recording.network_files, study.input.waiting.fraction
+    if seen.found < max(5, wait * seen.looks / 4) or not seen.mounts:
+        return None
+    place = max(seen.mounts, key=lambda name: seen.mounts[name])
+    folder = place.rpartition(" (")[0]
+    files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
+    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
+    evidence = (
+        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} it was reading on "
+        f"{place}, a network mount: {files}. Each open and each read goes to another machine."
+    )
+    if "drive" in place:
+        return evidence, (
+            f"Before the training, once: `!cp -r {folder}/... /content/data`; many small files as one "
+            "archive, `!tar -xf ... -C /content/data`. Then read from /content/data."
+        )
+    return evidence, (
+        f"Copy what is read from {folder} to a local disk before the training; many small files as one "
+        "archive. Where that is too large, dataset.cache('/local/path') keeps what the first epoch read."
+    )
+
+
+def find_loaders(study: Study) -> tuple[bool, bool]:
+    """Whether the steps wait for a loader of PyTorch's without workers, and for one with some.
+
+    A training's loader may have workers and its validation's none: the one that takes more of the counted
+    steps is meant.
+    """
+    without, with_workers = (
+        covered_share(
+            study,
+            np.flatnonzero(study.trace.select_names(lambda name: loader in name)),  # noqa: B023
+        )
+        for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    )
+    return without > with_workers, with_workers > 0 and with_workers >= without

@@ -1,11 +1,11 @@
 """Threads on a CPU: how many were set, how many ops were at work at once, and what a report notes of them."""
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
-from profnb.causes.numbers import FEWEST
+from profnb.causes.numbers import FEWEST, LONG_OP_PS
 from profnb.core.units import count_text, duration_text
 from profnb.steps.streams import covered_ps
-from profnb.subjects.advising import op_events
-from profnb.subjects.covered_time import period_ps
+from profnb.subjects.advising import op_events, share_of
+from profnb.subjects.covered_time import period_ps, share_beyond, spans_of
 from profnb.subjects.crowded import is_crowded, is_crowded_by_others
 from profnb.subjects.feeds.feeding import inside_runs_ps, session_gaps
 from profnb.subjects.study import Study
@@ -29,6 +29,18 @@ def threads_at_work(study: Study) -> float:
     begin, end = events.begin_ps[ops[inside]], events.end_ps[ops[inside]]
     covered = covered_ps(begin, end)  # of all of them: a validation between the steps has ops too
     return float((end - begin).sum() / covered) if covered else 0.0
+
+
+def long_ops_share(study: Study) -> float:
+    """Share of the time in which ops compute that are long enough for several threads.
+
+    Not while functions of Python run that ops call: they have one thread.
+    """
+    python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
+    ops = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
+    ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
+    busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
+    return min(busy, share_of(study, "host compute"))
 
 
 def note_threads(study: Study) -> list[str]:

@@ -1,25 +1,30 @@
-"""Rules on what devices compute, and what they exchange: precision, layouts, uneven work, none at all.
+"""Rules on devices: what they compute and exchange, and why they idle.
 
-Of what a remedy is for half remains at most, but where facts tell more.
+Of what a remedy is for half remains at most, but where facts tell more. A device that idles more than it
+works always gets its cause, or the sentence that the cause is unknown.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import wraps
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal
+from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
-from profnb.causes.numbers import HALF, LIMITING
+from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
+from profnb.causes import reads
+from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, SELDOM
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
-from profnb.core.units import percent_text
-from profnb.steps.activities import EXCHANGING
+from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
+from profnb.steps.activities import CATEGORIES, EXCHANGING
 from profnb.steps.launching import has_replicas
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import guide, idle_share_of, share_of
+from profnb.steps.summary import OTHERS
+from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
+from profnb.subjects.device.copies import are_of_program
+from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.peaks import find_rates, is_nvidia
 from profnb.subjects.device.precision import WIDTHS, find_missed_dimensions
 from profnb.subjects.device.unused import is_mixed_precision
@@ -30,36 +35,6 @@ _LONGEST = 100
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
 )
-# One text for all, or by framework: of UNKNOWN where one has none of its own.
-Texts = str | Mapping[str, str]
-Words = tuple[str, Texts, Texts]  # a title, the code, and a link or a page of the framework's guide
-
-
-def propose(study: Study, rule: str, words: Words, evidence: str, *edits: Edit) -> Proposal:
-    """Give a proposal in the framework's words."""
-    title, *texts = words
-    code, link = (
-        text if isinstance(text, str) else text.get(study.framework, text.get(UNKNOWN, ""))
-        for text in texts
-    )
-    link = link if "://" in link else guide(study, link)
-    return Proposal(rule, title, evidence, code, link, edits)
-
-
-def of_steps(
-    rule: Callable[[Model, Study], Iterator[Proposal]],
-) -> Callable[[Model], Iterator[Proposal]]:
-    """Ask a rule only where steps were recorded."""
-
-    @wraps(rule)
-    def ask(model: Model) -> Iterator[Proposal]:
-        study = model.traced
-        if study.summary.counted.size and not study.steps.is_window:
-            yield from rule(model, study)
-
-    return ask
-
-
 _UNUSED = (
     "Let the training use the GPU",
     {
@@ -79,7 +54,7 @@ _UNUSED = (
 
 
 @of_steps
-def unused_gpu(model: Model, study: Study) -> Iterator[Proposal]:
+def unused_gpu(model: Model, study: Study) -> Proposals:
     """A GPU is there, nothing shows that it worked, and most of the steps is ops on the CPU."""
     if not study.device.unused:
         return
@@ -87,7 +62,7 @@ def unused_gpu(model: Model, study: Study) -> Iterator[Proposal]:
     evidence = f"Nothing ran on {named}. The ops ran on the CPU, {percent_text(share)} of the time."
     if is_mixed_precision(study):
         evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
-    edits = model.of_category("host compute", share, model.left_by_a_call(share), "a GPU is faster")
+    edits = model.of_category("host compute", share, model.left_by_a_call(share))
     yield propose(study, "unused-gpu", _UNUSED, evidence, *edits)
 
 
@@ -112,7 +87,7 @@ _NARROWER: dict[str, Words] = {
 
 
 @of_steps
-def mixed_precision(model: Model, study: Study) -> Iterator[Proposal]:
+def mixed_precision(model: Model, study: Study) -> Proposals:
     """The device limits, and multiplies more in 32 bits, on its ordinary cores, than it computes in fewer."""
     kernels, rates = study.device.kernels, _rates(study)
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
@@ -126,7 +101,7 @@ def mixed_precision(model: Model, study: Study) -> Iterator[Proposal]:
         study, "mixed-precision", _NARROWER[width],
         f"{percent_text(share)} of kernel time is products and convolutions in 32 bits. This device "
         f"does {width} numbers {times:.0f} times as fast at best.",
-        _of_kernels(model, study, chosen, 1 / times, f"{width} numbers take less time"),
+        _of_kernels(model, study, chosen, 1 / times),
     )  # fmt: skip
 
 
@@ -134,7 +109,7 @@ _EVEN = "Make dimensions multiples of 8", "Round these up to multiples of 8.", "
 
 
 @of_steps
-def missed_tensor_cores(model: Model, study: Study) -> Iterator[Proposal]:
+def missed_tensor_cores(model: Model, study: Study) -> Proposals:
     """On NVIDIA, products of a program in 16 bits miss the tensor cores by a dimension that can be rounded.
 
     Multiples of 8 are what counts; the first layer's inputs and the last one's outputs are the data's.
@@ -153,7 +128,7 @@ def missed_tensor_cores(model: Model, study: Study) -> Iterator[Proposal]:
         study, "missed-tensor-cores", _EVEN,
         f"{percent_text(share)} of kernel time is products and convolutions in 16 bits without tensor cores: "
         f"{listed}.",
-        _of_kernels(model, study, chosen, least, "tensor cores are faster"),
+        _of_kernels(model, study, chosen, least),
     )  # fmt: skip
 
 
@@ -166,7 +141,7 @@ _ORDER = "Keep one order of dimensions", _ONE_ORDER, "gpu_performance_analysis"
 
 
 @of_steps
-def layout_changes(model: Model, study: Study) -> Iterator[Proposal]:
+def layout_changes(model: Model, study: Study) -> Proposals:
     """Kernels only change the order of dimensions."""
     kernels = study.device.kernels
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
@@ -174,7 +149,7 @@ def layout_changes(model: Model, study: Study) -> Iterator[Proposal]:
     evidence = (
         f"{percent_text(_kernel_share(study, moved))} of kernel time turns NHWC into NCHW or back."
     )
-    edit = _of_kernels(model, study, moved, 0.0, "inputs and results may still be turned")
+    edit = _of_kernels(model, study, moved, 0.0)
     if moved.any():
         yield propose(study, "layout-changes", _ORDER, evidence, edit)
 
@@ -189,7 +164,7 @@ _EXCHANGE = "Hide the exchange between devices", _LESS, "distributed_training"
 
 
 @of_steps
-def exposed_collectives(model: Model, study: Study) -> Iterator[Proposal]:
+def exposed_collectives(model: Model, study: Study) -> Proposals:
     """Devices or workers exchange while nothing computes; how much of it is waiting is not known."""
     share = share_of(study, "device collectives")
     is_of_workers = not study.has_device or 2 * idle_share_of(study, "host collectives") >= share
@@ -202,12 +177,11 @@ def exposed_collectives(model: Model, study: Study) -> Iterator[Proposal]:
     # Where several devices of the trace meet, the fleet's definitions tell them apart.
     is_alone = is_of_workers or int((study.device.use.collective_ps > 0).sum()) < 2
     meanwhile = "the device computes nothing" if study.has_device else "no op here computes"
-    because = "exchange can be hidden, and waiting is for the slowest"
     yield propose(
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
         f"{percent_text(share)} of the time is exchange while {meanwhile}."
         + (" One trace does not tell how much of it is waiting." if is_alone else ""),
-        *model.of_category("device collectives", share, (0.0, HALF), because),
+        *model.of_category("device collectives", share, (0.0, HALF)),
     )  # fmt: skip
 
 
@@ -220,7 +194,7 @@ _SPREAD = "Spread the work evenly", _AS_MANY, "distributed_training"
 
 
 @of_steps
-def imbalance(model: Model, study: Study) -> Iterator[Proposal]:
+def imbalance(model: Model, study: Study) -> Proposals:
     """The busiest of several devices that compute works longer than their mean, and most of the time.
 
     Devices that only copy take no part in the work; devices that idle wait for the host, not for each other.
@@ -236,7 +210,7 @@ def imbalance(model: Model, study: Study) -> Iterator[Proposal]:
         study, "imbalance", _SPREAD,
         f"The busiest of {busy.size} devices is at work {percent_text(most)} of the time, collectives left "
         f"out. The mean is {percent_text(mean)}.",
-        model.some_of(kinds, most - mean, (0.0, HALF), "work is never quite even"),
+        model.some_of(kinds, most - mean, (0.0, HALF)),
     )  # fmt: skip
 
 
@@ -249,12 +223,239 @@ def _kernel_share(study: Study, chosen: Bools) -> float:
     return float(np.nansum(study.device.kernels.fraction[chosen]))
 
 
-def _of_kernels(model: Model, study: Study, chosen: Bools, least: float, because: str) -> Edit:
+def _of_kernels(model: Model, study: Study, chosen: Bools, least: float) -> Edit:
     """Kernels that take less of the device's time from now on."""
     share = _kernel_share(study, chosen) * share_of(study, "device compute")
-    return model.some_of(("device compute",), share, (min(least, HALF), HALF), because)
+    return model.some_of(("device compute",), share, (min(least, HALF), HALF))
 
 
-DEVICE_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
+_OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
+_GUIDE = "gpu_performance_analysis"
+
+_FUSE = {
+    UNKNOWN: "Fuse small kernels with the framework's compiler.",
+    TENSORFLOW: "model.compile(..., jit_compile=True) fuses small kernels.",
+    SESSIONS: "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1",
+    JAX: "Put the whole step into one jax.jit, and several steps into one with jax.lax.scan.",
+    PYTORCH: "torch.compile(model, mode='reduce-overhead') fuses small kernels and replays them together.",
+}
+_COMPILERS = {
+    UNKNOWN: "https://www.tensorflow.org/xla",
+    JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
+    PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
+}
+_PRIVATE = "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private' before TensorFlow is imported."
+_LAUNCH_LESS: Words = ("Launch fewer, larger kernels", _FUSE, _COMPILERS)
+_OR_THREADS = {TENSORFLOW: f"{_FUSE[TENSORFLOW]} Where XLA cannot compile the model: {_PRIVATE}"}
+_THREADS = "Let threads of their own launch kernels", _PRIVATE, _GUIDE
+
+
+@of_steps
+def launch_bound(model: Model, study: Study) -> Proposals:
+    """Launching sets the pace of the kernels, and the device idles meanwhile."""
+    launches, kernels = study.device.launches, study.device.kernels
+    if not launches.sets_the_pace:
+        return
+    idle, calls = idle_share_of(study, "kernel launch"), int(launches.calls.sum())
+    times, longer = kernels.occurrences, float(launches.longer_calls.sum() / calls)
+    products = float(times[kernels.is_tensor_core_eligible].sum() / times.sum())
+    least, most = model.left_by_a_call(idle)
+    is_pool = is_launched_by_pool(study.trace, study.framework)
+    yield propose(
+        study, "launch-bound", (_LAUNCH_LESS[0], _OR_THREADS, _COMPILERS) if is_pool else _LAUNCH_LESS,
+        f"The device idled {percent_text(idle)} of the time while the host launched. {percent_text(longer)} "
+        f"of the {count_text(calls)} launches took longer than their kernels.",
+        *model.of_category("kernel launch", idle, (least, max(most, products))),
+    )  # fmt: skip
+
+
+@of_steps
+def gpu_thread_mode(model: Model, study: Study) -> Proposals:
+    """Threads of TensorFlow's pool launch in turns, and the NVIDIA GPU idles meanwhile."""
+    idle = idle_share_of(study, "kernel launch")
+    if is_launched_by_pool(study.trace, study.framework):
+        yield propose(
+            study, "gpu-thread-mode", _THREADS,
+            "Threads of the pool that also runs ops and input launched the kernels. The device idled "
+            f"{percent_text(idle)} of the time meanwhile.",
+            *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM)),  # left in 14 runs
+        )  # fmt: skip
+
+
+_PINNED = (
+    "batch.to(device, non_blocking=True) for the next batch; send uint8 and convert on the device."
+)
+_COPY = {
+    UNKNOWN: "Copy the next batch while this one is computed. Send narrow types (uint8).",
+    TENSORFLOW: "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step. Send "
+    "uint8, and tf.cast on the device.",
+    JAX: "jax.device_put the next batch before this step's result is read. Send uint8, convert in the step.",
+    PYTORCH: f"DataLoader(..., pin_memory=True) and {_PINNED}",
+}
+_COPY_BESIDE: Words = ("Copy to the device while it computes", _COPY, "data_performance")
+_KEEP = (
+    "Keep on the device what fits there",
+    "Leave arrays that fit there (memory_kind='device' in their shardings). Fetch the next one while this "
+    "one is computed.",
+    "https://docs.jax.dev/en/latest/notebooks/host-offloading.html",
+)
+
+
+@of_steps
+def copying_input(model: Model, study: Study) -> Proposals:
+    """Data is moved to the device while it computes nothing: by its copies, or by calls of the host."""
+    share, bytes_of = input_shares(study)[0], study.device.copies.bytes_by_source("host to device")
+    if not share:
+        return
+    words: Words = _KEEP if are_of_program(study.trace) else _COPY_BESIDE
+    if study.framework == PYTORCH and set(bytes_of) == {"pinned"}:
+        words = words[0], _PINNED, words[2]
+    slow = bytes_of.get("pageable", 0)
+    evidence = (
+        f"{percent_text(share)} of the time data moved to the device while it computed nothing"
+    )
+    evidence += f", {bytes_text(slow)} of it from pageable memory." if slow else "."
+    hidden = share_of(study, "device compute") / share
+    # Beside computing a copy takes no time, as far as that is as long; a float has four bytes, a uint8 one.
+    remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, HALF)
+    edits = model.of_category("input", share, remains)
+    yield propose(study, "copying-input", words, evidence, *edits)
+
+
+_READ = {
+    UNKNOWN: "Printing a result, or making a Python number of it, waits: do it every 100 steps.",
+    TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 steps, or "
+    "keep a tf.keras.metrics.Mean and read it once an epoch.",
+    SESSIONS: "What sess.run fetches is copied back: fetch the loss and the summaries every 100 steps.",
+    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device: do them every 100 steps.",
+    PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device: do "
+    "them every 100 steps.",
+}
+_READS_OF_TORCH = {
+    reads.SIZE: "x[mask], nonzero, masked_select and unique wait for the size of their result: "
+    "torch.where(mask, a, b), or a product with the mask, keeps it.",
+    reads.INTO: "x.to('cuda') waits until ordinary memory is copied: DataLoader(..., pin_memory=True) and "
+    "x.to('cuda', non_blocking=True) do not.",
+    reads.OUT_OF: "x.cpu() and x.numpy() wait for the device: do them every 100 steps, or at the end.",
+}
+_READ_LESS: Words = ("Read results less often", _READ, _GUIDE)
+
+
+@of_steps
+def synchronising_reads(model: Model, study: Study) -> Proposals:
+    """The device idles while the host reads a result back; of JAX on a CPU no program runs meanwhile."""
+    share = idle_share_of(study, "synchronising copy")
+    name, waits_for, each = "", "", 0.0
+    if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
+        name, waits_for, each = reads.find_waiting_op(study)
+    evidence = (
+        f"For {percent_text(share)} of the time the device idled and the host waited for a result."
+    )
+    evidence += f" Most of it is in {name}, {count_text(round(each))} a step." if name else ""
+    remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
+    edits = model.of_category("output", share, remains)
+    if not study.has_device:
+        times, waiting, unused = reads.find_reads_beside_programs(study)
+        of, share = counted_text(study.summary.counted.size, "step"), min(waiting, unused)
+        evidence = f"The loop waits for a result {counted_text(times, 'time')} in {of}, "
+        evidence += (
+            f"{percent_text(waiting)} of the time. For {percent_text(unused)} no program runs."
+        )
+        edits = [model.some_of((), share, remains)]
+    code = _READS_OF_TORCH.get(waits_for, _READ)
+    if share:
+        yield propose(study, "synchronising-reads", (_READ_LESS[0], code, _GUIDE), evidence, *edits)
+
+
+@of_steps
+def larger_batch(model: Model, study: Study) -> Proposals:
+    """Twice the batch fits into the device, which idles, and not for want of data.
+
+    Per example half of what does not grow with the batch is saved: of the idle time, and at most of all but
+    the input and kernels that are long enough to grow with it.
+    """
+    sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
+    size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
+    idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
+    fixed = idle - sum(idle_share_of(study, c) for c in ("waiting for input", "copying input"))
+    if not size or fixed < 1 - LIMITING:
+        return
+    kernels, computing = study.device.kernels, share_of(study, "device compute")
+    rest = 1 - computing - share_of(study, "input")
+    short = 1 - float(kernels.fraction[kernels.mean_ps > LONG_OP_PS].sum())
+    grows = max(1 - fixed / rest, 0.0)
+    code = f"batch_size={2 * size}; scale the learning rate with it."
+    yield propose(
+        study, "larger-batch", ("Use twice the batch", code, _GUIDE),
+        f"The device was idle {percent_text(idle)} of the time, and its memory would hold twice the batch "
+        f"(now {count_text(size)}). Per example, that halves what does not grow with the batch.",
+        model.some_of(_OF_STEP, rest / 2, (0.0, grows)),
+        model.some_of(("device compute",), computing * short / 2, (0.0, 1.0)),
+    )  # fmt: skip
+
+
+_PYTHON = {
+    UNKNOWN: "Profile the Python code. Hand the device more work at once.",
+    TENSORFLOW: "p.python (a capture with Python's calls) names functions. Put them into the tf.function.",
+    SESSIONS: "p.python (a capture with Python's calls) names the functions. Feed through tf.data.",
+    JAX: "The frames on the timeline name the functions. Put the whole step into one jax.jit.",
+    PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less of it in the step.",
+}
+_MORE_TO_DO: Words = ("Give the device more to do", _PYTHON, _GUIDE)
+_LESS_BETWEEN: Words = ("Do less between steps", _PYTHON, _GUIDE)
+_BEFORE = "Run a step or two before what is timed. Give every batch one shape."
+_PLACE = "Place the host's longest ops on the device, or do them in the input."
+_RECORD = "Record the host's side too (its ops, and Python's calls), over several marked steps."
+_LATER = "The first run of an op loads libraries and compiles kernels. Run the step before you record it."
+# Of each cause of idle time the category that it is charged to ("" for gaps), what the host did, and words.
+_CAUSES: dict[str, tuple[str, str, Words]] = {
+    "compiling": ("compilation", "programs were compiled", ("Compile first", _BEFORE, _GUIDE)),
+    "waiting for input": ("input", "the host waited for data", ("Have the next batch ready", READY, _GUIDE)),
+    "copying input": ("input", "the host copied data to it", _COPY_BESIDE),
+    "synchronising copy": ("output", "the host waited for results", _READ_LESS),
+    "host compute": ("host compute", "ops computed on the CPU", ("Move work to the device", _PLACE, _GUIDE)),
+    "kernel launch": ("kernel launch", "the host prepared and launched its work", _LAUNCH_LESS),
+    "host collectives": ("device collectives", "the host waited for others", WORKERS),
+    "Python in the step": (OTHERS, "at most Python ran in a step", _MORE_TO_DO),
+    "Python between steps": ("", "at most Python ran between steps", _LESS_BETWEEN),
+    "unknown": (
+        OTHERS, "the cause is unknown: nothing that could explain it was recorded",
+        ("Find out why the device is idle", _RECORD, _GUIDE),
+    ),
+}  # fmt: skip
+
+
+@of_trace
+def idle_device(model: Model, study: Study) -> Proposals:
+    """A device idles more than it works; this is what the host did for most of that time."""
+    idle = study.device.idle
+    if idle is None or 2 * idle.total_ps.sum() < idle.window_ps:
+        return
+    row, is_open = int(idle.total_ps.argmax()), study.steps.is_window
+    cause, part = IDLE_CAUSES[row], float(idle.total_ps[row] / idle.window_ps)
+    category, reason, words = _CAUSES[cause]
+    of = "the time"
+    if is_open:
+        of = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
+    elif cause == "kernel launch" and study.summary.counted.size <= 2:  # else it is each step's
+        ops, first = study.ops.steady, study.ops.steady.find_outlier()
+        if first >= 0 and 2 * ops.self_ps[first] > idle.total_ps[row]:
+            took, is_open = duration_text(int(ops.self_ps[first])), True
+            reason += (
+                f", most of it one op's: {printable(ops.op_name[first][:_LONGEST])} took {took}"
+            )
+            words = "Record a later run", _LATER, _GUIDE
+    remains = (0.0 if is_open or cause == "unknown" else HALF), 1.0
+    share = float(idle.total_ps.sum() / idle.window_ps)
+    yield propose(
+        study, "idle-device", words,
+        f"{printable(idle.device)} was idle {percent_text(share)} of {of}. For {percent_text(part)} "
+        f"{reason}.",
+        *model.of_category(category, part, remains),
+    )  # fmt: skip
+
+
+DEVICE_RULES = (
     unused_gpu, mixed_precision, missed_tensor_cores, layout_changes, exposed_collectives, imbalance,
+    launch_bound, gpu_thread_mode, copying_input, synchronising_reads, larger_batch, idle_device,
 )  # fmt: skip

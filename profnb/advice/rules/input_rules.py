@@ -6,12 +6,9 @@ computing that itself uses one of them or all; with one thread beside the steps 
 """
 
 import math
-from collections.abc import Callable, Iterator
-
-import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal
+from profnb.advice.proposals import Proposal, Proposals, of_trace
 from profnb.advice.replay import once
 from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
@@ -19,11 +16,11 @@ from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.session_records import BEFORE, FEEDS
 from profnb.causes.held_up import input_runs_python
 from profnb.causes.numbers import HALF, HAND_OVER_PS
-from profnb.causes.starving import diagnose_queue, reads_singly
+from profnb.causes.starving import diagnose_queue, find_loaders, find_network_files, reads_singly
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras
-from profnb.subjects.covered_time import covered_share, period_ps
+from profnb.subjects.covered_time import period_ps
 from profnb.subjects.input.diagnosis import runs_ahead, runs_python
 from profnb.subjects.input.input_causes import CAUSES
 from profnb.subjects.ops.growth import find_growth
@@ -38,16 +35,16 @@ _FEED_FASTER = ("input-bound", "Feed the model faster")
 _MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
 
 
-def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
+@of_trace
+def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     """The steps wait for a pipeline of tf.data, one of whose stages is the limit."""
-    study = model.traced
     diagnosis = study.input.diagnosis
     if diagnosis is None:
         return
     if diagnosis.severity == "none":
         yield from _held_up(model, study)
         return
-    on_network = _network(study)
+    on_network = find_network_files(study)
     if on_network:
         evidence, code = on_network
         yield Proposal(
@@ -64,7 +61,7 @@ def starved_by_pipeline(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _held_up(model: Model, study: Study) -> Iterator[Proposal]:
+def _held_up(model: Model, study: Study) -> Proposals:
     """Python makes elements in time, and holds up the steps' own Python meanwhile."""
     table = study.input.pipeline
     rows = [row for row in range(len(table)) if runs_python(table, row)]
@@ -96,37 +93,9 @@ def _remains(model: Model, cause: str) -> tuple[float, float]:
     return 0.0, min(max(HALF - rest, 0.0) / wait if is_ahead else HALF, beside)
 
 
-def _network(study: Study) -> tuple[str, str] | None:
-    """That the input lies on a network mount, and where else to put it; None where it does not.
-
-    Such files were open in five looks, and for a quarter as much of the time as the steps wait: a vocabulary
-    or a log that lies there is not what they wait for.
-    """
-    seen, wait = study.recording.network_files, study.input.waiting.fraction
-    if seen.found < max(5, wait * seen.looks / 4) or not seen.mounts:
-        return None
-    place = max(seen.mounts, key=lambda name: seen.mounts[name])
-    folder = place.rpartition(" (")[0]
-    files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
-    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
-    evidence = (
-        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} it was reading on "
-        f"{place}, a network mount: {files}. Each open and each read goes to another machine."
-    )
-    if "drive" in place:
-        return evidence, (
-            f"Before the training, once: `!cp -r {folder}/... /content/data`; many small files as one "
-            "archive, `!tar -xf ... -C /content/data`. Then read from /content/data."
-        )
-    return evidence, (
-        f"Copy what is read from {folder} to a local disk before the training; many small files as one "
-        "archive. Where that is too large, dataset.cache('/local/path') keeps what the first epoch read."
-    )
-
-
-def files_read_singly(model: Model) -> Iterator[Proposal]:
+@of_trace
+def files_read_singly(model: Model, study: Study) -> Proposals:
     """A function of tf.data reads a file for each element, and steps wait a little for it."""
-    study = model.traced
     files, diagnosis, waiting = study.input.small_files, study.input.diagnosis, study.input.waiting
     if files is None or diagnosis is None or diagnosis.cause == "small files":
         return
@@ -142,9 +111,10 @@ def files_read_singly(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def starved_by_queue(model: Model) -> Iterator[Proposal]:
+@of_trace
+def starved_by_queue(model: Model, study: Study) -> Proposals:
     """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
-    starving = diagnose_queue(model.traced)
+    starving = diagnose_queue(study)
     if starving is None:
         return
     is_python = starving.cause == "python"
@@ -155,16 +125,15 @@ def starved_by_queue(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def fed_by_hand(model: Model) -> Iterator[Proposal]:
+@of_trace
+def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
-    study = model.traced
     feeding = study.input.feeding
     if feeding is None or not feeding.makes_input:
         return
     if find_growth(study.recording.graph_versions) is not None:
         return  # what Python makes there is ops
     lines = feeding.named((FEEDS, BEFORE))
-    because = f"making what is fed took {duration_text(feeding.each_ps)} a step"
     yield Proposal(
         "python-input", "Feed the model without Python",
         f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
@@ -173,13 +142,13 @@ def fed_by_hand(model: Model) -> Iterator[Proposal]:
         "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
         "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
         "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() takes the placeholder's place.",
-        _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, HALF), because)],
+        _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, HALF))],
     )  # fmt: skip
 
 
 _READY_FOR_KERAS = (
-    "A keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, use_multiprocessing=True) "
-    "makes the next batches beside the training; a generator works alone, so write one of it."
+    "Write a keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, "
+    "use_multiprocessing=True): it makes the next batches beside the training."
 )
 _MORE_WORKERS = (
     "More of them, up to the number of cores, or less work for each example in __getitem__ and collate_fn. "
@@ -191,21 +160,18 @@ _BY_INDEX = (
 )
 
 
-def waits_for_batches(model: Model) -> Iterator[Proposal]:
+@of_trace
+def waits_for_batches(model: Model, study: Study) -> Proposals:
     """The steps wait for the next batch, and no iterator of tf.data and no queue tells why."""
-    study = model.traced
     if len(study.input.iterators) or study.input.queues:
         return
     share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
     is_short = share * period_ps(study) < HAND_OVER_PS * study.summary.counted.size
     if not share or (is_keras and is_short):
         return
-    on_the_spot, has_workers = (False, False) if is_keras else _loaders(study)
-    why, code, remains = (
-        "What makes it was not recorded, so why it takes that long is unknown.",
-        READY[study.framework],
-        (0.0, 1.0),
-    )
+    on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
+    why = "What makes it was not recorded, so why it takes that long is unknown."
+    code, remains = READY[study.framework], (0.0, 1.0)
     beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
     title = "Have the next batch ready"
     if is_keras:
@@ -229,29 +195,14 @@ def waits_for_batches(model: Model) -> Iterator[Proposal]:
     )  # fmt: skip
 
 
-def _loaders(study: Study) -> tuple[bool, bool]:
-    """Whether the steps wait for a loader of PyTorch's without workers, and for one with some.
-
-    A training's loader may have workers and its validation's none: the one that takes more of the counted
-    steps is meant.
-    """
-    without, with_workers = (
-        covered_share(
-            study,
-            np.flatnonzero(study.trace.select_names(lambda name: loader in name)),  # noqa: B023
-        )
-        for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
-    )
-    return without > with_workers, with_workers > 0 and with_workers >= without
-
-
-def made_again(model: Model) -> Iterator[Proposal]:
+@of_trace
+def made_again(model: Model, study: Study) -> Proposals:
     """Each epoch reads and maps the same data again, and the steps wait for it.
 
     Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
     """
-    study, tree = model.traced, model.tree
-    epochs = [row for row in model.rows(EPOCH) if tree.occurrences[row] > 1]
+    tree = model.tree
+    epochs = [row for row in tree.rows(EPOCH) if tree.occurrences[row] > 1]
     table = study.input.pipeline
     kinds = set(table.kind)
     if (
@@ -267,10 +218,8 @@ def made_again(model: Model) -> Iterator[Proposal]:
     edits = input_scaled(model, 1 / times, 1 / times)
     if not edits:
         return
-    ends = [row for row in model.rows(parts.EPOCH_ENDS) if model.is_inside(row, (EPOCH,), 0)]
-    edits.append(
-        once(tree, ends, times, model.costs.restart_ps, "a new epoch waits for its first batch")
-    )
+    ends = [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
+    edits.append(once(tree, ends, times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Keep what the input made: cache()",
@@ -278,10 +227,10 @@ def made_again(model: Model) -> Iterator[Proposal]:
         "for them.",
         "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
         "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
-        f"{_LINK}#caching", edits, model.line_above(epochs[0]),
+        f"{_LINK}#caching", edits, tree.line_above(epochs[0]),
     )  # fmt: skip
 
 
-INPUT_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
+INPUT_RULES = (
     starved_by_pipeline, files_read_singly, starved_by_queue, fed_by_hand, waits_for_batches, made_again,
 )  # fmt: skip

@@ -1,43 +1,268 @@
-"""Rules on ops: loops of them, their threads, graphs and summaries of TF1, recurrent layers on a GPU."""
+"""Rules on ops: small ones that a compiler puts together, loops, threads, and what is compiled again.
 
-from collections.abc import Callable, Iterator
+Pieces that a compiler puts together: what they compute remains, and one start. A program that is compiled
+again: each time but the first costs a usual step instead.
+"""
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit, with_below_of
-from profnb.advice.rules.compile_rules import compiled_together
+from profnb.advice.proposals import Proposal, Proposals, of_trace
+from profnb.advice.replay import Edit
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import EAGER
-from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM
-from profnb.causes.pieces import find_step_by_step
-from profnb.causes.threads import number_set, threads_at_work
+from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
+from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
+from profnb.causes.numbers import HALF, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.pieces import (
+    Pieces,
+    find_cut_regions,
+    find_fusible,
+    find_programs,
+    find_step_by_step,
+    find_torch_ops,
+    fused_by_xla,
+)
+from profnb.causes.threads import long_ops_share, number_set, threads_at_work
+from profnb.causes.uncompilable import find_uncompilable
 from profnb.core.printable import quoted
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
-from profnb.subjects.advising import GUIDE, op_events, share_of
-from profnb.subjects.covered_time import covered_share, period_ps, share_beyond, spans_of
+from profnb.subjects.advising import GUIDE, is_loop_of_keras, op_events, share_of
+from profnb.subjects.covered_time import (
+    covered_share,
+    period_ps,
+)
 from profnb.subjects.device.peaks import is_nvidia
 from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.ops.graph_loops import find_loop
 from profnb.subjects.ops.growth import find_growth
-from profnb.trace.names import PYTHON_OPS
+from profnb.subjects.ops.optimizers import is_of_optimizer
+from profnb.subjects.study import Study
+from profnb.trace.framework import JAX, PYTORCH, words
+from profnb.trace.names import is_host_collective
+from profnb.trace.op_names import is_packing, packing_scopes
+
+_LONGEST, _SHOWN = 60, 4
+_JIT_OF_SESSIONS = (
+    "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
+)
+_JAX_DOCS = "https://docs.jax.dev/en/latest/jit-compilation.html"
+_XLA_DOCS = "https://www.tensorflow.org/xla"
+_TORCH_DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
+
+
+def _compiled_together(model: Model, pieces: Pieces) -> tuple[Edit, float]:
+    """Pieces that are one: what they compute remains, where it is long at least, and a call for each start.
+
+    Returns:
+        The edit; the share of the time from step to step that they take.
+    """
+    study = model.traced
+    share, *computing = pieces.shares(study, LONG_OP_PS)
+    step_ps = period_ps(study) / study.summary.counted.size
+    calls = [pieces.starts * call_ps / step_ps for call_ps in model.costs.call_ps]
+    remains = [min(sum(of) / (share or 1), 1.0) for of in zip(computing, calls, strict=True)]
+    return model.some_of((), share, remains), share
+
+
+@of_trace
+def started_in_pieces(model: Model, study: Study) -> Proposals:
+    """Python starts many small pieces one by one, where a compiler would make few of them."""
+    for find, in_words in _PIECES:
+        if pieces := find(study):
+            edit, share = _compiled_together(model, pieces)
+            yield from in_words(study, pieces, percent_text(share), edit)
+
+
+def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
+    """JAX. Keras compiles its step unless it is told otherwise; then all programs are single ops."""
+    is_keras = is_loop_of_keras(study)
+    if pieces.beside and is_keras:
+        return
+    listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_SHOWN])
+    listed += ", ..." if len(pieces.names) > _SHOWN else ""
+    beside = f" besides {quoted(pieces.beside, _LONGEST)}" if pieces.beside else ""
+    yield Proposal(
+        "work-outside-jit", "Put the whole step into one jax.jit",
+        f"Python started {count_text(round(pieces.each))} programs a step{beside} one by one ({listed} in "
+        f"all). With their starts they take {share} of the time.",
+        "model.compile(..., run_eagerly=False, jit_compile='auto') lets Keras compile its step."
+        if is_keras
+        else "Put @jax.jit over a function that does all of one step, these operations with it. Return from "
+        "it what the loop needs.",
+        _JAX_DOCS, [edit],
+    )  # fmt: skip
+
+
+def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
+    mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
+    compiler = "model.compile(..., jit_compile=True) has torch.compile make fewer of them."
+    if not is_loop_of_keras(study):
+        compiler = (
+            "torch.compile(model) makes fewer and larger ones of them, "
+            "torch.optim.AdamW(..., foreach=True) or fused=True of the optimizer's."
+        )
+    yield Proposal(
+        "small-ops", "Give each op more to do",
+        f"A step is {count_text(round(pieces.each))} ops that Python starts one by one, of "
+        f"{duration_text(mean_ps)} on average. With the pauses between them they take {share} of the time.",
+        f"A larger batch makes fewer steps, each of as many ops. {compiler}",
+        "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html", [edit],
+    )  # fmt: skip
+
+
+def _cut_regions(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
+    yield Proposal(
+        "graph-breaks", "Compile the step in one piece",
+        f"What torch.compile made is cut into pieces: {count_text(round(pieces.each))} graph breaks a step. "
+        f"With Python between the pieces it takes {share} of the time.",
+        "TORCH_LOGS=graph_breaks prints where and why; torch.compile(..., fullgraph=True) raises there. "
+        "Common reasons: .item(), print and an if on a tensor's value in the compiled function.",
+        _TORCH_DOCS, [edit],
+    )  # fmt: skip
+
+
+_PIECES = (
+    (find_programs, _programs),
+    (find_torch_ops, _torch_ops),
+    (find_cut_regions, _cut_regions),
+)
+
+# Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
+_ELEMENTWISE = frozenset({
+    "Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "ClipByValue", "Div", "DivNoNan", "Elu",
+    "EluGrad", "Equal", "Erf", "Exp", "Expm1", "GreaterEqual", "Greater", "Less", "LessEqual", "Log",
+    "Log1p", "LogicalAnd", "LogicalNot", "Maximum", "Minimum", "Mul", "Neg", "Pow", "RealDiv",
+    "Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "RsqrtGrad", "Select", "SelectV2",
+    "Sigmoid", "SigmoidGrad", "Sign", "Softplus", "SoftplusGrad", "Sqrt", "SqrtGrad", "Square",
+    "SquaredDifference", "Sub", "Tanh", "TanhGrad", "TruncateDiv", "Xdivy", "ZerosLike",
+})  # fmt: skip
+
+
+@of_trace
+def small_ops_without_xla(model: Model, study: Study) -> Proposals:
+    """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
+    if study.has_device or len(study.xla.hlo) or find_uncompilable(study):
+        return
+    ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
+    if ops is None or not (fused := fused_by_xla(study, ops)):
+        return
+    share, whole, *remains = fused
+    few = "fuses them into few passes."
+    yield Proposal(
+        "small-ops-without-xla", "Let XLA fuse the small ops",
+        f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: "
+        "each reads and writes memory on its own.",
+        words(
+            study.framework,
+            f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
+            sessions=f"{_JIT_OF_SESSIONS} {few}",
+        ),
+        _XLA_DOCS, [model.some_of(("host compute",), whole, remains)],
+    )  # fmt: skip
+
+
+@of_trace
+def large_optimizer(model: Model, study: Study) -> Proposals:
+    """The optimizer's ops are not fused.
+
+    An exchange of gradients, and what packs them for it, has the optimizer's name and is not its own.
+    """
+    if study.framework == JAX or len(study.xla.hlo):
+        return
+    packing = packing_scopes(study.ops.table.op_name)
+
+    def is_its(name: str, kind: str) -> bool:
+        is_exchange = is_host_collective(f"{name}:{kind}") or is_packing(name, kind, packing)
+        return is_of_optimizer(name) and not is_exchange
+
+    ops = find_fusible(study, is_its)
+    if ops is None or not (fused := fused_by_xla(study, ops)):
+        return
+    share, whole, *remains = fused
+    larger, obstacle = "A larger batch runs it less often.", find_uncompilable(study)
+    code = f"model.compile(..., jit_compile=True) fuses its ops. {larger}"
+    if obstacle:  # of a batch two to five times as large it runs as much less often
+        whole, remains = share, [1 / SELDOM, HALF]
+        code = f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, which "
+        code += f"runs {quoted(obstacle, _LONGEST)}."
+    side = "device compute" if study.has_device and not obstacle else "host compute"
+    mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
+    yield Proposal(
+        "large-optimizer", "Make the optimizer cheaper",
+        f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
+        f"step, of {duration_text(mean_ps)} on average.",
+        words(
+            study.framework,
+            f"The framework's compiler fuses its ops. {larger}",
+            tensorflow=code,
+            sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
+        ),
+        _XLA_DOCS, [model.some_of((side,), whole, remains)],
+    )  # fmt: skip
+
+
+@of_trace
+def recompiling(model: Model, study: Study) -> Proposals:
+    """XLA or ``torch.compile`` compiled the same program three times or more."""
+    framework, again = study.framework, find_compiled_again(study)
+    if again is None:
+        return
+    spent = duration_text(again.spent_ps)
+    drop = words(
+        framework, "drop the last, smaller one", tensorflow=".batch(n, drop_remainder=True)"
+    )
+    code = f"Give every batch one shape: {drop}, pad sequences to a few lengths."
+    if framework == PYTORCH:
+        code = (
+            "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
+            "DataLoader(..., drop_last=True). Python numbers: pass them as tensors."
+        )
+    elif again.why == SAME_SHAPES:
+        code = (
+            "Make the compiled function once, outside of the loop. Pass what changes as arguments."
+        )
+    yield Proposal(
+        "recompiling", "Compile once",
+        f"{again.what}: {again.why}. All but the first time took {spent}.",
+        code, words(framework, _XLA_DOCS, jax=_JAX_DOCS, pytorch=_TORCH_DOCS),
+        [_compiled_once(model, again.times, again.spent_ps)],
+    )  # fmt: skip
+
+
+def _compiled_once(model: Model, times: int, again_ps: float) -> Edit:
+    """Each time costs a usual step instead; at least what all but the first took is saved."""
+    tree, summary = model.tree, model.traced.summary
+    usual_ps = summary.mean_period_ps
+    if summary.all_warm_up:
+        usual_ps = float(model.costs.call_ps[0])
+    first, compiling = tree.rows(parts.FIRST), tree.rows(TRACING, COMPILATION)
+    if (count := int(tree.occurrences[first].sum())) > 1:
+        rows, times = tree.with_below(first), count
+    elif compiling:
+        rows, usual_ps = np.array(compiling, np.int64), 0.0
+    else:
+        rows = tree.with_below(model.main_steps)
+    whole = float(tree.self_ps[rows].sum())
+    each = whole / times
+    least = times * min(usual_ps, each) if usual_ps else each
+    return Edit(rows, least, max(whole - again_ps, least))
+
 
 _TF_API = "https://www.tensorflow.org/api_docs/python/tf/"
-_SHOWN, _LONGEST = 3, 100
 
 
-def growing_graph(model: Model) -> Iterator[Proposal]:
+@of_trace
+def growing_graph(model: Model, study: Study) -> Proposals:
     """A session's graph grows, and is taken in and pruned again in each run; the ops themselves remain."""
-    study, tree = model.traced, model.tree
+    tree = model.tree
     growth = find_growth(study.recording.graph_versions)
     if growth is None or not study.summary.counted.size:
         return
     steps = model.main_steps
-    runs, between = (with_below_of(tree, at) for at in (steps, model.rows(EAGER, parts.GAPS)))
+    runs, between = (tree.with_below(at) for at in (steps, tree.rows(EAGER, parts.GAPS)))
     times = max(int(tree.occurrences[steps].sum()), 1)
     whole, making = (float(tree.self_ps[rows].sum()) for rows in (runs, between))
     ops_ps = covered_share(study, op_events(study, lambda *_: True)) * model.periods_ps
@@ -48,53 +273,45 @@ def growing_graph(model: Model) -> Iterator[Proposal]:
         f"The graph grew in {grown} of {count_text(len(study.recording.graph_versions))} session runs, by "
         f"{added} changes a run. The session takes it in and prunes it again: a run takes "
         f"{duration_text(whole / times)}.",
-        "Make every op before the loop and feed what changes through placeholders. Then call "
-        "graph.finalize(), which makes the line that adds an op raise.",
+        "Make every op before the loop and feed what changes. graph.finalize() raises where one is added.",
         f"{_TF_API}Graph#finalize",
         [
-            Edit(runs, least, most, "the ops of each session run remain, and a call"),
-            Edit(between, making / times, making, "ops are made once"),
+            Edit(runs, least, most),
+            Edit(between, making / times, making),
         ],
     )  # fmt: skip
 
 
-def idle_cores(model: Model) -> Iterator[Proposal]:
+@of_trace
+def idle_cores(model: Model, study: Study) -> Proposals:
     """TensorFlow was set to use fewer threads for an op than there are cores.
 
     Long ops can use more, but for functions of Python that ops call. Two cores of a virtual machine may be
     one that two threads share.
     """
-    study = model.traced
     cores, threads = number_set(study, CORES), number_set(study, INTRA_OP)
     if study.has_device or not 0 < threads < cores:
         return
-    python = op_events(study, lambda _, op_type: op_type in PYTHON_OPS)
-    ops = op_events(study, lambda _, op_type: op_type not in (*PYTHON_OPS, "Dataset"))
-    ops = ops[study.trace.events.duration_ps[ops] > LONG_OP_PS]
-    busy = share_beyond(study, spans_of(study, ops), spans_of(study, python))
-    busy = min(busy, share_of(study, "host compute"))
+    busy = long_ops_share(study)
     remains = threads / cores, min(2 * threads / cores, 1.0)
-    because = f"{count_text(cores)} cores instead of {count_text(threads)}"
     yield Proposal(
         "idle-cores", "Use all cores",
         f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops that compute for long "
         f"take {percent_text(busy)} of the time.",
-        "Leave tf.config.threading.set_intra_op_parallelism_threads alone (0 means all cores), and unset "
-        "TF_NUM_INTRAOP_THREADS; it takes a fresh process.",
-        f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains, because)],
+        "In a fresh process, without set_intra_op_parallelism_threads and TF_NUM_INTRAOP_THREADS.",
+        f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains)],
     )  # fmt: skip
 
 
-def oversubscribed(model: Model) -> Iterator[Proposal]:
+@of_trace
+def oversubscribed(model: Model, study: Study) -> Proposals:
     """More ops run at once than there are cores, and take turns; the work itself remains."""
-    study = model.traced
     if study.has_device or study.steps.is_window or not study.summary.counted.size:
         return
     cores, threads = number_set(study, CORES), threads_at_work(study)
     if not 0 < cores < threads:
         return
     share = share_of(study, "host compute") + share_of(study, "input")
-    because = f"{threads:.1f} ops at once took turns on {count_text(cores)} cores"
     kinds = ("host compute", "input")
     yield Proposal(
         "oversubscribed", "Run fewer threads",
@@ -103,7 +320,7 @@ def oversubscribed(model: Model) -> Iterator[Proposal]:
         f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
         f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
         f"{_TF_API}data/ThreadingOptions",
-        [model.some_of(kinds, share, (cores / threads, 1.0), because)],
+        [model.some_of(kinds, share, (cores / threads, 1.0))],
     )  # fmt: skip
 
 
@@ -114,9 +331,9 @@ _SUMMARY_OPS = (
 _WRITES = ("add_summary", "SummarySaverHook.")
 
 
-def summaries(model: Model) -> Iterator[Proposal]:
+@of_trace
+def summaries(model: Model, study: Study) -> Proposals:
     """Session runs make summaries: ops do, and Python between the runs writes them."""
-    study = model.traced
     gaps, counted = session_gaps(study), study.summary.counted
     ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
     made = np.intersect1d(study.groups.step[ops], counted).size
@@ -127,7 +344,6 @@ def summaries(model: Model) -> Iterator[Proposal]:
     each_ps = written * PS_PER_NS / gaps.gaps
     writing = each_ps * counted.size / period_ps(study)
     writes = f", and writing them {duration_text(each_ps)} a run" if each_ps else ""
-    because = "of 100 steps one makes them, or 20 do"
     yield Proposal(
         "summaries", "Write summaries less often",
         f"{count_text(made)} of {count_text(counted.size)} session runs make summaries: their ops take "
@@ -136,8 +352,8 @@ def summaries(model: Model) -> Iterator[Proposal]:
         "merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
         [
-            model.some_of(("host compute",), making, seldom, because),
-            model.some_of((parts.GAPS,), writing, seldom, because),
+            model.some_of(("host compute",), making, seldom),
+            model.some_of((parts.GAPS,), writing, seldom),
         ],
     )  # fmt: skip
 
@@ -154,13 +370,13 @@ _ALLOWED = {
 }
 
 
-def slow_rnn(model: Model) -> Iterator[Proposal]:
+@of_trace
+def slow_rnn(model: Model, study: Study) -> Proposals:
     """On an NVIDIA GPU, LSTM and GRU layers whose arguments forbid cuDNN run each time step by itself."""
-    study = model.traced
     plane, (layers, pieces) = busiest_device(study.trace), find_step_by_step(study)
     if plane is None or study.steps.is_window or not layers or not is_nvidia(study.trace, plane):
         return
-    edit, share = compiled_together(model, pieces)
+    edit, share = _compiled_together(model, pieces)
     reasons = list(dict.fromkeys(str(layer.numbers[WITHOUT_CUDNN]) for layer in layers))
     listed = ", ".join(quoted(layer.path, _LONGEST) for layer in layers[:_SHOWN])
     listed += ", ..." if len(layers) > _SHOWN else ""
@@ -183,19 +399,20 @@ def _instead(reasons: list[str]) -> str:
     return f"{instead}. That is another model: train it anew, and see that it learns as well."
 
 
-def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
+@of_trace
+def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     """A loop inside of a compiled function starts the same small ops again in each of its turns.
 
     Not the loop of a recurrent layer, each of whose turns needs the one before.
     """
-    study, tree = model.traced, model.tree
+    tree = model.tree
     loop = find_loop(study, LONG_OP_PS)
     steps = [row for row in model.main_steps if tree.kind[row] != parts.VALIDATION]
     if loop is None or loop.turns < 2 or loop.is_recurrent or not steps:
         return
     if _RECURRENT_LAYERS & set(study.layers.table.layer_type):
         return
-    rows = with_below_of(tree, steps)
+    rows = tree.with_below(steps)
     whole = float(tree.self_ps[rows].sum())
     spent = duration_text(loop.share * whole)
     if loop.long_share > loop.share / 2:  # it is computing that takes the time
@@ -203,11 +420,11 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
     # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger. Of what
     # lies around it other ops and a call remain, or all.
     at_once = loop.long_share + max(loop.share - loop.long_share, 0.0) / loop.turns
-    calls = sum(map(model.times_of, steps)) * model.costs.call_ps[0] / max(whole, 1)
+    calls = sum(map(tree.times_of, steps)) * model.costs.call_ps[0] / max(whole, 1)
     least = at_once + min(covered_share(study, loop.others) + calls, 1 - loop.share)
     most = at_once + 1 - loop.share
     most = min(most + (1 - most) * QUARTER, 1.0)
-    edit = Edit(rows, whole * least, whole * most, f"the loop took {spent}")
+    edit = Edit(rows, whole * least, whole * most)
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name, _LONGEST)}" if name else ""
     yield Proposal(
@@ -217,7 +434,7 @@ def loops_of_small_ops(model: Model) -> Iterator[Proposal]:
         "Where a turn does not need the one before: one op over all of them, with the loop's axis as one "
         "more axis of the tensors (tf.vectorized_map does it for many functions). Else take several elements "
         "a turn, or jit_compile=True.",
-        f"{GUIDE}/function#autograph_transformations", [edit], model.line_above(steps[0]),
+        f"{GUIDE}/function#autograph_transformations", [edit], tree.line_above(steps[0]),
     )  # fmt: skip
 
 
@@ -226,6 +443,7 @@ _RECURRENT_LAYERS = {
 }  # fmt: skip
 
 
-OP_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
-    loops_of_small_ops, growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
+OP_RULES = (
+    started_in_pieces, small_ops_without_xla, large_optimizer, recompiling, loops_of_small_ops,
+    growing_graph, idle_cores, oversubscribed, summaries, slow_rnn,
 )  # fmt: skip

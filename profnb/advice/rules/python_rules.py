@@ -1,105 +1,216 @@
 """Rules on Python and what it runs one by one, between the steps and in them.
 
-Where a capture of ours looked at the cell, callbacks, own functions and ends of epochs are nodes with rules
-of their own (``cell_rules``); what is left between the steps is the framework's.
+Where a capture of ours looked at the cell, callbacks, own functions and ends of epochs are nodes of the tree;
+what is left between the steps is the framework's.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal
-from profnb.advice.replay import Edit, once, with_below_of
+from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_trace
+from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import EAGER, EPOCH, LINES, SETTING_UP, TRACING
+from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.causes.around_ops import share_around_calls, share_of_short_ops
-from profnb.causes.between_steps import find_python_between
+from profnb.causes.between_steps import (
+    find_python_between,
+    find_python_in_steps,
+    python_alone_share,
+)
+from profnb.causes.cell_tree import STEPS
 from profnb.causes.eager_runs import EagerRuns, find_eager_runs
 from profnb.causes.held_up import input_runs_python, input_work_share
-from profnb.causes.numbers import FEWEST, HALF, QUARTER
-from profnb.core.columns import Int64s
-from profnb.core.printable import printable
+from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
+from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.steps.activities import HOST_COMPUTE
-from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop, op_events
-from profnb.subjects.covered_time import share_beyond, spans_of, usual_share_beyond
+from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
-from profnb.trace.framework import TENSORFLOW, words
+from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW, words
 from profnb.trace.names import PYTHON_OPS
 from profnb.trace.op_names import parse_op
 
 _LONGEST = 60
+_FUNCTION = f"{GUIDE}/function"
 _IN_ONE_CALL = 16
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
-_AFTER_FEW = (
-    "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, another "
-    "program had the processor: measure again without it."
-)
-_STAYS = "Keep what reads values (a float or an array of a tensor, an if on one) outside of it."
+_ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 
 
-def python_between_steps(model: Model) -> Iterator[Proposal]:
+@of_cell
+def own_functions(model: Model) -> Proposals:
+    """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
+    tree = model.tree
+    for row in tree.rows(LINES):
+        above = int(tree.parent[row])
+        if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
+            continue
+        if tree.kind[above] != CELL and not tree.has_steps(above):  # told with that one
+            continue
+        if tree.has_steps(row):
+            yield from _with_steps_inside(model, row)
+            continue
+        row = _innermost(model, row)  # noqa: PLW2901
+        below = tree.rows_below(row).tolist()
+        eager = [at for at in below if tree.kind[at] == EAGER]
+        python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
+        # Layers that are called for the first time are built, wherever that is.
+        if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
+            continue
+        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[row]):
+            yield from _compile(model, row, int(tree.wall_ps[row]))
+        else:
+            yield from _python(model, row, python)
+
+
+def _innermost(model: Model, row: int) -> int:
+    """The function inside of a function that takes nearly all of its time, which is what to change."""
+    tree = model.tree
+    for below in tree.rows(LINES, below=row):
+        if tree.name[below] and tree.wall_ps[below] > NEARLY_ALL * tree.wall_ps[row]:
+            return _innermost(model, below)
+    return row
+
+
+def _with_steps_inside(model: Model, row: int) -> Proposals:
+    """What the function that has the loop does itself, beside the steps."""
+    tree, eager = model.tree, model.tree.rows(EAGER, below=row)
+    line = model.own_line(row)
+    if eager:
+        yield from _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
+    elif line not in model.input_lines:
+        yield from _python(model, row, [row], line)
+
+
+def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposals:
+    tree = model.tree
+    # In a session ops are made for a graph, and not run; of JAX's the trace tells which are too small.
+    if model.framework in (SESSIONS, JAX):
+        return
+    name = tree.name[row] and quoted(tree.name[row], _LONGEST)
+    what = name or f"the code at {tree.line[row]}"
+    if eager is not None:
+        what = f"what {what} runs between the steps"
+    yield _function_of(
+        what,
+        f"{what[:1].upper()}{what[1:]} was ops one by one, which took {duration_text(took)}. Compiled, they "
+        "are started together.",
+        "runs them", [compiled_at(model, row, eager)], tree.line[row],
+        {"compiled": tree.name[row]} if name and eager is None else None,
+    )  # fmt: skip
+
+
+def _function_of(
+    what: str,
+    evidence: str,
+    that: str,
+    edits: Sequence[Edit],
+    where: str = "",
+    edit: dict[str, object] | None = None,
+) -> Proposal:
+    return Proposal(
+        "eager-ops", f"Put {what} into a tf.function", evidence,
+        f"Put @tf.function(reduce_retracing=True) over the function that {that}. What reads values there (a "
+        "float or an array of a tensor, an if on one) has to stay outside of it.",
+        _FUNCTION, edits, where, edit,
+    )  # fmt: skip
+
+
+def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Proposals:
+    """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
+    tree = model.tree
+    took = int(tree.self_ps[rows].sum())
+    alone = python_alone_share(model.study) if model.study else 1.0
+    python = min(alone * (tree.whole_ps - model.own_ps), took)
+    if not python:
+        return
+    name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
+    where = line or tree.line[row]
+    what = name or f"the code at {where}"
+    left = 1 - python / took
+    # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
+    most = left + (1 - left) * 2 / SELDOM
+    yield Proposal(
+        "own-python", f"Do less in {what}",
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)} of Python"
+        f"{', with lines near it' if line else ''}, while nothing computed.",
+        f"Do it every {SELDOM}th time, vectorise it, or move it to a thread that works beside the "
+        "steps.",
+        f"{GUIDE}/data_performance",
+        [scale(tree, rows, left, most, with_below=False),
+         *model.steps_behind(tree.times_of(row), python)],
+        where, {"without": tree.name[row]} if name else None,
+    )  # fmt: skip
+
+
+@of_trace
+def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901 - one story
     """Python runs between the steps of a loop, or in them on a CPU, while nothing else is at work."""
-    study = model.traced
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST:
         return
-    is_own = is_own_loop(study)
-    share, seldom, kinds = python.share, python.seldom, [parts.GAPS, OTHERS]
+    is_own, share, seldom, kinds = (
+        is_own_loop(study),
+        python.share,
+        python.seldom,
+        [parts.GAPS, OTHERS],
+    )
     if model.has_looks:  # which give what runs after few steps a name
         seldom = ""
         if is_own:  # what lies between its steps, too
             share, kinds = python.inside, [OTHERS]
-            if not model.rows(parts.MARKED):
+            if not model.tree.rows(parts.MARKED):
                 return
-    took = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
+    evidence = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
-    around_calls, around, remains, code = 0.0, 0.0, (0.0, HALF), _less_python(study)
+    least, most, code, is_together = 0.0, HALF, _less_python(study), False
     if seldom:
-        remains, code = (0.0, 1.0), _AFTER_FEW
+        most, evidence = 1.0, evidence + seldom
+        code = (
+            "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, "
+            "another program had the processor: measure again without it."
+        )
     elif not is_own and study.framework == TENSORFLOW:
-        # One call of several steps spares what Python and TensorFlow do around the others.
-        knows = is_fit(study)
-        around_calls = share_around_calls(study) if knows else 0.0
-        eager = (
-            find_eager_runs(study) if knows else None
-        )  # which start their ops in calls of their own
-        around = around_calls - (eager.starting if eager else 0.0)
-        remains = (1 / _IN_ONE_CALL, QUARTER) if knows else remains
-        title = "Run several steps in one call" if knows else title
-        code = _OF_FIT if knows else f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+        is_together = is_fit(study)
+        code = f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
+        if is_together:
+            title, code = "Run several steps in one call", _OF_FIT
+            least, most = 1 / _IN_ONE_CALL, QUARTER
     if share and input_runs_python(study):  # of both only one runs at a time
-        held_up = min(input_work_share(study) / share, 1.0)
-        remains = remains[0], max(remains[1], held_up)
-    edits, feeding = [model.some_of(kinds, share, remains, took)], study.input.feeding
+        most = max(most, min(input_work_share(study) / share, 1.0))
+    edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
     more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
-    if around > 0:
-        more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-        # Short ops behind each other take up to half as long again where each call wakes the threads anew.
-        short = share_of_short_ops(study, around_calls)
-        whole = around + short
-        least, most = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
-        edits.append(model.some_of(("host compute",), whole, (least / whole, most / whole), more))
+    if is_together:
+        # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
+        # own. Short ops take up to half as long again where each call wakes the threads anew.
+        calls, eager = share_around_calls(study), find_eager_runs(study)
+        around = calls - (eager.starting if eager else 0.0)
+        if around > 0:
+            more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
+            short = share_of_short_ops(study, calls)
+            left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
+            whole = around + short
+            remains = left[0] / whole, left[1] / whole
+            edits.append(model.some_of(("host compute",), whole, remains))
     yield Proposal(
-        "python-between-steps", title, took + seldom + more, code, guide(study, "function"), edits,
+        "python-between-steps", title, evidence + more, code, guide(study, "function"), edits,
     )  # fmt: skip
 
 
 def _less_python(study: Study) -> str:
-    is_fed_unseen = is_fed(study) and study.input.feeding is None
     if is_loop_of_keras(study):
         return (
             "A larger batch makes fewer steps: Keras' Python takes as long for a small batch as for a "
             "large one."
         )
+    is_fed_unseen = is_fed(study) and study.input.feeding is None
     return words(
         study.framework,
         "Do it after every 100th step; fetch data in another thread or process.",
@@ -113,168 +224,85 @@ def _less_python(study: Study) -> str:
     )
 
 
-def epoch_ends(model: Model) -> Iterator[Proposal]:
-    """A loop of one's own, or a loaded trace, makes a new iterator for each pass over the data."""
-    study, tree = model.traced, model.tree
-    if study.steps.is_window or EAGER_TAPES in study.steps.origin:
-        return  # it trains on batches of its own; the iterators are of something else
-    rows = study.gaps.between_epochs
-    trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
-    ends = int(trains[rows].sum()) if trains.any() else rows.size  # of epochs, not of validations
-    nodes = model.rows(SETTING_UP, parts.EPOCH_ENDS)
-    if ends < FEWEST or not nodes or (model.has_looks and model.rows(EPOCH)):
-        return
-    each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
-    python_ps = float(np.median(study.breakdown.gap_picoseconds[rows, -1]))
-    each = float(np.median(each_ps))  # in the first ones things are set up
-    below = with_below_of(tree, nodes)
-    whole = float(tree.self_ps[below].sum())
-    spoken = whole if model.has_looks else min(each * rows.size, whole)
-    left = [min(cost / each, 1.0) if each else 1.0 for cost in model.costs.restart_ps]
-    if not spoken:
-        return
-    traced = (
-        [] if not model.has_looks else [row for row in model.rows(TRACING) if _is_own(model, row)]
-    )
-    took = int(tree.self_ps[traced].sum())
-    if took > spoken:  # in what makes the pipeline: its functions are new each time
-        yield Proposal(
-            "epoch-ends", "Make the dataset once, before the loop",
-            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing its functions "
-            f"took {duration_text(took)}, new iterators took {duration_text(spoken)}.",
-            "A dataset can be passed over again: for batch in dataset. Its shuffle and random ops differ in "
-            "each pass all the same.",
-            f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps, "it would be traced once")],
-            model.line_above(traced[0]),
-        )  # fmt: skip
-        return
-    again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
-    yield Proposal(
-        "epoch-ends", "Make epochs longer, or their ends shorter",
-        f"{count_text(rows.size)} gaps between passes over the data took "
-        f"{duration_text(float(each_ps.sum()))}, {duration_text(each)} each as a rule, for a new iterator.",
-        "One call of evaluate or predict over all the data makes one iterator."
-        if not trains.any()
-        else "One iterator for several passes: for batch in dataset.repeat(epochs)."
-        if is_own_loop(study)
-        else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
-        f"iterator over several passes.{again}",
-        f"{GUIDE}/data",
-        [Edit(below, left[0] * spoken, min(left[1] + python_ps / each, 1.0) * spoken,
-              f"{count_text(rows.size)} new iterators took {duration_text(spoken)}",
-              spoken / whole)],
-    )  # fmt: skip
-
-
-def _is_own(model: Model, row: int) -> bool:
-    """Whether a node is the doing of the user's own functions, and of no step."""
-    above = int(model.tree.parent[row])
-    return above == 0 or (model.tree.kind[above] == LINES and _is_own(model, above))
-
-
-def python_in_the_step(model: Model) -> Iterator[Proposal]:
+@of_steps
+def python_in_the_step(model: Model, study: Study) -> Proposals:
     """The steps' graph calls Python (``tf.numpy_function``) while no other op runs, in most of the steps."""
-    study = model.traced
-    if not study.summary.counted.size or study.steps.is_window:
-        return
     if not any(name.endswith(PYTHON_OPS) for name in study.trace.names.texts):
         return  # as a rule
-    functions = _of_steps(study, lambda op_type: op_type in PYTHON_OPS)
-    others = _of_steps(study, lambda op_type: op_type not in (*PYTHON_OPS, "Dataset"))
-    spans, hidden = spans_of(study, functions), spans_of(study, others)
-    share = min(share_beyond(study, spans, hidden), usual_share_beyond(study, spans, hidden))
+    share, functions = find_python_in_steps(study)
     if not share:
         return
-    names, row = np.unique(study.trace.events.name[functions], return_inverse=True)
-    largest = int(names[np.bincount(row, study.trace.events.duration_ps[functions]).argmax()])
+    events = study.trace.events
+    took_ps = events.duration_ps[functions]
+    names, row = np.unique(events.name[functions], return_inverse=True)
+    largest = int(names[np.bincount(row, took_ps).argmax()])
     op = parse_op(study.trace.names[largest])
-    each, took = functions.size / study.summary.counted.size, float((spans[1] - spans[0]).mean())
+    each = functions.size / study.summary.counted.size
     yield Proposal(
         "python-in-the-step", "Take Python functions out of the step",
         f"A step's graph calls Python {count_text(round(each)) if each > 1.5 else 'once'} "
-        f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(took)} each time. Nothing else "
-        f"of the step runs meanwhile, {percent_text(share)} of the time.",
+        f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(float(took_ps.mean()))} each "
+        f"time. Nothing else of the step runs meanwhile, {percent_text(share)} of the time.",
         "Write what tf.numpy_function or tf.py_function does there with TensorFlow's ops. Or return its "
         "arguments from the step, and do it once for many steps.",
-        f"{GUIDE}/function",
-        [model.some_of(("host compute", OTHERS), share, (0.0, HALF),
-                       f"the steps waited {percent_text(share)} of the time for Python functions")],
+        _FUNCTION,
+        [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
     )  # fmt: skip
 
 
-def _of_steps(study: Study, is_wanted: Callable[[str], bool]) -> Int64s:
-    """Ops that compute for a counted step: a pipeline's are input."""
-    events = op_events(study, lambda _, op_type: is_wanted(op_type))
-    is_counted = np.isin(study.groups.step[events], study.summary.counted)
-    return np.asarray(events[is_counted & (study.activities[events] == HOST_COMPUTE)])
-
-
-def eager_ops(model: Model) -> Iterator[Proposal]:
+@of_trace
+def eager_ops(model: Model, study: Study) -> Proposals:
     """Python runs the steps' ops one by one; compiled, the ops that compute and a call remain."""
-    study, tree = model.traced, model.tree
-    runs = find_eager_runs(study)
-    if runs is None:
+    runs, tree, is_window = find_eager_runs(study), model.tree, study.steps.is_window
+    # Without steps of their own those nodes have a rule of their own.
+    if runs is None or (model.has_looks and not model.main_steps):
         return
-    is_window = study.steps.is_window
-    steps = model.main_steps
-    below = {
-        row: [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER] for row in steps
-    }
-    edits = [compiled_at(model, row, eager) for row, eager in below.items() if eager]
-    if model.has_looks and not steps:  # those nodes have a rule of their own
-        return
-    many = f"{count_text(round(runs.each))} ops{'' if is_window else ' a step'} one by one"
+    many, that = "ops a step", "does one step (model.run_eagerly must be False)"
+    if is_window:
+        many, that = "ops", "runs them"
+    eager = [
+        (row, [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER])
+        for row in model.main_steps
+    ]
+    edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
+    edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
-    yield _put_into_a_function(
-        model, runs, "the step", many + took,
-        "runs them." if is_window else "does one step (model.run_eagerly must be False).",
-        () if is_window else ("host compute", "kernel launch", OTHERS), edits,
-    )  # fmt: skip
+    yield _function_of("the step", _one_by_one(runs, many, took), that, edits)
 
 
-def eager_ops_between(model: Model) -> Iterator[Proposal]:
+_IN_STEPS = ("host compute", "kernel launch", OTHERS)
+
+
+@of_trace
+def eager_ops_between(model: Model, study: Study) -> Proposals:
     """The same between the steps of a loop of the user's own in a loaded trace: metrics that are updated."""
-    study = model.traced
     if model.has_looks or study.steps.is_window or not is_own_loop(study):
         return
-    runs = find_eager_runs(study, between=True)
-    if runs is not None:
-        yield _put_into_a_function(
-            model, runs, "what runs between steps",
-            f"{count_text(round(runs.each))} ops a step one by one between the steps",
-            "runs them (a model that is called, metrics that are updated).", ("host compute", parts.GAPS),
-            is_between=True,
+    if runs := find_eager_runs(study, between=True):
+        yield _function_of(
+            "what runs between steps", _one_by_one(runs, "ops a step", " between the steps"),
+            "runs them (a model that is called, metrics that are updated)",
+            [_started_together(model, runs, ("host compute", parts.GAPS), is_between=True)],
         )  # fmt: skip
 
 
-def _put_into_a_function(
-    model: Model,
-    runs: EagerRuns,
-    what: str,
-    many: str,
-    where: str,
-    kinds: tuple[str, ...],
-    edits: Sequence[Edit] = (),
-    *,
-    is_between: bool = False,
-) -> Proposal:
+def _one_by_one(runs: EagerRuns, many: str, more: str) -> str:
+    return (
+        f"Python ran {count_text(round(runs.each))} {many} one by one{more}. Starting them took "
+        f"{percent_text(runs.starting)} of the time, and nothing is fused or runs in parallel."
+    )
+
+
+def _started_together(
+    model: Model, runs: EagerRuns, kinds: Sequence[str], *, is_between: bool = False
+) -> Edit:
     period = model.traced.summary.mean_period_ps * runs.share
     call_least, call_most = (cost / period for cost in model.costs.call_ps)
     least = min(runs.computing / runs.share + call_least, 1.0)
     most = min(max(1 - runs.starting / runs.share + call_most, least), 1.0)
-    return Proposal(
-        "eager-ops", f"Put {what} into a tf.function",
-        f"Python ran {many}. Starting them took {percent_text(runs.starting)} of the time, and nothing is "
-        "fused or runs in parallel.",
-        f"Put @tf.function(reduce_retracing=True) over the function that {where} {_STAYS}",
-        f"{GUIDE}/function",
-        edits or [model.some_of(kinds, runs.share, (least, most),
-                                f"ops one by one took {percent_text(runs.share)} of the time",
-                                is_between=is_between)],
-    )  # fmt: skip
+    return model.some_of(kinds, runs.share, (least, most), is_between=is_between)
 
 
-PYTHON_RULES: tuple[Callable[[Model], Iterator[Proposal]], ...] = (
-    python_between_steps, epoch_ends, python_in_the_step, eager_ops, eager_ops_between,
+PYTHON_RULES = (
+    own_functions, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
 )  # fmt: skip

@@ -140,7 +140,9 @@ def divide_cell(
         [seen[stack] for stack in stacks[inside].tolist()],
     )
     paths = Paths(zip((part.path for part in met.part), met.apart.tolist(), strict=True))
-    calls = _divide_between(spans, made, met, paths, _votes_of(timed, spans, paths))
+    is_short = _is_short(spans, met)
+    exact = _votes_of(timed, spans, is_short, paths)
+    calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
     return _records(counts, made, calls, _count(made, counts.log, spans.gaps))
 
@@ -405,28 +407,48 @@ def _parts_of(looks: StackRecords) -> list[StackPart]:
     return [part_of_stack([frames[at] for at in stack], looks.base) for stack in looks.stacks]
 
 
-def _votes_of(timed: TimedCalls, spans: _Spans, paths: Paths) -> _Votes:
-    """Divide gaps that were told call by call."""
-    votes: _Votes = defaultdict(Counter)
+def _is_short(spans: _Spans, looks: _Looks) -> Bools:
+    """Mark the pieces that are shorter than the time to the look behind their end, shape (P,)."""
+    took, times = np.diff(spans.edge_ns), looks.times
+    if not times.size:
+        return np.ones(took.size, np.bool_)
+    behind = np.minimum(np.searchsorted(times, spans.edge_ns[1:]), times.size - 1)
+    return np.asarray(took < looks.apart[behind])
+
+
+def _votes_of(timed: TimedCalls, spans: _Spans, is_short: Bools, paths: Paths) -> _Votes:
+    """Divide short gaps as those were that were told call by call.
+
+    Each stands for as many of about its length as there are for each of them: one that waited long for a
+    core says nothing of the others.
+    """
+    gaps: defaultdict[int, _Votes] = defaultdict(lambda: defaultdict(Counter))
     seen, stacks = _parts_of(timed.stacks), timed.stacks
     for gap_ns, stack, took_ns in zip(stacks.time_ns, stacks.stack, timed.took_ns, strict=True):
         piece = int(spans.edge_ns.searchsorted(gap_ns, "right")) - 1
         if 0 <= piece < spans.is_between.size and spans.is_between[piece]:
             seen_as = _seen_as(spans, paths, piece, seen[stack])
-            votes[int(spans.context[piece])][seen_as] += took_ns
+            gaps[int(spans.context[piece])][gap_ns][seen_as] += took_ns
+    took, votes = np.diff(spans.edge_ns), _Votes(Counter)
+    for context, by_gap in gaps.items():
+        like = np.sort(took[spans.is_between & is_short & (spans.context == context)])
+        ranked = sorted(filter(None, (+gap for gap in by_gap.values())), key=Counter.total)
+        shares: Counter[tuple[_Key, Path]] = Counter()
+        slices = np.array_split(like, max(len(ranked), 1))
+        for gap, slice_ns in zip(ranked, slices, strict=False):
+            shares.update(dict(divided(int(slice_ns.sum()), gap)))
+        if shares := +shares:
+            votes[context] = shares
     return votes
 
 
 def _divide_between(
-    spans: _Spans, made: _Parts, looks: _Looks, paths: Paths, exact: _Votes
+    spans: _Spans, made: _Parts, looks: _Looks, is_short: Bools, exact: _Votes, paths: Paths
 ) -> list[_Call]:
     """Charge what lies between steps; give the calls that were seen in it."""
     took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
     times, apart, piece = looks.times, looks.apart, looks.piece
-    is_short = np.ones(took.size, np.bool_)  # shorter than the time to the look behind its end
-    if times.size:
-        is_short = took < apart[np.minimum(np.searchsorted(times, edge_ns[1:]), times.size - 1)]
     is_first = np.diff(piece, prepend=-1) != 0
     begin = np.where(is_first, edge_ns[piece], times - apart)
     end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)

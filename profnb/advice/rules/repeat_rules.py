@@ -1,0 +1,426 @@
+"""Rules on what is done too often: set up, validated, saved, traced, made or passed over again and again.
+
+Each says which nodes a change takes time from, and what of it remains; a rule never asks whether another one
+speaks of the same nodes (see ``advise``).
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from profnb.advice.cell_model import Model
+from profnb.advice.proposals import Proposal, Proposals, of_cell, of_trace
+from profnb.advice.replay import Edit, once, scale
+from profnb.advice.what_if import epochs_restart_free
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import (
+    CALL,
+    COMPILATION,
+    EAGER,
+    EPOCH,
+    LINES,
+    SETTING_UP,
+    TRACING,
+)
+from profnb.causes import slowing
+from profnb.causes.around_ops import ops_at_work
+from profnb.causes.cell_tree import STEPS
+from profnb.causes.numbers import FEWEST, SELDOM
+from profnb.causes.repeats import find_models_again, find_validating
+from profnb.causes.traced_again import Retracing, find_retracing, traced_steps
+from profnb.core.printable import printable, quoted
+from profnb.core.units import count_text, counted_text, duration_text, percent_text
+from profnb.steps.finding.loops import EAGER_TAPES
+from profnb.subjects.advising import GUIDE, KERAS_TRAINING, is_own_loop
+from profnb.subjects.study import Study
+from profnb.trace.framework import words
+
+_LONGEST = 60
+_FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
+_ONCE = {
+    "predict": "Call model.predict once over all examples. Where each has to wait for the one before: "
+    "model.predict_on_batch(x), or model(x, training=False) in a tf.function, which set up nothing.",
+    "evaluate": "Call model.evaluate once over all examples. Of batches that come one by one: "
+    "model.test_on_batch(x, y), which sets up nothing.",
+    "fit": "Call model.fit once over all data, with epochs=N. Of batches that come one by one: "
+    "model.train_on_batch(x, y), which sets up nothing.",
+}
+_APART = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
+
+
+@of_cell
+def runs_in_a_loop(model: Model) -> Proposals:
+    """``predict``, ``evaluate`` or ``fit`` is called several times, and each call sets everything up."""
+    tree = model.tree
+    for row in tree.rows(CALL):
+        method, times = tree.name[row], int(tree.occurrences[row])
+        below = tree.rows_below(row).tolist()
+        traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
+        if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
+            continue
+        around = [at for at in below if not tree.is_inside(at, (*_APART, *STEPS), row)]
+        around += tree.rows(parts.AROUND, below=int(tree.parent[row]))
+        took = int(tree.self_ps[around].sum())
+        edits = [once(tree, around, times, (0.0, 0.0), with_below=False)]
+        steps = [at for at in tree.rows(*STEPS, below=row) if tree.occurrences[at] == times]
+        if steps:  # of one batch each: together they are as many examples in fewer steps
+            edits.append(scale(tree, steps, 1 / times, 1.0))
+        yield Proposal(
+            "predict-in-a-loop", f"Call {method} once, not in a loop",
+            f"model.{method} was called {count_text(times)} times. Setting the calls up and leaving them "
+            f"took {duration_text(took)}, {duration_text(took / times)} each.",
+            _ONCE[method], f"{KERAS_TRAINING}#{method}-method", edits, tree.line_above(row),
+        )  # fmt: skip
+
+
+_EVERY = "if {0} % {1} == 0: do it at every {1}th {0} only, or {2}."
+_SELDOM_IN_CALLBACK = {
+    False: _EVERY.format("epoch", SELDOM, "on a part of the data"),
+    True: _EVERY.format("batch", SELDOM, "at the end of an epoch"),
+}
+_TELLING = (CALL, parts.CHECKPOINTING, LINES, parts.CALLS, EAGER)
+
+
+@of_cell
+def callbacks(model: Model) -> Proposals:
+    """A hook of a callback runs more than once."""
+    tree = model.tree
+    hooks: dict[str, list[int]] = {}
+    for row in tree.rows(parts.CALLBACKS):
+        if "." in tree.name[row] and not tree.is_inside(row, (parts.CALLBACKS,), 0, itself=False):
+            hooks.setdefault(tree.name[row], []).append(row)
+    for hook, rows in hooks.items():
+        times, took = sum(map(tree.times_of, rows)), int(tree.wall_ps[rows].sum())
+        if times < 2:
+            continue
+        name = quoted(hook, _LONGEST)
+        below = {at for row in rows for at in tree.rows_below(row)[1:].tolist()}
+        most = [at for at in below if 2 * tree.wall_ps[at] > took and tree.kind[at] in _TELLING]
+        inside = ""
+        if most:  # the outermost of them
+            at = min(most)
+            inside = "ops that are not compiled"
+            if tree.kind[at] != EAGER:
+                inside = quoted(tree.name[at], _LONGEST)
+            inside = f", most of it in {inside}"
+        edit = _less_often(model, rows)
+        yield Proposal(
+            "callback", f"Run {name} less often",
+            f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
+            f"{duration_text(took / times)} each{inside}.",
+            _SELDOM_IN_CALLBACK["batch_" in hook], "https://keras.io/api/callbacks/",
+            [edit, *model.steps_behind(times, took)], tree.line[rows[0]], {"without": hook},
+        )  # fmt: skip
+
+
+def _less_often(model: Model, rows: Sequence[int]) -> Edit:
+    """What is done every fifth time only, or never."""
+    return scale(model.tree, rows, 0.0, 1 / SELDOM)
+
+
+@of_cell
+def epochs_restarted(model: Model) -> Proposals:
+    """Each epoch of a fit makes a new iterator, which is ready only after a while."""
+    epochs = [row for row in model.tree.rows(EPOCH) if model.tree.occurrences[row] >= FEWEST]
+    if not epochs or not (edits := epochs_restart_free(model, wanted=True)):
+        return
+    times = sum(int(model.tree.occurrences[row]) for row in epochs)
+    took = sum(int(model.tree.self_ps[edit.rows].sum()) for edit in edits)
+    yield Proposal(
+        "epoch-ends", _SHORTER,
+        f"{count_text(times)} epochs each made a new iterator and waited for its first batch: "
+        f"{duration_text(took)}, {duration_text(took / times)} each.",
+        "Make the dataset once: fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(size), epochs=N). Make "
+        "fewer, longer epochs: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer).",
+        _FIT, edits, model.tree.line_above(epochs[0]), {"epochs_restart_free": True},
+    )  # fmt: skip
+
+
+_SHORTER = "Make epochs longer, or their ends shorter"
+
+
+@of_trace
+def epoch_ends(model: Model, study: Study) -> Proposals:
+    """A loop of one's own, or a loaded trace, makes a new iterator for each pass over the data."""
+    tree = model.tree
+    if study.steps.is_window or EAGER_TAPES in study.steps.origin:
+        return  # it trains on batches of its own; the iterators are of something else
+    rows = study.gaps.between_epochs
+    trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
+    ends = int(trains[rows].sum()) if trains.any() else rows.size  # of epochs, not of validations
+    nodes = tree.rows(SETTING_UP, parts.EPOCH_ENDS)
+    if ends < FEWEST or not nodes or (model.has_looks and tree.rows(EPOCH)):
+        return
+    each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    python_ps = float(np.median(study.breakdown.gap_picoseconds[rows, -1]))
+    each = float(np.median(each_ps))  # in the first ones things are set up
+    below = tree.with_below(nodes)
+    whole = float(tree.self_ps[below].sum())
+    spoken = whole if model.has_looks else min(each * rows.size, whole)
+    if not spoken:
+        return
+    tracing = tree.rows(TRACING) if model.has_looks else []
+    others = set(tree.kind) - {LINES}
+    traced = [row for row in tracing if not tree.is_inside(row, others, 0, itself=False)]
+    took = int(tree.self_ps[traced].sum())
+    if took > spoken:  # in what makes the pipeline: its functions are new each time
+        yield Proposal(
+            "epoch-ends", "Make the dataset once, before the loop",
+            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing its functions "
+            f"took {duration_text(took)}, new iterators took {duration_text(spoken)}.",
+            "A dataset can be passed over again: for batch in dataset. Its shuffle and random ops differ in "
+            "each pass all the same.",
+            f"{GUIDE}/data",
+            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
+            tree.line_above(traced[0]),
+        )  # fmt: skip
+        return
+    least, most = (min(cost / each, 1.0) if each else 1.0 for cost in model.costs.restart_ps)
+    most = min(most + python_ps / each, 1.0) if each else 1.0
+    again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
+    yield Proposal(
+        "epoch-ends", _SHORTER,
+        f"{count_text(rows.size)} gaps between passes over the data took "
+        f"{duration_text(float(each_ps.sum()))}, {duration_text(each)} each as a rule, for a new iterator.",
+        "One call of evaluate or predict over all the data makes one iterator."
+        if not trains.any()
+        else "One iterator for several passes: for batch in dataset.repeat(epochs)."
+        if is_own_loop(study)
+        else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
+        f"iterator over several passes.{again}",
+        f"{GUIDE}/data",
+        [Edit(below, least * spoken, most * spoken, spoken / whole)],
+    )  # fmt: skip
+
+
+@of_cell
+def validation(model: Model) -> Proposals:
+    """The validation inside ``fit`` takes longer than the training."""
+    rows = [row for row in model.tree.rows(CALL) if model.tree.name[row] == "validation"]
+    yield from _validate_less(
+        model, rows, model.tree.rows(parts.TRAIN), "The validation inside fit",
+        f"fit(...): validation_freq={SELDOM} validates every {SELDOM}th epoch; validation_steps=... looks at "
+        "a part of the data; a larger validation_batch_size (of arrays) makes fewer steps.", _FIT,
+    )  # fmt: skip
+
+
+@of_trace
+def own_validation(model: Model, study: Study) -> Proposals:
+    """In a loop of one's own a ``tf.function`` that validates now and then takes longer than the training."""
+    tree = model.tree
+    rows = tree.rows(parts.CALLS, *(() if model.has_looks else (parts.MARKED,)))
+    if len(rows) < 2:
+        return
+    validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
+    trained = [row for row in rows if tree.name[row] in training]
+    if steps < FEWEST:
+        return
+    yield from _validate_less(
+        model,
+        [_function_around(model, row, trained) for row in rows if tree.name[row] in validating],
+        trained, f"{' and '.join(quoted(name, _LONGEST) for name in validating)}, without gradients,",
+        f"Validate after every {SELDOM}th epoch, or on a part of the data: for batch in validation.take(n). "
+        "Larger batches make fewer calls.", _LOOP,
+    )  # fmt: skip
+
+
+def _validate_less(
+    model: Model, rows: Sequence[int], trained: Sequence[int], what: str, code: str, link: str
+) -> Proposals:
+    rows = list(dict.fromkeys(rows))
+    took, training = (int(model.tree.wall_ps[at].sum()) for at in (rows, trained))
+    if took > training and rows:
+        times = counted_text(sum(map(model.tree.times_of, rows)), "time")
+        yield Proposal(
+            "validation", "Validate less",
+            f"{what} ran {times} and took {duration_text(took)}; the training steps took "
+            f"{duration_text(training)}.", code, link,
+            [_less_often(model, rows)],
+            model.tree.line_above(rows[0]),
+        )  # fmt: skip
+
+
+def _function_around(model: Model, row: int, others: Sequence[int]) -> int:
+    """The outermost function of the user's around some steps that runs no others."""
+    tree = model.tree
+    above = int(tree.parent[row])
+    if tree.kind[above] != LINES or np.isin(others, tree.rows_below(above)).any():
+        return row
+    return _function_around(model, above, others)
+
+
+@of_cell
+def saved_often(model: Model) -> Proposals:
+    """Models or checkpoints are saved three times or more, outside of callbacks."""
+    tree = model.tree
+    apart = (parts.CALLBACKS, parts.CHECKPOINTING)
+    rows = [
+        row
+        for row in tree.rows(parts.CHECKPOINTING)
+        if not tree.name[row].endswith(parts.LOADING)
+        and not tree.is_inside(row, apart, 0, itself=False)
+    ]
+    times, took = model.saves, int(tree.wall_ps[rows].sum())
+    if times < 3 or not rows:
+        return
+    most = max(rows, key=lambda row: int(tree.wall_ps[row]))
+    yield Proposal(
+        "checkpoints", "Save less often",
+        f"{quoted(tree.name[most], _LONGEST)} ran at least {count_text(times)} times and took "
+        f"{duration_text(took)}.",
+        words(
+            model.framework,
+            "Save after several epochs or minutes, not after each. Where the optimizer's state is not "
+            "needed, save_weights writes less than save.",
+            sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. The "
+            "graph need be written only once: saver.save(..., write_meta_graph=False).",
+        ),
+        words(
+            model.framework, "https://keras.io/api/callbacks/model_checkpoint/",
+            sessions="https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/Saver",
+        ),
+        [_less_often(model, rows)], tree.line_above(most),
+    )  # fmt: skip
+
+
+@of_trace
+def retracing(model: Model, study: Study) -> Proposals:
+    """A ``tf.function`` is traced again and again; each time but the first would be a usual call."""
+    again = find_retracing(study)
+    if again is None:
+        return
+    name = printable(again.function)
+    spent = duration_text(int(study.trace.events.duration_ps[again.events].sum()))
+    times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
+    if again.is_made:
+        evidence = f"{name[:100]} was a new tf.function {times}: each object is traced on its own."
+        code = "Make the tf.function once, before the loop, and pass what changes as tensors."
+    else:
+        why = ". A Python number, a new object or a new shape comes with each call."
+        if again.changing:
+            why = f": {printable(again.changing)}."
+        evidence = f"{name[:100]} was traced anew {times}{why}"
+        code = (
+            "Pass tensors instead of Python numbers, or @tf.function(reduce_retracing=True). Fix shapes: "
+            "input_signature=[tf.TensorSpec([None, ...], tf.float32)]."
+        )
+        if again.is_keras:
+            code = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to lengths."
+    yield Proposal(
+        "retracing", f"{'Make' if again.is_made else 'Trace'} {name[:_LONGEST]} once", evidence, code,
+        _RETRACING, [_traced_once(model, study, again)], again.where,
+    )  # fmt: skip
+
+
+_RETRACING = f"{GUIDE}/function#controlling_retracing"
+
+
+def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
+    """Steps that trace become usual ones: what is known of those, or their ops and a call of the function."""
+    tree, step, took_ps = model.tree, study.groups.step, study.steps.duration_ps
+    calls_ps = float(study.trace.events.duration_ps[again.events].sum())
+    dues = np.unique(step[again.events])
+    dues = dues[dues >= 0]
+    rows = tree.with_below(tree.rows(parts.FIRST))
+    if not dues.size or study.steps.is_window or not tree.self_ps[rows].sum():
+        nodes = tree.rows(TRACING, COMPILATION) or tree.rows(parts.GAPS) or [0]
+        rows = tree.with_below(nodes)
+        whole = float(tree.self_ps[rows].sum())
+        spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
+        least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
+        return Edit(rows, least, most, spoken / whole if whole else 0.0)
+    traced = traced_steps(study) if model.has_looks else np.flatnonzero(study.steps.is_warmup)
+    spent = float(took_ps[dues].sum())
+    phases = {study.steps.phase[row] for row in dues.tolist()}
+    usual_ps = took_ps[np.concatenate([study.steps.rows_of(phase) for phase in phases])]
+    if usual_ps.size:
+        left = [float(np.median(usual_ps)) * dues.size, float(usual_ps.mean()) * dues.size]
+    else:
+        ops, beside = ops_at_work(study), max(spent - calls_ps, 0.0)
+        ops_ps = float(study.trace.events.duration_ps[ops[np.isin(step[ops], dues)]].sum())
+        least_ps, most_ps = (float(cost * dues.size) for cost in model.costs.call_ps)
+        left = [least_ps + beside, most_ps + ops_ps + beside]
+    share = spent / float(took_ps[np.union1d(traced, dues)].sum())
+    spoken = float(tree.self_ps[rows].sum()) * share
+    least, most = (spoken * min(each / spent, 1.0) for each in sorted(left))
+    return Edit(rows, least, most, share)
+
+
+_ANEW = {
+    "same": (
+        "Make the model once, not in a loop",
+        "Make and compile it once. Keep saved = [v.numpy() for v in model.variables + "
+        "model.optimizer.variables] before it trains (model.optimizer.build(model.trainable_variables) "
+        "first), and assign them back before each turn.",
+    ),
+    "differ": (
+        "Trace fewer models",
+        "Models that differ in a number alone can be one: assign it (model.optimizer.learning_rate = 1e-4) "
+        "and the first weights before each turn. Of other sizes try fewer, each for more steps.",
+    ),
+    "compiled": (
+        "Compile the model once, not in a loop",
+        "Compile it before the loop. Assign what changes: model.optimizer.learning_rate = 1e-4.",
+    ),
+}
+
+
+@of_trace
+def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
+    """One line makes or compiles Keras' models again and again, each of which is traced."""
+    again = find_models_again(study)
+    rows = model.tree.with_below(model.tree.rows(parts.BUILDING, parts.FIRST))
+    whole = float(model.tree.self_ps[rows].sum())
+    if again is None or not whole:
+        return
+    spent = min(float(again.spent_ps), whole)
+    usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
+    most = spent if again.kind == "differ" else min(usual, spent)
+    title, code = _ANEW[again.kind]
+    times, took = count_text(again.count), f"{duration_text(spent)} besides the first"
+    yield Proposal(
+        "new-model-in-a-loop", title,
+        f"{times} times one line ran a model that was "
+        f"{'compiled' if again.kind == 'compiled' else 'made'} anew, and Keras traced its functions for "
+        f"each. That took {took}.", code, _RETRACING,
+        [Edit(rows, 0.0, most, spent / whole)], again.line,
+    )  # fmt: skip
+
+
+_GROWS = {
+    slowing.INPUT: "Look for what the input does more of from batch to batch. A generator may search, copy "
+    "or concatenate all it gave before, or read a file from its start each time.",
+    slowing.PYTHON: "Look for what grows in the loop, as a list of losses that is summed or drawn anew. Keep "
+    "a running sum, and of each loss float(loss), not the tensor.",
+    slowing.MORE: "Look for what makes each step run more ops: longer sequences, a loop that counts up, "
+    "losses that are added again.",
+    slowing.SAME: "If batches and sequences keep their sizes, the machine got slower. Look at its clock and "
+    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE), its free memory, what else runs on it.",
+    "": "Trace more of the steps (-n STEPS) to see which part of a step grows.",
+}
+
+
+@of_trace
+def slowing_down(model: Model, study: Study) -> Proposals:
+    """Steps take longer and longer; had they stayed as they began, all would take what the early ones do."""
+    slow = slowing.find_slowing(study)
+    if slow is None:
+        return
+    rise, code = slow.rise, _GROWS[slow.cause]
+    since = f"most of it from about step {count_text(rise.change or 0)} on"
+    share = rise.excess * min(slow.whole_ps / model.periods_ps, 1.0)
+    yield Proposal(
+        "slowing-down", "Find what slows the steps down",
+        f"The last quarter of {count_text(slow.count)} steps took {duration_text(rise.late)} each, the first "
+        f"{duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, "
+        f"{'bit by bit' if rise.change is None else since}.{slow.what}",
+        words(study.framework, code, sessions=code.replace("float(loss)", "its value")),
+        f"{GUIDE}/profiler",
+        [model.some_of((), share, (0.0, 0.0))],
+    )  # fmt: skip
+
+
+REPEAT_RULES = (
+    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, validation, own_validation, saved_often,
+    retracing, new_model_in_a_loop, slowing_down,
+)  # fmt: skip
