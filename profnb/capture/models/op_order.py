@@ -185,9 +185,12 @@ def _find_gradients(
         if name and _is_unscoped(name):
             run.append((name, kind))
             continue
-        here = _forward_place(name, place_of)
-        if here is None:
+        forward = name.removeprefix(_TAPE)  # the op that the gradient is named after
+        while forward and forward not in place_of:
+            forward = _scope_of(forward)
+        if name and not forward:
             continue
+        here = place_of.get(forward, -1)  # behind the last one, which has no name
         between = [place for place in custom if here < place < last]
         scope = _scope_of(names[between[0]][0]) if len(between) == 1 else ""
         following = _scope_of(names[here][0]) if here >= 0 else ""
@@ -200,11 +203,3 @@ def _find_gradients(
 
 def _scope_of(name: str) -> str:
     return name.rpartition("/")[0]
-
-
-def _forward_place(name: str, place_of: Mapping[str, int]) -> int | None:
-    """Find the forward op that a gradient op is named after; -1 behind the last one, which has no name."""
-    scope = name.removeprefix(_TAPE)
-    while scope and scope not in place_of:
-        scope = _scope_of(scope)
-    return place_of.get(scope, None if name else -1)

@@ -119,7 +119,11 @@ class LineWatch:
         ):
             self._change(monitoring.register_callback, event, callback)
         self._begin_batch()
-        self._enter_running()
+        # The user's functions that are running already, the outermost first.
+        frames, now = list(user_frames(inspect.currentframe())), time.perf_counter_ns()
+        for running in frames[::-1]:
+            self._ask_for(running.f_code)
+            self._batch += now, running.f_code, ENTERED, now, running.f_code, running.f_lineno
         self.see_exceptions(are_seen=True)
         return True
 
@@ -158,14 +162,6 @@ class LineWatch:
                 are_seen &= self._unwound < _MOST_UNWOUND
                 everywhere = events.PY_START | (exceptions if are_seen else 0)
                 self._change(sys.monitoring.set_events, everywhere)
-
-    def _enter_running(self) -> None:
-        """Take in the user's functions that are running already, the outermost first."""
-        frames = list(user_frames(inspect.currentframe()))
-        now = time.perf_counter_ns()
-        for running in frames[::-1]:
-            self._ask_for(running.f_code)
-            self._batch += now, running.f_code, ENTERED, now, running.f_code, running.f_lineno
 
     def _ask_for(self, code: CodeType) -> None:
         with self._lock:

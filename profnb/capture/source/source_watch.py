@@ -12,6 +12,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,6 @@ from profnb.capture.source.user_code import (
     read_sources,
     shorten_files,
     shorten_source,
-    shorten_stacks,
 )
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 
@@ -164,7 +164,8 @@ class SourceWatch:
         frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)
         names = shorten_files([*files, *frames], self.folder)
         if stacks is not None:
-            stacks = shorten_stacks(stacks, names)
+            called = [(name, names[file], first, line) for name, file, first, line in stacks.frames]
+            stacks = replace(stacks, frames=called)
         if not self._has_lines:
             return None, stacks
         texts = read_sources(files)

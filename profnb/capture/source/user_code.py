@@ -25,7 +25,7 @@ from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture import seams
-from profnb.capture.source.source_records import SourceRecords, StackRecords
+from profnb.capture.source.source_records import SourceRecords
 from profnb.core.parsing import parse_again
 from profnb.core.sharing import short_path
 
@@ -288,12 +288,6 @@ def shorten_source(records: SourceRecords, names: Mapping[str, str]) -> SourceRe
         },
         cells={names[file]: number for file, number in records.cells.items()},
     )
-
-
-def shorten_stacks(stacks: StackRecords, names: Mapping[str, str]) -> StackRecords:
-    """Call files by their short names in samples."""
-    frames = [(name, names[file], first, line) for name, file, first, line in stacks.frames]
-    return replace(stacks, frames=frames)
 
 
 def uses_sessions(tensorflow: "Library") -> bool:
