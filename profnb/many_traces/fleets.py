@@ -51,7 +51,6 @@ class Fleet:
     Attributes:
         label: What it is called.
         folder: What keeps copies of its traces while it lives; None where they are no copies.
-        first_notes: What is to be said first: of how it was opened.
     """
 
     hosts = TableOf("profnb.fleet.fleet_tables", "FLEET_HOSTS", "_times")
@@ -75,8 +74,12 @@ class Fleet:
         """
         self.label, self._opened = label, opened
         self._digests = sorted(digests, key=_order_of)
-        self.first_notes = list(notes)
+        self._first_notes = list(notes)
         self.folder: object = None
+
+    def add_note(self, note: str) -> None:
+        """Say one thing more of how it was opened."""
+        self._first_notes.append(note)
 
     @cached_property
     def _meeting(self) -> "Meeting":
@@ -146,7 +149,7 @@ class Fleet:
     @property
     def notes(self) -> list[str]:
         """Sentences that say what is missing, and why."""
-        return [*self.first_notes, *self._meeting.notes]
+        return [*self._first_notes, *self._meeting.notes]
 
     @property
     def step_ps(self) -> "Any":
@@ -474,12 +477,12 @@ def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
     trace_files = sorted(logdir.glob("plugins/profile/*/*.xplane.pb"))
     missing = len(addresses) - len(trace_files)
     silent = f"Of {count_text(len(addresses))} processes {count_text(missing)} left no trace."
-    notes = [silent] if missing > 0 else []
     if len(trace_files) == 1:
         profile = load(trace_files[0])
-        profile.remarks += notes
+        profile.remarks += [silent] if missing > 0 else []
         return profile
     fleet = load_fleet([str(file) for file in trace_files])
-    fleet.first_notes += notes
+    if missing > 0:
+        fleet.add_note(silent)
     fleet.folder = folder
     return fleet
