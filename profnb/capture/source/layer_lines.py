@@ -116,8 +116,8 @@ class _Layer:
         numbers = [value for value in call.positional if _is_number(value)]
         if not all(_stands_in(value, self.attributes.values()) for value in numbers):
             return False
-        given = {"name": self.name}
-        if any((plain | given).get(key, value) != value for key, value in call.keywords):
+        values = plain | {"name": self.name}
+        if any(values.get(key, value) != value for key, value in call.keywords):
             return False
         return bool(plain) or not call.positional
 

@@ -62,9 +62,8 @@ def is_user_file(file: str) -> bool:
     """Tell whether code of this file name is the user's own, here or on a machine that it was saved on."""
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
         return file.startswith(("<ipython-input", "<stdin>", *_TIMED))
-    path = "/" + file.replace("\\", "/").removeprefix(
-        "/"
-    )  # a short name begins with site-packages, say
+    # A short name begins with site-packages, say.
+    path = "/" + file.replace("\\", "/").removeprefix("/")
     if path.startswith((_OURS, *(f"{folder}/" for folder in _LIBRARIES))):
         return False
     if any(part in path for part in _PACKAGES) or _ANY_LIBRARY.search(path) is not None:
