@@ -357,9 +357,8 @@ def _is_trained(layer: Any) -> bool:
 def _is_trained_before(layer: Any, answers: dict[int, bool], depth: int) -> bool:
     """Tell whether anything that a layer's inputs are made from is trained."""
     if id(layer) not in answers:
-        is_deep = answers[id(layer)] = (
-            depth > _DEEPEST_GRAPH
-        )  # then assume it; else against circles
+        is_deep = depth > _DEEPEST_GRAPH  # then assume it
+        answers[id(layer)] = is_deep  # until it is known, against circles
         answers[id(layer)] = is_deep or any(
             one is not layer and (_is_trained(one) or _is_trained_before(one, answers, depth + 1))
             for one in _producers(layer)
