@@ -6,7 +6,7 @@ that says why.
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -67,6 +67,10 @@ class TraceSummary:
     error: str = ""
 
 
+def _part(at: int) -> Callable[[Sequence[TraceSummary]], list[float]]:
+    return lambda rows: [row.parts_ps[at] for row in rows]
+
+
 SUMMARIES = Table[Sequence[TraceSummary]](
     "summarize",
     "One row per trace, in the order in which they were given.",
@@ -83,10 +87,7 @@ SUMMARIES = Table[Sequence[TraceSummary]](
             is_scaled=True,
         ),
         *(
-            Column(
-                category_column(name), lambda rows, at=at: [row.parts_ps[at] for row in rows],
-                f"{name}, of that mean; they add up to it",
-            )
+            Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
             for at, name in enumerate(_PARTS)
         ),
         Column("advice", of_each("advice"), "the rule of advice that can gain most"),

@@ -206,7 +206,8 @@ def _ask(read: Callable[..., _T], *arguments: Any, otherwise: Any) -> _T:
     except Exception as error:  # attributes of somebody's layer may do anything
         if signal_of(error):
             raise
-        return otherwise
+        answer: _T = otherwise
+        return answer
 
 
 class _Walk:

@@ -39,7 +39,7 @@ from profnb.capture.seams import MONITORING
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
 from profnb.capture.source.user_code import is_user_file, user_frames
 
-_TOOLS, _NAME = {*range(6)}, "profnb"  # Python has six
+_TOOLS, _NAME = range(6), "profnb"  # Python has six
 _BATCH = 1 << 13
 _FULL = 3 * _BATCH  # a row is three values
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
@@ -130,7 +130,8 @@ class LineWatch:
     def _take_tool(self, monitoring: Any) -> int:
         """Take a tool of our own, or -1."""
         names = ("DEBUGGER_ID", "COVERAGE_ID", "PROFILER_ID", "OPTIMIZER_ID")
-        for tool in sorted(_TOOLS - {int(getattr(monitoring, name)) for name in names}):
+        for_others = [getattr(monitoring, name) for name in names]
+        for tool in (tool for tool in _TOOLS if tool not in for_others):
             with contextlib.suppress(ValueError):  # in use
                 monitoring.use_tool_id(tool, _NAME)
                 return tool
