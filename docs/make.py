@@ -12,8 +12,8 @@ from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
 from profnb.lite.result import LiteTables
 from profnb.lite_comparison import LiteComparison
-from profnb.several.fleets import Fleet
-from profnb.several.summaries import SUMMARIES
+from profnb.many_traces.fleets import Fleet
+from profnb.many_traces.summaries import SUMMARIES
 from profnb.tables import Tables
 
 FOLDER = Path(__file__).resolve().parent

@@ -25,7 +25,7 @@ Each folder's own docstring says what is in it.
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers
-    several/    several traces at once: fleets, running processes, many traces to one row each
+    many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     captured, *comparison, compared_runs, sweep*, warm   from code that runs to answers; runs against runs
     magic/, magics, demo, __main__                   the doors: magics and the command line
 """
@@ -41,9 +41,8 @@ from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.lite.entry import lite
 from profnb.loading import load
+from profnb.many_traces.fleets import Fleet, load_fleet
 from profnb.profile import Profile
-from profnb.several.fleet_loading import load_fleet
-from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -121,7 +120,7 @@ def summarize(
     *,
     executor: "Executor | None" = None,
 ) -> "pd.DataFrame":
-    """Summarize many traces, one row each; see ``profnb.several.summaries.summarize``.
+    """Summarize many traces, one row each; see ``profnb.many_traces.summaries.summarize``.
 
     Args:
         paths: A folder, of which every trace is taken, or traces; also as URLs.
@@ -135,7 +134,7 @@ def summarize(
         FileNotFoundError: There is nothing at the folder.
         TraceFormatError: There is no trace in it.
     """
-    from profnb.several.summaries import summarize as summarize_traces
+    from profnb.many_traces.summaries import summarize as summarize_traces
 
     return summarize_traces(paths, executor=executor)
 

@@ -33,7 +33,7 @@ def _demo(arguments: argparse.Namespace) -> None:
 
 def _report(arguments: argparse.Namespace) -> None:
     from profnb.loading import load
-    from profnb.several.fleet_loading import find_fleet
+    from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 
     if arguments.list:

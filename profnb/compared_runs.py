@@ -7,8 +7,8 @@ from pathlib import Path
 from profnb.core.errors import CaptureError
 from profnb.lite.result import LiteResult
 from profnb.loading import load
+from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
-from profnb.several.fleets import Fleet
 
 NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]

@@ -20,11 +20,11 @@ from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
 from profnb.lite.result import LiteResult, is_saved, open_result
+from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
-from profnb.several.fleets import Fleet
 
 if TYPE_CHECKING:
-    from profnb.capture.models.histories import FitResult
+    from profnb.capture.models.layer_facts import FitResult
     from profnb.compare.across.layer_differences import LayerDifference
     from profnb.compare.differences import CategoryDifference
     from profnb.compare.op_differences import OpDifference

@@ -31,7 +31,7 @@ from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
 from profnb.lite.result import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError
-from profnb.magic.known_results import KnownResults, check_name, labels_of
+from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line
 from profnb.magic.magic_options import (
     CAPTURE_ARGUMENTS,
     COMPARE_ARGUMENTS,
@@ -189,8 +189,6 @@ class ProfnbMagics(Magics):
         """
         arguments = parse_argstring(self.tflite_line, line)
         check_name(arguments.out)
-        from profnb.magic.lite_magic import lite_line
-
         self._warming.pause()
         try:
             lite_line(self.shell, arguments)

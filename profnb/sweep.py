@@ -18,7 +18,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import folder_prefix
 from profnb.core.sharing import Sharing
 from profnb.loading import load
-from profnb.several.crews import Crew
+from profnb.many_traces.sweep_rounds import Crew, RoundResult
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from profnb.compare.sweeps import SweepPoint, SweepTable
     from profnb.drawing.figures import Figures
     from profnb.profile import Profile
-    from profnb.several.sweep_rounds import RoundResult
 
 Setting = Mapping[str, object]
 

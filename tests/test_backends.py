@@ -32,7 +32,7 @@ from diagnosis_kit import check_run
 from made_times import by_made_times, plant
 
 import profnb
-from profnb.capture.parts import in_flight
+from profnb.capture.parts import cell_counters
 from profnb.core.options import CaptureOptions
 from profnb.causes.reads import find_reads_beside_programs
 from profnb.causes.compiled_again import find_compiled_again
@@ -684,8 +684,8 @@ def test_training_in_flight_as_an_epoch_ends_is_charged_to_training(clock, monke
         clock.work(9)
         return function(*arguments)
 
-    monkeypatch.setattr(in_flight, "InFlight", Flight)
-    monkeypatch.setattr(in_flight, "is_in_flight", lambda array: True)
+    monkeypatch.setattr(cell_counters, "InFlight", Flight)
+    monkeypatch.setattr(cell_counters, "is_in_flight", lambda array: True)
     model = Slow(make_model().layers)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     trains = keras.callbacks.LambdaCallback(on_epoch_begin=lambda *_: is_training.__setitem__(0, True))

@@ -13,8 +13,9 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
-from profnb.capture.saved.limits import CHECKS, LIMITS
-from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
+from profnb.capture.saved.sidecar import CHECKS, LIMITS
+from profnb.capture.source.graph_lines import read_shapes
+from profnb.capture.source.source_records import GraphShapes
 from profnb.capture.source.source_records import SourceRecords
 from profnb.core.errors import TraceFormatError
 from profnb.report.report import build_report

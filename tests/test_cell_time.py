@@ -16,8 +16,8 @@ from made_cell import callback, callback_list, imports, keras_run, layer, saves
 
 import profnb
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
-from profnb.capture.parts.in_flight import InFlight, watch_in_flight
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import InFlight, watch_in_flight
+from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
     PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords,

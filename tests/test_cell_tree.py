@@ -10,7 +10,8 @@ import profnb
 from profnb.capture.parts.part_records import FIRST, PREDICT, PROFNB, TRAIN
 from profnb.capture.parts.tree_making import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
-from profnb.capture.parts.tree_records import LINES, TRACING, Place
+from profnb.capture.parts.part_records import TRACING, NodeKey
+from profnb.capture.parts.part_records import LINES
 from profnb.capture.step_records import CALL, USER
 
 ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 730)
@@ -132,9 +133,9 @@ def test_a_recursive_function_is_one_node_and_the_callers_of_the_capture_are_non
 
 
 def test_lines_of_the_cell_itself_are_nodes_and_expressions_inside_of_functions_are_not():
-    assert part_of_stack([CELL]).path == (Place(LINES, "", CELL[1], CELL[3]),)
+    assert part_of_stack([CELL]).path == (NodeKey(LINES, "", CELL[1], CELL[3]),)
     inside = part_of_stack([CELL, own("train.<locals>.Net.call"), own("<listcomp>", 30)]).path
-    assert inside == (Place(LINES, "Net.call", MINE, 20),)
+    assert inside == (NodeKey(LINES, "Net.call", MINE, 20),)
 
 
 def test_a_wait_inside_of_a_fit_is_below_the_fit():
@@ -144,7 +145,7 @@ def test_a_wait_inside_of_a_fit_is_below_the_fit():
 
 
 def test_ways_in_common_and_shares_by_hand():
-    a, b, c = (Place(LINES, name) for name in "abc")
+    a, b, c = (NodeKey(LINES, name) for name in "abc")
     assert common_path([(a, b, c), (a, b), (a, b, a)]) == (a, b)
     assert common_path([]) == ()
     assert dict(divided(10, {"x": 1, "y": 2})) == {"y": 7, "x": 3}

@@ -6,7 +6,8 @@ from profnb.causes.cell_tree import grow_tree
 from profnb.capture.parts.part_records import (
     AROUND, CALLBACKS, CALLS, GAPS, IMPORTS, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
 )  # fmt: skip
-from profnb.capture.parts.tree_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
+from profnb.capture.parts.part_records import CALL, CELL
+from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
 from profnb.report.cell_words import cell_words
 
 MS = 1_000_000

@@ -13,8 +13,8 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import GraphLines, SourceRecords
 from profnb.core.errors import TraceFormatError
-from profnb.several import letting_go
-from profnb.several.fleet_loading import find_fleet
+from profnb.many_traces import workers
+from profnb.many_traces.fleets import find_fleet
 from profnb.trace.model import Trace
 from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.costs import median_interval
@@ -308,10 +308,10 @@ def test_traces_that_were_read_are_let_go(tmp_path, monkeypatch):
     before = kept()
     gc.disable()
     try:
-        monkeypatch.setattr(letting_go, "_EACH_BYTES", 10**12)
+        monkeypatch.setattr(workers, "_EACH_BYTES", 10**12)
         fleet = profnb.load_fleet(tmp_path)
         assert kept() == before + len(files)  # else this test shows nothing
-        monkeypatch.setattr(letting_go, "_EACH_BYTES", 1)
+        monkeypatch.setattr(workers, "_EACH_BYTES", 1)
         fleet = profnb.load_fleet(tmp_path)
         profnb.summarize(tmp_path)
         assert kept() == before and len(fleet) == len(files)

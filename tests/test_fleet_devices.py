@@ -10,7 +10,7 @@ import pytest
 import profnb
 from made_devices import EXCHANGE, MS, devices_of
 from made_hosts import EVEN, SLOW, STEPS, hosts_of
-from profnb.several.fleet_loading import find_fleet
+from profnb.many_traces.fleets import find_fleet
 from traces import event, line
 
 

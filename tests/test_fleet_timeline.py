@@ -12,7 +12,7 @@ from made_hosts import EVEN, EXCHANGE, MS, SLOW, STEPS, hosts_of
 from profnb.fleet.fleet_timeline import build_fleet_timeline
 from profnb.fleet.joined_hosts import EXCHANGE as EXCHANGING
 from profnb.fleet.joined_hosts import OWN_WORK, join_hosts
-from profnb.several import fleets
+from profnb.many_traces import fleets
 
 
 def joined(fleet, has_threads=True):

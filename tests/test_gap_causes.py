@@ -15,7 +15,7 @@ import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, CellPart, CellRecords
 from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
-from profnb.capture.saved.limits import CHECKS, LIMITS
+from profnb.capture.saved.sidecar import CHECKS, LIMITS
 from profnb.capture.step_records import CALL, KERAS, StepRecords
 from profnb.report.report import build_report
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause

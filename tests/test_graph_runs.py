@@ -18,6 +18,7 @@ from profnb.capture.source import session_use
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
+from profnb.capture.source import user_code
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -475,9 +476,9 @@ def test_code_that_leads_to_sessions_is_seen_before_it_runs(tmp_path, monkeypatc
     monkeypatch.delitem(sys.modules, "helper_of_sessions", raising=False)
     answers = []
     library = Library(tf, pytest.fail)
-    names = {"ask": lambda: answers.append(session_use.uses_sessions(library))}
+    names = {"ask": lambda: answers.append(user_code.uses_sessions(library))}
     program = compile(main, str(tmp_path / "main.py"), "exec")
-    monkeypatch.setattr(session_use, "is_user_file", lambda file: file.startswith(str(tmp_path)))
+    monkeypatch.setattr(user_code, "is_user_file", lambda file: file.startswith(str(tmp_path)))
     exec(program, names)
     sys.modules.pop("helper_of_sessions", None)
     assert answers == [is_so]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.source.kept_source import keep_near, shorten_files
+from profnb.capture.source.user_code import keep_near, shorten_files
 from profnb.capture.source.user_code import is_user_file
 
 TEXT = textwrap.dedent("""\

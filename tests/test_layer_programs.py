@@ -218,7 +218,9 @@ def test_a_loss_of_a_loop_of_ones_own_is_no_metric_of_the_compiled_model():
         return tape.gradient(loss, model.trainable_variables)
 
     graph = gradients.get_concrete_function(tf.ones((BATCH, 8))).graph
-    facts = describe_model(model, {id(model): TracedLayer((), (), 0, graph)})
+    traced = TracedLayer(model)
+    traced.called(graph, is_inside=False)
+    facts = describe_model(model, {id(model): traced})
     assert facts.has_keras_step
     assert not [name for name, fact in facts.ops[""][0].items() if fact.part == METRICS]
 

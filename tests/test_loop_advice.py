@@ -8,13 +8,13 @@ from advised import advised
 from traces import event, host, line, read
 
 import profnb
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FIRST, GAPS, IMPORTS, INPUT, OTHER, PREDICT, PROFNB, TRAIN, VALIDATION, CellPart, CellRecords,
 )  # fmt: skip
-from profnb.capture.parts.tree_records import CELL as ALL
-from profnb.capture.parts.tree_records import TreeNode
+from profnb.capture.parts.part_records import CELL as ALL
+from profnb.capture.parts.part_records import TreeNode
 from profnb.capture.recording import Recording
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.step_records import CALL, KERAS, StepRecords

@@ -9,9 +9,9 @@ import pytest
 import profnb
 from profnb.capture.source import graph_lines
 from profnb.capture.source.graph_lines import GraphWatch
-from profnb.capture.source.graph_reading import Reading
+from profnb.capture.source.graph_lines import Reading
 from profnb.capture.source.layer_lines import of_types
-from profnb.capture.source.user_code import Places
+from profnb.capture.source.user_code import LineTable
 
 tf = pytest.importorskip("tensorflow")
 pytestmark = pytest.mark.tensorflow
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.tensorflow
 
 def read_graphs(name):
     """What a capture that begins now reads of the living graphs of a name: lines, shapes, the lines' places."""
-    watch = GraphWatch(places := Places())
+    watch = GraphWatch(places := LineTable())
     watch.shapes.clear()
     found = [lines for lines in watch.finish() if lines.name == name]
     return [(own.op_names, own.op_types, [places.listed[row] if row >= 0 else None for row in own.places], own.is_outside) for own in found], watch.shapes

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from profnb.capture import cell
-from profnb.capture.source import kept_source, layer_calls
+from profnb.capture.source import layer_lines, user_code
 from profnb.core.parsing import parse_again
 from profnb.tf1 import gap_statements
 
@@ -25,12 +25,13 @@ class Shell:
 
 
 def calls_of_layers(file):
-    assert [call.line for calls in layer_calls.calls_in_files({"Dense"}) for call in calls if call.file == file] == [4]
+    layer_lines._calls_in.cache_clear()
+    assert [call.line for calls in layer_lines.calls_in_files({"Dense"}) for call in calls if call.file == file] == [4]
 
 
 def scopes(file):
-    kept_source._scopes.cache_clear()
-    assert kept_source._scopes(tuple(TEXT.splitlines())) == [1, 2, 2, 2]
+    user_code._scopes.cache_clear()
+    assert user_code._scopes(tuple(TEXT.splitlines())) == [1, 2, 2, 2]
 
 
 def names(file):
@@ -82,10 +83,10 @@ def test_a_file_is_read_once_as_long_as_it_stays(monkeypatch):
 
     def found(*names):
         read.clear()
-        calls = [call for calls in layer_calls.calls_in_files(names) for call in calls if call.file.endswith("-of-many>")]
+        calls = [call for calls in layer_lines.calls_in_files(names) for call in calls if call.file.endswith("-of-many>")]
         return [(call.name, call.line, call.positional, call.keywords) for call in calls], sum("of_many" in text for text in read)
 
-    monkeypatch.setattr(layer_calls, "parse_again", parse)
+    monkeypatch.setattr(layer_lines, "parse_again", parse)
     for number in range(200):
         write(number, f"of_many = 1\nkeras.layers.Wide({number}, x, units=3)(Narrow(name=y))\n" if number else "of_many = 2\n")
     wide = [("Wide", 2, (number,), (("units", 3),)) for number in range(199, 0, -1)]

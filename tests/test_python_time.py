@@ -16,7 +16,7 @@ from clocks import LockStep
 
 import profnb
 from profnb.subjects.python.python_time import tabulate_python
-from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.user_code import shorten_files
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.step_records import KERAS, StepRecords
 from profnb.capture import session

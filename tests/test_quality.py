@@ -7,7 +7,7 @@ import pytest
 from profnb.compare.op_differences import rank_scopes
 from profnb.trace.names import without_call
 from profnb.compare.quality import QUALITY, MetricDifference, compare_metrics, is_higher_better, pick_metric
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 
 
 def fits(name, *values, **others):

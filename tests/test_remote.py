@@ -11,7 +11,7 @@ import pytest
 
 import profnb
 from profnb.capture.profiler.tensorflow_door import parse_addresses
-from profnb.several.tracing_remotely import trace_remotely
+from profnb.many_traces.fleets import trace_remotely
 
 
 def test_addresses_are_read():

@@ -10,7 +10,7 @@ from traces import tell_beside, told_beside
 from test_comparison import profile as made
 
 import profnb
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, sidecar_of, write_recordings
 from profnb.comparison import compare

@@ -23,7 +23,7 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.models.op_order import OpFact
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.parts.part_records import CellPart, CellRecords
 from profnb.capture.step_records import StepRecords

@@ -6,7 +6,7 @@ import pytest
 import profnb
 from profnb.capture.parts.part_records import CALLBACKS, CHECKPOINTING, OTHER, PROFNB, SESSION_RUNS, CellPart, CellRecords
 from profnb.capture.recording import Recording
-from profnb.capture.parts.tree_records import CELL, TreeNode
+from profnb.capture.parts.part_records import CELL, TreeNode
 from profnb.capture.recording import AFTER, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model

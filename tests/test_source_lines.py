@@ -28,7 +28,7 @@ from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 from profnb.capture.source import line_watch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.recording import Recording
-from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.user_code import shorten_files
 from profnb.capture.source.user_code import is_user_file
 from profnb.subjects.source.source_lines import _names_of_files
 
@@ -1235,8 +1235,8 @@ def test_lines_below_time_are_the_users_own_and_have_their_text(monkeypatch, cel
         def __init__(self, value):
             self.find = lambda: value
 
-    monkeypatch.setattr(user_code, "SHELL_IS_THERE", Seam(lambda: True))
-    monkeypatch.setattr(user_code, "SHELL_INSTANCE", Seam(Shell))
+    monkeypatch.setattr(user_code.seams, "SHELL_IS_THERE", Seam(lambda: True))
+    monkeypatch.setattr(user_code.seams, "SHELL_INSTANCE", Seam(Shell))
     assert user_code.is_user_file("<timed exec>")
     assert not user_code.is_user_file("<string>")
     assert user_code.read_sources(["<timed exec>"]) == ({} if lines is None else {"<timed exec>": lines})

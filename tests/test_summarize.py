@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.several.summaries import _PARTS, summarize_trace
+from profnb.many_traces.summaries import _PARTS, summarize_trace
 from traces import event, host, line, xspace
 
 MS = 10**9

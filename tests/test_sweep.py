@@ -13,7 +13,7 @@ from profnb.compare.dunnett import dunnett_factor
 from profnb.compare.rounds import fit_rounds
 from profnb.compare.sweeps import SweepPoint, tabulate_sweep
 from profnb.compare.settings_table import settings_table
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.comparison import compare
 from profnb.capture import seams
 from profnb.capture.switches import apply_switches, set_threads, switches_of

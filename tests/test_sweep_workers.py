@@ -12,9 +12,9 @@ import pytest
 
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
-from profnb.several import sweep_rounds
-from profnb.several.crews import Crew
-from profnb.several.sweep_rounds import FreshRound, RoundResult, Worker, run_round, run_rounds
+from profnb.many_traces import sweep_rounds
+from profnb.many_traces.sweep_rounds import Crew
+from profnb.many_traces.sweep_rounds import FreshRound, RoundResult, run_round, run_rounds
 from profnb.sweep import Sweep
 
 pytest.importorskip("IPython")
@@ -67,7 +67,7 @@ def test_a_round_is_all_its_settings_on_one_worker_and_comes_back_as_bytes(monke
     result = pickle.loads(pickle.dumps(run_round(fresh_round(3, [2, 1], traces=True))))
     assert seen == [({"n": 2}, True), ({"n": 1}, True)]
     assert [(one.row, one.files, one.error) for one in result.runs] == [(2, {"plugins/a.xplane.pb": b"trace"}, ""), (1, {}, "It failed.")]
-    assert result.number == 3 and result.worker.host and result.begin_s <= result.end_s
+    assert result.number == 3 and result.host and result.begin_s <= result.end_s
 
 
 def test_a_worker_makes_one_run_at_a_time(monkeypatch):
@@ -111,7 +111,7 @@ def test_what_has_not_begun_is_cancelled_when_nobody_wants_it(monkeypatch):
 
 
 def result_of(number, host, *, cpu="x", begin=0.0, end=1.0):
-    return RoundResult(number, Worker(host, cpu, 1), begin, end, ())
+    return RoundResult(number, host, cpu, begin, end, ())
 
 
 def crew(*results):

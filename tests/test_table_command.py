@@ -11,7 +11,7 @@ from profnb.comparison import Comparison
 from profnb.core.table import Table, TableOf, tables_of
 from profnb.lite.result import LiteTables
 from profnb.lite_comparison import LiteComparison
-from profnb.several.fleets import Fleet
+from profnb.many_traces.fleets import Fleet
 from profnb.tables import Tables
 
 TRACE = str(Path(__file__).parent / "data" / "cpu-cnn.xplane.pb")

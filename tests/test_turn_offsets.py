@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from profnb.capture.source.turn_records import TurnRecords
+from profnb.capture.source.source_records import TurnRecords
 from profnb.core.units import PS_PER_MS
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.steps.step_times import turn_step_times

@@ -6,7 +6,7 @@ from test_loops import make, run, study_of, taped, turns
 
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
-from profnb.capture.source.turn_records import MOST_MARKS, TurnRecords
+from profnb.capture.source.source_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 from profnb.report.report import build_report

@@ -19,7 +19,7 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EPOCH, SETTING_UP
+from profnb.capture.parts.part_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
 from profnb.causes.starving import crowded_share, kept_by_host
 from profnb.core.printable import printable

@@ -17,10 +17,8 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.machine.network_files import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.histories import FitWatch
-from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.parts.in_flight import InFlight, watch_in_flight
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.models.model_watch import FitWatch, ModelWatch
+from profnb.capture.parts.cell_counters import InFlight, OwnTime, watch_in_flight
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.jax_door import watch_fetching
 from profnb.capture.profiler.profiler_door import Door
@@ -29,9 +27,9 @@ from profnb.capture.profiler.window import CodesProfiler, Window
 from profnb.capture.recording import Recording
 from profnb.capture.seams import Seam
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.source.session_use import uses_sessions
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.source.user_code import uses_sessions
 
 JAX, TORCH = "jax", "torch"  # as Keras calls them
 
@@ -254,8 +252,7 @@ class Frameworks:
         batches = self._recorder.batches
         self._watch(batches.watch_keras(keras))
         if not batches.run_listeners:
-            fits = FitWatch()
-            fits.fits = self._recording.fits
+            fits = FitWatch(self._recording.fits)
             batches.run_listeners.append((fits.run_began, fits.run_ended))
             if self._traces:
                 batches.run_listeners.append((self._models.run_began, self._models.run_ended))

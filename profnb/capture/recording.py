@@ -15,11 +15,9 @@ from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
 from profnb.capture.machine.network_files import NetworkFiles
 from profnb.capture.marking.trace_events import ChangingArguments, TracedFunction
-from profnb.capture.models.histories import FitResult
-from profnb.capture.models.layer_facts import ModelFacts
+from profnb.capture.models.layer_facts import FitResult, ModelFacts
 from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.source.source_records import SourceRecords, StackRecords
-from profnb.capture.source.turn_records import TurnRecords
+from profnb.capture.source.source_records import SourceRecords, StackRecords, TurnRecords
 from profnb.capture.step_records import StepRecords
 
 NOT_ENDED = "The first step had not ended"  # how the message begins that says so

@@ -21,24 +21,23 @@ from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.call_clock import CallClock
-from profnb.capture.parts.cell_division import CellCounts, divide_cell
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import first_line
 from profnb.capture.profiler.window import Window
 from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
-from profnb.capture.source.session_use import is_session_file
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.source.tape_watch import TapeWatch
+from profnb.capture.source.user_code import is_session_file
 from profnb.capture.step_records import KINDS, RUN, Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
 if TYPE_CHECKING:
-    from profnb.capture.parts.in_flight import InFlight
+    from profnb.capture.parts.cell_counters import InFlight
 
 _MODEL_CODE = re.compile("tensorflow|keras")  # a file in which graphs and models are made and run
 
@@ -185,6 +184,8 @@ class Capture:
             self._watches.close()
         runs, recording = self.graph_runs, self.recording
         self.recorder.batches.end_failed_batch()
+        from profnb.capture.parts.cell_division import CellCounts, divide_cell  # it needs NumPy
+
         log = self.recorder.log
         recording.steps = log.records()
         counts = CellCounts(

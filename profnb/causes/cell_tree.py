@@ -12,8 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import CellRecords
-from profnb.capture.parts.tree_records import CALL, CELL, EPOCH, FRAMEWORK, LINES, TreeNode
+from profnb.capture.parts.part_records import (
+    CALL,
+    CELL,
+    EPOCH,
+    FRAMEWORK,
+    LINES,
+    CellRecords,
+    TreeNode,
+)
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import printable

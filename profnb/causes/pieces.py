@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.models.layer_facts import LayerFacts
-from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
+from profnb.capture.models.layer_facts import WITHOUT_CUDNN, LayerFacts
 from profnb.causes.numbers import CLOSE_PS, FEWEST, HALF, LONG_OP_PS
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import FIRST_OF_DEVICE

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.compare.estimates import estimate_mean
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import metric_text

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.models.histories import FitResult
+from profnb.capture.models.layer_facts import FitResult
 from profnb.compare.best_setting import Ranking, rank
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric

@@ -1,8 +1,7 @@
-"""What a magic does with its line: captures a cell, finds a result, runs a sweep.
+"""The work behind a magic's line: a cell captured, a result found, a sweep run.
 
 magic_options    the options of every magic, and their help
-known_results    results by name, label or path; traces opened
+known_results    results by name, label or path; traces opened; %tflite
 cell_runs        a cell captured, repeated, compared and shown
 sweep_magic      %%tfsweep
-lite_magic       %tflite
 """

@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly
@@ -68,23 +68,19 @@ class CellRuns:
 
     def begin_before_cell(self, arguments: Namespace, show: Show) -> None:
         """Begin to capture the cell that runs; its end is noticed."""
+
+        def cell_ended(cell: str | None) -> None:
+            try:
+                self._end(captured, arguments, show, cell)
+            except KeyboardInterrupt:  # of our own work alone, as the cell is over
+                say(
+                    "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
+                    "`%tfprofile _tfprofile` shows it."
+                )
+
         with interrupt_held_back():  # until there is somebody to end what was begun
             captured = self._begin(arguments)
-            call_after_cell(
-                self.shell, lambda cell: self._end_after_cell(captured, arguments, show, cell)
-            )
-
-    def _end_after_cell(
-        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
-    ) -> None:
-        """End the capture; the cell is over, so an interrupt has only our own work to end."""
-        try:
-            self._end(captured, arguments, show, cell)
-        except KeyboardInterrupt:
-            say(
-                "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
-                "`%tfprofile _tfprofile` shows it."
-            )
+            call_after_cell(self.shell, cell_ended)
 
     def _begin(self, arguments: Namespace) -> CapturedProfile:
         options = capture_options(arguments)
@@ -94,54 +90,43 @@ class CellRuns:
         captured = CapturedProfile(options)
         live = self._is_live() if arguments.live is None else arguments.live
         arguments.is_silent = arguments.quiet or live is False
-        text = LiveText()
-        arguments.line = LiveLine(
-            lambda: text(captured.standing()), is_wanted=not arguments.is_silent
-        )
-        self._warming().pause()  # what compiled now would count as the cell's own time
-        try:
+        text, is_wanted = LiveText(), not arguments.is_silent
+        arguments.line = LiveLine(lambda: text(captured.standing()), is_wanted=is_wanted)
+        with ExitStack() as stack:
+            stack.callback(self._warming().go_on)
+            self._warming().pause()  # what compiled now would count as the cell's own time
+            stack.callback(arguments.line.close)
             captured.start()
             arguments.line.start()
-        except BaseException:
-            arguments.line.close()
-            self._warming().go_on()
-            raise
+            arguments.begun = stack.pop_all()
         return captured
 
     def _end(
         self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
     ) -> None:
         """End the capture and show it; ``cell`` is what to run again, None if it failed."""
-        try:
-            self._finish(captured, arguments, show, cell)
-        finally:
-            arguments.line.close()
-            self._warming().go_on()
-
-    def _finish(
-        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
-    ) -> None:
-        profile = captured.profile
-        with interrupt_held_back():
-            arguments.line.end("reading what was captured")
-            self._results.keep(profile, "_tfprofile", arguments.out)
-            captured.finish(self.shell.user_ns)
-            arguments.line.close()
-        sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
-        if arguments.label is not None:
-            self._results.by_label[arguments.label] = profile
-        if arguments.vs is not None and profile.has_trace:
-            self._show_against(profile, arguments)
-        if not arguments.quiet:
-            if show is Profile.report:
-                profile.count_page(as_html=KERNEL.of(self.shell) is not None)
-            show(profile, arguments.live)
-        if sentence:
-            say(sentence)
-        write_json(profile, arguments)
+        with arguments.begun:
+            profile = captured.profile
+            with interrupt_held_back():
+                arguments.line.end("reading what was captured")
+                self._results.keep(profile, "_tfprofile", arguments.out)
+                captured.finish(self.shell.user_ns)
+                arguments.line.close()
+            sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
+            if arguments.label is not None:
+                self._results.by_label[arguments.label] = profile
+            if arguments.vs is not None and profile.has_trace:
+                self._show_against(profile, arguments)
+            if not arguments.quiet:
+                if show is Profile.report:
+                    profile.count_page(as_html=KERNEL.of(self.shell) is not None)
+                show(profile, arguments.live)
+            if sentence:
+                say(sentence)
+            write_json(profile, arguments)
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
-        """Run the cell again as often as asked; why it was less often, or ""."""
+        """Run the cell again as often as asked; say why it was less often, or ""."""
         if arguments.repeat < 2:
             return ""
         body = body_of(cell)

@@ -1,4 +1,4 @@
-"""What a magic's line names: a result in the notebook, a label, a trace's path."""
+"""Results by what a magic's line names: a variable of the notebook, a label, a path; and ``%tflite``."""
 
 import keyword
 import os
@@ -12,18 +12,16 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.lite.entry import lite
 from profnb.lite.result import LiteResult
 from profnb.loading import load
+from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
 from profnb.profile import Profile
-from profnb.several.fleet_loading import find_fleet
-from profnb.several.fleets import Fleet
 
 
 def say(sentence: str) -> None:
     """Show one sentence where the cell's output is."""
-    from profnb.report.frontend import (
-        show_sentence,  # only now: loading the extension takes no time
-    )
+    from profnb.report.frontend import show_sentence  # loading the extension takes no time
 
     show_sentence(sentence)
 
@@ -45,18 +43,16 @@ class KnownResults:
 
     def keep(self, result: Any, *names: str | None) -> None:
         """Bind a result to variables of the notebook."""
-        self._shell.user_ns.update(
-            dict.fromkeys((name for name in names if name is not None), result)
-        )
+        self._shell.user_ns.update(dict.fromkeys(filter(None, names), result))
 
     def source(self, name: str) -> Any:
-        """What to compare: a result or a list of them by its label or name, or a path that exists."""
+        """Find what to compare: a result or a list of them by its label or name, or a path that exists."""
         named_source = self.by_label.get(name, self._shell.user_ns.get(name))
         if named_source is not None and not isinstance(named_source, str | os.PathLike):
-            listed = [named_source] if isinstance(named_source, Profile) else named_source
-            if isinstance(listed, Sequence) and all(isinstance(one, Profile) for one in listed):
+            if isinstance(named_source, Profile | LiteResult):
                 return named_source
-            if isinstance(named_source, LiteResult):
+            listed = named_source if isinstance(named_source, Sequence) else [None]
+            if all(isinstance(one, Profile) for one in listed):
                 return named_source
             raise UsageError(
                 f"{name!r} is a {type(named_source).__name__}, not a profile or a list of them."
@@ -68,7 +64,7 @@ class KnownResults:
         return path
 
     def open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
-        """The result of this name, or the trace at this path; all hosts of it where that is wanted."""
+        """Find the result of this name, or open the trace at this path; all hosts of it where wanted."""
         profile: Any = self.by_label.get(arguments.what, self._shell.user_ns.get(arguments.what))
         kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
         if not isinstance(profile, kinds):
@@ -79,18 +75,15 @@ class KnownResults:
             is_whole = arguments.run is None and arguments.host is None
             if is_whole and isinstance(profile, Profile):
                 profile.opened_as = arguments.what
-        if arguments.out is not None:
-            self._shell.user_ns[arguments.out] = profile
+        self.keep(profile, arguments.out)
         if isinstance(profile, Profile):
             write_json(profile, arguments)
         return profile
 
 
 def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
-    """What a path, a URL or the addresses of running processes give."""
+    """Open a path, a URL or the addresses of running processes."""
     if is_fleet and arguments.what.startswith(SCHEME):
-        from profnb.several.tracing_remotely import trace_remotely
-
         return trace_remotely(arguments.what, arguments.seconds)
     if is_fleet and arguments.host is None:
         fleet = find_fleet(arguments.what, arguments.run)
@@ -106,7 +99,7 @@ def check_name(name: str | None) -> None:
 
 
 def labels_of(names: list[str], sources: list[Any]) -> tuple[str | None, str | None]:
-    """What to call two results: labels where they have different ones, else names; None for saved traces."""
+    """Name two results: labels where they have different ones, else names; None for saved traces."""
     labels = [getattr(getattr(source, "options", None), "label", None) for source in sources]
     if labels[0] == labels[1]:
         labels = [None, None]
@@ -125,3 +118,46 @@ def write_json(profile: Any, arguments: Namespace) -> None:
         profile.to_chrome_trace(arguments.json)
     except OSError as error:
         say(f"The Chrome trace was not written: {error}")
+
+
+def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
+    """Convert a model and show what each kind costs and gains.
+
+    Args:
+        shell: The IPython shell.
+        arguments: See ``magic_options.LITE_ARGUMENTS``.
+
+    Raises:
+        UsageError: A name is not there, or the model cannot be converted or run.
+    """
+    namespace, wanted = shell.user_ns, arguments.representative
+    try:
+        model = _named(namespace, arguments.model, "model")
+        examples = [_named(namespace, name, "data") for name in arguments.data]
+        result = lite(
+            model,
+            tuple(examples[:2]) if len(examples) > 1 else next(iter(examples), None),  # x and y
+            kinds=arguments.kinds,
+            representative=None if wanted is None else _named(namespace, wanted, "data"),
+            threads=arguments.threads,
+            batch_size=arguments.batch_size,
+            allow=arguments.allow,
+            fixed_batch=arguments.fixed_batch,
+            label=arguments.label,
+        )
+    except (ProfnbError, OSError, ValueError) as error:
+        raise UsageError(printable(str(error))) from None
+    namespace.update(dict.fromkeys(filter(None, ("_tflite", arguments.out)), result))
+    if not arguments.quiet:
+        result.report()
+    return result
+
+
+def _named(namespace: dict[str, Any], name: str, what: str) -> Any:
+    """Find what is bound to a name, or the path that exists."""
+    if name in namespace:
+        return namespace[name]
+    path = Path(name).expanduser()
+    if not path.exists():
+        raise UsageError(f"There is no {what} and no path {printable(name)!r}.")
+    return path

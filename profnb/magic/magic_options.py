@@ -3,6 +3,7 @@
 import ast
 from argparse import SUPPRESS, ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -16,24 +17,21 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _unquoted(text: str) -> str:
-    """An argument without the quotes around it, which IPython leaves."""
+    """Take off the quotes around an argument, which IPython leaves."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _count(text: str) -> int:
-    """How often to run something."""
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
         raise ArgumentTypeError(f"expected a number from 1 to {_MOST_RUNS}, got {text!r}")
     return int(text)
 
 
 def _listed(text: str) -> list[str]:
-    """``float32,int8`` to its parts."""
     return [part.strip() for part in _unquoted(text).split(",")]
 
 
 def _numbers(text: str) -> list[int]:
-    """``1,2`` to numbers."""
     parts = _listed(text)
     if not all(part.isdecimal() for part in parts):
         raise ArgumentTypeError(f"expected whole numbers, got {text!r}")
@@ -42,6 +40,14 @@ def _numbers(text: str) -> list[int]:
 
 _MOST_RUNS = 1000
 _DEFAULTS = CaptureOptions()
+_QUIET = argument("-q", "--quiet", action="store_true", help="show nothing")
+
+
+def _out(what: str) -> Decorator:
+    named: Decorator = argument("-o", "--out", metavar="NAME", help=f"bind the {what} to this name")
+    return named
+
+
 SHOW_ARGUMENTS = (
     argument(
         "--json", metavar="FILE", type=_unquoted,
@@ -54,18 +60,18 @@ SHOW_ARGUMENTS = (
     ),
 )  # fmt: skip
 CAPTURE_ARGUMENTS = (
-    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
-    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    _out("profile"),
+    _QUIET,
     argument(
-        "-n", "--steps", type=int, default=_DEFAULTS.max_steps,
+        "-n", "--steps", dest="max_steps", metavar="STEPS", type=int, default=_DEFAULTS.max_steps,
         help="stop tracing after this many steps (default %(default)s); the cell goes on",
     ),
     argument(
-        "-w", "--warmup", type=int, default=_DEFAULTS.warmup_steps,
+        "-w", "--warmup", dest="warmup_steps", metavar="WARMUP", type=int, default=_DEFAULTS.warmup_steps,
         help="leave this many first steps out of averages, besides those that trace or compile",
     ),
     argument(
-        "-t", "--seconds", type=float, default=_DEFAULTS.max_seconds,
+        "-t", "--seconds", dest="max_seconds", metavar="SECONDS", type=float, default=_DEFAULTS.max_seconds,
         help="stop tracing after this many seconds (default %(default)s)",
     ),
     argument(
@@ -104,7 +110,9 @@ CAPTURE_ARGUMENTS = (
         help="let TensorFlow or PyTorch record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it); "
         "tells the lines of PyTorch's ops before Python 3.12",
     ),
-    argument("--no-device", action="store_true", help="do not record device activity"),
+    argument(
+        "--no-device", dest="device_tracer", action="store_false", help="do not record device activity"
+    ),
     argument(
         "--backend", choices=("tensorflow", "jax", "pytorch"),
         help="record by this framework's profiler alone (default: by those of the frameworks that work)",
@@ -113,34 +121,29 @@ CAPTURE_ARGUMENTS = (
 )  # fmt: skip
 OPEN_ARGUMENTS = (
     argument(
-        "what",
-        type=_unquoted,
+        "what", type=_unquoted,
         help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
         "grpc://HOST:PORT,HOST:PORT",
     ),
     argument(
-        "-t",
-        "--seconds",
-        type=float,
-        default=2.0,
+        "-t", "--seconds", type=float, default=2.0,
         help="how long to trace running processes (default %(default)s)",
     ),
     argument("--run", help="which run of the logdir (default: the newest)"),
     argument(
-        "--host",
-        help="which host of the run (default: all, where they worked together; else the first)",
+        "--host", help="which host of the run (default: all, where they worked together; else the first)"
     ),
-    argument("-o", "--out", metavar="NAME", help="bind the profile to this name"),
+    _out("profile"),
     *SHOW_ARGUMENTS,
-)
+)  # fmt: skip
 COMPARE_ARGUMENTS = (
     argument(
         "what", nargs="+", type=_unquoted,
         help="results to compare, the first with each of the others: labels, names of results or of lists "
         "of them, or paths",
     ),
-    argument("-o", "--out", metavar="NAME", help="bind the comparison (or list of them) to this name"),
-    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    _out("comparison (or list of them)"),
+    _QUIET,
 )  # fmt: skip
 SWEEP_ARGUMENTS = (
     argument(
@@ -160,8 +163,8 @@ SWEEP_ARGUMENTS = (
         "--executor", metavar="NAME",
         help="make the runs on the workers of this concurrent.futures.Executor, each in a process of its own",
     ),
-    argument("-o", "--out", metavar="NAME", help="bind the table (a DataFrame) to this name"),
-    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    _out("table (a DataFrame)"),
+    _QUIET,
 )  # fmt: skip
 LITE_ARGUMENTS = (
     argument(
@@ -193,8 +196,8 @@ LITE_ARGUMENTS = (
         "--fixed-batch", action="store_true", help="convert for exactly this batch size"
     ),
     argument("--label", type=_unquoted, help="a name for the result"),
-    argument("-o", "--out", metavar="NAME", help="bind the result to this name"),
-    argument("-q", "--quiet", action="store_true", help="show nothing"),
+    _out("result"),
+    _QUIET,
 )  # fmt: skip
 
 
@@ -220,15 +223,8 @@ def _values(text: str) -> list[object]:
     try:
         return list(ast.literal_eval(f"({text},)"))
     except (ValueError, SyntaxError):
-        return [_value(part.strip()) for part in text.split(",")]
-
-
-def _value(text: str) -> object:
-    try:
-        literal: object = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
-    return literal
+        parts = [part.strip() for part in text.split(",")]
+        return [value for part in parts for value in _values(part)] if parts[1:] else [*parts]
 
 
 def with_arguments(*arguments: Decorator) -> Decorator:
@@ -244,25 +240,14 @@ def with_arguments(*arguments: Decorator) -> Decorator:
 
 
 def capture_options(arguments: Namespace) -> CaptureOptions:
-    """What to record, from the options of a cell magic.
+    """Make of a cell magic's options what to record.
 
     Raises:
         UsageError: A value cannot be meant.
     """
     try:
         return CaptureOptions(
-            max_steps=arguments.steps,
-            max_seconds=arguments.seconds,
-            warmup_steps=arguments.warmup,
-            logdir=arguments.logdir,
-            rank=arguments.rank,
-            label=arguments.label,
-            host_level=arguments.host_level,
-            source=arguments.source,
-            python=arguments.python,
-            python_tracer=arguments.python_tracer,
-            device_tracer=not arguments.no_device,
-            backend=arguments.backend,
+            **{one.name: getattr(arguments, one.name) for one in fields(_DEFAULTS)}
         )
     except ValueError as error:
         raise UsageError(str(error)) from None

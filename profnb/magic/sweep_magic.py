@@ -21,12 +21,13 @@ from profnb.capture.switches import (
 from profnb.compare.sweeps import setting_text
 from profnb.core.options import CaptureOptions
 from profnb.magic.magic_options import parse_settings
+from profnb.many_traces.sweep_rounds import FreshRound, run_rounds
 from profnb.report.frontend import show_sentence
 from profnb.report.running.progress import Progress
-from profnb.several.sweep_rounds import FreshRound, run_rounds
 from profnb.sweep import Sweep, combine, run_order
 
 _MOST_SETTINGS = 500
+_HEADS = ("setting", "runs", "a step or run", "per second")
 
 
 def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
@@ -78,14 +79,13 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
 
 
 def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozenset[str]) -> str:
-    """Make the runs; what an interrupt left undone, or ""."""
+    """Make the runs; say what an interrupt left undone, or ""."""
     options = CaptureOptions(max_steps=arguments.steps)
     order = list(run_order(len(sweep.settings), arguments.repeat))
     is_fresh = any(name in FRESH for name in sweep.settings[0])
     for row, setting in enumerate(sweep.settings):
         sweep.errors[row] = missing_backend(setting.get(BACKEND, ""))
-    heads = ("setting", "runs", "a step or run", "per second")
-    with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
+    with closing(Progress(len(order), _HEADS, is_quiet=arguments.quiet)) as progress:
         for done, row in enumerate(order):
             if done:
                 progress.fill(order[done - 1], *sweep.row_words(order[done - 1]))
@@ -109,7 +109,7 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
 
 
 def _executor_of(shell: Any, name: str) -> Executor:
-    """The executor of this name, also of a Dask client."""
+    """Find the executor of this name, also of a Dask client."""
     executor = shell.user_ns.get(name)
     give = getattr(executor, "get_executor", None)  # Dask's Client, whose own futures are others
     if not isinstance(executor, Executor) and callable(give):
@@ -137,7 +137,6 @@ def _run_elsewhere(
     rows = len(sweep.settings)
     order = list(run_order(rows, arguments.repeat))
     token = uuid4().hex
-    heads = ("setting", "runs", "a step or run", "per second")
 
     def round_of(number: int, chosen: Sequence[int], *, traces: bool = False) -> FreshRound:
         runs = tuple((row, dict(sweep.settings[row])) for row in chosen)
@@ -145,21 +144,20 @@ def _run_elsewhere(
 
     first = [order[:rows]] if arguments.repeat == 1 else [[row] for row in order[:rows]]
     done = 0
-    with closing(Progress(len(order), heads, is_quiet=arguments.quiet)) as progress:
+    with closing(Progress(len(order), _HEADS, is_quiet=arguments.quiet)) as progress:
 
         def make(rounds: Sequence[FreshRound]) -> None:
             nonlocal done
             progress.show(done, "")
             for one, result in run_rounds(executor, rounds):
-                if isinstance(result, str):
-                    for row, _ in one.runs if one.traces else ():
-                        sweep.errors[row] = result
-                    if not one.traces:
-                        sweep.crew.lost.append(f"Round {one.number}: {result}")
-                else:
+                if not isinstance(result, str):
                     sweep.take_round(result)
+                elif not one.traces:
+                    sweep.crew.lost.append(f"Round {one.number}: {result}")
                 done += len(one.runs)
                 for row, _ in one.runs:
+                    if one.traces and isinstance(result, str):
+                        sweep.errors[row] = result
                     progress.fill(row, *sweep.row_words(row))
                 progress.show(done, "")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import (
+from profnb.capture.parts.part_records import (
     CALL,
     CELL,
     COMPILATION,
@@ -21,7 +21,7 @@ from profnb.capture.parts.tree_records import (
     SETTING_UP,
     TRACING,
     WAITING,
-)  # fmt: skip
+)
 from profnb.causes.cell_tree import CellTree
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.source.turn_records import TurnRecords
+from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.recording import RUN_ITSELF, GapRecords
-from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.stacks import Looks, frames_above
-from profnb.capture.source.user_code import is_user_file, number_cells
+from profnb.capture.source.user_code import is_user_file, number_cells, shorten_files
 from profnb.tf1.gap_statements import Stack, tell_roles
 
 _MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256

@@ -111,7 +111,7 @@ def measure_hosts(hosts=64, megabytes=24):
 
 def measure_traces(count=1000, workers=2):
     import profnb
-    from profnb.several.summaries import summarize_trace
+    from profnb.many_traces.summaries import summarize_trace
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -12,7 +12,7 @@ from profnb.advice.proposals import Proposal, Proposals, of_trace
 from profnb.advice.replay import once
 from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import EPOCH
+from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.recording import BEFORE, FEEDS
 from profnb.causes.numbers import HALF, HAND_OVER_PS
 from profnb.causes.starving import (

@@ -10,9 +10,9 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace
 from profnb.advice.replay import Edit
 from profnb.capture.environment import CORES, INTRA_OP
-from profnb.capture.models.layer_shapes import WITHOUT_CUDNN
+from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import COMPILATION, EAGER, TRACING
+from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
 from profnb.causes.numbers import HALF, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import (

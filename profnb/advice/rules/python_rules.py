@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_t
 from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import CALL, CELL, EAGER, FRAMEWORK, LINES
+from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_time import (

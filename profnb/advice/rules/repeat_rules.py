@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposal, Proposals, of_cell, of_trace
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.tree_records import (
+from profnb.capture.parts.part_records import (
     CALL,
     COMPILATION,
     EAGER,

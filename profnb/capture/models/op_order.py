@@ -13,18 +13,10 @@ Only reads graphs that exist; nothing is traced.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
-from profnb.capture.seams import (
-    CAPTURES,
-    CONCRETE_FUNCTIONS,
-    FUNCTION_GRAPH,
-    GRAPH_FUNCTIONS,
-    GRAPH_OPERATIONS,
-    PYTHON_FUNCTION,
-    STEP_FUNCTIONS,
-    VARIABLE_VALUE,
-)
+from profnb.capture import seams
 
 UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
@@ -35,7 +27,7 @@ _MOST_OPS, _MOST_FUNCTIONS, _MOST_GRAPHS, _DEEPEST = 300_000, 200, 6, 8
 
 @dataclass(frozen=True, slots=True)
 class OpFact:
-    """What one op is for.
+    """The purpose of one op.
 
     Attributes:
         part: ``UPDATE``, ``BACKWARD`` or ``METRICS``.
@@ -49,89 +41,78 @@ class OpFact:
 
 
 def function_graphs(model: Any) -> dict[str, list[Any]]:
-    """The graphs of a Keras model's steps, by phase.
+    """Give the graphs of a Keras model's steps, by phase.
 
     A step is traced twice where the first time makes variables, and again for other shapes; which graph ran
     tell the names of the ops that did.
     """
     graphs_of_phase = {}
-    for phase, seam in STEP_FUNCTIONS.items():
+    for phase, seam in seams.STEP_FUNCTIONS.items():
+        waiting = [seams.FUNCTION_GRAPH.of(concrete) for concrete in _traced(seam.of(model), 0)][
+            ::-1
+        ]
         seen: dict[int, Any] = {}
-        for concrete in _concrete_functions(seam.of(model), 0):
-            _collect(FUNCTION_GRAPH.of(concrete), seen)
+        while waiting and len(seen) < _MOST_FUNCTIONS:
+            graph = waiting.pop()
+            if id(graph) not in seen and seams.GRAPH_OPERATIONS.of(graph) is not None:
+                seen[id(graph)] = graph
+                waiting += map(
+                    seams.FUNCTION_GRAPH.of, (seams.GRAPH_FUNCTIONS.of(graph) or {}).values()
+                )
         if seen:
-            sizes = {key: len(GRAPH_OPERATIONS.of(graph)()) for key, graph in seen.items()}
-            large = [key for key, size in sizes.items() if 2 * size > max(sizes.values())]
-            graphs_of_phase[phase] = [seen[key] for key in large[:_MOST_GRAPHS]]
+            sizes = [len(seams.GRAPH_OPERATIONS.of(graph)()) for graph in seen.values()]
+            is_large = [2 * size > max(sizes) for size in sizes]
+            graphs_of_phase[phase] = [*compress(seen.values(), is_large)][:_MOST_GRAPHS]
     return graphs_of_phase
 
 
-def _concrete_functions(function: Any, depth: int) -> Iterator[Any]:
-    """What was traced of a function, and of the functions that it holds (Keras 3 wraps its steps)."""
-    listed = CONCRETE_FUNCTIONS.of(function)
+def _traced(function: Any, depth: int) -> Iterator[Any]:
+    """Yield what was traced of a function, and of the functions that it holds (Keras 3 wraps its steps)."""
+    listed = seams.CONCRETE_FUNCTIONS.of(function)
     if listed is not None:
         yield from listed()
-        function = PYTHON_FUNCTION.of(function)
+        function = seams.PYTHON_FUNCTION.of(function)
     for cell in getattr(function, "__closure__", None) or ():
         try:
             inner = cell.cell_contents
         except ValueError:  # not yet filled
             continue
         if depth < _DEEPEST and callable(inner) and not isinstance(inner, type):
-            yield from _concrete_functions(inner, depth + 1)
-
-
-def _collect(graph: Any, seen: dict[int, Any]) -> None:
-    waiting = [graph]
-    while waiting and len(seen) < _MOST_FUNCTIONS:
-        at = waiting.pop()
-        if id(at) in seen or GRAPH_OPERATIONS.of(at) is None:
-            continue
-        seen[id(at)] = at
-        functions = GRAPH_FUNCTIONS.of(at) or {}
-        waiting.extend(FUNCTION_GRAPH.of(function) for function in functions.values())
+            yield from _traced(inner, depth + 1)
 
 
 def handle_of(weight: Any) -> Any:
-    """The resource that a weight is, in Keras 3 and Keras 2; None where it has none."""
-    return getattr(VARIABLE_VALUE.of(weight, weight), "handle", None)
+    """Give the resource that a weight is, in Keras 3 and Keras 2; None where it has none."""
+    return getattr(seams.VARIABLE_VALUE.of(weight, weight), "handle", None)
 
 
 def describe_ops(
-    graph: Any, row_of_handle: Mapping[int, int], *, has_keras_step: bool
+    graph: Any, row_of_handle: Mapping[int, int], has_keras_step: bool
 ) -> dict[str, OpFact]:
-    """What the ops of a graph are for, where their names do not tell.
+    """Say what the ops of a graph are for, where their names do not tell.
 
     Args:
         graph: The graph of a step.
         row_of_handle: The layer of each weight, by the id of its handle.
         has_keras_step: Whether the step is Keras' own, so that what is left over is the metrics'.
     """
-    operations = GRAPH_OPERATIONS.of(graph, list)()
+    operations = seams.GRAPH_OPERATIONS.of(graph, list)()
     if len(operations) > _MOST_OPS:
         return {}
     names = [(operation.name, operation.type) for operation in operations]
     back = [at for at, (name, _) in enumerate(names) if name.startswith(_TAPE)]
-    facts: dict[str, OpFact] = {}
-    first_back = back[0] if back else len(names)
-    updates = _find_updates(graph, operations, first_back, row_of_handle) if back else {}
-    facts |= {names[at][0]: OpFact(UPDATE, row) for at, row in updates.items()}
-    boundary = min(updates, default=back[-1] + 1 if back else len(names))
-    if back:
-        facts |= _find_gradients(names, first_back, boundary)
+    first_back = min(back, default=len(names))
+    last_back = max(back, default=len(names))
+    updates = _find_updates(graph, operations, first_back, row_of_handle)
+    facts = {names[at][0]: OpFact(UPDATE, row) for at, row in updates.items()}
+    boundary = min(updates, default=min(last_back + 1, len(names)))
+    facts |= _find_gradients(names, first_back, boundary)
     if has_keras_step:
-        forward = [at for at in range(first_back) if not _is_unscoped(names[at][0])]
-        after = max(updates, default=back[-1]) if back else len(names)
-        ranges = (
-            range(forward[-1] + 1 if forward else first_back, first_back),
-            range(after, len(names)),
-        )
-        for places in ranges:
-            facts |= {
-                names[at][0]: OpFact(METRICS)
-                for at in places
-                if _is_unscoped(names[at][0]) and names[at][0] not in facts
-            }
+        forward = (at for at in range(first_back) if not _is_unscoped(names[at][0]))
+        before = range(max(forward, default=first_back) + 1, first_back)
+        after = range(max(updates, default=last_back), len(names))
+        left = (names[at][0] for at in (*before, *after) if _is_unscoped(names[at][0]))
+        facts |= {name: OpFact(METRICS) for name in left if name not in facts}
     return facts
 
 
@@ -143,29 +124,26 @@ def _is_unscoped(name: str) -> bool:
 def _find_updates(
     graph: Any, operations: Sequence[Any], first: int, row_of_handle: Mapping[int, int]
 ) -> dict[int, int]:
-    """The layer whose weight each of the optimizer's ops is for, by the op's place."""
+    """Find the layer whose weight each of the optimizer's ops is for, by the op's place."""
     outer_of: dict[int, dict[int, Any]] = {}
     row_of_input = {
-        inner.name: row_of_handle[id(outermost)]
-        for outer, inner in CAPTURES.of(graph, ())
-        if id(outermost := _outermost(outer, outer_of)) in row_of_handle
+        inner.name: row_of_handle.get(id(_outermost(outer, outer_of)))
+        for outer, inner in seams.CAPTURES.of(graph, ())
     }
     rows: dict[int, int] = {}
     since = first
     for at in range(first, len(operations)):
         operation = operations[at]
-        kind = operation.type
-        if not ("Assign" in kind or "Apply" in kind) or not len(operation.inputs):
-            continue
-        row = row_of_input.get(operation.inputs[0].name)
+        is_update = "Assign" in operation.type or "Apply" in operation.type
+        taken = operation.inputs[0].name if is_update and len(operation.inputs) else ""
+        row = row_of_input.get(taken)
         if row is None:
             continue
-        scope, has_scope, _ = operation.name.partition("/")
+        scope, slash, _ = operation.name.partition("/")
         rows[at] = row
-        if has_scope:
-            head = f"{scope}/"
+        if slash:
             inside = (
-                place for place in range(since, at) if operations[place].name.startswith(head)
+                one for one in range(since, at) if operations[one].name.startswith(f"{scope}/")
             )
             rows.update(dict.fromkeys(inside, row))
         since = at + 1
@@ -173,7 +151,7 @@ def _find_updates(
 
 
 def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
-    """What was given to the outermost function, of what a function was given by the one around it.
+    """Find what was given to the outermost function, of what a function was given by the one around it.
 
     Args:
         tensor: What a graph captured.
@@ -184,7 +162,9 @@ def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
         if graph is None:
             break
         if id(graph) not in outer_of:
-            outer_of[id(graph)] = {id(inner): outer for outer, inner in CAPTURES.of(graph, ())}
+            outer_of[id(graph)] = {
+                id(inner): outer for outer, inner in seams.CAPTURES.of(graph, ())
+            }
         outer = outer_of[id(graph)].get(id(tensor))
         if outer is None:
             break
@@ -195,40 +175,31 @@ def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
 def _find_gradients(
     names: Sequence[tuple[str, str]], first: int, boundary: int
 ) -> dict[str, OpFact]:
-    """Ops without a scope among those of the gradient tape, with the forward op they are the gradient of."""
+    """Find ops without a scope among the gradient tape's, with the forward op they are the gradient of."""
     place_of = {names[at][0]: at for at in range(first)}
     custom = [at for at in range(first) if names[at][1] == _CUSTOM]
     facts: dict[str, OpFact] = {}
-    run: list[int] = []
+    run: list[tuple[str, str]] = []
     last = first  # where in the forward pass the gradient is
-    for at in range(first, boundary + 1):
-        name, _ = names[at] if at < boundary else ("", "")
+    for name, kind in (*names[first:boundary], ("", "")):
         if name and _is_unscoped(name):
-            run.append(at)
+            run.append((name, kind))
             continue
-        here = _forward_place(name, place_of) if name else -1
-        if here is None:
+        forward = name.removeprefix(_TAPE)  # the op that the gradient is named after
+        while forward and forward not in place_of:
+            forward = _scope_of(forward)
+        if name and not forward:
             continue
+        here = place_of.get(forward, -1)  # behind the last one, which has no name
         between = [place for place in custom if here < place < last]
-        scope = _scope_of(names, between[0]) if len(between) == 1 else ""
-        following = _scope_of(names, here) if here >= 0 else ""
-        for place in reversed(run):
-            op_name, op_type = names[place]
+        scope = _scope_of(names[between[0]][0]) if len(between) == 1 else ""
+        following = _scope_of(names[here][0]) if here >= 0 else ""
+        for op_name, op_type in reversed(run):
             following = following if op_type == _SUM else scope
             facts[op_name] = OpFact(BACKWARD, scope=following)
         run, last = [], here
     return facts
 
 
-def _scope_of(names: Sequence[tuple[str, str]], at: int) -> str:
-    return names[at][0].rpartition("/")[0]
-
-
-def _forward_place(name: str, place_of: Mapping[str, int]) -> int | None:
-    """Where the forward op is that a gradient op is named after."""
-    scope = name.removeprefix(_TAPE)
-    while scope:
-        if scope in place_of:
-            return place_of[scope]
-        scope = scope.rpartition("/")[0]
-    return None
+def _scope_of(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -35,7 +35,7 @@ _OTHER, _NAMED, _FRAMEWORK = range(3)
 
 @dataclass(frozen=True, slots=True)
 class TimedCalls:
-    """What gaps between steps were spent on.
+    """Times of what gaps between steps were spent on.
 
     Attributes:
         stacks: A stack each, and when its gap began.
@@ -108,7 +108,11 @@ class CallClock(Gaps):
             if frame is not inside or event == "call":
                 return
             self._inside = None
-        kind = self._kind_of(frame)
+        code = frame.f_code
+        kind = self._kinds.get(id(code))
+        if kind is None:
+            self._codes[id(code)] = code
+            kind = self._kinds[id(code)] = _kind_of(code)
         if kind == _OTHER:
             return
         now = time.perf_counter_ns()
@@ -122,14 +126,6 @@ class CallClock(Gaps):
         self._since_ns = time.perf_counter_ns()
         self._spent_ns += self._since_ns - now
 
-    def _kind_of(self, frame: FrameType) -> int:
-        code = frame.f_code
-        kind = self._kinds.get(id(code))
-        if kind is None:
-            self._codes[id(code)] = code
-            kind = self._kinds[id(code)] = _kind_of(code)
-        return kind
-
     def _go_to(self, frame: FrameType | None) -> None:
         key: list[int] = []
         for code, offset in frames_above(frame):
@@ -141,7 +137,7 @@ class CallClock(Gaps):
             self._place = rows[place] = len(rows)
 
     def stop(self, base: int) -> TimedCalls:
-        """What was told; no code is kept.
+        """End, and give what was told; no code is kept.
 
         Args:
             base: How many frames called the cell.
@@ -155,9 +151,8 @@ class CallClock(Gaps):
         looks = Looks(records.time_ns, records.stack, list(self._places), self._codes)
         name_frames(looks, records)
         calls = TimedCalls(records, list(self._took.values()))
-        self._took.clear()
-        self._codes.clear()
-        self._places.clear()
+        for kept in (self._took, self._codes, self._places):
+            kept.clear()
         return calls
 
 

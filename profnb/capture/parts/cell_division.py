@@ -15,27 +15,25 @@ A fit of two epochs with a look every 5 ms, by the clock::
 so of the epoch end three quarters are that callback's, and the gaps, together, what the one look saw.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from itertools import compress
+
+import numpy as np
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.call_clock import TimedCalls
-from profnb.capture.parts.in_flight import InFlight
-from profnb.capture.parts.part_records import CellPart, CellRecords
+from profnb.capture.parts.cell_counters import InFlight
+from profnb.capture.parts.part_records import CALL as RUN_CALL
+from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey
 from profnb.capture.parts.stack_parts import RUN, StackPart, part_of_stack
 from profnb.capture.parts.tree_making import CellTree, Path, Paths, divided, in_epochs
-from profnb.capture.parts.tree_records import CALL as RUN_CALL
-from profnb.capture.parts.tree_records import EPOCH, Place
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import number_cells
-from profnb.capture.step_records import CALL, KERAS, KINDS, USER, StepLog
+from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
 from profnb.capture.step_records import RUN as SESSION_RUN
-
-if TYPE_CHECKING:
-    from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s
 
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
@@ -49,12 +47,13 @@ _STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
 _PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
+_Counted = dict[tuple[str, str, str], int]  # by kind and name of a node of the tree, and method
 _Key = tuple[str, str, str, int]  # part, name, and of the code's own Python file and line
 
 
 @dataclass(frozen=True, slots=True)
 class CellCounts:
-    """What was counted exactly.
+    """All that was counted exactly.
 
     Attributes:
         begin_ns: When the cell began, by ``time.perf_counter_ns``.
@@ -74,7 +73,7 @@ class CellCounts:
 
 
 @dataclass(slots=True)
-class _Row:
+class _PartTotals:
     """One part in the making."""
 
     first_ns: int
@@ -89,18 +88,15 @@ class _Parts:
     """The parts in the making."""
 
     def __init__(self) -> None:
-        self.rows: dict[_Key, _Row] = {}
+        self.rows: dict[_Key, _PartTotals] = {}
         self.tree = CellTree()
 
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
-    ) -> _Row:
-        row = self.rows.get(key)
-        if row is None and len(self.rows) >= _MOST_ROWS:
+    ) -> _PartTotals:
+        if key not in self.rows and len(self.rows) >= _MOST_ROWS:
             key = key[0], "", "", 0
-            row = self.rows.get(key)
-        if row is None:
-            row = self.rows[key] = _Row(first_ns)
+        row = self.rows.setdefault(key, _PartTotals(first_ns))
         row.first_ns = min(row.first_ns, first_ns)
         row.wall_ns += wall_ns
         row.longest_ns = max(row.longest_ns, longest_ns)
@@ -109,7 +105,7 @@ class _Parts:
 
     def add_with_path(
         self, key: _Key, path: Path, first_ns: int, wall_ns: int, looks: int = 0
-    ) -> _Row:
+    ) -> _PartTotals:
         """Add what lies between steps; what is steps' all the same gets its path with them."""
         if key[0] not in _STEPS:
             self.tree.add(path, first_ns, wall_ns, looks)
@@ -121,7 +117,7 @@ def divide_cell(
     looks: StackRecords,
     timed: TimedCalls = TimedCalls(),  # noqa: B008 - frozen
 ) -> CellRecords:
-    """The parts of a cell.
+    """Divide a cell into its parts.
 
     Args:
         counts: What was counted.
@@ -131,27 +127,24 @@ def divide_cell(
     Returns:
         Parts whose wall times add up to the cell's, in the order in which they first began.
     """
-    import numpy as np
-
     made = _Parts()
     spans = _Spans(counts, made)
     seen = _parts_of(looks)
-    times = np.asarray(looks.time_ns, np.int64)
+    times, stacks = np.asarray(looks.time_ns, np.int64), np.asarray(looks.stack, np.int64)
     inside = (times > counts.begin_ns) & (times <= counts.end_ns)
-    times, stacks = times[inside], np.asarray(looks.stack, np.int64)[inside]
+    times = times[inside]
     met = _Looks(
         times,
         np.diff(times, prepend=spans.edge_ns[0]),
         np.searchsorted(spans.edge_ns, times, "left") - 1,
-        [seen[stack] for stack in stacks.tolist()],
+        [seen[stack] for stack in stacks[inside].tolist()],
     )
     paths = Paths(zip((part.path for part in met.part), met.apart.tolist(), strict=True))
     is_short = _is_short(spans, met)
     exact = _votes_of(timed, spans, is_short, paths)
     calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
-    counted = _count(made, counts.log, spans.gaps)
-    return _records(counts, made, calls, counted)
+    return _records(counts, made, calls, _count(made, counts.log, spans.gaps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +158,9 @@ class _Looks:
         part: The part that each saw.
     """
 
-    times: "Int64s"
-    apart: "Int64s"
-    piece: "Int64s"
+    times: Int64s
+    apart: Int64s
+    piece: Int64s
     part: Sequence[StackPart]
 
 
@@ -188,8 +181,6 @@ class _Spans:
     """
 
     def __init__(self, counts: CellCounts, made: _Parts) -> None:
-        import numpy as np
-
         log = _without_calls_in_runs(counts.log)
         begin, end = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "end_ns"))
         begin = np.clip(begin, counts.begin_ns, counts.end_ns)
@@ -198,32 +189,34 @@ class _Spans:
         end = np.maximum(end, begin)
         ours = _clipped([one[1:] for one in counts.ours], counts)
         failed = _clipped([one[1:] for one in log.failed], counts)
-        flown = _clipped([(since, _landed(one, counts)) for since, one in counts.flying], counts)
-        ends = np.array([counts.begin_ns, counts.end_ns], np.int64)
-        edges = [begin, end, ours.ravel(), failed.ravel(), flown.ravel(), ends]
-        self.edge_ns = np.unique(np.concatenate(edges))
+        flights = [(since, batches.ended_ns) for since, batches in counts.flying]
+        landed = [(since, counts.end_ns if at is None else at) for since, at in flights]
+        flown = _clipped(landed, counts)
+        edges = [begin, end, *(spans.ravel() for spans in (ours, failed, flown))]
+        self.edge_ns = np.unique(np.concatenate([*edges, [counts.begin_ns, counts.end_ns]]))
         middle = self.edge_ns[:-1]
         at = np.searchsorted(begin, middle, "right") - 1
         is_step = (at >= 0) & (middle < end[at]) if end.size else np.zeros(middle.size, np.bool_)
-        in_own, in_failed = _which(ours, middle), _which(failed, middle)
-        in_flown = _which(flown, middle)
+        in_own, in_failed, in_flown = (_which(spans, middle) for spans in (ours, failed, flown))
         is_free = (in_own < 0) & (in_failed < 0)
         self.step = np.where(is_step & is_free & (in_flown < 0), at, -1)
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
-        self.method = [_method_of(one.phase, is_validation=one.is_validation) for one in log.runs]
+        self.method = [_method_of(one) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
         self._fit_steps = np.flatnonzero(
             np.isin(self._run, [at for at, method in enumerate(self.method) if method == _FIT])
         )
         self._find_contexts(log)
-        since = np.array([since for since, _ in counts.flying], np.int64)
-        self._find_flown(in_flown, np.searchsorted(end, since, "right") - 1)
+        self._find_flown(in_flown, end.searchsorted([since for since, _ in flights], "right") - 1)
         took = np.diff(self.edge_ns)
         self._charge_steps(made, begin, took, counts.hooks_ns)
-        self._charge_flown(made, np.flatnonzero(is_step & self.is_flown & is_free))
+        # Batches that are still computed are charged with what later steps wait for them.
+        for piece in np.flatnonzero(is_step & self.is_flown & is_free).tolist():
+            key = (*self.contexts[self.context[piece]], "", 0)
+            made.add_with_path(key, (), int(self.edge_ns[piece]), int(took[piece]))
         for part, named, listed, where, is_its in (
             (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
@@ -233,31 +226,21 @@ class _Spans:
                     continue
                 wall_ns = int(took[(where == row) & is_its].sum())
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
-                made.tree.add((Place(part, name),), int(listed[row, 0]), wall_ns)
+                made.tree.add((NodeKey(part, name),), int(listed[row, 0]), wall_ns)
 
-    def _charge_flown(self, made: _Parts, pieces: "Int64s") -> None:
-        """Charge batches that are still computed with what later steps wait for them."""
-        for piece in pieces.tolist():
-            begin_ns, end_ns = self.edge_ns[piece : piece + 2].tolist()
-            key = (*self.contexts[self.context[piece]], "", 0)
-            made.add_with_path(key, (), begin_ns, end_ns - begin_ns)
-
-    def _charge_steps(self, made: _Parts, begin: "Int64s", took: "Int64s", hooks_ns: int) -> None:
+    def _charge_steps(self, made: _Parts, begin: Int64s, took: Int64s, hooks_ns: int) -> None:
         """Charge steps with what they would take without us, and us with the rest.
 
         A traced step is as long as its untraced neighbours of the same kind, on median, where there are such.
         """
-        import numpy as np
-
         wall = np.zeros(begin.size, np.int64)
         np.add.at(wall, self.step[self.step >= 0], took[self.step >= 0])
-        ours = Counter({"tracing": 0, "hooks": 0})
+        ours: Counter[str] = Counter()
         for row, key in enumerate(self.keys):
             of_key = self.key == row
             walls, traced = wall[of_key], wall[of_key & self.was_traced]
             untraced = wall[of_key & ~self.was_traced]
-            whole = int(walls.sum())
-            tracing = 0
+            whole, tracing = int(walls.sum()), 0
             if traced.size and untraced.size >= _LEAST_UNTRACED:
                 longer = float(np.median(traced) - np.median(untraced))
                 tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
@@ -265,16 +248,12 @@ class _Spans:
             ours.update(tracing=tracing, hooks=hooks)
             alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
-        for name, wall_ns in ours.items():
-            if wall_ns:
-                first = int(begin[0])
-                made.add((parts.PROFNB, name, "", 0), first, wall_ns, wall_ns)
-                made.tree.add((Place(parts.PROFNB, name),), first, wall_ns)
+        for name, wall_ns in (+ours).items():
+            made.add((parts.PROFNB, name, "", 0), int(begin[0]), wall_ns, wall_ns)
+            made.tree.add((NodeKey(parts.PROFNB, name),), int(begin[0]), wall_ns)
 
     def _find_contexts(self, log: StepLog) -> None:
-        """What lies between two steps is, if no look says more."""
-        import numpy as np
-
+        """Say of what lies between two steps what it is, if no look says more."""
         count = self._run.size
         ends_epoch = np.zeros(count + 1, np.bool_)
         ends_epoch[[at for at in log.ended_at if at <= count]] = True
@@ -292,8 +271,8 @@ class _Spans:
             for at in codes.tolist()
         ]
 
-    def _find_flown(self, in_flown: "Int64s", before: "Int64s") -> None:
-        """What lies where batches are still computed is theirs, if no look says more.
+    def _find_flown(self, in_flown: Int64s, before: Int64s) -> None:
+        """Say whose it is that lies where batches are still computed, if no look says more.
 
         Args:
             in_flown: Which flight a piece lies in; -1 for none, shape (P,).
@@ -309,48 +288,33 @@ class _Spans:
         self.context[self.is_flown] = first + in_flown[self.is_flown]
 
     def before(self, piece: int) -> _Key | None:
-        """The kind of the steps before and behind a piece; None where they are not of one."""
+        """Give the kind of the steps before and behind a piece; None where they are not of one."""
         at = int(self._before[piece])
         if at < 0 or at + 1 >= self.key.size or self.key[at] != self.key[at + 1]:
             return None
         return self.keys[int(self.key[at])]
 
     def of_run(self, piece: int, method: str) -> tuple[str, str]:
-        """What a stretch is in which a look saw a run of Keras', and nothing more of it."""
+        """Name a stretch in which a look saw a run of Keras', and nothing more of it."""
         part, name = self.contexts[self.context[piece]]
         if self.is_flown[piece] or (part != parts.OTHER and name == method):
             return part, name
-        if method == _FIT and self._is_inside_fit(piece):
+        # A fit that has had batches before, and has some after.
+        at = int(self._fit_steps.searchsorted(self._before[piece], "right"))
+        around = self._run[self._fit_steps[max(at - 1, 0) : at + 1]]
+        if method == _FIT and at > 0 and around.size == 2 and around[0] == around[1]:
             return parts.EPOCH_ENDS, _FIT
         return parts.AROUND, method
 
-    def _is_inside_fit(self, piece: int) -> bool:
-        """Whether a fit has had batches before, and has some after."""
-        of_fits = self._fit_steps
-        at = int(of_fits.searchsorted(self._before[piece], "right"))
-        if not 0 < at < of_fits.size:
-            return False
-        return bool(self._run[of_fits[at - 1]] == self._run[of_fits[at]])
 
-
-def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> "Int64s":
-    """Begins and ends inside the cell, shape (N, 2)."""
-    import numpy as np
-
+def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> Int64s:
+    """Cut begins and ends to those inside the cell, shape (N, 2)."""
     listed = np.array(list(spans), np.int64).reshape(-1, 2)
-    listed = np.clip(listed, counts.begin_ns, counts.end_ns)
-    listed[:, 1] = np.maximum(listed[:, 1], listed[:, 0])
-    return listed
+    return np.maximum.accumulate(np.clip(listed, counts.begin_ns, counts.end_ns), axis=1)
 
 
-def _landed(batches: InFlight, counts: CellCounts) -> int:
-    return counts.end_ns if batches.ended_ns is None else batches.ended_ns
-
-
-def _which(spans: "Int64s", at: "Int64s") -> "Int64s":
-    """Which span a time lies in, of several the first; -1 for none."""
-    import numpy as np
-
+def _which(spans: Int64s, at: Int64s) -> Int64s:
+    """Find the span that a time lies in, of several the first; -1 for none."""
     which = np.full(at.size, -1, np.int64)
     for row in range(len(spans) - 1, -1, -1):
         first, last = np.searchsorted(at, spans[row])
@@ -358,46 +322,35 @@ def _which(spans: "Int64s", at: "Int64s") -> "Int64s":
     return which
 
 
-def _keys_of_steps(log: StepLog, took: "Int64s") -> tuple[list[_Key], "Int64s"]:
-    """The parts that steps are, and which of them each one is."""
-    import numpy as np
-
+def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
+    """Give the parts that steps are, and which of them each one is."""
     name, kind, retraced, run = (
         np.asarray(log.column(at), np.int64) for at in ("name", "kind", "retraced", "run")
     )
     run = np.where(_is_of_keras(log), run, 0)
-    of_run = name * (run.max(initial=0) + 1) + run
+    runs = int(run.max(initial=0)) + 1
+    of_run = name * runs + run
     first = np.zeros(run.size, np.bool_)
     first[np.unique(of_run, return_index=True)[1]] = True
     later = np.zeros(run.size, np.int64)  # what the next one of the same run took
     later[:-1] = np.where(of_run[:-1] == of_run[1:], took[1:], 0)
-    runs = run.max(initial=0) + 1
-    again = [
-        log.code_of(one.phase) * runs + one.number
-        for before, one in pairwise(log.runs)
-        if one.is_validation and before.is_validation
-    ]
+    numbers = np.array([log.code_of(one.phase) * runs + one.number for one in log.runs], np.int64)
+    validates = np.array([one.is_validation for one in log.runs], np.bool_)
+    again = numbers[1:][validates[1:] & validates[:-1]]
     first &= (run > 0) & ~np.isin(of_run, again)  # a fit's later validations go on
     is_slow = first & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
-    of_validation = [
-        log.code_of(one.phase) * runs + one.number for one in log.runs if one.is_validation
+    is_validation = np.isin(of_run, numbers[validates]) & (run > 0)
+    columns = np.array([name, kind, retraced, run > 0, is_validation, is_slow], np.int64)
+    facts, key = np.unique(columns.T, axis=0, return_inverse=True)
+    keys: list[_Key] = [
+        (*_part_of_step(log.names[code], KINDS[of_kind], *flags), "", 0)
+        for code, of_kind, *flags in facts.tolist()
     ]
-    columns = name, kind, retraced, run > 0, np.isin(of_run, of_validation) & (run > 0), is_slow
-    facts, key = np.unique(np.array(columns, np.int64).T, axis=0, return_inverse=True)
-    keys = [
-        (
-            *_part_of_step(
-                log.names[code], KINDS[of_kind], is_retraced=bool(again), is_run=bool(in_run),
-                is_validation=bool(validates), is_slow=bool(slow),
-            ), "", 0,
-        )
-        for code, of_kind, again, in_run, validates, slow in facts.tolist()
-    ]  # fmt: skip
     return keys, key.reshape(-1)
 
 
 def _part_of_step(
-    name: str, kind: str, *, is_retraced: bool, is_run: bool, is_validation: bool, is_slow: bool
+    name: str, kind: str, is_retraced: int, is_run: int, is_validation: int, is_slow: int
 ) -> tuple[str, str]:
     phase = _VALIDATION if is_validation else name
     if kind == SESSION_RUN:
@@ -413,18 +366,14 @@ def _part_of_step(
     return _PHASES[name], _METHODS[name] if is_run else f"{name}_on_batch"
 
 
-def _is_of_keras(log: StepLog) -> "Bools":
-    """Which steps are batches of Keras': Keras 2 marks its own, as a user may."""
-    import numpy as np
-
+def _is_of_keras(log: StepLog) -> Bools:
+    """Mark the steps that are batches of Keras': Keras 2 marks its own, as a user may."""
     kind = np.asarray(log.column("kind"), np.int64)
     return np.isin(kind, (KINDS.index(KERAS), KINDS.index(USER)))
 
 
 def _without_calls_in_runs(log: StepLog) -> StepLog:
     """The steps without calls of functions inside of Keras' runs: what a callback calls is the callback's."""
-    import numpy as np
-
     if not log.run_spans:
         return log
     begin, kind = (np.asarray(log.column(at), np.int64) for at in ("begin_ns", "kind"))
@@ -434,10 +383,8 @@ def _without_calls_in_runs(log: StepLog) -> StepLog:
     return log.without(is_aside.tolist()) if is_aside.any() else log
 
 
-def _runs_of_steps(log: StepLog) -> "Int64s":
+def _runs_of_steps(log: StepLog) -> Int64s:
     """The row of ``log.runs`` that each step belongs to; -1 for none."""
-    import numpy as np
-
     name, run = (np.asarray(log.column(at), np.int64) for at in ("name", "run"))
     rows = np.full((len(log.names) + 1, int(run.max(initial=0)) + 1), -1, np.int64)
     for row, one in enumerate(log.runs):
@@ -446,26 +393,22 @@ def _runs_of_steps(log: StepLog) -> "Int64s":
     return np.where(_is_of_keras(log), rows[name, run], -1)
 
 
-def _method_of(phase: str, *, is_validation: bool) -> str:
-    return _VALIDATION if is_validation else _METHODS.get(phase, phase)
+def _method_of(run: KerasRunSeen) -> str:
+    return _VALIDATION if run.is_validation else _METHODS.get(run.phase, run.phase)
 
 
 _Call = tuple[_Key, int, int, int]  # what was seen, begin, end, and what it took by itself
-
-
-_Votes = dict[int, Counter[tuple[_Key, Path]]]  # by context
+_Votes = defaultdict[int, Counter[tuple[_Key, Path]]]  # by context
 
 
 def _parts_of(looks: StackRecords) -> list[StackPart]:
-    """The part of each distinct stack."""
+    """Give the part of each distinct stack."""
     frames = looks.frames
     return [part_of_stack([frames[at] for at in stack], looks.base) for stack in looks.stacks]
 
 
-def _is_short(spans: _Spans, looks: _Looks) -> "Bools":
-    """Which pieces are shorter than the time to the look behind their end, shape (P,)."""
-    import numpy as np
-
+def _is_short(spans: _Spans, looks: _Looks) -> Bools:
+    """Mark the pieces that are shorter than the time to the look behind their end, shape (P,)."""
     took, times = np.diff(spans.edge_ns), looks.times
     if not times.size:
         return np.ones(took.size, np.bool_)
@@ -473,24 +416,20 @@ def _is_short(spans: _Spans, looks: _Looks) -> "Bools":
     return np.asarray(took < looks.apart[behind])
 
 
-def _votes_of(timed: TimedCalls, spans: _Spans, is_short: "Bools", paths: Paths) -> _Votes:
-    """What short gaps were spent on, by those that were told call by call.
+def _votes_of(timed: TimedCalls, spans: _Spans, is_short: Bools, paths: Paths) -> _Votes:
+    """Divide short gaps as those were that were told call by call.
 
     Each stands for as many of about its length as there are for each of them: one that waited long for a
     core says nothing of the others.
     """
-    import numpy as np
-
-    gaps: dict[int, dict[int, Counter[tuple[_Key, Path]]]] = {}
+    gaps: defaultdict[int, _Votes] = defaultdict(lambda: defaultdict(Counter))
     seen, stacks = _parts_of(timed.stacks), timed.stacks
     for gap_ns, stack, took_ns in zip(stacks.time_ns, stacks.stack, timed.took_ns, strict=True):
         piece = int(spans.edge_ns.searchsorted(gap_ns, "right")) - 1
         if 0 <= piece < spans.is_between.size and spans.is_between[piece]:
-            key = _key_of(spans, piece, seen[stack])
-            path = _path_to(spans, piece, key, seen[stack].path, paths)
-            told_gaps = gaps.setdefault(int(spans.context[piece]), {})
-            told_gaps.setdefault(gap_ns, Counter())[key, path] += took_ns
-    took, votes = np.diff(spans.edge_ns), {}
+            seen_as = _seen_as(spans, paths, piece, seen[stack])
+            gaps[int(spans.context[piece])][gap_ns][seen_as] += took_ns
+    took, votes = np.diff(spans.edge_ns), _Votes(Counter)
     for context, by_gap in gaps.items():
         like = np.sort(took[spans.is_between & is_short & (spans.context == context)])
         ranked = sorted(filter(None, (+gap for gap in by_gap.values())), key=Counter.total)
@@ -504,11 +443,9 @@ def _votes_of(timed: TimedCalls, spans: _Spans, is_short: "Bools", paths: Paths)
 
 
 def _divide_between(
-    spans: _Spans, made: _Parts, looks: _Looks, is_short: "Bools", exact: _Votes, paths: Paths
+    spans: _Spans, made: _Parts, looks: _Looks, is_short: Bools, exact: _Votes, paths: Paths
 ) -> list[_Call]:
-    """Charge what lies between steps; the calls that were seen in it."""
-    import numpy as np
-
+    """Charge what lies between steps; give the calls that were seen in it."""
     took, edge_ns = np.diff(spans.edge_ns), spans.edge_ns
     between = np.flatnonzero(spans.is_between)
     times, apart, piece = looks.times, looks.apart, looks.piece
@@ -516,28 +453,25 @@ def _divide_between(
     begin = np.where(is_first, edge_ns[piece], times - apart)
     end = np.where(np.append(is_first[1:], True), edge_ns[piece + 1], times)
     begin, end = (np.where(is_short[piece], times, at) for at in (begin, end))
-    votes: _Votes = {}
+    votes: _Votes = defaultdict(Counter)
     calls: list[_Call] = []
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
-        part = looks.part[look]
-        key = _key_of(spans, int(piece[look]), part)
-        path = _path_to(spans, int(piece[look]), key, part.path, paths)
-        if is_short[piece[look]]:
-            context = int(spans.context[piece[look]])
-            votes.setdefault(context, Counter())[key, path] += int(apart[look])
+        part, at = looks.part[look], int(piece[look])
+        context = int(spans.context[at])
+        key, path = _seen_as(spans, paths, at, part)
+        if is_short[at]:
+            votes[context][key, path] += int(apart[look])
         since, until = int(begin[look]), int(end[look])
-        is_exact = is_short[piece[look]] and int(spans.context[piece[look]]) in exact
-        made.add_with_path(key, path, since, until - since, not is_exact).places[
-            part.file, part.line
-        ] += 1
+        is_exact = is_short[at] and context in exact
+        row = made.add_with_path(key, path, since, until - since, not is_exact)
+        row.places[part.file, part.line] += 1
         if calls and calls[-1][0] == key and calls[-1][2] == since:
             calls[-1] = key, calls[-1][1], until, calls[-1][3] + until - since
         else:
             calls.append((key, since, until, until - since))
     for unseen in between[~is_short[between] & ~np.isin(between, piece)].tolist():
-        key = (*spans.contexts[spans.context[unseen]], "", 0)
-        path = _path_to(spans, unseen, key, None, paths)
-        made.add_with_path(key, path, int(edge_ns[unseen]), int(took[unseen]))
+        seen_as = _seen_as(spans, paths, unseen, None)
+        made.add_with_path(*seen_as, int(edge_ns[unseen]), int(took[unseen]))
     _divide_short(spans, made, between[is_short[between]], votes | exact, paths)
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
@@ -546,38 +480,29 @@ def _divide_between(
     return calls
 
 
-def _divide_short(
-    spans: _Spans, made: _Parts, short: "Int64s", votes: _Votes, paths: Paths
-) -> None:
+def _divide_short(spans: _Spans, made: _Parts, short: Int64s, votes: _Votes, paths: Paths) -> None:
     """Charge stretches that are shorter than the time between looks: those of one kind together."""
-    import numpy as np
-
     took = np.diff(spans.edge_ns)
-    pool_ns = np.zeros(len(spans.contexts), np.int64)
-    np.add.at(pool_ns, spans.context[short], took[short])
-    for context in np.flatnonzero(pool_ns).tolist():
-        first = int(short[spans.context[short] == context][0])
-        shares = votes.get(context)
-        if not shares:
-            key = (*spans.contexts[context], "", 0)
-            shares = Counter({(key, _path_to(spans, first, key, None, paths)): 1})
-        for (key, path), part_ns in divided(int(pool_ns[context]), shares):
+    for context in np.unique(spans.context[short]).tolist():
+        alike = short[spans.context[short] == context]
+        first = int(alike[0])
+        shares = votes.get(context) or {_seen_as(spans, paths, first, None): 1}
+        for (key, path), part_ns in divided(int(took[alike].sum()), shares):
             made.add_with_path(key, path, int(spans.edge_ns[first]), part_ns)
 
 
-def _path_to(spans: _Spans, piece: int, key: _Key, path: Path | None, paths: Paths) -> Path:
-    """The path to what lies between steps."""
+def _seen_as(spans: _Spans, paths: Paths, piece: int, part: StackPart | None) -> tuple[_Key, Path]:
+    """Name what a look saw between steps, None for no look, and give the way there."""
+    key = (*spans.contexts[spans.context[piece]], "", 0)
+    if part is not None:
+        key = part.part, part.name, "", 0
+        if part.part == RUN:
+            key = (*spans.of_run(piece, part.run), "", 0)
+        elif part.part == parts.OTHER:
+            key = parts.OTHER, "", part.file, part.line
     is_inside = spans.of_run(piece, _FIT)[0] != parts.AROUND
-    return paths.between(Place(key[0], key[1]), path, is_inside=is_inside)
-
-
-def _key_of(spans: _Spans, piece: int, part: StackPart) -> _Key:
-    """The part that was seen, as a row."""
-    if part.part == RUN:
-        return (*spans.of_run(piece, part.run), "", 0)
-    if part.part == parts.OTHER:
-        return parts.OTHER, "", part.file, part.line
-    return part.part, part.name, "", 0
+    path = None if part is None else part.path
+    return key, paths.between(NodeKey(*key[:2]), path, is_inside=is_inside)
 
 
 def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> None:
@@ -585,11 +510,10 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
 
     Keras 2 calls the callbacks of a batch inside of its own marker: there, too, they are callbacks.
     """
-    import numpy as np
-
     apart, piece = looks.apart, looks.piece
-    in_steps: dict[_Key, list[tuple[Path, int]]] = {}
-    callbacks: dict[_Key, Counter[tuple[_Key, Path]]] = {}
+    in_steps: defaultdict[_Key, list[tuple[Path, int]]] = defaultdict(list)
+    callbacks: defaultdict[_Key, Counter[tuple[_Key, Path]]] = defaultdict(Counter)
+    around: defaultdict[_Key | None, list[Path]] = defaultdict(list)
     for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
         part, key = looks.part[look], spans.keys[spans.key[spans.step[piece[look]]]]
         made.rows[key].places[part.file, part.line] += 1
@@ -597,20 +521,17 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
             inner = part.part, part.name, "", 0
             made.add(inner, int(looks.times[look]), 0).places[part.file, part.line] += 1
             path = in_epochs(part.path, is_inside=True)
-            callbacks.setdefault(key, Counter())[inner, path] += int(apart[look])
+            callbacks[key][inner, path] += int(apart[look])
         else:
-            in_steps.setdefault(key, []).append((part.path, int(apart[look])))
-    around: dict[_Key, list[Path]] = {}
+            in_steps[key].append((part.path, int(apart[look])))
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
-        before = spans.before(int(piece[look]))
-        if before is not None:
-            around.setdefault(before, []).append(looks.part[look].path)
+        around[spans.before(int(piece[look]))].append(looks.part[look].path)
     for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
-        shares: Counter[tuple[_Key, Path]] = Counter(callbacks.get(key, {}))
+        shares = callbacks[key]
         is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
-        step = Place(key[0], "" if is_of_run else key[1])
-        methods = _methods_of(key)
-        of_steps = paths.of_steps(step, methods, in_steps.get(key, ()), around.get(key, ()))
+        step = NodeKey(key[0], "" if is_of_run else key[1])
+        methods = _methods_of(*key[:2])
+        of_steps = paths.of_steps(step, methods, in_steps[key], around[key])
         shares |= {(key, path): weight for path, weight in of_steps.items()}
         for (of_part, path), part_ns in divided(row.wall_ns, shares):
             made.tree.add(path, row.first_ns, part_ns)
@@ -619,54 +540,41 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
                 row.wall_ns -= part_ns
 
 
-def _methods_of(key: _Key) -> Collection[str]:
-    """The runs of Keras' that make steps of a kind."""
-    part, name = key[:2]
+def _methods_of(part: str, name: str) -> Collection[str]:
+    """Name the runs of Keras' that make steps of a kind."""
     if part in (parts.FIRST, parts.SLOW_FIRST):
-        return {"train": (_FIT,), "test": ("evaluate", _VALIDATION)}.get(
-            name, (_METHODS.get(name, name),)
-        )
+        return (_METHODS.get(name, name), *([_VALIDATION] if name == "test" else []))
     if part == parts.VALIDATION:
         return (_VALIDATION,)
     return (name,) if name in _METHODS.values() else ()
 
 
-def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, str, str], int]:
+def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> _Counted:
     """Say how often something happened, where a counter knows it.
 
     Returns:
         The same for nodes of the tree: how often what has a kind and a name happened, in all runs of a method
         or ("") anywhere.
     """
-    runs = Counter(_method_of(run.phase, is_validation=run.is_validation) for run in log.runs)
-    for (part, name, *_), row in made.rows.items():
-        if part == parts.AROUND:
-            row.occurrences = runs[name]
-        elif part == parts.EPOCH_ENDS:
-            row.occurrences = len(log.ended_at)
-        elif part == parts.GAPS:
-            row.occurrences = gaps[name]
+    runs, epochs = Counter(map(_method_of, log.runs)), len(log.ended_at)
     counted = {(RUN_CALL, method, ""): times for method, times in runs.items()}
-    counted[EPOCH, "", _FIT] = len(log.ended_at)
+    counted[EPOCH, "", _FIT] = epochs
     for (part, name, *_), row in made.rows.items():
+        around = {parts.AROUND: runs[name], parts.EPOCH_ENDS: epochs, parts.GAPS: gaps[name]}
+        row.occurrences = around.get(part, row.occurrences)
         if row.is_counted and part not in (parts.OTHER, parts.CALLBACKS):
             is_of_run = part in _OF_METHODS and name in (*_METHODS.values(), _VALIDATION)
             method = _VALIDATION if part == parts.VALIDATION else name
             counted[part, "" if is_of_run else name, method if is_of_run else ""] = row.occurrences
-    names = log.column("name")
-    batches = Counter(
-        log.names[code] for code, run in zip(names, log.column("run"), strict=True) if run
-    )
-    ends = {"epoch": len(log.ended_at), "train": runs[_FIT], "predict": runs["predict"]}
+    batches = Counter(log.names[code] for code in compress(log.column("name"), log.column("run")))
+    ends = {"epoch": epochs, "train": runs[_FIT], "predict": runs["predict"]}
     ends["test"] = runs[_VALIDATION] + runs["evaluate"]
     hooks = {key[1] for key in made.rows if key[0] == parts.CALLBACKS}
     for name in hooks | made.tree.names_of(parts.CALLBACKS):
         phase = name.rpartition(".on_")[2].rpartition("_")[0]
+        times = ends.get(phase, 0)
         if phase.endswith("batch"):
-            phase = phase.partition("_")[0]
-            times = batches["train" if phase == "batch" else phase]
-        else:
-            times = ends.get(phase, 0)
+            times = batches["train" if phase == "batch" else phase.partition("_")[0]]
         counted[parts.CALLBACKS, name, ""] = times
         if name in hooks:
             made.rows[parts.CALLBACKS, name, "", 0].occurrences = times
@@ -674,48 +582,33 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> dict[tuple[str, st
 
 
 def _records(
-    counts: CellCounts,
-    made: _Parts,
-    calls: Sequence[_Call],
-    counted: dict[tuple[str, str, str], int],
+    counts: CellCounts, made: _Parts, calls: Sequence[_Call], counted: _Counted
 ) -> CellRecords:
-    """The rows as values; of the code's own lines the longest."""
-    lines = sorted(
-        (key for key in made.rows if key[0] == parts.OTHER and key[2]),
-        key=lambda key: -made.rows[key].wall_ns,
-    )
-    for key in lines[_MOST_LINES:]:
+    """Give the rows as values; of the code's own lines the longest."""
+    lines = [key for key in made.rows if key[0] == parts.OTHER and key[2]]
+    for key in sorted(lines, key=lambda key: -made.rows[key].wall_ns)[_MOST_LINES:]:
         row = made.rows.pop(key)
         made.add((parts.OTHER, "", "", 0), row.first_ns, row.wall_ns)
-    order = sorted(
-        (key for key, row in made.rows.items() if row.wall_ns or row.occurrences),
-        key=lambda key: made.rows[key].first_ns,
-    )
+    order = [key for key, row in made.rows.items() if row.wall_ns or row.occurrences]
+    order.sort(key=lambda key: made.rows[key].first_ns)
     listed = []
-    for part, name, file, line in order:
-        row = made.rows[part, name, file, line]
-        placed = [place for place, _ in row.places.most_common() if place[0]]
-        file, line = (file, line) if file else (placed[0] if placed else ("", 0))  # noqa: PLW2901
+    for key in order:
+        row, placed = made.rows[key], [key[2:]] if key[2] else []
+        placed += [place for place, _ in row.places.most_common() if place[0]]
         longest_ns = min(row.longest_ns, row.wall_ns)
+        counts_of_row = row.occurrences, row.wall_ns, longest_ns
         listed.append(
-            CellPart(
-                part, name, row.occurrences, row.wall_ns, longest_ns, file, line, row.is_counted
-            )
+            CellPart(*key[:2], *counts_of_row, *[*placed, ("", 0)][0], is_counted=row.is_counted)
         )
-    records = CellRecords(
-        counts.end_ns - counts.begin_ns,
-        listed,
-        tree=made.tree.nodes(counted),
-    )
+    records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=made.tree.nodes(counted))
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
-    rows = {key: row for row, key in enumerate(order)}
-    timed = [one for one in calls if one[0][0] in _TIMED and one[3] >= _LONG_NS and one[0] in rows]
+    rows = {key: row for row, key in enumerate(order) if key[0] in _TIMED}
     kept: Counter[_Key] = Counter()
     longest = []
-    for one in sorted(timed, key=lambda one: -one[3]):
-        kept[one[0]] += 1
-        if kept[one[0]] <= _MOST_LONG:
+    for one in sorted(calls, key=lambda one: -one[3]):
+        if one[0] in rows and one[3] >= _LONG_NS and kept[one[0]] < _MOST_LONG:
+            kept[one[0]] += 1
             longest.append(one)
     for key, begin_ns, end_ns, wall_ns in sorted(longest, key=lambda one: one[1]):
         records.long_part.append(rows[key])

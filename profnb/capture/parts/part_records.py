@@ -1,12 +1,15 @@
-"""Where the whole cell's wall time went, as plain values that add up exactly."""
+"""The whole cell's wall time as plain values that add up exactly: its parts, and a tree of who called whom.
+
+A node of the tree is what a person would name: a call of Keras', an own function, a callback, steps, an
+iterator that is made. Equal siblings are one node.
+"""
 
 from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
 
 from array import array
 from dataclasses import dataclass, field, replace
 
-from profnb.capture.parts.tree_records import CELL, TreeNode
-from profnb.capture.source.kept_source import shorten_files
+from profnb.capture.source.user_code import shorten_files
 
 IMPORTS, BUILDING = "imports", "building models"
 FIRST, SLOW_FIRST = "first steps", "slow first steps"
@@ -17,6 +20,13 @@ INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
 CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
 LOADING = ("load_weights", "restore", "read")  # how what loads, of checkpointing, ends
 OTHER, PROFNB = "other Python", "profnb"
+
+# What else a node of the tree may be.
+CELL, CALL, EPOCH, LINES = "cell", "call", "epoch", "own lines"
+SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
+FRAMEWORK = "framework code"  # that an own function calls: no ops, and no Python of its own
+WAITING = "waiting for other threads"
+EAGER = "eager ops"  # of TensorFlow and Keras that an own function or a callback runs one by one
 
 # Every part, and what it is.
 PARTS = {
@@ -73,6 +83,50 @@ class CellPart:
     is_counted: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class NodeKey:
+    """Tells a node from its siblings.
+
+    Attributes:
+        kind: ``LINES`` for a function of the user's or lines of the cell itself, ``CALL`` for a run of
+            Keras', one of the other constants here, or one of ``PARTS``.
+        name: The user's or the library's own name; "" where the kind says all.
+        file: Where it is defined; of lines of the cell, and of what a library does, where they stand, or it
+            was called. "" where that is not the user's.
+        line: That line; 0 for none.
+    """
+
+    kind: str
+    name: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TreeNode:
+    """A node of the tree.
+
+    Attributes:
+        parent: Row of the node that it is below; -1 for the cell itself, which comes first.
+        kind: See ``NodeKey``.
+        name: See ``NodeKey``.
+        file: See ``NodeKey``.
+        line: See ``NodeKey``.
+        occurrences: How often it happened, where a counter knows; else 0.
+        self_ns: Wall time of it alone, without the nodes below.
+        looks: How many looks met it alone; 0 where its time is counted and not looked at.
+    """
+
+    parent: int
+    kind: str
+    name: str = ""
+    file: str = ""
+    line: int = 0
+    occurrences: int = 0
+    self_ns: int = 0
+    looks: int = 0
+
+
 @dataclass
 class CellRecords:
     """The parts of a cell.
@@ -102,28 +156,26 @@ class CellRecords:
         """Add what came after the clock had stopped."""
         self.wall_ns += wall_ns
         self.tree = self.tree or [TreeNode(-1, CELL)]
-        row = next(
-            (at for at, n in enumerate(self.tree) if (n.parent, n.kind, n.name) == (0, part, name)),
-            len(self.tree),
-        )
-        there = [*self.tree[row : row + 1], TreeNode(0, part, name)][0]
-        self.tree[row : row + 1] = [
-            replace(there, occurrences=there.occurrences + 1, self_ns=there.self_ns + wall_ns)
+        rows = {(node.parent, node.kind, node.name): row for row, node in enumerate(self.tree)}
+        row = rows.get((0, part, name), len(self.tree))
+        node = [*self.tree, TreeNode(0, part, name)][row]
+        added = replace(node, occurrences=node.occurrences + 1, self_ns=node.self_ns + wall_ns)
+        self.tree[row : row + 1] = [added]
+        listed = {(entry.part, entry.name): row for row, entry in enumerate(self.parts)}
+        row = listed.get((part, name), len(self.parts))
+        entry = [*self.parts, CellPart(part, name, 0, 0, 0)][row]
+        self.parts[row : row + 1] = [
+            replace(
+                entry,
+                occurrences=entry.occurrences + 1,
+                wall_ns=entry.wall_ns + wall_ns,
+                longest_ns=max(entry.longest_ns, wall_ns),
+            )
         ]
-        for row, entry in enumerate(self.parts):
-            if (entry.part, entry.name) == (part, name):
-                self.parts[row] = replace(
-                    entry,
-                    occurrences=entry.occurrences + 1,
-                    wall_ns=entry.wall_ns + wall_ns,
-                    longest_ns=max(entry.longest_ns, wall_ns),
-                )
-                return
-        self.parts.append(CellPart(part, name, 1, wall_ns, wall_ns))
 
 
 def shorten_parts(records: CellRecords, folder: str) -> CellRecords:
-    """The same records with files by their short names, as ``capture.source.kept_source`` has them.
+    """Call files by their short names in records, as ``capture.source.user_code`` has them.
 
     Args:
         records: The parts of a cell.

@@ -22,83 +22,42 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from profnb.capture.parts.part_records import (
-    AROUND,
-    BUILDING,
-    CALLBACKS,
-    CHECKPOINTING,
-    IMPORTS,
-    INPUT,
-    OTHER,
-)
-from profnb.capture.parts.tree_records import (
-    CALL,
-    COMPILATION,
-    EAGER,
-    FRAMEWORK,
-    LINES,
-    SETTING_UP,
-    TRACING,
-    WAITING,
-    Place,
-)
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import NodeKey
 from profnb.capture.source.user_code import is_user_file
 
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
 RUN = "run"  # in a fit, evaluate or predict, and nothing more is known
 _CALLBACK_LIST, _COMPILE, _LAYERS = "callback list", "Model.compile", "layers"
 _KERAS = r"/(?:tf_)?keras/(?:src/)?"
+_ITERATORS = r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$"
 # What a function is, by the end of its name and the end of its file's path.
-_KINDS = tuple(
+_KINDS = [
     (kind, re.compile(name), re.compile(file))
     for kind, name, file in (
-        (IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
+        (parts.IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
         (RUN, r"(?:^|\.)(?:fit|evaluate|predict)$", rf"{_KERAS}.*train(?:er|ing|ing_v1)\.py$"),
-        (
-            _CALLBACK_LIST,
-            r"(?:^|CallbackList\.)on_\w+$",
-            rf"{_KERAS}callbacks(?:/callback_list)?\.py$",
-        ),
-        (
-            CALLBACKS,
-            r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
-            r"/tensorflow/python/training/\w+hooks?\.py$",
-        ),
-        (
-            CHECKPOINTING,
-            r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
-            rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
-            r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
-            r"|/torch/serialization\.py$|/orbax/",
-        ),
-        (
-            BUILDING,
-            r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
-            rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b",
-        ),
-        (
-            INPUT,
-            r"(?:^|\.)__next__$",
-            r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
-        ),
-        (
-            SETTING_UP,
-            r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$",
-            r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$",
-        ),
-        (
-            TRACING,
-            r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
-            r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$",
-        ),
-        (
-            COMPILATION,
-            r"^(?:compile_or_get_cached|_compile)$",
-            r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$",
-        ),
+        (_CALLBACK_LIST, r"(?:^|CallbackList\.)on_\w+$", rf"{_KERAS}callbacks(?:/callback_list)?\.py$"),
+        (parts.CALLBACKS, r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
+         r"/tensorflow/python/training/\w+hooks?\.py$"),
+        (parts.CHECKPOINTING, r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
+         rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
+         r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
+         r"|/torch/serialization\.py$|/orbax/"),
+        (parts.BUILDING,
+         r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
+         rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
+        (parts.INPUT, r"(?:^|\.)__next__$", _ITERATORS),
+        (parts.SETTING_UP,
+         r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$", _ITERATORS),
+        (parts.TRACING, r"^(?:trace_function|trace_to_jaxpr\w*|lower_jaxpr\w*|lower_sharding\w*)$",
+         r"/tensorflow/python/eager/polymorphic_function/\w+\.py$|/jax/_src/[\w/]+\.py$"),
+        (parts.COMPILATION, r"^(?:compile_or_get_cached|_compile)$",
+         r"/jax/_src/compiler\.py$|/torch/_dynamo/convert_frame\.py$"),
     )
-)
-_OF_NO_PART = (SETTING_UP, TRACING, COMPILATION)  # they belong to what called them
+]  # fmt: skip
+# They belong to what called them.
+_OF_NO_PART = (parts.SETTING_UP, parts.TRACING, parts.COMPILATION)
 # A framework's code that runs ops, where no call of a compiled function is on the stack.
 _RUNS_OPS = re.compile(
     r"/tensorflow/python/(?:ops|eager)/"
@@ -128,45 +87,44 @@ class StackPart:
         path: The way there, the outermost first.
     """
 
-    part: str = OTHER
+    part: str = parts.OTHER
     name: str = ""
     run: str = ""
     file: str = ""
     line: int = 0
-    path: tuple[Place, ...] = field(default=(), compare=False)
+    path: tuple[NodeKey, ...] = field(default=(), compare=False)
 
 
 @lru_cache(maxsize=1 << 16)
 def _kind_of(name: str, file: str) -> str:
-    """What a function is; "" for nothing special."""
+    """Say what kind a function is; "" for nothing special."""
     path = file.replace("\\", "/")
-    return next(
-        (kind for kind, *is_so in _KINDS if is_so[0].search(name) and is_so[1].search(path)), ""
-    )
+    kinds = (kind for kind, of_name, at in _KINDS if of_name.search(name) and at.search(path))
+    return next(kinds, "")
 
 
 @lru_cache(maxsize=1 << 12)
 def _library_of(file: str) -> tuple[str, bool, bool]:
     """Tell of a file: the leaf that ends in it, "" for none; whether it calls what is compiled, runs ops."""
     path = file.replace("\\", "/")
-    leaves = ((AROUND, _LEAVES), (WAITING, _WAITS), (FRAMEWORK, _FRAMEWORKS))
+    leaves = ((parts.AROUND, _LEAVES), (parts.WAITING, _WAITS), (parts.FRAMEWORK, _FRAMEWORKS))
     leaf = next((kind for kind, pattern in leaves if pattern.search(path)), "")
     return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None
 
 
 def is_named(name: str, file: str) -> bool:
-    """Whether a library's function is one that a part is named after: a callback's hook, what saves."""
+    """Tell whether a library's function is one that a part is named after: a callback's hook, what saves."""
     return _last(name).startswith("on_") or _kind_of(name, file) != ""
 
 
 def enters_framework(name: str, file: str) -> bool:
-    """Whether a framework's function runs ops, calls what is compiled, or reads values."""
+    """Tell whether a framework's function runs ops, calls what is compiled, or reads values."""
     leaf, is_compiled, has_ops = _library_of(file)
-    return is_compiled or has_ops or (leaf == FRAMEWORK and _last(name) in _READ_VALUES)
+    return is_compiled or has_ops or (leaf == parts.FRAMEWORK and _last(name) in _READ_VALUES)
 
 
 def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
-    """The part that a stack is in.
+    """Find the part that a stack is in.
 
     Args:
         stack: Its frames, the outermost first, without profnb's own.
@@ -175,8 +133,9 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
     walk = _Walk()
     for at, (name, file, first_line, line) in enumerate(stack):
         kind = _kind_of(name, file)
-        if kind == IMPORTS:
-            walk.enter_import(_package(stack[at:]))
+        if kind == parts.IMPORTS:
+            walk.now = StackPart(parts.IMPORTS, _package(stack[at:]), walk.now.run, *walk.place)
+            walk.add(NodeKey(parts.IMPORTS, walk.now.name))
             break
         if walk.hook:
             walk.name_callback(name, file, first_line, is_special=bool(kind))
@@ -184,14 +143,14 @@ def part_of_stack(stack: Sequence[Frame], base: int = 0) -> StackPart:
         if is_user_file(file):
             walk.enter_own(name if at >= base else "<cell>", file, first_line, line)
         if kind in _OF_NO_PART:
-            walk.add(Place(kind))
+            walk.add(NodeKey(kind))
         elif kind and (kind != walk.now.part or kind == RUN):
             walk.enter(kind, name)
     return walk.result()
 
 
 class _Walk:
-    """Where a walk into a stack is.
+    """A walk into a stack.
 
     Attributes:
         now: The part so far.
@@ -207,22 +166,22 @@ class _Walk:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
         self.leaf = ""
         self.runs_ops: bool | None = False
-        self.path: list[Place] = []
+        self.path: list[NodeKey] = []
 
-    def add(self, place: Place) -> None:
-        """A node is entered; one that calls itself is one."""
+    def add(self, place: NodeKey) -> None:
+        """Enter a node; one that calls itself is one."""
         if not self.path or self.path[-1] != place:
             self.path.append(place)
 
     def result(self) -> StackPart:
-        """What was found; lines of the cell itself are a node where nothing was called."""
-        if self.now.part == OTHER and not self.path and self.place[0]:
-            self.path.append(Place(LINES, "", *self.place))
+        """Give what was found; lines of the cell itself are a node where nothing was called."""
+        if self.now.part == parts.OTHER and not self.path and self.place[0]:
+            self.path.append(NodeKey(parts.LINES, "", *self.place))
         end = self.path[-1].kind if self.path else ""
-        if self.runs_ops and end in (LINES, CALLBACKS):
-            self.path.append(Place(EAGER))
-        elif end == LINES and self.leaf:
-            self.path.append(Place(self.leaf))
+        if self.runs_ops and end in (parts.LINES, parts.CALLBACKS):
+            self.path.append(NodeKey(parts.EAGER))
+        elif end == parts.LINES and self.leaf:
+            self.path.append(NodeKey(self.leaf))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
     def see_library(self, name: str, file: str) -> None:
@@ -234,57 +193,55 @@ class _Walk:
             self.runs_ops = True
 
     def enter_own(self, name: str, file: str, first_line: int, line: int) -> None:
-        """A function of the user's, or the cell itself."""
+        """Enter a function of the user's, or the cell itself."""
         self.place, self.runs_ops = (file, line), False
-        if self.now.part == OTHER:
-            self.now = StackPart(OTHER, "", self.now.run, file, line)
-        is_of_hook = (
-            self.now.part == CALLBACKS and self.now.file == file and self.now.line == first_line
+        if self.now.part == parts.OTHER:
+            self.now = StackPart(parts.OTHER, "", self.now.run, file, line)
+        is_of_hook = (self.now.part, self.now.file, self.now.line) == (
+            parts.CALLBACKS,
+            file,
+            first_line,
         )
         if not is_of_hook and not _last(name).startswith("<"):
-            self.add(Place(LINES, _with_class(name.replace(".<locals>", "")), file, first_line))
-
-    def enter_import(self, package: str) -> None:
-        """A module is imported."""
-        self.now = StackPart(IMPORTS, package, self.now.run, *self.place)
-        self.add(Place(IMPORTS, package))
+            self.add(NodeKey(parts.LINES, _outside(name), file, first_line))
 
     def enter(self, kind: str, name: str) -> None:
-        """A function of some kind is called."""
+        """Enter a function of some kind."""
         called, run = _last(name), self.now.run
         if kind == RUN:
             is_validation = called == "evaluate" and run == "fit" and self.now.part == RUN
             run = "validation" if is_validation else called
             self._begin(RUN, "", run)
         elif kind == _CALLBACK_LIST:
-            if self.now.part != CALLBACKS:
-                self.now, self.hook = StackPart(CALLBACKS, called, run), called
-                self.add(Place(CALLBACKS, called))
-        elif kind == BUILDING:
-            if self.now.part in (OTHER, CALLBACKS):
-                self._begin(BUILDING, _built(name), run)
-        elif kind != INPUT:
-            self._begin(kind, _with_class(name.replace(".<locals>", "")), run)
+            if self.now.part != parts.CALLBACKS:
+                self.now, self.hook = StackPart(parts.CALLBACKS, called, run), called
+                self.add(NodeKey(parts.CALLBACKS, called))
+        elif kind == parts.BUILDING:
+            if self.now.part in (parts.OTHER, parts.CALLBACKS):  # a model by its class, or a layer
+                model = _MODELS.search(name)
+                built = _LAYERS if model is None else model[1]
+                self._begin(parts.BUILDING, _COMPILE if called == "compile" else built, run)
+        elif kind != parts.INPUT:
+            self._begin(kind, _outside(name), run)
         elif self.now.part != RUN:
-            self._begin(INPUT, "", run)
+            self._begin(parts.INPUT, "", run)
         else:
-            self.add(Place(INPUT))
+            self.add(NodeKey(parts.INPUT))
 
     def _begin(self, part: str, name: str, run: str) -> None:
         self.now, self.hook = StackPart(part, name, run, *self.place), ""
-        self.add(Place(CALL, run) if part == RUN else Place(part, name, *self.place))
+        self.add(NodeKey(parts.CALL, run) if part == RUN else NodeKey(part, name, *self.place))
 
     def name_callback(self, name: str, file: str, first_line: int, *, is_special: bool) -> None:
         """The next function of a callback: the user's first one says whose hook it is, else a library's."""
+        called = _hook_name(name, self.hook)
         if is_user_file(file):
-            self.now = replace(
-                self.now, name=_hook_name(name, self.hook), file=file, line=first_line
-            )
+            self.now = replace(self.now, name=called, file=file, line=first_line)
             self.hook = ""
         elif not is_special and _last(name).startswith("on_"):
-            self.now = replace(self.now, name=_hook_name(name, self.hook))
-        if self.path[-1].kind == CALLBACKS:
-            self.path[-1] = Place(CALLBACKS, self.now.name, self.now.file, self.now.line)
+            self.now = replace(self.now, name=called)
+        if self.path[-1].kind == parts.CALLBACKS:
+            self.path[-1] = NodeKey(parts.CALLBACKS, self.now.name, self.now.file, self.now.line)
 
 
 def _last(name: str) -> str:
@@ -296,8 +253,13 @@ def _with_class(name: str) -> str:
     return ".".join(name.split(".")[-2:])
 
 
+def _outside(name: str) -> str:
+    """``Saves.make`` of ``Saves.<locals>.make``."""
+    return _with_class(name.replace(".<locals>", ""))
+
+
 def _hook_name(name: str, hook: str) -> str:
-    """What a callback's hook is called; one given as a function has no class of its own."""
+    """Name a callback's hook; one given as a function has no class of its own."""
     if not _last(name).startswith("on_"):
         return f"LambdaCallback.{hook}"
     kind, _, name_there = _with_class(name).rpartition(".")
@@ -305,21 +267,13 @@ def _hook_name(name: str, hook: str) -> str:
     return f"{kind}.{name_there if name_there.startswith('on_batch_') else hook}".lstrip(".")
 
 
-def _built(name: str) -> str:
-    """What is made: a model by its class, a layer, or ``Model.compile``."""
-    if _last(name) == "compile":
-        return _COMPILE
-    model = _MODELS.search(name)
-    return model[1] if model is not None else _LAYERS
-
-
 def _package(stack: Sequence[Frame]) -> str:
     """The package that is imported: that of the first module whose code runs."""
     for name, file, *_ in stack:
         if name == "<module>":
-            parts = file.replace("\\", "/").split("/")
+            folders = file.replace("\\", "/").split("/")
             for place in ("site-packages", "dist-packages"):
-                if place in parts:
-                    return parts[parts.index(place) + 1].removesuffix(".py")
-            return parts[-2] if parts[-1] == "__init__.py" else parts[-1].removesuffix(".py")
+                if place in folders:
+                    return folders[folders.index(place) + 1].removesuffix(".py")
+            return folders[-2] if folders[-1] == "__init__.py" else folders[-1].removesuffix(".py")
     return ""

@@ -15,27 +15,19 @@ Two loops of a cell, in which ``Score.on_epoch_end`` calls ``predict``::
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import TypeVar
 
-from profnb.capture.parts.part_records import AROUND, CALLBACKS, EPOCH_ENDS, GAPS, OTHER
-from profnb.capture.parts.tree_records import (
-    CALL,
-    CELL,
-    EAGER,
-    EPOCH,
-    FRAMEWORK,
-    LINES,
-    WAITING,
-    Place,
-    TreeNode,
-)
+from profnb.capture.parts import part_records as parts
+from profnb.capture.parts.part_records import NodeKey, TreeNode
 
-Path = tuple[Place, ...]
-_FIT, _VALIDATION = Place(CALL, "fit"), Place(CALL, "validation")
+Path = tuple[NodeKey, ...]
+_FIT, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
+_LEAVES = (parts.FRAMEWORK, parts.WAITING, parts.EAGER)
 _T = TypeVar("_T")
 
 
@@ -44,7 +36,7 @@ class _Node:
     first_ns: int
     self_ns: int = 0
     looks: int = 0
-    below: dict[Place, "_Node"] = field(default_factory=dict)
+    below: dict[NodeKey, "_Node"] = field(default_factory=dict)
 
 
 class CellTree:
@@ -71,7 +63,7 @@ class CellTree:
         node.looks += looks
 
     def names_of(self, kind: str) -> set[str]:
-        """The names of all nodes of a kind."""
+        """Give the names of all nodes of a kind."""
         names, waiting = set[str](), [self._root]
         while waiting:
             below = waiting.pop().below
@@ -80,25 +72,25 @@ class CellTree:
         return names
 
     def nodes(self, occurrences: Mapping[tuple[str, str, str], int]) -> list[TreeNode]:
-        """The nodes, each behind the one above; siblings in the order in which they first began.
+        """List the nodes, each behind the one above; siblings in the order in which they first began.
 
         Args:
             occurrences: How often what has a kind and a name happened in all runs of a method ("" for
                 anywhere). Where two nodes have them, how often each did is not known.
         """
-        listed: list[tuple[int, Place, _Node, tuple[str, str, str]]] = []
+        listed: list[tuple[int, NodeKey, _Node, tuple[str, str, str]]] = []
 
-        def walk(parent: int, place: Place, node: _Node, run: str) -> None:
+        def walk(parent: int, place: NodeKey, node: _Node, run: str) -> None:
             row, key = len(listed), (place.kind, place.name, run)
             listed.append(
                 (parent, place, node, key if key in occurrences else (place.kind, place.name, ""))
             )
-            run = place.name if place.kind == CALL else run
+            run = place.name if place.kind == parts.CALL else run
             for place_below, below in sorted(node.below.items(), key=lambda item: item[1].first_ns):
                 walk(row, place_below, below, run)
 
         if self._root.below or self._root.self_ns:
-            walk(-1, Place(CELL), self._root, "")
+            walk(-1, NodeKey(parts.CELL), self._root, "")
         times = Counter(key for *_, key in listed)
         return [
             TreeNode(
@@ -110,42 +102,36 @@ class CellTree:
 
 
 def in_epochs(path: Path, *, is_inside: bool) -> Path:
-    """The same way through the epochs of its fits.
+    """Lead a way through the epochs of its fits.
 
     Args:
         path: A way as a stack shows it.
         is_inside: Whether the innermost fit was between its first batch and its last; what a way leads to
             behind others tells by itself.
     """
-    made: list[Place] = []
-    last = max((at for at, place in enumerate(path) if place == _FIT), default=-1)
+    made: list[NodeKey] = []
+    last = _behind_last(path, lambda place: place == _FIT) - 1
     for at, place in enumerate(path):
         made.append(place)
         if place != _FIT:
             continue
-        follows = path[at + 1] if at + 1 < len(path) else None
-        is_of_epoch = follows == _VALIDATION or (
-            follows is not None
-            and follows.kind == CALLBACKS
-            and _OF_EPOCHS.search(follows.name) is not None
-        )
-        is_around = follows is not None and follows.kind == CALLBACKS and not is_of_epoch
-        if is_of_epoch or (at == last and is_inside and not is_around):
-            made.append(Place(EPOCH))
+        follows = path[at + 1] if at + 1 < len(path) else NodeKey("")
+        is_callback = follows.kind == parts.CALLBACKS
+        is_of_epoch = is_callback and _OF_EPOCHS.search(follows.name) is not None
+        if follows == _VALIDATION or is_of_epoch or (at == last and is_inside and not is_callback):
+            made.append(NodeKey(parts.EPOCH))
     return tuple(made)
 
 
-def common_path(paths: Iterable[Sequence[Place]]) -> Path:
-    """The way that several have in common."""
-    common: Sequence[Place] | None = None
-    for path in paths:
-        if common is None:
-            common = path
-        same = 0
-        while same < min(len(common), len(path)) and common[same] == path[same]:
-            same += 1
-        common = common[:same]
-    return tuple(common or ())
+def _behind_last(path: Sequence[NodeKey], is_it: Callable[[NodeKey], bool]) -> int:
+    """Find the place behind the last one of some kind; 0 where there is none."""
+    return max((at for at, place in enumerate(path, 1) if is_it(place)), default=0)
+
+
+def common_path(paths: Iterable[Sequence[NodeKey]]) -> Path:
+    """Give the way that several have in common."""
+    same = takewhile(lambda places: len(set(places)) == 1, zip(*paths, strict=False))
+    return tuple(places[0] for places in same)
 
 
 class Paths:
@@ -160,23 +146,17 @@ class Paths:
         paths: dict[str, Counter[Path]] = {}
         for path, weight in seen:
             for at, place in enumerate(path):
-                if place.kind == CALL:
+                if place.kind == parts.CALL:
                     paths.setdefault(place.name, Counter())[path[: at + 1]] += weight
         self._paths = {name: of_run.most_common(1)[0][0] for name, of_run in paths.items()}
 
     def to_run(self, method: str) -> Path:
-        """The way to a run, "fit"; where no look met it, from the cell itself."""
-        path = self._paths.get(method)
-        if path is not None:
-            return path
-        return (
-            (*self.to_run("fit"), _VALIDATION)
-            if method == _VALIDATION.name
-            else (Place(CALL, method),)
-        )
+        """Give the way to a run, "fit"; where no look met it, from the cell itself."""
+        outer = self.to_run("fit") if method == _VALIDATION.name else ()
+        return self._paths.get(method) or (*outer, NodeKey(parts.CALL, method))
 
-    def between(self, part: Place, path: Path | None, *, is_inside: bool) -> Path:
-        """The way to what lies between steps.
+    def between(self, part: NodeKey, path: Path | None, *, is_inside: bool) -> Path:
+        """Give the way to what lies between steps.
 
         Args:
             part: What it is, by what was counted around it.
@@ -184,19 +164,23 @@ class Paths:
             is_inside: Whether a fit that is on the way was between its first batch and its last.
         """
         if path is None:
-            path = self.to_run(part.name) if part.kind in (AROUND, EPOCH_ENDS, GAPS) else ()
-        ends_in_run = bool(path) and path[-1].kind == CALL and part.kind != OTHER
-        end = (Place(part.kind),) if ends_in_run else ()
+            path = (
+                self.to_run(part.name)
+                if part.kind in (parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
+                else ()
+            )
+        ends_in_run = bool(path) and path[-1].kind == parts.CALL and part.kind != parts.OTHER
+        end = (NodeKey(part.kind),) if ends_in_run else ()
         return (*in_epochs(path, is_inside=is_inside), *end)
 
     def of_steps(
         self,
-        step: Place,
+        step: NodeKey,
         methods: Collection[str],
         looks: Sequence[tuple[Path, int]],
         around: Iterable[Path],
     ) -> Counter[Path]:
-        """The ways to what steps of one kind did, with the time that looks stand for.
+        """Give the ways to what steps of one kind did, with the time that looks stand for.
 
         Args:
             step: What they are.
@@ -204,38 +188,24 @@ class Paths:
             looks: Those that met one.
             around: The ways of looks between two of them.
         """
-        cuts = [
-            max((at + 1 for at, place in enumerate(path) if _is_run(place, methods)), default=0)
-            for path, _ in looks
-        ]
-        if not any(cuts):
-            common = _above_leaf(common_path([*(path for path, _ in looks), *around]))
-            cuts = [len(common)] * len(looks)
+
+        def is_run(place: NodeKey) -> bool:
+            return place.kind == parts.CALL and place.name in methods
+
+        cuts = [_behind_last(path, is_run) for path, _ in looks]
+        if not any(cuts):  # above what only says what its function called
+            common = common_path([*(path for path, _ in looks), *around])
+            cuts = [_behind_last(common, lambda place: place.kind not in _LEAVES)] * len(looks)
         shares: Counter[Path] = Counter()
         for (path, weight), cut in zip(looks, cuts, strict=True):
             outer = in_epochs(path[:cut], is_inside=True)
             shares[(*outer, step, *path[cut:])] += weight
         if not shares:
-            outer = self.to_run(min(methods)) if methods else _of_functions(common_path(around))
+            common = common_path(around)
+            functions = common[: _behind_last(common, lambda place: place.kind == parts.LINES)]
+            outer = self.to_run(min(methods)) if methods else functions
             shares[(*in_epochs(outer, is_inside=True), step)] = 1
         return shares
-
-
-def _above_leaf(path: Path) -> Path:
-    """A path without what only says what its function called."""
-    while path and path[-1].kind in (FRAMEWORK, WAITING, EAGER):
-        path = path[:-1]
-    return path
-
-
-def _of_functions(path: Path) -> Path:
-    """A way without what a function does at its end."""
-    last = max((at for at, place in enumerate(path) if place.kind == LINES), default=-1)
-    return path[: last + 1]
-
-
-def _is_run(place: Place, methods: Collection[str]) -> bool:
-    return place.kind == CALL and place.name in methods
 
 
 def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import guarded, replace_attribute, without_us
-from profnb.capture.parts.in_flight import is_in_flight
+from profnb.capture.parts.cell_counters import is_in_flight
 from profnb.capture.profiler.profiler_door import Door, log_held_back
 from profnb.capture.seams import Seam
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from profnb.capture.environment import allocated_bytes, resident_bytes
 from profnb.capture.hooks import Library
 from profnb.capture.machine.core_waits import CoreClock
-from profnb.capture.parts.own_time import OwnTime
+from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import Door, first_line
 from profnb.capture.profiler.tensorflow_door import is_called_by_a_capture

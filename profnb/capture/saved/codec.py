@@ -17,11 +17,10 @@ file is trusted: what is not as the types and limits say raises ``TraceFormatErr
 """
 
 import dataclasses
-import functools
 import math
 import types
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
 from typing import Any, NoReturn, TypeVar
 
@@ -34,7 +33,7 @@ _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, C
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Limit:
-    """What a field may hold.
+    """Bounds of what a field may hold.
 
     Attributes:
         items: The most items of it, of each of its items, and so on; the last one holds for all further in.
@@ -61,16 +60,12 @@ class _Column:
         return cls
 
 
-@functools.cache
-def _types_of(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, localns={"array": _Column})
-
-
 class Codec:
     """Encodes and decodes dataclasses.
 
     Args:
-        limits: By class and field (``Recording.fits``); others have the default ``Limit``.
+        limits: By class and field (``Recording.fits``), or by class for fields that are not named; others
+            have the default ``Limit``.
         checks: By class, what must hold between the fields of one; raises ``ValueError``.
 
     Attributes:
@@ -83,18 +78,22 @@ class Codec:
         """Nothing has been cut."""
         self._limits, self._checks = limits, checks
         self.cut: dict[str, int] = {}
+        self._fields: dict[type, list[tuple[dataclasses.Field[Any], Any, str]]] = {}
 
     def fields(self, kind: type) -> list[tuple[dataclasses.Field[Any], Any, str]]:
-        """The fields of a dataclass that are kept, with their types and their names in ``limits``."""
-        named = [(field, f"{kind.__name__}.{field.name}") for field in dataclasses.fields(kind)]
-        hints = _types_of(kind)
-        return [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
+        """List the fields of a dataclass that are kept, with their types and their names in ``limits``."""
+        if kind not in self._fields:
+            hints = typing.get_type_hints(kind, localns={"array": _Column})
+            named = [(field, f"{kind.__name__}.{field.name}") for field in dataclasses.fields(kind)]
+            listed = [(f, hints[f.name], name) for f, name in named if self._limit(name).is_kept]
+            self._fields[kind] = listed
+        return self._fields[kind]
 
     def _limit(self, name: str) -> Limit:
-        return self._limits.get(name, _USUAL)
+        return self._limits.get(name, self._limits.get(name.partition(".")[0], _USUAL))
 
     def encode(self, value: Any, hint: Any, name: str = "", depth: int = 0) -> Any:  # noqa: C901, PLR0911 - one per kind of value
-        """A value as JSON values, cut where it is too long.
+        """Turn a value into JSON values, cut where it is too long.
 
         Args:
             value: Of the type ``hint``.
@@ -116,15 +115,15 @@ class Codec:
             return _bounded(float(value))
         if not isinstance(value, Collection):
             return int(value)
-        kept: Any = value
+        kept: Any = value.items() if isinstance(value, Mapping) else value
         if len(value) > self._most(name, depth):
             self.cut[name] = self._most(name, depth)
-            kept = islice(value.items() if isinstance(value, Mapping) else value, self.cut[name])
-        elif isinstance(value, Mapping):
-            kept = value.items()
+            kept = islice(kept, self.cut[name])
         if hint is _Column:
             column = list(kept)
-            return _differences(column) if self._limit(name).has_differences else column
+            if self._limit(name).has_differences:
+                return [now - before for before, now in pairwise((0, *column))]
+            return column
         hints = _item_types(hint)
         if isinstance(value, tuple | list) and _are_plain(kept := list(kept), hint):
             return kept
@@ -142,13 +141,13 @@ class Codec:
         return items[min(depth, len(items) - 1)]
 
     def decode(self, value: Any, kind: type[T]) -> T:
-        """A dataclass from JSON values.
+        """Make a dataclass from JSON values.
 
         Raises:
             TraceFormatError: They are not what ``encode`` gives.
         """
         fields = {}
-        source = self._object(value, 1 << 20, kind.__name__)
+        source = _sized(value, dict, 1 << 20, kind.__name__)
         for field, hint, name in self.fields(kind):
             if field.name in source:
                 fields[field.name] = self.decode_field(source[field.name], field, hint, name)
@@ -162,18 +161,17 @@ class Codec:
     def decode_field(
         self, value: Any, field: "dataclasses.Field[Any]", hint: Any, name: str
     ) -> Any:
-        """The value of one field."""
+        """Make the value of one field."""
         if hint is not _Column:
             return self._decode(value, hint, name, 0)
         assert callable(field.default_factory)
         limit, column = self._limit(name), field.default_factory()
-        numbers = self._list(value, limit.items[0], name)
+        numbers = _sized(value, list, limit.items[0], name)
         try:
             column.extend(accumulate(numbers) if limit.has_differences else numbers)
         except (TypeError, OverflowError):
             _refuse(f"something else where whole numbers of {name} belong")
-        if not self._are_within(column, name):
-            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
+        self._claim_within(column, name)
         return column
 
     def _decode(self, value: Any, hint: Any, name: str, depth: int) -> Any:
@@ -184,71 +182,59 @@ class Codec:
             return self.decode(value, typing.cast("type[Any]", hint))
         origin, most = typing.get_origin(hint), self._most(name, depth)
         if origin in (dict, Mapping):
-            return dict(self._decode_pairs(value, hint, name, depth))
+            key_type, item_type = typing.get_args(hint)
+            listed: Any = _sized(value, dict if key_type is str else list, most, name)
+            pairs = list(listed.items() if key_type is str else listed)
+            if not all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs):
+                _refuse(f"something else where a pair of {name} belongs")
+            return {
+                self._scalar(key, key_type, name): self._decode(item, item_type, name, depth + 1)
+                for key, item in pairs
+            }
         if origin not in _CONTAINERS:
             return self._scalar(value, hint, name)
         hints = _item_types(hint)
         if isinstance(hints, tuple):
             most = len(hints)
-        items = self._list(value, most, name)
+        items = _sized(value, list, most, name)
         if isinstance(hints, tuple) and len(items) < most:
             _refuse(f"{len(items)} values where {most} of {name} belong")
-        if _are_plain(items, hint) and self._are_within(items, name):
+        if _are_plain(items, hint):
+            self._claim_within(items, name)
             return _CONTAINERS[origin](items)
         return _CONTAINERS[origin](
             self._decode(item, each, name, depth + 1)
             for item, each in zip(items, hints)  # noqa: B905
         )
 
-    def _decode_pairs(
-        self, value: Any, hint: Any, name: str, depth: int
-    ) -> Iterator[tuple[Any, Any]]:
-        key_type, item_type = typing.get_args(hint)
-        most = self._most(name, depth)
-        if key_type is str:
-            pairs: Iterable[Any] = self._object(value, most, name).items()
-        else:
-            pairs = self._list(value, most, name)
-        for pair in pairs:
-            if not isinstance(pair, tuple | list) or len(pair) != 2:
-                _refuse(f"something else where a pair of {name} belongs")
-            key = self._scalar(pair[0], key_type, name)
-            yield key, self._decode(pair[1], item_type, name, depth + 1)
-
-    def _are_within(self, numbers: Sequence[int], name: str) -> bool:
+    def _claim_within(self, numbers: Sequence[int], name: str) -> None:
         limit = self._limit(name)
-        return not numbers or limit.least <= min(numbers) <= max(numbers) < limit.end
+        if numbers and not limit.least <= min(numbers) <= max(numbers) < limit.end:
+            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
 
     def _scalar(self, value: Any, hint: Any, name: str) -> Any:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if hint is bool and (isinstance(value, bool) or (is_number and value in (0, 1))):
+        if hint is bool and isinstance(value, int | float) and value in (0, 1):
             return bool(value)
         if hint is str and isinstance(value, str):
             return _clean(value)
-        if hint is float and is_number:
+        if hint is float and type(value) in (int, float):
             return _bounded(value)
-        limit = self._limit(name)
-        if hint is int and is_number and isinstance(value, int):
-            if limit.least <= value < limit.end:
-                return value
-            _refuse(f"{name} outside of {limit.least} to {limit.end - 1}")
+        if hint is int and type(value) is int:
+            self._claim_within([value], name)
+            return value
         return _refuse(f"{str(value)[:40]!r} where {name} belongs")
 
-    def _object(self, value: object, most: int, name: str) -> dict[str, Any]:
-        if not isinstance(value, dict) or len(value) > most:
-            _refuse(
-                f"{type(value).__name__} where an object of {name} belongs, of {most:,} at most"
-            )
-        return value
 
-    def _list(self, value: object, most: int, name: str) -> list[Any]:
-        if not isinstance(value, list) or len(value) > most:
-            _refuse(f"{type(value).__name__} where a list of {name} belongs, of {most:,} at most")
-        return value
+def _sized(value: Any, kind: type[T], most: int, name: str) -> T:
+    """Take a value as an object or a list that is not too long."""
+    if not isinstance(value, kind) or len(typing.cast("typing.Sized", value)) > most:
+        noun = "an object" if kind is dict else "a list"
+        _refuse(f"{type(value).__name__} where {noun} of {name} belongs, of {most:,} at most")
+    return value
 
 
 def _arm(hint: Any, value: object) -> Any:
-    """The part of ``str | int`` or ``X | None`` that a value belongs to."""
+    """Pick the part of ``str | int`` or ``X | None`` that a value belongs to."""
     if typing.get_origin(hint) not in (types.UnionType, typing.Union):
         return hint
     arms = typing.get_args(hint)
@@ -256,7 +242,7 @@ def _arm(hint: Any, value: object) -> Any:
 
 
 def _item_types(hint: Any) -> Any:
-    """The types of a container's items: a tuple of them, or without end the same."""
+    """Give the types of a container's items: a tuple of them, or without end the same."""
     arguments = typing.get_args(hint)
     if typing.get_origin(hint) is tuple and arguments[-1] is not Ellipsis:
         return arguments
@@ -266,7 +252,7 @@ def _item_types(hint: Any) -> Any:
 
 
 def _are_plain(items: Sequence[Any], hint: Any) -> bool:
-    """Whether a list is of whole numbers and should be: long ones are, and are checked at once."""
+    """Tell whether a list is of whole numbers and should be: long ones are, and are checked at once."""
     return {*typing.get_args(hint)} <= {int, Ellipsis} and {*map(type, items)} == {int}
 
 
@@ -278,10 +264,6 @@ def _bounded(number: float) -> float:
     if math.isnan(number) or abs(number) < _LARGEST:
         return float(number)
     return math.copysign(math.inf, number)
-
-
-def _differences(column: Sequence[int]) -> list[int]:
-    return [now - before for before, now in pairwise((0, *column))]
 
 
 def _refuse(what: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Graphs to the lines that made their ops.
+"""Graphs to the lines that made their ops, and the shapes of their tensors.
 
 TensorFlow keeps with each op the Python frames that made it, already led back from AutoGraph's copies to the
 original source. What is read of them is the innermost line of the user's own code. Reading them takes 30 us
@@ -9,33 +9,90 @@ the one that called TensorFlow or Keras.
 
 A model made of layers only has no line of the user's inside its traced function. The line that made the layer
 tells more there than the call of ``fit``; it is looked for in the text of the cells (``layer_lines``).
+
+Only reads graphs that exist; nothing is traced or worked out anew. A dimension that a graph leaves open stays
+None: what it was is known only where the graph ran. What TensorFlow gives out as an op's traceback lives as
+long as the graph does and no longer, so nothing of it is kept.
 """
 
 import gc
 import re
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from profnb.capture.seams import (
-    CONCRETE_FUNCTIONS,
-    FUNC_GRAPH,
-    FUNCTION_GRAPH,
-    GRAPH_FUNCTIONS,
-    GRAPH_NAME,
-    GRAPH_OF,
-    GRAPH_OPERATIONS,
-)
-from profnb.capture.signals import OwnFaults, signal_of
-from profnb.capture.source.graph_reading import Reading, is_whole, number_of
-from profnb.capture.source.graph_shapes import GraphShapes, read_shapes
+from profnb.capture import seams
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
-from profnb.capture.source.source_records import GraphLines
-from profnb.capture.source.user_code import Places
+from profnb.capture.source.source_records import GraphLines, GraphShapes, Shape
+from profnb.capture.source.user_code import LineTable, is_user_file
 
-_MOST_OPS, _MOST_GRAPHS = 30_000, 1_000
+_MOST_OPS, _MOST_GRAPHS, _DEEPEST, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
+# They leave no event, or none of any length.
+_UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
+_CALLED = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), ("f",)),
+    **dict.fromkeys(("While", "StatelessWhile"), ("cond", "body")),
+    **dict.fromkeys(("If", "StatelessIf"), ("then_branch", "else_branch")),
+}
+
+# The settings that decide how much an op computes and that no shape tells.
+_SETTINGS = {
+    "Einsum": "equation",
+    **dict.fromkeys(
+        ("MaxPool", "MaxPoolGrad", "AvgPool", "AvgPoolGrad", "MaxPool3D", "MaxPool3DGrad",
+         "AvgPool3D", "AvgPool3DGrad"), "ksize",
+    ),
+}  # fmt: skip
+
+SourceLine = tuple[str, int]  # a file, and a line of it
+
+
+@dataclass(eq=False, slots=True)
+class Reading:
+    """A graph, and what was read of it."""
+
+    name: str = ""
+    number: int = 0
+    driver: SourceLine | None = None  # the line that had the graph traced, where that is known
+    names: list[str] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+    places: list[SourceLine | None] = field(default_factory=list)
+    calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    shapes: GraphShapes | None = None
+
+    def read(self, graph: Any, most: int) -> None:
+        """Take in the ops of the graph, so many at most."""
+        self.name, self.number = str(seams.GRAPH_NAME.of(graph, "")), _number_of(graph)
+        self.driver = _driver_of(graph)
+        alike: dict[SourceLine | None, SourceLine | None] = {}
+        for operation in seams.GRAPH_OPERATIONS.of(graph)():
+            kind = operation.type
+            if kind in _UNSEEN:
+                continue
+            if len(self.names) >= most:
+                break
+            place = _innermost(seams.OP_TRACEBACK.of(operation))
+            self.names.append(operation.name)
+            self.types.append(kind)
+            self.places.append(alike.setdefault(place, place))
+            if kind in _CALLED:
+                names = (operation.get_attr(attribute).name for attribute in _CALLED[kind])
+                self.calls[operation.name] = tuple(map(str, names))
+        with OwnFaults():  # a graph half made, or of another version's making
+            self.shapes = read_shapes(graph, 2 * most) if self.names else None
+
+    def lines(self, places: LineTable) -> GraphLines:
+        """Give what was read as a value."""
+        is_outside = tuple(place is not None and place == self.driver for place in self.places)
+        rows = tuple(-1 if place is None else places.row_of(*place) for place in self.places)
+        return GraphLines(
+            self.name, tuple(self.names), tuple(self.types), rows, is_outside, self.calls
+        )
+
 
 # What was read of graphs that live, and how many ops they had.
 _read_before: weakref.WeakKeyDictionary[Any, tuple[int, Reading]] = weakref.WeakKeyDictionary()
@@ -48,7 +105,7 @@ class GraphWatch:
         places: Where lines get their numbers.
     """
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: LineTable) -> None:
         """Nothing is read yet."""
         self._places = places
         self._readings: list[Reading] = []
@@ -64,77 +121,63 @@ class GraphWatch:
             functions: The ``tf.function``s that were traced.
         """
         with OwnFaults():  # somebody's subclass may do anything
-            concrete = [one for function in functions for one in CONCRETE_FUNCTIONS.of(function)()]
-            graphs = [FUNCTION_GRAPH.of(one) for one in concrete]
+            concrete = [
+                one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
+            ]
+            graphs = [seams.FUNCTION_GRAPH.of(one) for one in concrete]
             for graph in graphs:  # it grows by the functions inside
                 if len(graphs) < _MOST_GRAPHS:
-                    inner = (GRAPH_OF.of(one) for one in GRAPH_FUNCTIONS.of(graph, {}).values())
+                    inner = (
+                        seams.GRAPH_OF.of(one)
+                        for one in seams.GRAPH_FUNCTIONS.of(graph, {}).values()
+                    )
                     graphs += [one for one in inner if one is not None and one not in graphs]
                 self._read_once(graph)
 
-    def _read(self, graph: Any) -> Reading | None:
-        if self._ops >= _MOST_OPS or GRAPH_NAME.of(graph) in _SCRATCH:
-            return None
-        reading, most = Reading(), _MOST_OPS - self._ops
-        try:
-            self._ops += reading.read(graph, most)
-        except Exception as error:  # a graph half made, or of another version's making
-            if signal_of(error):
-                raise
-            return None
-        with OwnFaults():  # likewise
-            reading.shapes = read_shapes(graph, 2 * most) if reading.names else None
-        self._take(reading)
-        return reading
-
-    def _take(self, reading: Reading) -> None:
-        if reading.names:
-            self._readings.append(reading)
-        if reading.shapes is not None:
-            self.shapes.append(reading.shapes)
-
     def _read_once(self, graph: Any) -> None:
-        """A graph is read once, by whatever capture, as long as no op is added to it."""
-        count = 0
+        """Read a graph once, by whatever capture, as long as no op is added to it."""
+        count, left = 0, _MOST_OPS - self._ops
         with OwnFaults():  # as in reading it
-            count = len(GRAPH_OPERATIONS.of(graph)())
+            count = len(seams.GRAPH_OPERATIONS.of(graph)())
         if self._taken.get(graph) == count:
             return
         self._taken[graph] = count
-        read_count, reading = _read_before.get(graph, (-1, None))
-        if (
-            reading is not None
-            and read_count == count
-            and self._ops + len(reading.names) <= _MOST_OPS
-        ):
-            self._ops += len(reading.names)
-            self._take(reading)
-            return
-        reading = self._read(graph)
-        if reading is not None and self._ops < _MOST_OPS:  # it was read to its end
-            _read_before[graph] = count, reading
+        read_count, reading = _read_before.get(graph, (-1, Reading()))
+        if read_count != count or len(reading.names) > left:
+            if left <= 0 or seams.GRAPH_NAME.of(graph) in _SCRATCH:
+                return
+            reading, is_read = Reading(), False
+            with OwnFaults():  # a graph half made, or of another version's making
+                reading.read(graph, left)
+                is_read = True
+            if not is_read:
+                return
+            if len(reading.names) < left:  # it was read to its end
+                _read_before[graph] = count, reading
+        self._ops += len(reading.names)
+        self._readings += [reading] if reading.names else []
+        self.shapes += [] if reading.shapes is None else [reading.shapes]
 
     def finish(
-        self, graph_of_runs: Any = None, models: Iterable[object] = (), *, has_run: bool = True
+        self, graph_of_runs: Any = None, models: Iterable[object] = ()
     ) -> tuple[GraphLines, ...]:
-        """Read the graphs that live, and give back all, oldest first.
+        """Read the graphs that live, and give back all, oldest first; to look for them takes 0.1 s.
 
         Args:
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
-            has_run: Whether a graph or a model may have run; to look for those that live takes 0.1 s.
         """
-        if not has_run:
-            return ()
-        kind = FUNC_GRAPH.find()
+        kind = seams.FUNC_GRAPH.find()
         kinds = (kind,) if isinstance(kind, type) else ()
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
         living = of_types(gc.get_objects(), (*kinds, *model_types()))
-        graphs = [graph for graph in of_types(living, kinds) if is_whole(graph)]
-        if graph_of_runs is not None:
-            self._read(graph_of_runs)
+        # One that cannot be asked for its ops any more ends the process: a collection on another thread that
+        # began before its class had a ``__del__`` has taken it apart when that is called, first what Python
+        # knows of it, then what C++ has.
+        graphs = [one for one in of_types(living, kinds) if seams.GRAPH_NAME.of(one) is not None]
         # The youngest first: there may be more than will be read.
-        for graph in sorted(graphs, key=number_of, reverse=True):
+        graphs.sort(key=_number_of, reverse=True)
+        for graph in ([] if graph_of_runs is None else [graph_of_runs]) + graphs:
             self._read_once(graph)
         # Not as they were read: a graph that died in the window may be far older than one that lives, the one
         # of a cell, say, that was edited and run again since.
@@ -146,3 +189,71 @@ class GraphWatch:
         for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         return tuple(reading.lines(self._places) for reading in readings)
+
+
+def _driver_of(graph: Any) -> SourceLine | None:
+    """Find the line that had a graph traced: it made the placeholders of the arguments, not of captures.
+
+    A branch or a loop's body without any belongs to the function around it.
+    """
+    for _ in range(_DEEPEST):
+        captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
+        for operation in seams.GRAPH_OPERATIONS.of(graph)():
+            if operation.type == "Placeholder" and operation.name not in captured:
+                return _innermost(seams.OP_TRACEBACK.of(operation))
+        graph = seams.OUTER_GRAPH.of(graph)
+        if seams.INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
+            return None
+    return None
+
+
+def _innermost(traceback: Any) -> SourceLine | None:
+    """Find the innermost line of the user's own in an op's traceback."""
+    for frame in reversed(seams.USER_FRAMES.of(traceback)()):
+        if is_user_file(frame.filename):
+            return frame.filename, frame.lineno or 0
+    return None
+
+
+def _number_of(graph: Any) -> int:
+    """Give a greater number for a later graph: TensorFlow counts them, the collector does not order them."""
+    digits = "".join(filter(str.isdigit, str(seams.GRAPH_KEY.of(graph, ""))))
+    return int(digits[:18] or 0)
+
+
+def read_shapes(graph: Any, most: int) -> GraphShapes:
+    """Take in the shapes of a graph.
+
+    Args:
+        graph: A graph of TensorFlow's.
+        most: How many ops at most; of a larger graph nothing is taken.
+    """
+    operations = seams.GRAPH_OPERATIONS.of(graph)()
+    if len(operations) > most:
+        return GraphShapes()
+    row_of: dict[str, int] = {}
+    shapes: list[Shape | None] = []
+    dtypes: list[str] = []
+    inputs: list[tuple[int, ...]] = []
+    settings: dict[int, str] = {}
+    for row, operation in enumerate(operations):
+        for tensor in operation.outputs:
+            row_of[tensor.name] = len(shapes)
+            shapes.append(None if tensor.shape.rank is None else tuple(tensor.shape))
+            dtypes.append(tensor.dtype.name)
+        if operation.type in _SETTINGS:
+            value = operation.get_attr(_SETTINGS[operation.type])
+            text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
+            settings[row] = text if isinstance(text, str) else ",".join(map(str, text))
+    for operation in operations:  # a loop's NextIteration is made after the Merge that takes it
+        taken = [row_of.get(tensor.name, -1) for tensor in operation.inputs]
+        inputs.append(() if len(taken) > _MOST_INPUTS else tuple(taken))
+    return GraphShapes(
+        tuple(operation.name for operation in operations),
+        tuple(operation.type for operation in operations),
+        tuple(inputs),
+        tuple(len(operation.outputs) for operation in operations),
+        tuple(shapes),
+        tuple(dtypes),
+        settings,
+    )

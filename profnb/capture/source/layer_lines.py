@@ -5,20 +5,97 @@ call of ``Dense(64, name="head")`` in it can only have made a layer of that clas
 of a model are looked for one after the other as they stand in it, then one by one. A layer that two calls may
 have made has no line. Of models only those are looked at that ran, or one of whose layers a graph names: a
 long session leaves many others alive. Nothing is run: of layers only plain attributes are read.
+
+Texts are parsed, once as long as they stay as they are. A project of a hundred modules is the same at each
+capture, and to walk the trees of all would take longer than all else at its end.
 """
 
+import ast
+import linecache
 import re
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from operator import itemgetter
+from functools import lru_cache
+from itertools import chain, compress
+from operator import attrgetter, itemgetter
+from types import ModuleType
 from typing import Any
 
-from profnb.capture.source.layer_calls import Call, calls_in_files
+from profnb.capture.source.user_code import is_user_file
+from profnb.core.parsing import parse_again
 
-_MOST_MODELS, _MOST_LAYERS = 200, 600
+_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 200, 600, 2_000
+_MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
 _PLAIN = (bool, int, float, str)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call in a text that may make a layer: the class's name, its line, its constant arguments."""
+
+    name: str
+    file: str
+    line: int
+    positional: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    gives_name: bool
+
+
+@lru_cache(maxsize=512)
+def _calls_in(file: str, text: str) -> list[Call]:
+    """List the calls in a text by line; the tree itself, many times as large, is not kept."""
+    try:
+        tree = parse_again(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls = [
+        Call(
+            name,
+            file,
+            node.lineno,
+            tuple(each.value for each in node.args if isinstance(each, ast.Constant)),
+            tuple(
+                (each.arg, each.value.value)
+                for each in node.keywords
+                if each.arg is not None and isinstance(each.value, ast.Constant)
+            ),
+            any(each.arg in ("name", None) for each in node.keywords),
+        )
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and (name := getattr(node.func, "attr", getattr(node.func, "id", "")))
+    ]
+    return sorted(calls, key=attrgetter("line"))
+
+
+def calls_in_files(names: Collection[str]) -> list[list[Call]]:
+    """Find the calls of some names in the user's cells, then modules, the newest first of each.
+
+    Of each file that has any, in the order of their lines.
+    """
+    listed = [
+        [call for call in _calls_in(file, text) if call.name in names][:_MOST_CALLS]
+        for file, text in _texts()
+        if any(name in text for name in names)
+    ]
+    return [calls for calls in listed if calls]
+
+
+def _texts() -> Iterator[tuple[str, str]]:
+    modules = [vars(one) for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    named = [file for one in modules if isinstance(file := one.get("__file__"), str)]
+    imported = [file for file in named if is_user_file(file)]
+    of_modules = set(imported)
+    cells = [one for one in list(linecache.cache) if one not in of_modules and is_user_file(one)]
+    left = _MOST_BYTES
+    for file in (*cells[::-1], *imported[::-1]):
+        text = "".join(linecache.getlines(file))
+        if 0 < len(text) < _MOST_BYTES_OF_FILE:
+            left -= len(text)
+            if left < 0:
+                return
+            yield file, text
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +104,21 @@ class _Layer:
     kind: str
     attributes: Mapping[str, Any]
 
-    @property
-    def _is_named_by_keras(self) -> bool:
-        """Whether the name is what Keras calls a layer of this class: ``max_pooling2d_3``."""
-        return re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "") == self.kind.lower()
-
     def may_come_from(self, call: Call) -> bool:
-        """Whether a call can have made this layer."""
-        if call.name != self.kind or not (call.gives_name or self._is_named_by_keras):
+        """Tell whether a call can have made this layer."""
+        if call.name != self.kind:
             return False
-        attributes = self.attributes
-        plain = [value for value in attributes.values() if isinstance(value, _PLAIN)]
-        if any(
-            _is_number(value) and not _stands_in(value, attributes) for value in call.positional
-        ):
+        # What Keras calls a layer of this class itself: ``max_pooling2d_3``.
+        base = re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "")
+        if not call.gives_name and base != self.kind.lower():
             return False
-        for key, value in call.keywords:
-            if key == "name" and value != self.name:
-                return False
-            if isinstance(attributes.get(key), _PLAIN) and attributes[key] != value:
-                return False
+        plain = {k: value for k, value in self.attributes.items() if isinstance(value, _PLAIN)}
+        numbers = [value for value in call.positional if _is_number(value)]
+        if not all(_stands_in(value, self.attributes.values()) for value in numbers):
+            return False
+        values = plain | {"name": self.name}
+        if any(values.get(key, value) != value for key, value in call.keywords):
+            return False
         return bool(plain) or not call.positional
 
 
@@ -54,69 +126,36 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _stands_in(value: Any, attributes: Mapping[str, Any]) -> bool:
-    """Whether a layer has a number as attribute, alone or as each of a pair: ``kernel_size``."""
-    for attribute in attributes.values():
-        if _is_number(attribute) and attribute == value:
-            return True
-        if (
-            isinstance(attribute, tuple)
-            and attribute
-            and all(_is_number(part) and part == value for part in attribute)
-        ):
-            return True
-    return False
+def _stands_in(value: Any, attributes: Iterable[Any]) -> bool:
+    """Tell whether a layer has a number as attribute, alone or as each of a pair: ``kernel_size``."""
+    parts = (one if isinstance(one, tuple) and one else (one,) for one in attributes)
+    return any(all(_is_number(part) and part == value for part in of) for of in parts)
 
 
 def model_types() -> tuple[type, ...]:
-    """What the models of each Keras that is loaded are."""
-    model_classes = (
-        getattr(sys.modules.get(name), "Model", None) for name in ("keras", "tf_keras")
-    )
-    return tuple(kind for kind in model_classes if isinstance(kind, type))
+    """Give the classes of models of each Keras that is loaded."""
+    kinds = (getattr(sys.modules.get(name), "Model", None) for name in ("keras", "tf_keras"))
+    return tuple(kind for kind in kinds if isinstance(kind, type))
 
 
 def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
-    """Those of some objects that are of certain types.
+    """Pick those of some objects that are of certain types.
 
     By type: isinstance would ask proxies of other libraries for their class, which may raise. They may be
     hundreds of thousands, and to look at one at all is what takes time: in one pass, which no Python is run
     for, they are compared with the wanted types and those derived from them.
     """
     things = things if isinstance(things, list) else list(things)
+    wanted: set[type] = set()
+    left = list(kinds)
     try:
-        wanted = _with_derived(kinds)
+        while left:
+            kind = left.pop()
+            left += type.__subclasses__(kind) if kind not in wanted else ()
+            wanted.add(kind)
         return list(compress(things, map(wanted.__contains__, map(type, things))))
     except TypeError:  # a class of classes may forbid to hash them
-        return _of_types_one_by_one(things, kinds)
-
-
-def _with_derived(kinds: Iterable[type]) -> set[type]:
-    """Types with all that are derived from them and alive."""
-    all_kinds: set[type] = set()
-    left = list(kinds)
-    while left:
-        kind = left.pop()
-        if kind not in all_kinds:
-            all_kinds.add(kind)
-            left += type.__subclasses__(kind)
-    return all_kinds
-
-
-def _of_types_one_by_one(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
-    is_wanted: dict[type, bool] = {}
-    instances = []
-    for thing in things:
-        kind = type(thing)
-        try:
-            wanted = is_wanted[kind]
-        except KeyError:
-            wanted = is_wanted[kind] = issubclass(kind, kinds)
-        except TypeError:  # a class of classes may forbid to hash them
-            wanted = issubclass(kind, kinds)
-        if wanted:
-            instances.append(thing)
-    return instances
+        return [thing for thing in things if issubclass(type(thing), kinds)]
 
 
 def find_layer_lines(
@@ -163,13 +202,21 @@ def find_layer_lines(
 def _lines_of_model(
     layers: Sequence[_Layer], files: Sequence[Sequence[Call]]
 ) -> dict[str, tuple[str, int]]:
-    named = {layer.name: line for layer in layers if (line := _line_of_name(layer, files))}
-    line_of = (_match_in_order(layers, files) or {}) | named
+    line_of = _match_in_order(layers, files)
     for layer in layers:
-        line = None if layer.name in line_of else _only_line(layer, files)
-        if line is not None:
-            line_of[layer.name] = line
+        # The only call of all files that gives the layer its name as it stands there.
+        named = (call for call in chain(*files) if ("name", layer.name) in call.keywords)
+        lines = _lines_for(layer, named)
+        if len(lines) != 1 and layer.name not in line_of:
+            # The only call of the newest file that can have made the layer.
+            lines = next(filter(None, (_lines_for(layer, calls) for calls in files)), set())
+        if len(lines) == 1:
+            line_of[layer.name] = lines.pop()
     return line_of
+
+
+def _lines_for(layer: _Layer, calls: Iterable[Call]) -> set[tuple[str, int]]:
+    return {(call.file, call.line) for call in calls if layer.may_come_from(call)}
 
 
 def _layers_of(model: Any) -> list[_Layer]:
@@ -183,36 +230,17 @@ def _layers_of(model: Any) -> list[_Layer]:
     return [layer for layer in described_layers if layer.kind != "InputLayer"]
 
 
-def _line_of_name(layer: _Layer, files: Sequence[Sequence[Call]]) -> tuple[str, int] | None:
-    """The line of the only call of all files that gives the layer its name as it stands there."""
-    calls = (call for calls in files for call in calls if ("name", layer.name) in call.keywords)
-    lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
-    return lines.pop() if len(lines) == 1 else None
-
-
 def _match_in_order(
     layers: Sequence[_Layer], files: Sequence[Sequence[Call]]
-) -> dict[str, tuple[str, int]] | None:
-    """The lines of a model's layers where calls stand in the same order, in one place of the newest file."""
+) -> dict[str, tuple[str, int]]:
+    """Find a model's layers where calls stand in the same order, in one place of the newest file."""
     for calls in files:
         places = [
             first
             for first in range(len(calls) - len(layers) + 1)
             if all(map(_Layer.may_come_from, layers, calls[first:]))
         ]
-        if len(places) == 1:
-            made = calls[places[0] :]
-            pairs = zip(layers, made, strict=False)
-            return {layer.name: (call.file, call.line) for layer, call in pairs}
         if places:
-            return None
-    return None
-
-
-def _only_line(layer: _Layer, files: Sequence[Sequence[Call]]) -> tuple[str, int] | None:
-    """The line of the only call of the newest file that can have made the layer."""
-    for calls in files:
-        lines = {(call.file, call.line) for call in calls if layer.may_come_from(call)}
-        if lines:
-            return next(iter(lines)) if len(lines) == 1 else None
-    return None
+            pairs = zip(layers, calls[places[0] :], strict=False) if len(places) == 1 else ()
+            return {layer.name: (call.file, call.line) for layer, call in pairs}
+    return {}

@@ -30,13 +30,14 @@ import inspect
 import sys
 import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
 from profnb.capture.seams import MONITORING
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import is_user_file, user_frames
 
 _TOOLS, _NAME = range(6), "profnb"  # Python has six
 _BATCH = 1 << 13
@@ -118,16 +119,19 @@ class LineWatch:
         ):
             self._change(monitoring.register_callback, event, callback)
         self._begin_batch()
-        self._enter_running()
+        # The user's functions that are running already, the outermost first.
+        frames, now = list(user_frames(inspect.currentframe())), time.perf_counter_ns()
+        for running in frames[::-1]:
+            self._ask_for(running.f_code)
+            self._batch += now, running.f_code, ENTERED, now, running.f_code, running.f_lineno
         self.see_exceptions(are_seen=True)
         return True
 
     def _take_tool(self, monitoring: Any) -> int:
-        """A tool of our own, or -1."""
-        meant_for_others = (
-            monitoring.DEBUGGER_ID, monitoring.COVERAGE_ID, monitoring.PROFILER_ID, monitoring.OPTIMIZER_ID,
-        )  # fmt: skip
-        for tool in (tool for tool in _TOOLS if tool not in meant_for_others):
+        """Take a tool of our own, or -1."""
+        names = ("DEBUGGER_ID", "COVERAGE_ID", "PROFILER_ID", "OPTIMIZER_ID")
+        for_others = [getattr(monitoring, name) for name in names]
+        for tool in (tool for tool in _TOOLS if tool not in for_others):
             with contextlib.suppress(ValueError):  # in use
                 monitoring.use_tool_id(tool, _NAME)
                 return tool
@@ -146,7 +150,7 @@ class LineWatch:
         self._detach()
 
     def see_exceptions(self, *, are_seen: bool) -> None:
-        """Whether functions that an exception leaves are told of then, or as the next line begins.
+        """Have functions that an exception leaves told of then, or as the next line begins.
 
         They are told of for everybody's code or for nobody's, which makes the import of a large package some
         5 % longer.
@@ -159,19 +163,6 @@ class LineWatch:
                 are_seen &= self._unwound < _MOST_UNWOUND
                 everywhere = events.PY_START | (exceptions if are_seen else 0)
                 self._change(sys.monitoring.set_events, everywhere)
-
-    def _enter_running(self) -> None:
-        """Take in the user's functions that are running already, the outermost first."""
-        frames = []
-        frame = inspect.currentframe()
-        while frame is not None:
-            if is_user_file(frame.f_code.co_filename):
-                frames.append(frame)
-            frame = frame.f_back
-        now = time.perf_counter_ns()
-        for running in frames[::-1]:
-            self._ask_for(running.f_code)
-            self._batch += now, running.f_code, ENTERED, now, running.f_code, running.f_lineno
 
     def _ask_for(self, code: CodeType) -> None:
         with self._lock:
@@ -270,9 +261,7 @@ class LineWatch:
 
     def _next_batch(self) -> None:
         with self._lock:
-            if (
-                self._tool < 0
-            ):  # the window has closed and the batch was taken, or the tool is not ours
+            if self._tool < 0:  # the window has closed and took the batch, or the tool is not ours
                 self._batch.clear()
                 return
             batch, cpu_ns = self._batch, time.thread_time_ns() - self._cpu_since_ns
@@ -293,45 +282,37 @@ class LineWatch:
                 which took much longer than the others, and is not counted as its time.
         """
         times, codes, lines = batch[0::3], batch[1::3], batch[2::3]
-        line_sums: dict[tuple[int, int], list[int]] = {}
+        took: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for code, line, begin, end in zip(codes, lines, times, times[1:], strict=False):
             if line != LEFT:
-                sums = line_sums.setdefault((id(code), line), [0, 0, 0, 0])
-                took = end - begin
-                sums[0] += 1
-                sums[1] += took
-                if took > _CHEAP_NS:
-                    sums[2] += 1
-                    sums[3] += took
-        for key, (count, took_ns, slow, slow_ns) in line_sums.items():
+                took[id(code), line].append(end - begin)
+        for key, took_ns in took.items():
+            slow_ns = [one for one in took_ns if one > _CHEAP_NS]
+            is_rare = len(slow_ns) <= 1 + len(took_ns) // _RARE
             sums = self._often.setdefault(key, [0, 0])
-            is_rare = slow <= 1 + count // _RARE
-            sums[0] += count
-            sums[1] += took_ns - (min(slow_ns, still_ns) if is_rare else 0)
+            sums[0] += len(took_ns)
+            sums[1] += sum(took_ns) - (min(sum(slow_ns), still_ns) if is_rare else 0)
 
     def _mute_cheap(self, batch: list[Any], still_ns: int) -> None:
         """Record no longer each time what runs often and takes no time to speak of."""
         self._add_up(batch, max(still_ns, 0))
-        often = self._often
-        spent: dict[int, int] = {}
-        for (code, _), sums in often.items():
-            spent[code] = spent.get(code, 0) + sums[1]
-        for key, (count, took_ns) in often.items():
+        spent: Counter[int] = Counter()
+        for (code, _), sums in self._often.items():
+            spent[code] += sums[1]
+        for key, (count, took_ns) in self._often.items():
             code, line = key
             row = self._rows.get(code)
             if row is None or count < _OFTEN or code in self._ignored or key in self._muted:
                 continue
+            if (spent[code] if line == ENTERED else took_ns) >= count * _CHEAP_NS:
+                continue
             if line == ENTERED:
-                if spent[code] < count * _CHEAP_NS:
-                    self._ignored.add(code)
-                    self._note_untimed(row, self._codes[row].co_firstlineno)
-            elif took_ns < count * _CHEAP_NS:
+                self._ignored.add(code)
+                line = self._codes[row].co_firstlineno
+            else:
                 self._muted.add(key)
                 self._rearm_at_ns.setdefault(code, 0)
-                self._note_untimed(row, line)
-
-    def _note_untimed(self, row: int, line: int) -> None:
-        self.records.untimed.append((self.records.files[row], line))
+            self.records.untimed.append((self.records.files[row], line))
 
     def _keep(self, batch: list[Any]) -> None:
         rows = self._rows
@@ -343,7 +324,7 @@ class LineWatch:
         tool, self._tool = self._tool, -1
         if tool < 0:
             return
-        monitoring = sys.monitoring
+        monitoring, events = sys.monitoring, sys.monitoring.events
         with contextlib.suppress(ValueError):  # one that somebody gave back still calls us
             monitoring.use_tool_id(tool, _NAME)
         if monitoring.get_tool(tool) != _NAME:  # somebody else's now
@@ -351,7 +332,6 @@ class LineWatch:
         monitoring.set_events(tool, 0)
         for code in self._codes:
             monitoring.set_local_events(tool, code, 0)
-        events = monitoring.events
         for event in (
             events.PY_START, events.PY_RESUME, events.PY_THROW, events.PY_RETURN, events.PY_YIELD,
             events.PY_UNWIND, events.LINE,

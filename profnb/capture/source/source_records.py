@@ -1,18 +1,21 @@
-"""Where the user's code was, and which line made which op: columns of plain values."""
+"""Columns of plain values that say where the user's code was, and which line made which op.
+
+Columns only grow while the code runs; what turns of an eager loop were is decided later.
+"""
 
 from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
 
 from array import array
 from dataclasses import dataclass, field
 
-from profnb.capture.source.graph_shapes import GraphShapes  # noqa: TC001 - read as it runs
-
 LEFT, ENTERED = 0, -1
+MOST_MARKS = 200_000
+Shape = tuple[int | None, ...]
 
 
 @dataclass
 class LineRecords:
-    """Where the thread of the capture was in the user's own code, in time order.
+    """Lines of the user's own code that the thread of the capture was in, in time order.
 
     Attributes:
         time_ns: When, by the clock ``time.perf_counter_ns``.
@@ -91,9 +94,32 @@ class GraphLines:
     calls: dict[str, tuple[str, ...]]
 
 
+@dataclass(frozen=True, slots=True)
+class GraphShapes:
+    """N ops of one graph in the order in which they were made, and its T tensors.
+
+    Attributes:
+        op_names: Names inside the graph, N.
+        op_types: Types, N.
+        inputs: Rows of ``shapes`` that each op takes, N.
+        outputs: How many tensors each op makes, N; they follow one another in ``shapes``.
+        shapes: Of each tensor, None for a dimension that is open, or for all where even their number is, T.
+        dtypes: Of each tensor, "float32", T.
+        settings: By row of an op: the equation of an Einsum, the window of a pooling as "1,2,2,1".
+    """
+
+    op_names: tuple[str, ...] = ()
+    op_types: tuple[str, ...] = ()
+    inputs: tuple[tuple[int, ...], ...] = ()
+    outputs: tuple[int, ...] = ()
+    shapes: tuple[Shape | None, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    settings: dict[int, str] = field(default_factory=dict)
+
+
 @dataclass
 class SourceRecords:
-    """What a capture knows of the user's source.
+    """All that a capture knows of the user's source.
 
     Attributes:
         places: (file, line) of each place.
@@ -112,3 +138,41 @@ class SourceRecords:
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     cells: dict[str, int] = field(default_factory=dict)
     shapes: tuple[GraphShapes, ...] = ()
+
+
+@dataclass
+class TurnRecords:
+    """Moments at which a turn of an eager loop may have begun, traced or not, in order.
+
+    Attributes:
+        begin_ns: When, by the clock ``time.perf_counter_ns``.
+        place: A number for the calls that led there.
+        iterator: A number for the iterator of tf.data that was asked for its next element; -1 where a
+            ``GradientTape`` was entered.
+        was_traced: 1 where a trace was being recorded then.
+        end_ns: When the code ended; 0 before.
+        library_places: The places that are Keras' own code: a layer's ``adapt`` loops over a dataset.
+    """
+
+    begin_ns: array[int] = field(default_factory=lambda: array("q"))
+    place: array[int] = field(default_factory=lambda: array("i"))
+    iterator: array[int] = field(default_factory=lambda: array("i"))
+    was_traced: array[int] = field(default_factory=lambda: array("b"))
+    end_ns: int = 0
+    library_places: list[int] = field(default_factory=list)
+
+    @property
+    def are_library(self) -> bool:
+        """Tell whether some began, and all of them in Keras' own code."""
+        return len(self) > 0 and set(self.place) <= set(self.library_places)
+
+    def __len__(self) -> int:
+        return len(self.begin_ns)
+
+    def add(self, begin_ns: int, place: int, iterator: int, was_traced: bool) -> None:
+        """Add one."""
+        if len(self) < MOST_MARKS:
+            self.begin_ns.append(begin_ns)
+            self.place.append(place)
+            self.iterator.append(iterator)
+            self.was_traced.append(was_traced)

@@ -12,13 +12,13 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from profnb.capture.hooks import Library
 from profnb.capture.seams import JAX_ANNOTATION, TRACE
 from profnb.capture.source.graph_lines import GraphWatch
-from profnb.capture.source.kept_source import shorten_files, shorten_source, shorten_stacks
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.source.source_records import (
     LineRecords,
@@ -26,7 +26,13 @@ from profnb.capture.source.source_records import (
     StackRecords,
 )
 from profnb.capture.source.stacks import Sampler, lines_of_stacks, looks_between
-from profnb.capture.source.user_code import Places, number_cells, read_sources
+from profnb.capture.source.user_code import (
+    LineTable,
+    number_cells,
+    read_sources,
+    shorten_files,
+    shorten_source,
+)
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
 
 _CLOCK_READINGS = 3
@@ -48,7 +54,7 @@ class SourceWatch:
     def __init__(self, sampler: Sampler, *, has_lines: bool, has_stacks: bool) -> None:
         """Nothing is watched yet."""
         self._has_lines, self._has_stacks = has_lines, has_stacks
-        self._places = Places()
+        self._places = LineTable()
         self._graphs = GraphWatch(self._places)
         self._lines: LineWatch | None = None
         self._sampler, self._dense_ns = sampler, (0, 0)
@@ -60,15 +66,15 @@ class SourceWatch:
         self.messages: list[str] = []
 
     def watch_tensorflow(self, tensorflow: Library) -> None:
-        """TensorFlow's trace tells its clock."""
+        """Let TensorFlow's trace tell its clock."""
         self._trace_type = tensorflow.take(TRACE)
 
     def watch_jax(self, jax: Library) -> None:
-        """JAX's trace tells its clock too."""
+        """Let JAX's trace tell its clock too."""
         self._trace_type = self._trace_type or jax.take(JAX_ANNOTATION)
 
     def read_functions(self, functions: Iterable[Any]) -> None:
-        """The window has closed: read the lines of functions that were traced by then."""
+        """Read, as the window has closed, the lines of functions that were traced by then."""
         if self._has_lines:
             self._graphs.read_functions(functions)
 
@@ -78,14 +84,14 @@ class SourceWatch:
             self._places.row_of(file, line)
 
     def begin_without_trace(self) -> None:
-        """The code runs on this thread and there is no window yet: watch its lines until there is one."""
+        """Watch the lines of the code, which runs on this thread, until there is a window."""
         if self._has_lines:
             lines = LineWatch()
-            self._lines = lines if lines.start() else None
-            self._is_early = self._lines is not None
+            self._is_early = lines.start()
+            self._lines = lines if self._is_early else None
 
     def begin(self) -> None:
-        """The window has opened, on this thread."""
+        """Begin as the window opens, on this thread."""
         if not (self._has_lines or self._has_stacks):
             return
         with self._lock:
@@ -100,7 +106,11 @@ class SourceWatch:
     def _begin(self) -> None:
         with contextlib.suppress(OSError):  # the folder is gone
             self.folder = str(Path.cwd())
-        self._tell_clock()
+        # Events whose begin is known by Python's clock; a later reading is the surer one. PyTorch's door
+        # tells PyTorch's.
+        for _ in range(_CLOCK_READINGS if self._trace_type is not None else 0):
+            with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
+                pass
         if self._has_stacks:
             self._dense_ns = time.perf_counter_ns(), 0
             self._sampler.is_dense = True
@@ -108,19 +118,16 @@ class SourceWatch:
             self._lines = LineWatch()
             if not self._lines.start():
                 if self._lines.taken_by:
-                    self.messages.append(_explain_taken(self._lines.taken_by))
+                    self.messages.append(
+                        f"Others have the tools of Python's sys.monitoring that profnb could use "
+                        f"({', '.join(self._lines.taken_by)}), so eager ops have no lines and Python no time "
+                        "of its own. A debugger or a coverage tool gives them back when it ends; --python "
+                        "samples the stack instead."
+                    )
                 self._lines = None
 
-    def _tell_clock(self) -> None:
-        """Write events whose begin is known by Python's clock; a later reading is the surer one."""
-        if self._trace_type is None:  # PyTorch's door tells it
-            return
-        for _ in range(_CLOCK_READINGS):
-            with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
-                pass
-
     def end(self) -> None:
-        """The window closes, perhaps on another thread."""
+        """End as the window closes, perhaps on another thread."""
         with self._lock:
             if self._sampler.is_dense:
                 self._sampler.is_dense = False
@@ -140,7 +147,7 @@ class SourceWatch:
         *,
         has_run: bool = True,
     ) -> tuple[SourceRecords | None, StackRecords | None]:
-        """What was recorded: lines and stacks, None where they were not asked for.
+        """Give what was recorded: lines and stacks, None where they were not asked for.
 
         Args:
             looks: All looks at the stack of the cell.
@@ -151,28 +158,18 @@ class SourceWatch:
         stacks = looks_between(looks, *self._dense_ns) if self._has_stacks else None
         if stacks is not None and self._has_lines and not len(self._line_records):
             self._line_records = lines_of_stacks(stacks)
-        graphs = (
-            self._graphs.finish(graph_of_runs, models, has_run=has_run) if self._has_lines else ()
-        )
+        graphs = self._graphs.finish(graph_of_runs, models) if self._has_lines and has_run else ()
         lines, places = self._line_records, self._places.listed
         files = [*lines.files, *(file for file, _ in places)]
         frames = () if stacks is None else (file for _, file, _, _ in stacks.frames)
         names = shorten_files([*files, *frames], self.folder)
         if stacks is not None:
-            stacks = shorten_stacks(stacks, names)
+            called = [(name, names[file], first, line) for name, file, first, line in stacks.frames]
+            stacks = replace(stacks, frames=called)
         if not self._has_lines:
             return None, stacks
         texts = read_sources(files)
-        numbers = number_cells()
-        cells = {file: numbers[file] for file in texts if file in numbers}
+        cells = {file: number for file, number in number_cells().items() if file in texts}
         shapes = tuple(self._graphs.shapes)
         source = SourceRecords(places, lines, graphs, self._graphs.layers, texts, cells, shapes)
         return shorten_source(source, names), stacks
-
-
-def _explain_taken(names: Iterable[str]) -> str:
-    return (
-        f"Others have the tools of Python's sys.monitoring that profnb could use ({', '.join(names)}), so "
-        "eager ops have no lines and Python no time of its own. A debugger or a coverage tool gives them "
-        "back when it ends; --python samples the stack instead."
-    )

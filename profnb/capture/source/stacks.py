@@ -94,13 +94,11 @@ class Sampler:
         self._frames_now = CURRENT_FRAMES.find()
         if self._frames_now is None:
             return
-        files = [
-            frame.f_code.co_filename for frame in frames_of(threading.get_ident(), self._frames_now)
-        ]
-        callers = [file for file in reversed(files) if not is_own_file(file)]
-        self.base = max(
-            (at + 1 for at, file in enumerate(callers) if is_user_file(file)), default=0
-        )
+        frames = frames_of(threading.get_ident(), self._frames_now)[::-1]
+        files = (frame.f_code.co_filename for frame in frames)
+        callers = enumerate((file for file in files if not is_own_file(file)), 1)
+        self.base = max((at for at, file in callers if is_user_file(file)), default=0)
+        frames.clear()  # they keep what is bound in them
         self._running.acquire()
         self._begin_ns = time.perf_counter_ns()
         self._sampler = threading.Thread(
@@ -118,9 +116,7 @@ class Sampler:
             if len(self._stack) >= _MOST_LOOKS:
                 return
             one = took() - begin + (_FORCED_S if late > _LATE_S else 0.0)
-            cost += (one - cost) / min(
-                len(self._stack), 16
-            )  # the mean, or about that of the last 16
+            cost += (one - cost) / min(len(self._stack), 16)  # the mean, or about the last 16's
             now = clock()
             period = max(_FASTEST_S, cost / _COST_SHARE, (now - began) / _LOOKS)
             due = now + period
@@ -177,17 +173,14 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
     for row in range(len(looks.keys)):
         stack, path = [], looks.stack_of(row)
         left = called.get(looks.keys[row])
-        if left is not None:
-            path = (*path, (looks.codes[left], 0))
-        for code, offset in path:
+        for code, offset in path if left is None else (*path, (looks.codes[left], 0)):
             if is_own_file(code.co_filename):
                 continue
             place = id(code), line_at(code, offset)
-            number = frames.setdefault(place, len(frames))
-            if number == len(records.frames):
+            stack.append(frames.setdefault(place, len(frames)))
+            if len(frames) > len(records.frames):
                 frame = names[id(code)], code.co_filename, code.co_firstlineno, place[1]
                 records.frames.append(frame)
-            stack.append(number)
         records.stacks.append(tuple(stack))
 
 
@@ -204,7 +197,7 @@ def _called_at(looks: Looks) -> dict[tuple[int, ...], int]:
 
 
 def _names_of(codes: Iterable[CodeType]) -> dict[int, str]:
-    """What each code object is called, with its class: ``Model.fit``.
+    """Name each code object, with its class: ``Model.fit``.
 
     Python 3.10 does not know the class: a function of that code does, unless a decorator renamed it.
     """
@@ -245,7 +238,7 @@ def frames_above(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
 
 
 def _calls(function: Callable[[], _T]) -> Iterator[_T]:
-    """What a function gives back, called when asked for."""
+    """Call a function when its result is asked for."""
     return starmap(function, [()])
 
 
@@ -271,7 +264,7 @@ def looks_between(looks: StackRecords, begin_ns: int, end_ns: int) -> StackRecor
 
 
 def lines_of_stacks(stacks: StackRecords) -> LineRecords:
-    """Which line of the user's own the thread was in, sample by sample."""
+    """Find the line of the user's own that the thread was in, sample by sample."""
     files: dict[str, int] = {}
     innermost: list[tuple[int, int]] = []
     for stack in stacks.stacks:

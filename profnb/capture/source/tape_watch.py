@@ -20,20 +20,15 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from types import CodeType, FrameType
+from itertools import dropwhile, islice
+from types import CodeType
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library
-from profnb.capture.seams import (
-    EXECUTING_EAGERLY,
-    NEXT_ELEMENT,
-    TAPE_ENTER,
-    TAPE_GRADIENT,
-    TRACE,
-)
 from profnb.capture.signals import OwnFaults
-from profnb.capture.source.turn_records import TurnRecords
-from profnb.capture.source.user_code import is_own_file
+from profnb.capture.source.source_records import TurnRecords
+from profnb.capture.source.user_code import is_own_file, outward
 from profnb.capture.step_records import TAPE
 
 _DEPTH, _MOST_SITES = 8, 1000
@@ -59,9 +54,7 @@ class TapeWatch:
         """Start with no tape, on the calling thread."""
         self.turns = TurnRecords()
         self._is_wanted, self._is_tracing, self._on_turn = is_wanted, is_tracing, on_turn
-        self._iterators: weakref.WeakKeyDictionary[Any, tuple[int, int]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._iterators = weakref.WeakKeyDictionary[Any, tuple[int, int]]()
         self._asked = 0  # how many iterators were
         self._last_asked: Callable[[], object] = lambda: None
         self._last_known = 0, 0
@@ -70,27 +63,23 @@ class TapeWatch:
         self._has_turned = False
         self._is_eager: Any = None
         self._trace_type: Any = None
-        self._first_tape: Callable[[], None] | None = None
+        self._first_tape: Callable[[], object] | None = None
         self._thread = threading.get_ident()
-        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._numbers = weakref.WeakKeyDictionary[Any, int]()
         self._tapes = 0
-        self._open: dict[
-            int, Any
-        ] = {}  # by the tape's id: the event of the gradient being computed
-        self._sites: dict[tuple[int, ...], int] = {}
+        self._open: dict[int, Any] = {}  # by the tape's id: the gradient's event
+        self._sites: dict[tuple[tuple[int, int], ...], int] = {}
         self._codes: list[CodeType] = []  # of the sites; kept, as they are known by their ids
 
     @contextmanager
     def watch_turns(self, tensorflow: Library) -> Iterator[None]:
         """See tapes entered and datasets asked inside the block."""
-        self._is_eager, self._trace_type = (
-            tensorflow.take(EXECUTING_EAGERLY),
-            tensorflow.take(TRACE),
-        )
+        self._is_eager = tensorflow.take(seams.EXECUTING_EAGERLY)
+        self._trace_type = tensorflow.take(seams.TRACE)
         with ExitStack() as stack:
             if self._is_known():
-                stack.enter_context(tensorflow.watch(TAPE_ENTER, before=self._entered))
-                stack.enter_context(tensorflow.watch(NEXT_ELEMENT, before=self._asks))
+                stack.enter_context(tensorflow.watch(seams.TAPE_ENTER, before=self._entered))
+                stack.enter_context(tensorflow.watch(seams.NEXT_ELEMENT, before=self._asks))
             yield
 
     @contextmanager
@@ -98,20 +87,14 @@ class TapeWatch:
         """See gradients computed inside the block, from the first tape of eager code on."""
         with ExitStack() as stack:
             if self._is_known():
-                self._first_tape = partial(self._watch_gradients, tensorflow, stack)
+                hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
+                watching = tensorflow.watch(seams.TAPE_GRADIENT, **hooks)
+                self._first_tape = partial(stack.enter_context, watching)
             yield
         self._first_tape = None
 
-    def _watch_gradients(self, tensorflow: Library, stack: ExitStack) -> None:
-        self._first_tape = None
-        hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
-        stack.enter_context(tensorflow.watch(TAPE_GRADIENT, **hooks))
-
     def _is_known(self) -> bool:
         return self._is_eager is not None and self._trace_type is not None
-
-    def _is_seen(self) -> bool:
-        return self._is_tracing() and self._is_outside()
 
     def _is_outside(self) -> bool:
         is_here = threading.get_ident() == self._thread
@@ -134,7 +117,7 @@ class TapeWatch:
         self.turns.add(now, place, number, self._is_tracing())
 
     def _turn_ends(self) -> None:
-        if self._has_turned and self._is_seen():
+        if self._has_turned and self._is_tracing() and self._is_outside():
             self._has_turned = False
             self._on_turn(max(self._times.values()))
 
@@ -145,14 +128,15 @@ class TapeWatch:
         self._turn_ends()
         self.turns.add(now, self._site(), -1, is_tracing)
         if is_tracing and self._is_tracing():
-            if self._first_tape is not None:
-                self._first_tape()
+            first_tape, self._first_tape = self._first_tape, None
+            if first_tape is not None:
+                first_tape()
             self._tapes += 1
             self._numbers[tape] = self._tapes
             _end(_begin(self._trace_type, "GradientTape", profnb_tape=self._tapes))
 
     def _gradient_begins(self, tape: object, *_: object, **__: object) -> None:
-        if self._is_seen():
+        if self._is_tracing() and self._is_outside():
             number, site = self._numbers.get(tape, 0), self._site()
             # What a persistent tape is asked for again and again is one turn, unless it is the only tape.
             if self._tapes < 2 or not number or self._last_numbers.get(site) != number:
@@ -171,27 +155,18 @@ class TapeWatch:
             _end(self._open.pop(id(tape), None))
 
     def _site(self) -> int:
-        """A number for the calls that led here, the innermost ones, wherever two stand in one line."""
-        innermost = inspect.currentframe()
-        while innermost is not None and is_own_file(innermost.f_code.co_filename):
-            innermost = innermost.f_back
-        frame, calls = innermost, list[int]()
-        while frame is not None and len(calls) < 2 * _DEPTH:
-            calls += id(frame.f_code), frame.f_lasti
-            frame = frame.f_back
-        site = self._sites.get(tuple(calls), _MOST_SITES)
-        if site == _MOST_SITES > len(self._sites) and innermost is not None:
-            site = self._sites[tuple(calls)] = len(self._sites)
-            self._keep_codes(innermost)
-            if any(part in innermost.f_code.co_filename for part in _KERAS):
+        """Number the calls that led here, the innermost ones, wherever two stand in one line."""
+        callers = outward(inspect.currentframe())
+        others = dropwhile(lambda frame: is_own_file(frame.f_code.co_filename), callers)
+        calls = [(frame.f_code, frame.f_lasti) for frame in islice(others, _DEPTH)]
+        key = tuple((id(code), at) for code, at in calls)
+        site = self._sites.get(key, _MOST_SITES)
+        if site == _MOST_SITES > len(self._sites) and calls:
+            site = self._sites[key] = len(self._sites)
+            self._codes += [code for code, _ in calls]
+            if any(part in calls[0][0].co_filename for part in _KERAS):
                 self.turns.library_places.append(site)
         return site
-
-    def _keep_codes(self, frame: FrameType | None) -> None:
-        for _ in range(_DEPTH):
-            if frame is not None:
-                self._codes.append(frame.f_code)
-                frame = frame.f_back
 
 
 def _begin(trace_type: Any, name: str, **metadata: int) -> Any:

@@ -1,30 +1,36 @@
-"""Which files hold the user's own code, and the text of their lines.
+"""The user's own code: which files hold it, what of their text is kept, and whether it uses sessions.
 
 The user's own is what was typed into a cell or lies outside of every place that packages are installed to:
 neither the standard library, nor ``site-packages``, nor a folder on Python's path that a package was
 installed to (``pip install --target``), nor profnb. TensorFlow's AutoGraph writes copies of functions to
 temporary files, which stand for the function they were made from and are nobody's own; so do what PyTorch's
 Inductor writes.
+
+A result is shared: the notebook, the page, the file beside a trace. So of each file it holds the lines that
+ran or made ops, a few around each within the same function, and nothing else; and files are named from the
+working folder or their package on.
 """
 
 import ast
+import inspect
 import linecache
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
 
-from profnb.capture.seams import (
-    CELL_OF_FILE,
-    CELL_TEXTS,
-    COMPILER,
-    HISTORY,
-    SHELL_INSTANCE,
-    SHELL_IS_THERE,
-)
+from profnb.capture import seams
+from profnb.capture.source.source_records import SourceRecords
+from profnb.core.parsing import parse_again
+from profnb.core.sharing import short_path
+
+if TYPE_CHECKING:
+    from profnb.capture.hooks import Library
 
 _MOST_FILES, _MOST_LINES, _LONGEST_LINE = 40, 20_000, 400
 _LONGEST_TITLE = 110
@@ -40,38 +46,39 @@ _TIMED_CELL = re.compile(
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file", "/torchinductor_")
 _ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OURS = Path(__file__).parents[2].as_posix() + "/"
-_LIBRARY = tuple(
-    Path(sysconfig.get_path(name)).as_posix() + "/" for name in ("stdlib", "platstdlib")
-)
+_LIBRARIES = [Path(sysconfig.get_path(name)).as_posix() for name in ("stdlib", "platstdlib")]
+_LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"
+_AROUND = 2  # lines that are kept before and behind each
+_MAGIC = re.compile(r"^(\s*)[%!?].*$")
+_SESSION_NAMES = ("Session", "compat.v1", "v1", "estimator")
+_SESSION_FILE = "/tensorflow/python/client/session.py"
+_SESSION_CLASSES = "tensorflow.python.client.session"
+_MOST_MODULES, _MOST_VALUES = 30, 2_000
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @lru_cache(maxsize=1 << 14)
 def is_user_file(file: str) -> bool:
-    """Whether code of this file name is the user's own, here or on a machine that it was saved on."""
+    """Tell whether code of this file name is the user's own, here or on a machine that it was saved on."""
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
         return file.startswith(("<ipython-input", "<stdin>", *_TIMED))
-    path = file.replace("\\", "/")
-    path = (
-        path if path.startswith("/") else f"/{path}"
-    )  # a short name begins with site-packages, say
-    if path.startswith((_OURS, *_LIBRARY)) or any(part in path for part in _PACKAGES):
+    # A short name begins with site-packages, say.
+    path = "/" + file.replace("\\", "/").removeprefix("/")
+    if path.startswith((_OURS, *(f"{folder}/" for folder in _LIBRARIES))):
         return False
-    return _ANY_LIBRARY.search(path) is None and not _is_of_package(path)
-
-
-def _is_of_package(path: str) -> bool:
-    """Whether a file lies in a folder on Python's path and belongs to what was installed there."""
-    for folder in {entry.replace("\\", "/").rstrip("/") for entry in sys.path if entry}:
-        if path.startswith(f"{folder}/"):
-            top = path[len(folder) + 1 :].partition("/")[0]
-            if _is_installed(folder, top):
-                return True
-    return False
+    if any(part in path for part in _PACKAGES) or _ANY_LIBRARY.search(path) is not None:
+        return False
+    folders = {entry.replace("\\", "/").rstrip("/") + "/" for entry in sys.path if entry}
+    return not any(
+        _is_installed(folder, path.removeprefix(folder).partition("/")[0])
+        for folder in folders
+        if path.startswith(folder)
+    )
 
 
 @lru_cache(maxsize=1 << 10)
 def _is_installed(folder: str, top: str) -> bool:
-    """Whether a package that was installed to a folder has a file or folder of this name there."""
+    """Tell whether a package that was installed to a folder has a file or folder of this name there."""
     listed = re.compile(rf"^{re.escape(top)}[/,]".encode(), re.MULTILINE)
     try:
         return any(
@@ -82,18 +89,16 @@ def _is_installed(folder: str, top: str) -> bool:
 
 
 def is_own_file(file: str) -> bool:
-    """Whether a file is profnb's."""
+    """Tell whether a file is profnb's."""
     return file.replace("\\", "/").startswith(_OURS)
 
 
-class Places:
+class LineTable:
     """Distinct lines of code, numbered in the order they were first seen.
 
     Attributes:
         listed: (file, line) of each.
     """
-
-    __slots__ = ("_rows", "listed")
 
     def __init__(self) -> None:
         """Start with none."""
@@ -101,26 +106,33 @@ class Places:
         self._rows: dict[tuple[str, int], int] = {}
 
     def row_of(self, file: str, line: int) -> int:
-        """The number of a line."""
-        place = file, line
-        row = self._rows.get(place)
-        if row is None:
-            row = self._rows[place] = len(self.listed)
-            self.listed.append(place)
+        """Number a line."""
+        row = self._rows.setdefault((file, line), len(self.listed))
+        if row == len(self.listed):
+            self.listed.append((file, line))
         return row
 
 
-def user_place(frame: FrameType | None) -> tuple[str, int] | None:
-    """The innermost line of the user's own code at or above a frame."""
+def outward(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield a frame of the calling thread, then those that called it."""
     while frame is not None:
-        if is_user_file(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
+        yield frame
         frame = frame.f_back
-    return None
+
+
+def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Yield those of them that run the user's own code."""
+    return (one for one in outward(frame) if is_user_file(one.f_code.co_filename))
+
+
+def user_place(frame: FrameType | None) -> tuple[str, int] | None:
+    """Find the innermost line of the user's own code at or above a frame."""
+    places = ((one.f_code.co_filename, one.f_lineno) for one in user_frames(frame))
+    return next(places, None)
 
 
 def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The lines of each file whose text Python has at hand; a cell's come from the shell.
+    """Read the lines of each file whose text Python has at hand; a cell's come from the shell.
 
     A file is read as the interpreter would for a traceback; nothing is imported or run. Long files and
     lines are cut.
@@ -137,38 +149,37 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return texts
 
 
+def _shell() -> Any:
+    """Give the IPython shell that runs the code, or None."""
+    is_there, instance = seams.SHELL_IS_THERE.find(), seams.SHELL_INSTANCE.find()
+    return instance() if is_there is not None and instance is not None and is_there() else None
+
+
 def _timed_lines() -> list[str]:
-    """The lines below the ``%%time`` of the cell that ran last; none where that has no such line."""
-    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
-    if is_there is None or instance is None or not is_there():
-        return []
-    inputs = CELL_TEXTS.of(HISTORY.of(instance()), ())
+    """Give the lines below the ``%%time`` of the cell that ran last; none where that has no such line."""
+    inputs = seams.CELL_TEXTS.of(seams.HISTORY.of(_shell()), ())
     timed_cell = _TIMED_CELL.search(inputs[-1]) if len(inputs) else None
     return [] if timed_cell is None else str(ast.literal_eval(timed_cell[1])).splitlines()
 
 
 def file_title(file: str, cells: Mapping[str, int]) -> str:
-    """What a person calls a file: the cell's number, or the end of its path."""
+    """Call a file what a person calls it: the cell's number, or the end of its path."""
     if file in cells:
         return f"Cell [{cells[file]}]"
     if file in _TIMED:
         return "Below %%time"
-    parts = file.replace("\\", "/").split("/")
-    return "/".join(parts[-2:])[-_LONGEST_TITLE:]
+    return "/".join(file.replace("\\", "/").split("/")[-2:])[-_LONGEST_TITLE:]
 
 
 def number_cells() -> dict[str, int]:
-    """The number of the cell that each file name of the shell stands for; none outside of IPython."""
-    is_there, instance = SHELL_IS_THERE.find(), SHELL_INSTANCE.find()
-    if is_there is None or instance is None or not is_there():
-        return {}
-    shell = instance()
-    number_of = CELL_OF_FILE.of(COMPILER.of(shell))
+    """Number the cell that each file name of the shell stands for; none outside of IPython."""
+    shell = _shell()
+    number_of = seams.CELL_OF_FILE.of(seams.COMPILER.of(shell))
     if isinstance(number_of, dict):
         return {file: number for file, number in number_of.items() if isinstance(number, int)}
-    numbers = {}  # IPython 7 keeps no such map
-    inputs = [text.strip() for text in CELL_TEXTS.of(HISTORY.of(shell), ())]
-    for file in [name for name in list(linecache.cache) if is_user_file(name)]:
+    numbers: dict[str, int] = {}  # IPython 7 keeps no such map
+    inputs = [text.strip() for text in seams.CELL_TEXTS.of(seams.HISTORY.of(shell), ())]
+    for file in [name for name in list(linecache.cache) if inputs and is_user_file(name)]:
         named = re.match(r"<ipython-input-(\d+)-", file)
         text = "".join(linecache.getlines(file)).strip()
         if named:
@@ -176,3 +187,160 @@ def number_cells() -> dict[str, int]:
         elif text and text in inputs:
             numbers[file] = len(inputs) - 1 - inputs[::-1].index(text)
     return numbers
+
+
+def keep_near(lines: Sequence[str], kept: Collection[int]) -> tuple[str, ...]:
+    """Empty all lines of a text but those near some lines.
+
+    Args:
+        lines: The text.
+        kept: Numbers of lines, from 1; each stays with two before and two after it, as far as they lie in the
+            same function or class, or like it in none.
+    """
+    scopes = _scopes(tuple(lines))
+    near = {
+        number
+        for line in kept
+        if 0 < line <= len(lines)
+        for number in range(max(line - _AROUND, 1), min(line + _AROUND, len(lines)) + 1)
+        if scopes[number - 1] == scopes[line - 1]
+    }
+    return tuple(text if at in near else "" for at, text in enumerate(lines, 1))
+
+
+@lru_cache(maxsize=8)  # a module is the same at each capture
+def _scopes(lines: tuple[str, ...]) -> Sequence[int]:
+    """Find where the innermost function or class around each line begins; 0 for none."""
+    scopes = [0] * len(lines)
+    try:
+        tree = parse_again("\n".join(_MAGIC.sub(r"\1pass", line) for line in lines))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return list(range(1, len(lines) + 1))  # no Python: each line for itself
+    nodes = [node for node in ast.walk(tree) if isinstance(node, _SCOPES)]
+    # Outer ones come first, so that inner ones write over them.
+    for node in sorted(nodes, key=lambda node: node.lineno):
+        first = min([node.lineno, *(part.lineno for part in node.decorator_list)])
+        last = node.end_lineno or node.lineno
+        scopes[first - 1 : last] = [first] * (last - first + 1)
+    return scopes
+
+
+def shorten_files(files: Iterable[str], folder: str) -> dict[str, str]:
+    """Name files as a result calls them; two files never alike.
+
+    Args:
+        files: As code objects name them.
+        folder: Where the code began to run.
+    """
+    file_of: dict[str, str] = {}
+    for file in dict.fromkeys(files):
+        name = short = _short(file, folder)
+        number = 1
+        while name in file_of:
+            number += 1
+            name = f"{short} ({number})"
+        file_of[name] = file
+    return {file: name for name, file in file_of.items()}
+
+
+def _short(file: str, folder: str) -> str:
+    if file.startswith(("<", "~")):
+        return file
+    path = Path(file)
+    for name in ("site-packages", "dist-packages"):
+        if name in path.parts:
+            at = len(path.parts) - path.parts[::-1].index(name)
+            return "/".join((name, *path.parts[at:]))
+    for place in _LIBRARIES:
+        if path.is_relative_to(place):
+            return f"{_LIBRARY}/{path.relative_to(place).as_posix()}"
+    if folder and path.is_relative_to(folder):
+        return path.relative_to(folder).as_posix()
+    top = path.parent
+    while (top / "__init__.py").is_file() and top != top.parent:
+        top = top.parent
+    if top != path.parent:
+        return path.relative_to(top).as_posix()
+    return short_path(file) if path.is_absolute() else path.as_posix()
+
+
+def shorten_source(records: SourceRecords, names: Mapping[str, str]) -> SourceRecords:
+    """Call files by their short names in records, and keep of texts only what is near their lines."""
+    timed: dict[str, set[int]] = {}
+    for file, line in records.places:
+        timed.setdefault(file, set()).add(line)
+    lines = records.lines
+    for code, line in set(zip(lines.code, lines.line, strict=True)):
+        if code >= 0:
+            timed.setdefault(lines.files[code], set()).add(line)
+    return replace(
+        records,
+        places=[(names[file], line) for file, line in records.places],
+        lines=replace(
+            lines,
+            files=[names[file] for file in lines.files],
+            untimed=[(names[file], line) for file, line in lines.untimed],
+        ),
+        texts={
+            names[file]: keep_near(text, timed.get(file, ()))
+            for file, text in records.texts.items()
+        },
+        cells={names[file]: number for file, number in records.cells.items()},
+    )
+
+
+def uses_sessions(tensorflow: "Library") -> bool:
+    """Tell whether the code that runs now means to use sessions.
+
+    That is so where nothing executes eagerly, or where a module of the user's that runs now, or one that
+    such a module has imported, has a session or TensorFlow 1's API, or a function or class whose code names
+    one. What else leads to a session is noticed as it runs (``is_session_file``).
+
+    Args:
+        tensorflow: The library.
+    """
+    is_eager = tensorflow.take(seams.EXECUTING_EAGERLY)
+    if is_eager is not None and not is_eager():
+        return True
+    frames = list(user_frames(inspect.currentframe()))
+    if any(_names_one(frame.f_code) for frame in frames):
+        return True
+    namespaces = [frame.f_globals for frame in frames[:_MOST_MODULES]]
+    asked = set(map(id, namespaces))
+    for values in namespaces:  # grows meanwhile
+        for value in list(values.values())[:_MOST_VALUES]:
+            is_module = issubclass(type(value), ModuleType)
+            name = str(getattr(value, "__name__", "")) if is_module else ""
+            if name.endswith("compat.v1") or type(value).__module__ == _SESSION_CLASSES:
+                return True
+            # The code of a function of the user's, or of a class's methods.
+            functions = vars(value).values() if type(value) is type else (value,)
+            codes = [one.__code__ for one in functions if type(one) is FunctionType]
+            if any(is_user_file(code.co_filename) and _names_one(code) for code in codes):
+                return True
+            imported = _namespace_of(value)
+            if imported and id(imported) not in asked and len(namespaces) < _MOST_MODULES:
+                asked.add(id(imported))
+                namespaces.append(imported)
+    return False
+
+
+def is_session_file(file: str) -> bool:
+    """Tell whether a file is that of TensorFlow's sessions, whose code runs in one."""
+    return file.replace("\\", "/").endswith(_SESSION_FILE)
+
+
+def _namespace_of(value: Any) -> dict[str, Any]:
+    """Give the names of a module of the user's, or of the one that the user's function or class is in."""
+    if type(value) is FunctionType:
+        return value.__globals__ if is_user_file(value.__code__.co_filename) else {}
+    module = sys.modules.get(str(value.__module__)) if type(value) is type else value
+    file = vars(module).get("__file__") if type(module) is ModuleType else None
+    return vars(module) if isinstance(file, str) and is_user_file(file) else {}
+
+
+def _names_one(code: CodeType) -> bool:
+    """Tell whether a function, or one inside of it, reads a name like ``Session`` or ``v1``."""
+    if any(name in _SESSION_NAMES or name.endswith("Session") for name in code.co_names):
+        return True
+    return any(_names_one(one) for one in code.co_consts if isinstance(one, CodeType))

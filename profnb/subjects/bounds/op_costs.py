@@ -39,7 +39,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from profnb.capture.source.graph_shapes import GraphShapes, Shape
+from profnb.capture.source.source_records import GraphShapes, Shape
 from profnb.subjects.bounds.tensor_sizes import (
     BATCH_PRODUCTS,
     CONVOLUTIONS,

@@ -23,7 +23,7 @@ from math import prod
 
 import numpy as np
 
-from profnb.capture.source.graph_shapes import GraphShapes, Shape
+from profnb.capture.source.source_records import GraphShapes, Shape
 from profnb.trace.model import Trace
 from profnb.trace.names import without_call
 

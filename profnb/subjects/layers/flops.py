@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
-from profnb.capture.models.layer_shapes import Shape
+from profnb.capture.source.source_records import Shape
 from profnb.core.columns import Floats, Int32s, Int64s, look_up
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace

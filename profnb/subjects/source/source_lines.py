@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.capture.source.kept_source import shorten_files
 from profnb.capture.source.source_records import LineRecords, SourceRecords
+from profnb.capture.source.user_code import shorten_files
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.untraced import UntracedClock

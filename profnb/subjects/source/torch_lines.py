@@ -30,8 +30,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.source.kept_source import shorten_files
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import is_user_file, shorten_files
 from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, on_hosts

@@ -9,17 +9,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, of_each
-from profnb.loading import load
-from profnb.several.letting_go import let_go
-from profnb.several.pooled import MOST_TEXT, LostWorkerError, call_on_workers
+from profnb.many_traces.workers import MOST_TEXT, call_on_workers, read_and_free
+from profnb.profile import Profile
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
 from profnb.steps.summary import GAP, GAP_WORK
@@ -28,13 +27,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Source = str | os.PathLike[str]
+_Result = TypeVar("_Result")
 _PARTS = (*CATEGORIES, GAP, GAP_WORK)
 _FEWEST_FOR_PROGRESS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """What one trace says in a row.
+    """One trace in a row.
 
     Attributes:
         path: The trace.
@@ -100,43 +100,44 @@ SUMMARIES = Table[Sequence[TraceSummary]](
 
 
 def summarize_trace(path: str) -> TraceSummary:
-    """One trace's row; it never raises what is the file's fault.
+    """Summarize one trace; it never raises what is the file's fault.
 
     Args:
         path: The trace.
     """
-    row = _summarize(path)
-    let_go(path)
-    return row
+    row = read_and_free(path, partial(_summarize, path))
+    return row if isinstance(row, TraceSummary) else _failed(path, row)
 
 
-def _summarize(path: str) -> TraceSummary:
-    try:
-        profile = load(path)
-        if not profile.has_trace:
-            return TraceSummary(path, error="It has no trace.")
-        study, advice = profile.study, profile.advice
-        summary = study.summary
-        parts = {share.category: share.mean_ps for share in summary.shares}
-        has_steps = summary.median_ps is not None and not study.steps.is_window
-        best = advice[0] if advice else None
-        bound = None if best is None else best.bound_fraction
-        return TraceSummary(
-            path=path,
-            host=profile.capture_time.hostname,
-            framework=study.framework,
-            phase=printable(summary.phase or "") if has_steps else "",
-            steps=int(summary.counted.size) if has_steps else 0,
-            median_ps=nan if summary.median_ps is None or not has_steps else summary.median_ps,
-            period_ps=summary.mean_period_ps if has_steps else nan,
-            examples_per_second=summary.examples_per_second or nan,
-            parts_ps=tuple(parts.get(name, 0.0) if has_steps else nan for name in _PARTS),
-            advice=best.rule if best is not None else "",
-            bound_fraction=nan if bound is None else bound,
-            notes=len(profile.notes),
-        )
-    except (ProfnbError, OSError, ValueError) as error:
-        return TraceSummary(path, error=printable(str(error))[:MOST_TEXT])
+def _failed(path: str, why: str) -> TraceSummary:
+    return TraceSummary(path, error=printable(why)[:MOST_TEXT])
+
+
+def _summarize(path: str, profile: Profile) -> TraceSummary:
+    if not profile.has_trace:
+        return TraceSummary(path, error="It has no trace.")
+    study, best = profile.study, next(iter(profile.advice), None)
+    summary = study.summary
+    described = TraceSummary(
+        path,
+        profile.capture_time.hostname,
+        study.framework,
+        examples_per_second=summary.examples_per_second or nan,
+        advice="" if best is None else best.rule,
+        bound_fraction=nan if best is None or best.bound_fraction is None else best.bound_fraction,
+        notes=len(profile.notes),
+    )
+    if summary.median_ps is None or study.steps.is_window:
+        return described
+    parts = {share.category: share.mean_ps for share in summary.shares}
+    return replace(
+        described,
+        phase=printable(summary.phase or ""),
+        steps=int(summary.counted.size),
+        median_ps=summary.median_ps,
+        period_ps=summary.mean_period_ps,
+        parts_ps=tuple(parts.get(name, 0.0) for name in _PARTS),
+    )
 
 
 def summarize(
@@ -160,7 +161,11 @@ def summarize(
         KeyboardInterrupt: It was interrupted; what had not begun is cancelled.
     """
     listed = _listed(paths)
-    rows = dict(_followed(_summaries(listed, executor), len(listed)))
+    results = call_on_workers(executor, summarize_trace, listed)
+    rows = {
+        at: row if isinstance(row, TraceSummary) else _failed(listed[at], str(row))
+        for at, row in _followed(results, len(listed))
+    }
     return SUMMARIES.frame([rows[at] for at in range(len(listed))])
 
 
@@ -175,30 +180,14 @@ def _listed(paths: Source | Iterable[Source]) -> list[str]:
     return [str(file.path) for file in find_traces(Path(paths))]
 
 
-def _summaries(
-    paths: Sequence[str], executor: Executor | None
-) -> Iterator[tuple[int, TraceSummary]]:
-    """Rows as they come, each with its place."""
-    if executor is None:
-        yield from ((at, summarize_trace(path)) for at, path in enumerate(paths))
-        return
-    for at, row in call_on_workers(executor, summarize_trace, paths):
-        if isinstance(row, LostWorkerError):
-            yield at, TraceSummary(paths[at], error=str(row))
-        else:
-            yield at, row
-
-
-def _followed(
-    rows: Iterator[tuple[int, TraceSummary]], total: int
-) -> Iterator[tuple[int, TraceSummary]]:
-    """The same rows, with a line in the notebook that says how far they are."""
+def _followed(results: Iterator[_Result], total: int) -> Iterator[_Result]:
+    """Pass results on, with a line in the notebook that says how far they are."""
     if total < _FEWEST_FOR_PROGRESS or "IPython" not in sys.modules:
-        yield from rows
+        yield from results
         return
     from profnb.report.running.progress import Progress
 
     with closing(Progress(total, counted="traces")) as progress:
-        for done, row in enumerate(rows, start=1):
+        for done, result in enumerate(results, start=1):
             progress.show(done, "")
-            yield row
+            yield result

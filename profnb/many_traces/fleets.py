@@ -1,19 +1,29 @@
-"""``Fleet``: several hosts of one capture and what is said of them, what ``load_fleet`` gives back."""
+"""Several hosts of one capture: opened, traced, merged, and what is said of them.
+
+``load_fleet`` makes a ``Fleet`` of a path, each host read to its part. ``trace_remotely`` opens one window of
+running processes, and gives of it what ``load`` or ``load_fleet`` give.
+"""
 
 import json
 import math
 import os
 import re
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.profiler.tensorflow_door import parse_addresses, trace_processes
+from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.safe_files import whole_file
+from profnb.core.safe_files import folder_prefix, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
+from profnb.core.units import count_text, counted_text
 from profnb.loading import load
+from profnb.many_traces.workers import read_and_free
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -25,6 +35,7 @@ if TYPE_CHECKING:
     from profnb.fleet.meeting import Meeting
     from profnb.fleet.merging import Merged
     from profnb.fleet.verdict import HostTimes, Verdict
+    from profnb.trace.runs import TraceFile
 
 Source = str | os.PathLike[str]
 _NUMBERS = re.compile(r"(\d+)")
@@ -62,13 +73,13 @@ class Fleet:
             opened: The profile whose devices they are, where that is no file.
         """
         self.label, self._opened = label, opened
-        self._digests = sorted(digests, key=lambda one: (one.rank, _natural(one.host)))
-        self._first_notes = tuple(notes)
+        self._digests = sorted(digests, key=_order_of)
+        self._first_notes = list(notes)
         self.folder: object = None
 
     def add_note(self, note: str) -> None:
-        """Say one thing more of how it was opened; nothing for ""."""
-        self._first_notes += (note,) if note else ()
+        """Say one thing more of how it was opened."""
+        self._first_notes.append(note)
 
     @cached_property
     def _meeting(self) -> "Meeting":
@@ -84,12 +95,12 @@ class Fleet:
 
     @property
     def _merged(self) -> "Merged | None":
-        """What the hosts have in common; None also where it cannot have been the same."""
+        """Give what the hosts have in common; None also where it cannot have been the same."""
         return self._joined if self._joined and self._joined.clocks.is_possible else None
 
     @property
     def has_met(self) -> bool:
-        """Whether the hosts took part in the same collectives, so that there is something to say of them."""
+        """Tell whether the hosts took part in the same collectives, so that something can be said of them."""
         return self._merged is not None
 
     @cached_property
@@ -122,7 +133,7 @@ class Fleet:
 
     @property
     def verdict(self) -> str:
-        """Who holds the others up, by how much and why, in one or two sentences."""
+        """Say who holds the others up, by how much and why, in one or two sentences."""
         return " ".join(part for part in (self._verdict.sentence, self._verdict.why) if part)
 
     @property
@@ -132,12 +143,12 @@ class Fleet:
 
     @property
     def advice(self) -> "list[Advice]":
-        """What to look at, with the numbers that say so."""
+        """Things to look at, with the numbers that say so."""
         return self._verdict.advice
 
     @property
     def notes(self) -> list[str]:
-        """What is missing, and why, in sentences."""
+        """Sentences that say what is missing, and why."""
         return [*self._first_notes, *self._meeting.notes]
 
     @property
@@ -291,9 +302,10 @@ class Fleet:
         return f"<Fleet of {count_of(self._digests)}>"
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """A name's order with numbers by their value: worker-2 before worker-10."""
-    return [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in _NUMBERS.split(name)]
+def _order_of(digest: "Digest") -> tuple[int, list[tuple[int, str]]]:
+    """Order hosts by rank, then name, with numbers by their value: worker-2 before worker-10."""
+    parts = _NUMBERS.split(digest.host)
+    return digest.rank, [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in parts]
 
 
 def _plain(value: Any) -> Any:
@@ -301,3 +313,175 @@ def _plain(value: Any) -> Any:
     item = getattr(value, "item", None)
     plain = item() if callable(item) else value
     return None if isinstance(plain, float) and not math.isfinite(plain) else plain
+
+
+def load_fleet(
+    path: Source | Sequence[Source] | Profile,
+    *,
+    run: str | None = None,
+    executor: Executor | None = None,
+) -> Fleet:
+    """Open the traces of several hosts of one capture, or the several devices of one trace.
+
+    Args:
+        path: A logdir or a run's folder, also as a URL; or the hosts' trace files. One trace, or a profile,
+            is a fleet of its devices where several of them ran collectives.
+        run: Which run of a logdir; by default the newest of several hosts.
+        executor: Where to read the traces: any ``concurrent.futures.Executor`` whose workers see the files (a
+            process pool, Dask's ``Client.get_executor()``); here, one after the other, by default.
+
+    Raises:
+        FileNotFoundError: There is nothing at a path.
+        TraceFormatError: There is no trace there, or none of them can be read.
+        ValueError: No such run.
+    """
+    from profnb.trace.remote_files import fetch_traces, is_url
+
+    if isinstance(path, Profile):
+        return _fleet_of_one(path, "", path.capture_time.hostname, path.options.label or "", [])
+    folder = None
+    if isinstance(path, str) and is_url(path):
+        folder = fetch_traces(path, run)
+        path = folder.name
+    files, label, notes = _pick_files(path, run)
+    if len(files) == 1:
+        (file,) = files
+        fleet = _fleet_of_one(load(file.path), str(file.path), file.host, label, notes)
+        fleet.folder = folder
+        return fleet
+    tasks = [(str(file.path), file.host) for file in files]
+    results = map(read_digest, tasks) if executor is None else executor.map(read_digest, tasks)
+    digests = []
+    for (_, host), result in zip(tasks, results, strict=True):
+        if isinstance(result, str):
+            notes.append(f"{host} is left out: {result}")
+        else:
+            digests.append(result)
+    if not digests:
+        raise TraceFormatError(" ".join(notes))
+    fleet = Fleet(digests, label, notes)
+    fleet.folder = folder
+    return fleet
+
+
+def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: list[str]) -> Fleet:
+    """Make a fleet of the devices of a trace; where they did not meet, a fleet of one host, which says so."""
+    from profnb.fleet.device_digests import digest_devices
+    from profnb.fleet.digest import digest_study
+    from profnb.steps.streams import working_devices
+
+    study, time = profile.study.recorded, profile.capture_time
+    digests = digest_devices(study, path, time)
+    if not digests:
+        count = len(working_devices(study.trace))
+        if count > 1:
+            notes.append(
+                f"{counted_text(count, 'device')} of this trace ran something, but fewer than two of them "
+                "collectives in its steps, so what they waited for one another cannot be told."
+            )
+        digests = [digest_study(study, host, path, time)]
+    return Fleet(digests, label, notes, opened=None if path else profile)
+
+
+def find_fleet(path: Source, run: str | None = None) -> Fleet | None:
+    """Open the fleet that a path's newest run is, or the run of this name; None where it is of one host.
+
+    Also where its hosts met in no collective: then one of them says more than all.
+
+    Raises:
+        FileNotFoundError: There is nothing at the path.
+        TraceFormatError: There is no trace there.
+        ValueError: No such run.
+    """
+    from profnb.trace.remote_files import fetch_traces, is_url
+    from profnb.trace.runs import find_traces, pick_trace
+
+    if isinstance(path, str) and is_url(path):
+        with fetch_traces(path, run) as folder:
+            if find_fleet(folder, run) is None:
+                return None
+        return load_fleet(path, run=run)
+    files = find_traces(path)
+    picked = pick_trace(files, run, None)
+    if sum(file.run == picked.run for file in files) < 2:
+        return None
+    fleet = load_fleet(path, run=picked.run)
+    return fleet if fleet.has_met else None
+
+
+def read_digest(task: tuple[str, str]) -> "Digest | str":
+    """Read one host's part of a fleet, or say why it cannot be read.
+
+    Args:
+        task: Its file, and what it is called in the run.
+    """
+    from profnb.fleet.digest import digest_study
+
+    path, host = task
+
+    def read(profile: Profile) -> "Digest":
+        return digest_study(profile.study.recorded, host, path, profile.capture_time)
+
+    return read_and_free(path, read)
+
+
+def _pick_files(
+    path: Source | Sequence[Source], run: str | None
+) -> tuple[list["TraceFile"], str, list[str]]:
+    """Pick the files of a run; give what it is called, and what is to be said of the choice."""
+    from profnb.trace.runs import find_traces, name_hosts, runs_of
+
+    if not isinstance(path, str | os.PathLike):
+        listed = [file for one in path for file in find_traces(one)]
+        return name_hosts(listed), counted_text(len(listed), "file"), []
+    files = find_traces(path)
+    runs = runs_of(files)
+    if run is not None:
+        of_folder = [file.run for file in files if run in (file.run, file.folder)]
+        if not of_folder:
+            raise ValueError(f"No run {run!r}; found: {', '.join(runs)}.")
+        return runs[of_folder[0]], of_folder[0], []
+    several = [name for name, hosts in runs.items() if len(hosts) > 1]
+    chosen = (several or list(runs))[-1]
+    notes = []
+    if len(runs) > 1:
+        what = " that has several hosts" if several else ""
+        none = "" if several else " None has several hosts."
+        notes.append(
+            f"Of {count_text(len(runs))} runs the newest{what} was opened, {chosen}; run= opens "
+            f"another.{none}"
+        )
+    return runs[chosen], chosen, notes
+
+
+def trace_remotely(url: str, seconds: float = 2.0) -> Profile | Fleet:
+    """Trace processes that run ``profnb.serve(port)``, all in one window.
+
+    Args:
+        url: ``grpc://host:port``, of several processes with commas between them.
+        seconds: How long.
+
+    Returns:
+        The profile of one process, or the fleet of several. Layers, source lines and steps outside of the
+        window are not known of others.
+
+    Raises:
+        CaptureError: Nobody answered, or nothing ran.
+        ValueError: An address is not HOST:PORT, or the time not positive.
+    """
+    addresses = parse_addresses(url)
+    folder = TemporaryDirectory(prefix=folder_prefix())
+    logdir = Path(folder.name)
+    trace_processes(addresses, seconds, logdir)
+    trace_files = sorted(logdir.glob("plugins/profile/*/*.xplane.pb"))
+    missing = len(addresses) - len(trace_files)
+    silent = f"Of {count_text(len(addresses))} processes {count_text(missing)} left no trace."
+    if len(trace_files) == 1:
+        profile = load(trace_files[0])
+        profile.remarks += [silent] if missing > 0 else []
+        return profile
+    fleet = load_fleet([str(file) for file in trace_files])
+    if missing > 0:
+        fleet.add_note(silent)
+    fleet.folder = folder
+    return fleet

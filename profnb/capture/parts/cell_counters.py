@@ -1,4 +1,4 @@
-"""Batches of Keras on JAX that are still computed when Keras is done with them.
+"""Exact counters of a cell's time: what profnb itself took, and batches that JAX still computes.
 
 JAX returns before a step is computed, up to 32 of them. Behind the last batch of an epoch the code then waits
 for training: in the validation, whose own work comes behind, or where the epoch ends. A thread that does
@@ -7,9 +7,10 @@ code does is put off.
 """
 
 import _thread
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.hooks import watch
@@ -17,6 +18,35 @@ from profnb.capture.seams import JAX_STATE, JAX_STATE_SYNC
 from profnb.capture.signals import signal_of
 
 _LONGEST_START_S = 0.05
+
+
+class OwnTime:
+    """Times profnb itself on the thread that makes it: of blocks inside each other the outermost counts.
+
+    Attributes:
+        spans: What was done, and its begin and end by ``time.perf_counter_ns``, in order.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was done yet."""
+        self.spans: list[tuple[str, int, int]] = []
+        self._thread = threading.get_ident()
+        self._depth = 0
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count what runs inside the block as profnb itself."""
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        begin_ns = time.perf_counter_ns()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if not self._depth:
+                self.spans.append((name, begin_ns, time.perf_counter_ns()))
 
 
 class InFlight:
@@ -72,7 +102,7 @@ def watch_in_flight(
 
 
 def is_in_flight(array: Any) -> bool:
-    """Whether JAX has still to compute an array."""
+    """Tell whether JAX has still to compute an array."""
     try:
         return not array.is_ready()
     except Exception as error:  # it is gone, as an interrupted fit's are
