@@ -10,7 +10,7 @@ from pathlib import Path
 from profnb.comparison import Comparison
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
-from profnb.lite.result import LiteTables
+from profnb.lite.entry import LiteTables
 from profnb.lite_comparison import LiteComparison
 from profnb.several.fleets import Fleet
 from profnb.several.summaries import SUMMARIES

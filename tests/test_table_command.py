@@ -9,7 +9,7 @@ import profnb
 from profnb.__main__ import main
 from profnb.comparison import Comparison
 from profnb.core.table import Table, TableOf, tables_of
-from profnb.lite.result import LiteTables
+from profnb.lite.entry import LiteTables
 from profnb.lite_comparison import LiteComparison
 from profnb.several.fleets import Fleet
 from profnb.tables import Tables

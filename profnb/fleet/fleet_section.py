@@ -14,9 +14,9 @@ from profnb.drawing.html_table import note_list
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import MUTED, ROOT, colour_of
+from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.fleet_tables import FLEET_HOSTS
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.script import report_script

@@ -7,8 +7,8 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.core.table import Column, Table
+from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes
 from profnb.steps.breakdown import category_column
 

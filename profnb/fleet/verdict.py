@@ -1,9 +1,11 @@
 """Steps of several hosts to the answer: who holds the others up, by how much, how sure, and why.
 
-Someone is named whose excess (``costs``), in the median of the steady steps, is above zero with 95 %
-confidence and who costs the others a tenth of the step or more. Hosts that are slow alike cost nothing one by
-one: they are named together. Where nobody is named, one who is late in some steps only, or has less to do
-than all others, is told all the same.
+A host's excess is how much longer its own work was than that of the slowest other host, negative where
+another's was longer. Someone is named whose excess, in the median of the steady steps, is above zero with
+95 % confidence and who costs the others a tenth of the step or more. How sure a median is, the sign test's
+order statistics tell, which ask nothing of the values' distribution. Hosts that are slow alike cost nothing
+one by one: they are named together. Where nobody is named, one who is late in some steps only, or has less to
+do than all others, is told all the same.
 
 What someone costs is counted from the slowest of the others, so it is what a step would be shorter if only
 that one were faster; where the others' own work varies too, that is less than how much slower it is than they
@@ -12,20 +14,163 @@ usually are.
 Source: for the what-if (the longest own work replaced by the others') ByteDance-Seed/StragglerAnalysis.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from profnb.advice.proposals import Advice, as_advice
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
-from profnb.fleet.causes import find_cause
-from profnb.fleet.costs import FEWEST_STEPS, costs_of_each, excess, gains, median_interval
-from profnb.fleet.digest import Digest, count_of, noun_of
+from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import DEVICE_COMPUTE
 from profnb.subjects.advising import Finding
+
+FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
+_CONFIDENCE = 0.95
+
+
+def excess(own_ps: Int64s) -> Int64s:
+    """Own work of H hosts beyond the longest of the others, both of shape (H, N)."""
+    return np.asarray(own_ps - _longest_other(own_ps))
+
+
+def _longest_other(values: Int64s) -> Int64s:
+    ordered = np.sort(values, axis=0)
+    is_longest = np.arange(values.shape[0])[:, None] == values.argmax(axis=0)
+    return np.asarray(np.where(is_longest, ordered[-2], ordered[-1]))
+
+
+def costs_of_each(merged: Merged) -> Int64s:
+    """``gains`` of each host alone, of all steps, shape (H, S)."""
+    saved = np.zeros_like(merged.own_ps)
+    for row, late in enumerate(np.maximum(excess(merged.piece_own_ps), 0)):
+        np.add.at(saved[row], merged.step_of, late)
+    beside = merged.beside_ps.sum(axis=2)
+    shortest = _longest_other(merged.own_ps + beside)
+    shortest += np.maximum(merged.exchange_ps - beside, 0)
+    return np.asarray(np.maximum(np.minimum(saved, merged.step_ps - shortest), 0))
+
+
+def gains(merged: Merged, group: Sequence[int]) -> Int64s:
+    """What each step would be shorter, were the group no slower than the slowest of the others, shape (S,).
+
+    What the others compute beside collectives, while they wait in them, they have to compute all the same: a
+    step is never shorter than all work of one of them and the exchange that nothing hides.
+    """
+    if not group:
+        return np.zeros(merged.step_num.size, np.int64)
+    piece_own_ps = merged.piece_own_ps
+    rest = [row for row in range(piece_own_ps.shape[0]) if row not in group]
+    late = np.maximum(piece_own_ps.max(axis=0) - piece_own_ps[rest].max(axis=0), 0)
+    saved = np.zeros(merged.step_num.size, np.int64)
+    np.add.at(saved, merged.step_of, late)
+    beside = merged.beside_ps.sum(axis=2)
+    exposed = np.maximum(merged.exchange_ps - beside, 0)[list(group)].min(axis=0)
+    shortest = (merged.own_ps + beside)[rest].max(axis=0) + exposed
+    most = merged.step_ps[list(group)].max(axis=0) - shortest
+    return np.asarray(np.maximum(np.minimum(saved, most), 0))
+
+
+def median_interval(values: Int64s) -> tuple[float, float]:
+    """Bounds of a median with 95 % confidence; of too few values, everything."""
+    count = values.size
+    if count < FEWEST_STEPS:
+        return -math.inf, math.inf
+    ordered = np.sort(values)
+    outside = _outside(count)
+    return float(ordered[outside - 1]), float(ordered[count - outside])
+
+
+@cache
+def _outside(count: int) -> int:
+    """How many of the smallest of so many values may be left out, and of the largest: the sign test."""
+    taken = np.arange(1, count // 2)
+    # Of the distribution of heads, the logarithm of each probability.
+    steps = np.log((count - taken + 1) / taken)
+    tail = np.cumsum(np.exp(np.append(0, np.cumsum(steps)) - count * math.log(2)))
+    return int((2 * tail <= 1 - _CONFIDENCE).sum())
+
+
+_WORTH = 0.2  # of the excess: an op or a line below it explains nothing
+_WORDS = {
+    "input": "waiting for input",
+    "between steps": "Python between steps",
+    "all others": "Python inside the step",
+}
+_REMEDIES = {
+    "input": "Look at its input: a slower disk or network, more work per element, or fewer threads. "
+    "fleet[{host!r}].report() shows its pipeline.",
+    "between steps": "Look at what Python does between the steps on that host only: logging, checkpoints, "
+    "callbacks that only the chief runs. fleet[{host!r}].report() has the lines.",
+    "all others": "Look at what Python does inside the step on that host only. fleet[{host!r}].report() has "
+    "the lines.",
+}
+_REMEDY = (
+    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
+    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
+)
+_COPYING = ("output", "device to device")
+_OF_DEVICES = {
+    "device compute": "Look at what differs on that device: more work (uneven batches), other shapes, a "
+    "lower clock (heat, power), another program on it (nvidia-smi).",
+    "input": "Look at what makes that device's batches: they come later than the others'.",
+}
+_COPIES_OF_DEVICE = (
+    "Look at what is copied to and from that device only: place what it needs on all devices once, and read "
+    "results after the last step."
+)
+_LATE_FOR_DEVICE = (
+    "That device gets its work later than the others, from one process that serves all of them: fewer and "
+    "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
+)
+
+
+def find_cause(
+    digests: Sequence[Digest], merged: Merged, group: Sequence[int], rest: Sequence[int]
+) -> tuple[str, str]:
+    """What the group has more of than the median of the others, and what to look at."""
+    mean = (merged.categories_ps + merged.beside_ps)[:, merged.steady].mean(axis=1)
+    more = mean[list(group)].mean(axis=0) - np.median(mean[list(rest)], axis=0)
+    at = int(more.argmax())
+    category = OWN_CATEGORIES[at]
+    is_device = noun_of(digests) == "device"
+    copied = np.array([one.copied_in_ps for one in digests])
+    more_copied = copied[list(group)].mean() - np.median(copied[list(rest)])
+    is_copying = is_device and category == "input" and more_copied >= more[at] / 2
+    word = "copying to the device" if is_copying else _WORDS.get(category, category)
+    if category == "input" and not is_device and any(one.has_device for one in digests):
+        word = "waiting for input, or copying it to the device,"
+    why = f"Why: {duration_text(float(more[at]))} a step more {word} than the others' median."
+    for what, spent in (("op", "op_ps"), ("line", "line_ps")):
+        named = _most_above([getattr(one, spent) for one in digests], group, rest)
+        if named and named[1] >= _WORTH * more[at]:
+            why += f" By {what}, {named[0]} is {duration_text(named[1])} longer."
+    if is_device:
+        is_copying |= category in _COPYING
+        return why, _COPIES_OF_DEVICE if is_copying else _OF_DEVICES.get(category, _LATE_FOR_DEVICE)
+    return why, _REMEDIES.get(category, _REMEDY).format(host=digests[group[0]].host)
+
+
+def _most_above(
+    spent: Sequence[Mapping[str, float]], group: Sequence[int], rest: Sequence[int]
+) -> tuple[str, float] | None:
+    """What the group spends most on beyond the median of the others; None where that is not known of all."""
+    if not all(spent):
+        return None
+    names = set().union(*(spent[row] for row in group))
+    above = {
+        name: float(
+            np.mean([spent[row].get(name, 0.0) for row in group])
+            - np.median([spent[row].get(name, 0.0) for row in rest])
+        )
+        for name in names
+    }
+    name = max(sorted(above), key=lambda one: above[one])
+    return name, above[name]
+
 
 _LEAST = 0.1  # of the step: less is nobody's fault
 _BESIDE = 0.25  # of the waiting: less is not worth a word

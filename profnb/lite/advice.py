@@ -1,8 +1,7 @@
-"""What to change of a model for the device: the rules.
+"""Findings about models for the device to what to change: the rules.
 
 Bounds are shares of the time of one run of the model that the evidence names. Times of ops are those under
-the
-profiler; where there are none, what needs them stays silent or has no bound.
+the profiler; where there are none, what needs them stays silent or has no bound.
 """
 
 import math
@@ -25,7 +24,7 @@ _NAME, _MOST_INFLATED = 60, 2
 
 
 def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Finding]:
-    """Everything the rules have to say, what can gain most first.
+    """Say everything that the rules have to say, what can gain most first.
 
     Args:
         findings: What is known.
@@ -34,14 +33,14 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
     advice = [
         *_split_delegate(findings), *_not_delegated(findings), *_custom(findings),
         *_not_quantized(findings), *_slower(findings), *_threads(findings),
-        *_calibration(findings, calibrated),
+        *_calibration(findings, calibrated[0]),
     ]  # fmt: skip
     bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST]
-    return sorted(bounded, key=_weight, reverse=True)
 
+    def weight(one: Finding) -> float:
+        return one.concerned_fraction if one.bound_fraction is None else one.bound_fraction
 
-def _weight(advice: Finding) -> float:
-    return advice.concerned_fraction if advice.bound_fraction is None else advice.bound_fraction
+    return sorted(bounded, key=weight, reverse=True)
 
 
 def _models(findings: LiteFindings) -> Iterator[tuple[LiteModel, list[LiteOp]]]:
@@ -52,17 +51,17 @@ def _models(findings: LiteFindings) -> Iterator[tuple[LiteModel, list[LiteOp]]]:
             yield one, ops
 
 
-def _share(model: LiteModel, ops: Sequence[LiteOp]) -> float:
-    """Share of a run under the profiler in these ops; NaN where that is not known."""
-    return sum(op.self_ps for op in ops) / model.profiled_ps
+def _share(model: LiteModel, ops: Sequence[LiteOp]) -> float | None:
+    """Share of a run under the profiler in these ops; None where that is not known."""
+    share = sum(op.self_ps for op in ops) / model.profiled_ps
+    return None if math.isnan(share) else share
 
 
 def _shape_chain(ops: Sequence[LiteOp]) -> list[LiteOp]:
     """The ops outside of the delegate that work out a shape: from SHAPE to the RESHAPE that takes it."""
-    layers = {op.layer for op in ops if op.op_type == "SHAPE" and op.kernel == "built-in"}
-    return [
-        op for op in ops if op.layer in layers and op.kernel == "built-in" and op.op_type in _SHAPES
-    ]
+    shaping = [op for op in ops if op.kernel == "built-in" and op.op_type in _SHAPES]
+    layers = {op.layer for op in shaping if op.op_type == "SHAPE"}
+    return [op for op in shaping if op.layer in layers]
 
 
 def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
@@ -72,32 +71,26 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
         if not chain or not one.delegated_ops:
             continue
         parts = sum(inside for inside, _ in groupby(ops, key=lambda op: op.kernel == "XNNPACK"))
-        bound = None
-        if not math.isnan(one.profiled_ps):
-            # What goes away with it, and all that a run spends outside of ops, of which going in and out
-            # is part.
-            bound = _share(one, chain) + max(1 - _share(one, ops), 0.0)
         names = ", ".join(dict.fromkeys(op.op_type for op in chain))
         layers = ", ".join(quoted(name, _NAME) for name in dict.fromkeys(op.layer for op in chain))
-        where = (
-            f"divide the model into {parts} parts for XNNPACK"
-            if parts > 1
-            else "run outside of XNNPACK"
-        )
+        where = "run outside of XNNPACK"
+        if parts > 1:
+            where = f"divide the model into {parts} parts for XNNPACK"
+        share, whole, gain = _share(one, chain), _share(one, ops), ""
+        if share is not None and whole is not None:
+            # With it goes all that a run spends outside of ops, of which going in and out is part.
+            share += max(1 - whole, 0.0)
+            gain = (
+                f"; with all that a run spends outside of ops they are {percent_text(share)} of it"
+            )
         yield Finding(
             "split-delegate",
             "Fix the batch size",
-            f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out "
-            f"a shape in every run "
-            f"and {where}"
-            + (
-                "."
-                if bound is None
-                else f"; with all that a run spends outside of ops they are {percent_text(bound)} of it."
-            ),
-            bound,
-            "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to "
-            "see what it gains",
+            f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out a shape in "
+            f"every run and {where}{gain}.",
+            share,
+            "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see what it "
+            "gains",
             _CONVERSION,
             0.05,
         )
@@ -113,7 +106,7 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
             if op.kernel == "built-in" and op not in chain and op.op_type not in ("WHILE", *_CONVERTING)
         ]  # fmt: skip
         share = _share(one, outside)
-        if outside and one.delegated_ops and share >= _LEAST_UNDELEGATED:
+        if outside and one.delegated_ops and share is not None and share >= _LEAST_UNDELEGATED:
             largest = sorted(outside, key=lambda op: -op.self_ps)[:3]
             listed = ", ".join(
                 f"{op.op_type} of {quoted(op.layer, _NAME)} ({op.dtype}, {duration_text(op.self_ps)})"
@@ -122,8 +115,8 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
             yield Finding(
                 "not-delegated",
                 f"Ops of {one.name} run outside of XNNPACK",
-                f"{len(outside)} of its {len(ops)} ops have built-in kernels, "
-                f"{percent_text(share)} of a run: {listed}.",
+                f"{len(outside)} of its {len(ops)} ops have built-in kernels, {percent_text(share)} of a "
+                f"run: {listed}.",
                 share,
                 "",
                 _OPS,
@@ -137,18 +130,16 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
         custom = [op for op in ops if op.kernel == "custom"]
         if not custom:
             continue
-        share = _share(one, custom)
         names = ", ".join(dict.fromkeys(op.op_type for op in custom))
-        flex = any(op.op_type.startswith("Flex") for op in custom)
-        needs = (
-            "the Flex delegate, which has TensorFlow's kernels" if flex else "kernels of its own"
-        )
+        needs = "kernels of its own"
+        if any(op.op_type.startswith("Flex") for op in custom):
+            needs = "the Flex delegate, which has TensorFlow's kernels"
         yield Finding(
             "custom-ops",
             f"Replace {names}" if len(names) < _NAME else "Replace custom ops",
             f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator takes "
             f"{'it' if len(custom) == 1 else 'them'}.",
-            None if math.isnan(share) else share,
+            _share(one, custom),
             "",
             _OPS,
             0.1,
@@ -159,24 +150,20 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
 def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
     """Ops of an int8 model that stay float, and the conversions around them."""
     for one, ops in _models(findings):
-        if not one.kind.startswith("int8"):
-            continue
         floats = [op for op in ops if op.dtype == "float32" and op.op_type not in _CONVERTING]
         between = [op for op in ops[1:-1] if op.op_type in _CONVERTING]
-        if not floats or not between:
+        if not one.kind.startswith("int8") or not floats or not between:
             continue
         share = _share(one, [*floats, *between])
-        names = ", ".join(
-            dict.fromkeys(f"{op.op_type} of {quoted(op.layer, _NAME)}" for op in floats[:4])
-        )
+        together = "" if share is None else f", together {percent_text(share)} of a run"
+        names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer, _NAME)}" for op in floats[:4])
+        have, them = ("have", "them") if len(floats) > 1 else ("has", "it")
         yield Finding(
             "not-quantized",
             f"{len(floats)} op{'s' * (len(floats) > 1)} of {one.name} stay{'s' * (len(floats) == 1)} float",
-            f"{names} {'have' if len(floats) > 1 else 'has'} no int8 kernel; {len(between)} "
-            f"QUANTIZE and DEQUANTIZE op{'s' * (len(between) > 1)} convert around "
-            f"{'them' if len(floats) > 1 else 'it'}"
-            + ("." if math.isnan(share) else f", together {percent_text(share)} of a run."),
-            None if math.isnan(share) else share,
+            f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
+            f"op{'s' * (len(between) > 1)} convert around {them}{together}.",
+            share,
             "",
             _QUANTIZING,
             0.05,
@@ -207,10 +194,7 @@ def _slower(findings: LiteFindings) -> Iterator[Finding]:
 
 def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> str:
     """The layers that take longer, most first; "" where nothing tells, or the profiler cost too much."""
-    if (
-        not max(one.profiled_ps / one.latency_ps, base.profiled_ps / base.latency_ps)
-        < _MOST_INFLATED
-    ):
+    if not max(m.profiled_ps / m.latency_ps for m in (one, base)) < _MOST_INFLATED:
         return ""
     times = {(row.model, row.layer): row.self_ps for row in findings.layers}
     more = [
@@ -218,10 +202,9 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
         for row in findings.layers
         if row.model == one.name
     ]
-    worst = sorted((m for m in more if m[0] > 0), reverse=True)[:2]
-    return "".join(
-        f", {quoted(layer, _NAME)} {duration_text(extra)} longer" for extra, layer in worst
-    )
+    worst = sorted(((extra, layer) for extra, layer in more if extra > 0), reverse=True)[:2]
+    texts = [f", {quoted(layer, _NAME)} {duration_text(extra)} longer" for extra, layer in worst]
+    return "".join(texts)
 
 
 def _threads(findings: LiteFindings) -> Iterator[Finding]:
@@ -236,9 +219,8 @@ def _threads(findings: LiteFindings) -> Iterator[Finding]:
             ratio, low, high = findings.speedup(row, fewest)
             if row is not fewest and kind and not low > 1:
                 interval = range_text(f"{low:.2f}", f"{high:.2f}")
-                useless.append(
-                    f"{row.name} is {ratio:.2f}x as fast as with {fewest.threads} ({interval})"
-                )
+                speed = f"{ratio:.2f}x as fast as with {fewest.threads} ({interval})"
+                useless.append(f"{row.name} is {speed}")
                 worst = max(worst, 1 - ratio if high < 1 else 0.0)
     if useless:
         cores = findings.environment.get("CPU cores", "")
@@ -253,46 +235,30 @@ def _threads(findings: LiteFindings) -> Iterator[Finding]:
         )
 
 
-def _calibration(findings: LiteFindings, calibrated: tuple[int, str]) -> Iterator[Finding]:
+def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
     """Ranges of int8 from too few examples, or from others than the data."""
-    count, _ = calibrated
-    rows = [row for row in findings.layers if _kind(findings, row.model) == "int8"]
+    kinds = {one.name: one.kind for one in findings.models if one.kind != KERAS}
+    rows = [row for row in findings.layers if kinds.get(row.model) == "int8"]
     if not rows or not count:
         return
-    wide = [
-        row
-        for row in rows
-        if row.clipped_fraction > _MOST_CLIPPED and row.error_fraction > _LEAST_ERROR
-    ]
-    code = "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
+    wide = [row for row in rows if row.clipped_fraction > _MOST_CLIPPED]
+    wide = [row for row in wide if row.error_fraction > _LEAST_ERROR]
     if wide:
         worst = max(wide, key=lambda row: row.clipped_fraction)
-        yield Finding(
-            "representative-range",
-            "Calibrate with examples like the data",
-            f"{percent_text(worst.clipped_fraction)} of what {quoted(worst.layer, _NAME)} gives "
-            f"for the data lies outside of the "
-            f"range that the {count} representative examples set, and is cut off there; its error "
-            f"in {worst.model} is "
-            f"{percent_text(worst.error_fraction)}. This costs accuracy, not time.",
-            None,
-            code,
-            _QUANTIZING,
-            0.5,
+        rule, title, weight = "representative-range", "Calibrate with examples like the data", 0.5
+        evidence = (
+            f"{percent_text(worst.clipped_fraction)} of what {quoted(worst.layer, _NAME)} gives for the data "
+            f"lies outside of the range that the {count} representative examples set, and is cut off there; "
+            f"its error in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not "
+            "time."
         )
     elif count < _FEWEST_EXAMPLES:
-        yield Finding(
-            "few-examples",
-            "Calibrate with more examples",
-            f"int8's ranges come from {count} example{'s' * (count > 1)}; a few hundred are "
-            f"usual. This may cost accuracy, "
-            "not time.",
-            None,
-            code,
-            _QUANTIZING,
-            _LEAST,
+        rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST
+        evidence = (
+            f"int8's ranges come from {count} example{'s' * (count > 1)}; a few hundred are usual. This may "
+            "cost accuracy, not time."
         )
-
-
-def _kind(findings: LiteFindings, name: str) -> str:
-    return next((one.kind for one in findings.models if one.name == name and one.kind != KERAS), "")
+    else:
+        return
+    code = "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
+    yield Finding(rule, title, evidence, None, code, _QUANTIZING, weight)

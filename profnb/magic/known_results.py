@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.remote import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.lite.result import LiteResult
+from profnb.lite.entry import LiteResult
 from profnb.loading import load
 from profnb.profile import Profile
 from profnb.several.fleet_loading import find_fleet

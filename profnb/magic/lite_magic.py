@@ -8,8 +8,7 @@ from IPython.core.error import UsageError
 
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.lite.entry import lite
-from profnb.lite.result import LiteResult
+from profnb.lite.entry import LiteResult, lite
 
 
 def lite_line(shell: Any, arguments: Namespace) -> LiteResult:

@@ -70,8 +70,7 @@ def load_fleet(
 
 def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: list[str]) -> Fleet:
     """The devices of a trace as a fleet; where they did not meet, a fleet of one host, which says so."""
-    from profnb.fleet.device_digests import digest_devices
-    from profnb.fleet.digest import digest_study
+    from profnb.fleet.digest import digest_devices, digest_study
     from profnb.steps.streams import working_devices
 
     study, time = profile.study.recorded, profile.capture_time

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from profnb.fleet.fleet_section import FleetView
     from profnb.fleet.fleet_tables import FleetSteps
     from profnb.fleet.fleet_timeline import FleetTimeline
-    from profnb.fleet.meeting import Meeting
-    from profnb.fleet.merging import Merged
+    from profnb.fleet.merging import Meeting, Merged
     from profnb.fleet.verdict import HostTimes, Verdict
 
 Source = str | os.PathLike[str]
@@ -72,7 +71,7 @@ class Fleet:
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from profnb.fleet.meeting import find_meeting
+        from profnb.fleet.merging import find_meeting
 
         return find_meeting(self._digests)
 

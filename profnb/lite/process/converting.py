@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.lite.input_order import match_inputs
+from profnb.lite.lite_data import match_inputs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
