@@ -54,14 +54,20 @@ _COLLECTIVES = "device collectives"
 OWN_CATEGORIES = (*(name for name in CATEGORIES if name != _COLLECTIVES), GAP)
 DEVICE_COMPUTE = OWN_CATEGORIES.index("device compute")
 _IN_STEP = 0  # the lane of a step's window: where nothing else is active in it
+_MOST_OPS = 60
+_FIRST_PORT = 1024  # that a process may open without being root
+_SLACK_PS = 20_000_000  # between the clocks of devices that one profiler has put on one
+_APART_PS = 100_000_000  # a TPU's, of 122 ms each, were left within 0.02 ms
+_PREFIX = re.compile(r"^/?(device:)?")
+_FEWEST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Doings:
-    """What a host did in each of P pieces of time: between the bounds of its steps and collectives.
+class OwnWork:
+    """What a host did in each of P pieces of time, by category, to the picosecond.
 
     Attributes:
-        edge_ps: Bounds of the pieces, ascending, shape (P + 1,).
+        edge_ps: Bounds of the pieces, those of its steps and collectives, ascending, shape (P + 1,).
         columns: Which of ``OWN_CATEGORIES`` took any time, C of them.
         own_ps: Own work by these, shape (P, C).
     """
@@ -71,7 +77,7 @@ class Doings:
     own_ps: Int64s
 
     def between(self, begin_ps: Int64s, end_ps: Int64s) -> Int64s:
-        """Own work in K stretches whose bounds are among the edges, shape (K, categories).
+        """Add up own work in K stretches whose bounds are among the edges, shape (K, categories).
 
         Time in collectives, also those of a part of the hosts, is no own work.
         """
@@ -81,27 +87,238 @@ class Doings:
         return np.asarray(sums[np.maximum(last, first)] - sums[first])
 
 
-def all_at_work(spine: Spine) -> AtWork:
-    """What each event is and when the host is at work, where the work of all devices counts."""
-    activities = find_activities(spine.trace, spine.steps, None, spine.groups.parent)
-    return activities, host_pieces(spine.trace, spine.steps, spine.groups, activities)
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What a fleet knows of one host.
+
+    Attributes:
+        host: What it is called in the run.
+        rank: Its number in the job; -1 where nothing tells.
+        path: Its trace; "" for one that is no file.
+        time: When it was captured, by its own clock.
+        step_begin_ps: Begins of S steps since the trace began, shape (S,).
+        step_num: Their numbers, shape (S,).
+        is_warmup: Which are no steady steps, shape (S,).
+        collectives: What it exchanged with others.
+        own_work: What it did between them.
+        op_ps: Self time of a mean step by op, most first, ops at the end of the list left out.
+        line_ps: Time of a mean step by line of the user's code, likewise; empty where nobody looked.
+        has_device: Whether anything ran on a device.
+        has_transfers: Whether it sent values to other hosts, or received them, outside of collectives.
+        is_device: Whether it is no host, but one of several devices of a process: these have one clock.
+        ranks: How many the job has; 0 where nothing tells.
+        copied_in_ps: Of such a device, time of copies from the host of a mean step.
+    """
+
+    host: str
+    rank: int
+    path: str
+    time: CaptureTime
+    step_begin_ps: Int64s
+    step_num: Int64s
+    is_warmup: Bools
+    collectives: HostCollectives
+    own_work: OwnWork
+    op_ps: dict[str, float]
+    line_ps: dict[str, float]
+    has_device: bool
+    has_transfers: bool
+    is_device: bool = False
+    ranks: int = 0
+    copied_in_ps: float = 0.0
 
 
-def find_doings(
-    spine: Spine, edge_ps: Int64s, plane: int | None = None, at_work: AtWork | None = None
-) -> Doings:
-    """What the host, or its busiest device, did between some times; what is higher in priority counts.
+def noun_of(digests: Sequence[Digest]) -> str:
+    """Name one of a fleet: "host", or "device" where all are of one process."""
+    return "device" if digests and all(one.is_device for one in digests) else "host"
+
+
+def count_of(digests: Sequence[Digest]) -> str:
+    """Count them, with the noun: "3 hosts", "1 host"."""
+    return counted_text(len(digests), noun_of(digests))
+
+
+def rank_of_name(host: str) -> int:
+    """Read the rank in a name HOST_RANK, as captures of profnb's have it; -1 for none.
+
+    TensorFlow's service, which ``serve`` starts, names files HOST_PORT: no rank is as large as a port.
+    """
+    number = host.rpartition("_")[2]
+    is_rank = "_" in host and number.isdecimal() and len(number) < 7
+    return int(number) if is_rank and int(number) < _FIRST_PORT else -1
+
+
+def digest_study(
+    study: Study, host: str, path: str | os.PathLike[str], time: CaptureTime
+) -> Digest:
+    """Take a host's part.
+
+    Args:
+        study: Its analyses.
+        host: What it is called in the run.
+        path: Its trace.
+        time: When it was captured.
+    """
+    ops = study.ops.of_steps(study.summary.counted)
+    steps = max(int(study.summary.counted.size), 1)
+    spent: dict[str, float] = {}
+    has_transfers = has_pairs(study.trace)
+    for row in (ops.is_device == study.has_device).nonzero()[0].tolist():
+        name, op_type = ops.op_name[row], ops.op_type[row]
+        has_transfers |= op_type in ("_Recv", "_Send", "RecvTensor")
+        if not is_host_collective(f"{name}:{op_type}") and len(spent) < _MOST_OPS:
+            _add(spent, name, float(ops.self_ps[row]) / steps)
+    exchanged = find_collectives(study)
+    return Digest(
+        host=printable(host),
+        rank=study.trace.rank if study.trace.rank >= 0 else rank_of_name(host),
+        path=str(Path(path)) if os.fspath(path) else "",
+        time=time,
+        step_begin_ps=study.steps.begin_ps,
+        step_num=study.steps.step_num,
+        is_warmup=study.steps.is_warmup,
+        collectives=exchanged,
+        own_work=_find_own_work(study, exchanged),
+        op_ps=spent,
+        line_ps=_lines_of(study, steps),
+        has_device=study.has_device,
+        has_transfers=has_transfers,
+        ranks=study.trace.ranks,
+    )
+
+
+def _add(spent: dict[str, float], name: str, time_ps: float) -> None:
+    name = printable(name)  # it stands in sentences, so nothing in it commands a terminal
+    spent[name] = spent.get(name, 0.0) + time_ps
+
+
+def _lines_of(study: Study, steps: int) -> dict[str, float]:
+    """Time of a mean step at each line of the user's code, as far as the capture looked; most first.
+
+    Collectives are left out: a line that all exchange in is longest where the others are waited for.
+    """
+    lines = study.source.lines_without(np.isin(study.activities, (COLLECTIVES, EXCHANGING)))
+    if lines is None:
+        return {}
+    spent = (lines.host_ps + lines.device_ps + np.maximum(lines.python_ps, 0)) / steps
+    return {
+        line_text(study, lines.file[row], int(lines.line[row])): float(spent[row])
+        for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist()
+        if lines.file[row]
+    }
+
+
+def digest_devices(
+    study: Study, path: str, time: CaptureTime, most: int | None = None
+) -> list[Digest]:
+    """Take the part of each device that ran anything, where several ran collectives; else nothing.
+
+    Args:
+        study: The trace's analyses.
+        path: Its file; "" for none.
+        time: When it was captured.
+        most: Of how many last collectives of each device to speak; None for all.
+    """
+    trace, devices = study.trace, working_devices(study.trace)
+    if study.steps.is_window or len(devices) < _FEWEST:
+        return []
+    work_by_device = {}
+    is_line = raw_device_lines(trace)
+    for plane in devices:
+        work = trace.lines.events_of(is_line & (trace.lines.plane == plane))
+        work_by_device[plane] = work, kinds_of_work(trace, work)
+    if sum((kinds == COLLECTIVE).any() for _, kinds in work_by_device.values()) < _FEWEST:
+        return []
+    device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
+    # What each event is and when the host is at work, where the work of all devices counts.
+    activities = find_activities(trace, study.steps, None, study.groups.parent)
+    at_work = activities, host_pieces(trace, study.steps, study.groups, activities)
+    steps, is_counted = max(study.summary.counted.size, 1), study.events_of(study.summary.counted)
+    digests = []
+    for plane, exchanged in zip(devices, device_collectives, strict=True):
+        work, kinds = (
+            values[is_counted[work_by_device[plane][0]]] for values in work_by_device[plane]
+        )
+        is_in = directions_of_copies(trace, work) == DIRECTIONS.index("host to device")
+        digests.append(Digest(
+            host=printable(_PREFIX.sub("", trace.planes[plane].name)),
+            rank=-1,
+            path=path,
+            time=time,
+            step_begin_ps=study.steps.begin_ps,
+            step_num=study.steps.step_num,
+            is_warmup=study.steps.is_warmup,
+            collectives=exchanged,
+            own_work=_find_own_work(study, exchanged, plane, at_work),
+            op_ps=_ops_of(study, work[kinds != COLLECTIVE]),
+            line_ps={},
+            has_device=True,
+            has_transfers=has_pairs(trace),
+            is_device=True,
+            copied_in_ps=float(trace.events.duration_ps[work[is_in]].sum()) / steps,
+        ))  # fmt: skip
+    return digests
+
+
+def _of_one_time(device_collectives: list[HostCollectives]) -> list[HostCollectives]:
+    """Only collectives in which all were at one moment and that all left together; else none at all."""
+    times: dict[Key, list[tuple[int, int]]] = {}
+    for one in device_collectives:
+        for key, enter, leave in zip(
+            one.keys, one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True
+        ):
+            times.setdefault(key, []).append((enter, leave))
+    several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST]
+    kept = {key for key in several if _is_one(times[key])}
+    is_unclear = 2 * len(kept) < len(several)
+    chosen = []
+    for one in device_collectives:
+        rows = [at for at, key in enumerate(one.keys) if key in kept and not is_unclear]
+        keys = tuple(one.keys[at] for at in rows)
+        enter_ps, leave_ps = (
+            times_ps[np.array(rows, np.int64)] for times_ps in (one.enter_ps, one.leave_ps)
+        )
+        chosen.append(HostCollectives(keys, enter_ps, leave_ps, one.is_numbered, is_unclear))
+    return chosen
+
+
+def _is_one(times: list[tuple[int, int]]) -> bool:
+    last_entered, first_left = max(e for e, _ in times), min(left for _, left in times)
+    shortest = min(left - entered for entered, left in times)
+    apart = max(left for _, left in times) - first_left
+    return last_entered <= first_left + _SLACK_PS and apart <= shortest / 2 + _APART_PS
+
+
+def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
+    """Time of a mean step by op of the work of a device; the ops that took most."""
+    ops = name_device_work(study.trace, work, study.xla.hlo)
+    spent = np.zeros(len(ops.keys), np.int64)
+    np.add.at(spent, ops.code, study.trace.events.duration_ps[work])
+    steps = max(int(study.summary.counted.size), 1)
+    named: dict[str, float] = {}
+    for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist():
+        _add(named, ops.keys[row][0], float(spent[row]) / steps)
+    return named
+
+
+def _find_own_work(
+    spine: Spine,
+    collectives: HostCollectives,
+    plane: int | None = None,
+    at_work: AtWork | None = None,
+) -> OwnWork:
+    """What the host, or its busiest device, did between collectives; what is higher in priority counts.
 
     Args:
         spine: The trace and its steps.
-        edge_ps: The times, in any order.
+        collectives: What it was in.
         plane: The device that is asked about; None for the busiest.
-        at_work: Of that device, what ``all_at_work`` finds.
+        at_work: Of that device, what each event is and when the host is at work.
     """
     trace, steps = spine.trace, spine.steps
-    edges = np.unique(edge_ps)
+    edges = np.unique(np.concatenate([collectives.enter_ps, collectives.leave_ps]))
     if not len(steps) or edges.size < 2:
-        return Doings(np.zeros(1, np.int64), (), np.zeros((0, 0), np.int64))
+        return OwnWork(np.zeros(1, np.int64), (), np.zeros((0, 0), np.int64))
     window = max(int(steps.begin_ps[0]), int(edges[0])), min(int(steps.end_ps[-1]), int(edges[-1]))
     activities, pieces = at_work or (spine.activities, spine.host_pieces)
     device = np.flatnonzero(activities >= FIRST_OF_DEVICE)
@@ -122,252 +339,4 @@ def find_doings(
             own_ps[:, OWN_CATEGORIES.index(category)] += sums[:, row]
     own_ps[:, -1] = np.diff(edges) - sums.sum(axis=1)
     columns = np.flatnonzero(own_ps.any(axis=0))
-    return Doings(edges, tuple(columns.tolist()), own_ps[:, columns])
-
-
-_MOST_OPS = 60
-_FIRST_PORT = 1024  # that a process may open without being root
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """What a fleet knows of one host.
-
-    Attributes:
-        host: What it is called in the run.
-        rank: Its number in the job; -1 where nothing tells.
-        path: Its trace; "" for one that is no file.
-        time: When it was captured, by its own clock.
-        step_begin_ps: Begins of S steps since the trace began, shape (S,).
-        step_num: Their numbers, shape (S,).
-        is_warmup: Which are no steady steps, shape (S,).
-        collectives: What it exchanged with others.
-        doings: What it did between them.
-        op_ps: Self time of a mean step by op, most first, ops at the end of the list left out.
-        line_ps: Time of a mean step by line of the user's code, likewise; empty where nobody looked.
-        framework: Whose trace it is.
-        has_device: Whether anything ran on a device.
-        has_transfers: Whether it sent values to other hosts, or received them, outside of collectives.
-        is_device: Whether it is no host, but one of several devices of a process: these have one clock.
-        ranks: How many the job has; 0 where nothing tells.
-        copied_in_ps: Of such a device, time of copies from the host of a mean step.
-    """
-
-    host: str
-    rank: int
-    path: str
-    time: CaptureTime
-    step_begin_ps: Int64s
-    step_num: Int64s
-    is_warmup: Bools
-    collectives: HostCollectives
-    doings: Doings
-    op_ps: dict[str, float]
-    line_ps: dict[str, float]
-    framework: str
-    has_device: bool
-    has_transfers: bool
-    is_device: bool = False
-    ranks: int = 0
-    copied_in_ps: float = 0.0
-
-
-def noun_of(digests: Sequence[Digest]) -> str:
-    """What one of a fleet is called: "host", or "device" where all are of one process."""
-    return "device" if digests and all(one.is_device for one in digests) else "host"
-
-
-def count_of(digests: Sequence[Digest]) -> str:
-    """How many there are, with the noun: "3 hosts", "1 host"."""
-    return counted_text(len(digests), noun_of(digests))
-
-
-def rank_of_name(host: str) -> int:
-    """The rank in a name HOST_RANK, as captures of profnb's have it; -1 for none.
-
-    TensorFlow's service, which ``serve`` starts, names files HOST_PORT: no rank is as large as a port.
-    """
-    number = host.rpartition("_")[2]
-    is_rank = "_" in host and number.isdecimal() and len(number) < 7
-    return int(number) if is_rank and int(number) < _FIRST_PORT else -1
-
-
-def digest_study(
-    study: Study, host: str, path: str | os.PathLike[str], time: CaptureTime
-) -> Digest:
-    """A host's part.
-
-    Args:
-        study: Its analyses.
-        host: What it is called in the run.
-        path: Its trace.
-        time: When it was captured.
-    """
-    ops = study.ops.of_steps(study.summary.counted)
-    steps = max(int(study.summary.counted.size), 1)
-    of_side = ops.is_device == study.has_device
-    spent: dict[
-        str, float
-    ] = {}  # names of ops stand in sentences, so nothing in them commands a terminal
-    has_transfers = has_pairs(study.trace)
-    exchanged = find_collectives(study)
-    edges = np.concatenate([exchanged.enter_ps, exchanged.leave_ps])
-    for row in of_side.nonzero()[0].tolist():
-        name, op_type = ops.op_name[row], ops.op_type[row]
-        has_transfers |= op_type in ("_Recv", "_Send", "RecvTensor")
-        if not is_host_collective(f"{name}:{op_type}") and len(spent) < _MOST_OPS:
-            name = printable(name)
-            spent[name] = spent.get(name, 0.0) + float(ops.self_ps[row]) / steps
-    return Digest(
-        host=printable(host),
-        rank=study.trace.rank if study.trace.rank >= 0 else rank_of_name(host),
-        path=str(Path(path)) if os.fspath(path) else "",
-        time=time,
-        step_begin_ps=study.steps.begin_ps,
-        step_num=study.steps.step_num,
-        is_warmup=study.steps.is_warmup,
-        collectives=exchanged,
-        doings=find_doings(study, edges),
-        op_ps=spent,
-        line_ps=_lines_of(study, steps),
-        framework=study.framework,
-        has_device=study.has_device,
-        has_transfers=has_transfers,
-        ranks=study.trace.ranks,
-    )
-
-
-def _lines_of(study: Study, steps: int) -> dict[str, float]:
-    """Time of a mean step at each line of the user's code, as far as the capture looked; most first.
-
-    Collectives are left out: a line that all exchange in is longest where the others are waited for.
-    """
-    lines = study.source.lines_without(np.isin(study.activities, (COLLECTIVES, EXCHANGING)))
-    if lines is None:
-        return {}
-    spent = (lines.host_ps + lines.device_ps + np.maximum(lines.python_ps, 0)) / steps
-    return {
-        line_text(study, lines.file[row], int(lines.line[row])): float(spent[row])
-        for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist()
-        if lines.file[row]
-    }
-
-
-_MOST_OPS = 60
-_SLACK_PS = 20_000_000  # between the clocks of devices that one profiler has put on one
-_APART_PS = 100_000_000  # a TPU's, of 122 ms each, were left within 0.02 ms
-_PREFIX = re.compile(r"^/?(device:)?")
-_FEWEST = 2
-
-
-def _meeting_devices(study: Study) -> list[int]:
-    trace = study.trace
-    devices = working_devices(trace)
-    if len(devices) < _FEWEST:
-        return []
-    work = trace.lines.events_of(raw_device_lines(trace))
-    work = work[kinds_of_work(trace, work) == COLLECTIVE]
-    planes = np.unique(trace.lines.plane[trace.lines.of_event[work]])
-    return [plane for plane in devices if plane in planes]
-
-
-def digest_devices(
-    study: Study, path: str, time: CaptureTime, most: int | None = None
-) -> list[Digest]:
-    """The part of each device that ran anything, where several ran collectives; else nothing.
-
-    Args:
-        study: The trace's analyses.
-        path: Its file; "" for none.
-        time: When it was captured.
-        most: Of how many last collectives of each device to speak; None for all.
-    """
-    if study.steps.is_window or len(_meeting_devices(study)) < _FEWEST:
-        return []
-    devices = working_devices(study.trace)
-    device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
-    at_work = all_at_work(study)
-    return [
-        Digest(
-            host=printable(_PREFIX.sub("", study.trace.planes[plane].name)),
-            rank=-1,
-            path=path,
-            time=time,
-            step_begin_ps=study.steps.begin_ps,
-            step_num=study.steps.step_num,
-            is_warmup=study.steps.is_warmup,
-            collectives=exchanged,
-            doings=find_doings(
-                study, np.concatenate([exchanged.enter_ps, exchanged.leave_ps]), plane, at_work
-            ),
-            op_ps=_ops_of(study, plane),
-            line_ps={},
-            framework=study.framework,
-            has_device=True,
-            has_transfers=has_pairs(study.trace),
-            is_device=True,
-            copied_in_ps=_copied_in(study, plane),
-        )
-        for plane, exchanged in zip(devices, device_collectives, strict=True)
-    ]
-
-
-def _of_one_time(device_collectives: list[HostCollectives]) -> list[HostCollectives]:
-    """Only collectives in which all were at one moment and that all left together; else none at all."""
-    times: dict[Key, list[tuple[int, int]]] = {}
-    for one in device_collectives:
-        pairs = zip(one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True)
-        for key, pair in zip(one.keys, pairs, strict=True):
-            times.setdefault(key, []).append(pair)
-    several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST]
-    kept = {key for key in several if _is_one(times[key])}
-    is_unclear = 2 * len(kept) < len(several)
-    return [
-        _chosen(one, set() if is_unclear else kept, is_unclear=is_unclear)
-        for one in device_collectives
-    ]
-
-
-def _is_one(times: list[tuple[int, int]]) -> bool:
-    last_entered, first_left = max(e for e, _ in times), min(left for _, left in times)
-    shortest = min(left - entered for entered, left in times)
-    apart = max(left for _, left in times) - first_left
-    return last_entered <= first_left + _SLACK_PS and apart <= shortest / 2 + _APART_PS
-
-
-def _chosen(one: HostCollectives, kept: set[Key], *, is_unclear: bool) -> HostCollectives:
-    rows = np.array([at for at, key in enumerate(one.keys) if key in kept], np.int64)
-    keys = tuple(one.keys[at] for at in rows.tolist())
-    return HostCollectives(
-        keys, one.enter_ps[rows], one.leave_ps[rows], one.is_numbered, is_unclear
-    )
-
-
-def _work_of_steps(study: Study, plane: int) -> Int64s:
-    """What ran on a device in the steps that averages are of."""
-    trace = study.trace
-    work = trace.lines.events_of(raw_device_lines(trace) & (trace.lines.plane == plane))
-    return np.asarray(work[study.events_of(study.summary.counted)[work]])
-
-
-def _copied_in(study: Study, plane: int) -> float:
-    work = _work_of_steps(study, plane)
-    is_in = directions_of_copies(study.trace, work) == DIRECTIONS.index("host to device")
-    spent = study.trace.events.duration_ps[work[is_in]].sum()
-    return float(spent) / max(int(study.summary.counted.size), 1)
-
-
-def _ops_of(study: Study, plane: int) -> dict[str, float]:
-    """Time of a mean step on a device by op, collectives left out; those that took most."""
-    trace = study.trace
-    work = _work_of_steps(study, plane)
-    work = work[kinds_of_work(trace, work) != COLLECTIVE]
-    ops = name_device_work(trace, work, study.xla.hlo)
-    spent = np.zeros(len(ops.keys), np.int64)
-    np.add.at(spent, ops.code, trace.events.duration_ps[work])
-    steps = max(int(study.summary.counted.size), 1)
-    named: dict[str, float] = {}
-    for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist():
-        name = printable(ops.keys[row][0])
-        named[name] = named.get(name, 0.0) + float(spent[row]) / steps
-    return named
+    return OwnWork(edges, tuple(columns.tolist()), own_ps[:, columns])
