@@ -9,24 +9,22 @@ added to a clock is an estimate (``merging.Clocks``), and it is said how far off
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.columns import Int64s
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.html_table import note_list
 from profnb.drawing.theme import ROOT
 from profnb.fleet.merging import Clocks, Merged
-from profnb.report.frontend import show_timeline_page
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.grouping import Groups
 from profnb.steps.summary import Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.study import Study
-from profnb.timeline.element import Timeline, build_timeline
+from profnb.timeline.element import build_timeline
 from profnb.timeline.lanes import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import StringTable, Trace
@@ -36,6 +34,11 @@ OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)
 _ID = re.compile(r"[/ #-]*\d+$")  # of a thread, behind the name of its kind
 _MOST_LINES, _MOST_THREADS = 400, 40  # as many as a timeline shows, and of one host
+_MOST_NAMES = 8
+_READING = (
+    "A line per {noun}: own work, then exchange; what is blank between them is waiting for others. Steps are "
+    "the first {noun}'s."
+)
 
 
 class _JoinedStats(Stats):
@@ -57,62 +60,22 @@ class _Pieces:
     def __init__(self) -> None:
         self.lines: list[FoundLine] = []
         self.texts: list[str] = list(_BARS)
-        self._columns: list[tuple[Int64s, ...]] = []
+        self.columns: list[Sequence[Int64s]] = []
 
     def add(
-        self, name: Int64s, begin: Int64s, end: Int64s, category: Int64s, source: int, row: Int64s
+        self,
+        name: Int64s | int,
+        begin: Int64s,
+        end: Int64s,
+        category: Int64s | int,
+        source: int,
+        row: Int64s | int,
     ) -> None:
-        """Events of the line that was added last."""
+        """Add events of the line that was added last; what is one number holds for all of them."""
         line = len(self.lines) - 1
-        alike = (np.full(name.size, value, np.int64) for value in (line, source))
-        self._columns.append((name, begin, end - begin, category, row, *alike))
-
-    @property
-    def columns(self) -> tuple[Int64s, ...]:
-        """Name, begin, duration, category, row in the source, line, source; of each event."""
-        return tuple(np.concatenate(column) for column in zip(*self._columns, strict=True))
-
-
-class JoinedStudy(Study):
-    """What a timeline asks of a trace, of several hosts; steps are the first one's."""
-
-    def __init__(self, trace: Trace, steps: Steps, counted: Int64s, categories: Int8s) -> None:
-        """What is not asked of the hosts' own traces.
-
-        Args:
-            trace: The hosts' events on one clock.
-            steps: The steps of the first host.
-            counted: Those that averages are of.
-            categories: Of each event, as index into ``CATEGORIES``.
-        """
-        super().__init__(trace)
-        self._joined = steps, counted, categories
-
-    @cached_property
-    def steps(self) -> Steps:
-        """The steps of the first host."""
-        return self._joined[0]
-
-    @cached_property
-    def groups(self) -> Groups:
-        """Which step of the first host's each event begins in."""
-        events = self.trace.events
-        at = np.searchsorted(self.steps.begin_ps, events.begin_ps, side="right") - 1
-        is_inside = (at >= 0) & (events.begin_ps < self.steps.end_ps[np.maximum(at, 0)])
-        return Groups(np.where(is_inside, at, -1).astype(np.int32), self.parent, events.end_ps)
-
-    @cached_property
-    def categories(self) -> Int8s:
-        """As each host's own trace has them."""
-        return self._joined[2]
-
-    @cached_property
-    def summary(self) -> Summary:
-        """Which steps are counted; nothing else is known of several hosts."""
-        none = np.empty(0, np.int64)
-        counted = self._joined[1]
-        nothing = (None,) * 6
-        return Summary("step", counted, none, none, (), 1, *nothing, shares=(), all_warm_up=False)
+        self.columns.append(
+            np.broadcast_arrays(name, begin, end - begin, category, row, line, source)
+        )
 
 
 def join_hosts(
@@ -121,7 +84,7 @@ def join_hosts(
     studies: Sequence[Study | None],
     *,
     has_device: bool = False,
-) -> JoinedStudy:
+) -> Study:
     """Put hosts on one clock.
 
     Args:
@@ -129,6 +92,9 @@ def join_hosts(
         names: What the H hosts are called.
         studies: The analyses of each one's trace; None for one of which a line is enough.
         has_device: Whether own work is a device's, also where no study says so.
+
+    Returns:
+        What a timeline asks of a trace; the steps are the first host's.
     """
     pieces = _Pieces()
     has_device |= any(one is not None and one.has_device for one in studies)
@@ -138,7 +104,9 @@ def join_hosts(
     opened = {host: study for host, study in enumerate(studies) if study is not None}
     for host, lines in _in_one_order(opened, most).items():
         _add_threads(pieces, opened[host], names[host], host, int(shift[host]), lines)
-    name, begin, duration, category, row, line, source = pieces.columns
+    name, begin, duration, category, row, line, source = map(
+        np.concatenate, zip(*pieces.columns, strict=True)
+    )
     origin = int(begin.min())
     orders: list[Int64s] = []
 
@@ -159,8 +127,18 @@ def join_hosts(
         hostnames=tuple(names),
         keeps_origin=True,
     )
-    steps = _steps_of_first(merged, origin - int(shift[0]))
-    return JoinedStudy(trace, steps, merged.steady, category[orders[0]].astype(np.int8))
+    study = Study(trace)
+    study.steps = steps = _steps_of_first(merged, origin - int(shift[0]))
+    study.categories = category[orders[0]].astype(np.int8)
+    at = np.searchsorted(steps.begin_ps, trace.events.begin_ps, side="right") - 1
+    is_inside = (at >= 0) & (trace.events.begin_ps < steps.end_ps[np.maximum(at, 0)])
+    step = np.where(is_inside, at, -1).astype(np.int32)
+    study.groups = Groups(step, study.parent, trace.events.end_ps)
+    none, nothing = np.empty(0, np.int64), (None,) * 6  # is known of several hosts
+    study.summary = Summary(
+        "step", merged.steady, none, none, (), 1, *nothing, shares=(), all_warm_up=False
+    )
+    return study
 
 
 def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device: bool) -> None:
@@ -178,9 +156,7 @@ def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device:
             ((own_category, begin, enter), (exchange, waited, end))
         ):
             some = last > first
-            count = int(some.sum())
-            bar_names, kind = np.full(count, row), np.full(count, category)
-            pieces.add(bar_names, first[some], last[some], kind, -1, np.zeros(count, np.int64))
+            pieces.add(row, first[some], last[some], category, -1, 0)
 
 
 def _in_one_order(opened: Mapping[int, Study], most: int) -> dict[int, list[int]]:
@@ -208,10 +184,9 @@ def _add_threads(
 ) -> None:
     """Some of a host's own threads and streams."""
     trace = study.trace
-    is_used: Bools = np.zeros(len(trace.names), np.bool_)
-    for line in chosen:
-        is_used[trace.events.name[trace.lines.offsets[line] : trace.lines.offsets[line + 1]]] = True
-    used = np.flatnonzero(is_used)
+    offsets = trace.lines.offsets
+    parts = [trace.events.name[offsets[line] : offsets[line + 1]] for line in chosen]
+    used = np.unique(np.concatenate([np.empty(0, np.int64), *parts]))
     number = np.zeros(len(trace.names), np.int64)
     number[used] = len(pieces.texts) + np.arange(used.size)
     pieces.texts += [trace.names[row] for row in used.tolist()]
@@ -221,9 +196,10 @@ def _add_threads(
         side = "device" if plane.is_device else "host"
         line_name = trace.lines.names[line] or f"thread {trace.lines.ids[line]}"
         pieces.lines.append(FoundLine(name + short, side, line_name, int(trace.lines.ids[line])))
-        rows = np.arange(trace.lines.offsets[line], trace.lines.offsets[line + 1])
-        begin = trace.events.begin_ps[rows] + shift_ps
-        end = trace.events.end_ps[rows] + shift_ps
+        rows = np.arange(offsets[line], offsets[line + 1])
+        begin, end = (
+            times[rows] + shift_ps for times in (trace.events.begin_ps, trace.events.end_ps)
+        )
         category = study.categories[rows].astype(np.int64)
         pieces.add(number[trace.events.name[rows]], begin, end, category, host, rows)
 
@@ -252,13 +228,6 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     )
 
 
-_MOST_NAMES = 8
-_READING = (
-    "A line per {noun}: own work, then exchange; what is blank between them is waiting for others. Steps are "
-    "the first {noun}'s."
-)
-
-
 class FleetTimeline:
     """A timeline of several hosts, decided.
 
@@ -268,7 +237,7 @@ class FleetTimeline:
         notes: What is to be said first, in sentences.
     """
 
-    def __init__(self, study: JoinedStudy, notes: Sequence[str], *, is_page: bool = False) -> None:
+    def __init__(self, study: Study, notes: Sequence[str], *, is_page: bool = False) -> None:
         """Decide the picture.
 
         Args:
@@ -278,7 +247,7 @@ class FleetTimeline:
         """
         self.study, self.notes = study, tuple(notes)
         of = f"fleet[{study.trace.hostnames[0]!r}]"
-        self.timeline: Timeline = build_timeline(study, is_page=is_page, of=of)
+        self.timeline = build_timeline(study, is_page=is_page, of=of)
 
     def html(self, timeline_id: str = "") -> Markup:
         """The element.
@@ -293,7 +262,7 @@ class FleetTimeline:
 
     @property
     def text(self) -> str:
-        """All of it as plain text."""
+        """The notes and the timeline as plain text."""
         notes = [f"Note: {printable(note)}" for note in self.notes]
         return self.study.trace.sharing.text("\n".join([*notes, self.timeline.text]))
 
@@ -302,7 +271,7 @@ def build_fleet_timeline(
     merged: Merged, names: Sequence[str], studies: Sequence[Study | None], notes: Sequence[str],
     *, is_page: bool = False, noun: str = "host",
 ) -> FleetTimeline:  # fmt: skip
-    """The timeline of a fleet.
+    """Build the timeline of a fleet.
 
     Args:
         merged: The hosts' steps.
@@ -312,30 +281,18 @@ def build_fleet_timeline(
         is_page: Whether it stands in a page.
         noun: What one of them is; devices have one clock, and their streams are in their trace's timeline.
     """
-    all_notes = [_READING.format(noun=noun), *notes]
+    own_notes = [_READING.format(noun=noun)]
     if noun == "device":
-        all_notes.insert(1, f"fleet[{names[0]!r}].timeline() shows all streams and threads.")
-        return FleetTimeline(
-            join_hosts(merged, names, studies, has_device=True), all_notes, is_page=is_page
-        )
-    all_notes.insert(1, _clock_note(merged.clocks, names))
-    if any(study is None for study in studies):
-        all_notes.insert(
-            1,
-            "The threads of so many hosts, of traces so large, or of traces that are gone, are left out: "
-            f"fleet[{names[0]!r}].timeline() shows those of one.",
-        )
-    return FleetTimeline(join_hosts(merged, names, studies), all_notes, is_page=is_page)
-
-
-def show_fleet_timeline(built: FleetTimeline, live: bool | None) -> None:
-    """Show it under the cell; in a terminal its text.
-
-    Args:
-        built: The timeline.
-        live: Whether zooming in may ask the kernel for more; None for what the notebook was configured to.
-    """
-    show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
+        own_notes.append(f"fleet[{names[0]!r}].timeline() shows all streams and threads.")
+    else:
+        if any(study is None for study in studies):
+            own_notes.append(
+                "The threads of so many hosts, of traces so large, or of traces that are gone, are left "
+                f"out: fleet[{names[0]!r}].timeline() shows those of one."
+            )
+        own_notes.append(_clock_note(merged.clocks, names))
+    study = join_hosts(merged, names, studies, has_device=noun == "device")
+    return FleetTimeline(study, [*own_notes, *notes], is_page=is_page)
 
 
 def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:

@@ -203,15 +203,14 @@ class Fleet:
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.fleet.fleet_timeline import show_fleet_timeline
-        from profnb.report.frontend import show_sentence
+        from profnb.report.frontend import show_sentence, show_timeline_page
 
         built = self._timeline(self.notes)
         if built is None:
             why = self._verdict.sentence
             show_sentence(" ".join(["There is nothing to join their clocks by.", why, *self.notes]))
             return
-        show_fleet_timeline(built, live)
+        show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 
     def _timeline(self, notes: Sequence[str], *, is_page: bool = False) -> "FleetTimeline | None":
         """All hosts on one axis; None where nothing joins their clocks."""
