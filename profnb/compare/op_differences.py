@@ -322,7 +322,7 @@ def op_time(study: Study) -> float:
 
 
 def _layer_times(study: Study) -> dict[str, LayerTimes]:
-    """What a mean step consists of, by path; what took no time is left out."""
+    """Take apart a mean step, by path; what took no time is left out."""
     table = study.layers.table
     iterations = max(table.iterations, 1)
     blocks_ps, update_blocks_ps = _blocks_of(study, len(table))

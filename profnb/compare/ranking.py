@@ -85,7 +85,7 @@ class RoundFit:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How N settings stand to the best of the others, in logarithms of what is wanted large.
+    """The standing of N settings to the best of the others, in logarithms of what is wanted large.
 
     Attributes:
         best: The setting with the largest value.

@@ -51,7 +51,7 @@ _SIDE_COLOURS = (COLOURS["device compute"], COLOURS["device collectives"])
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """What a comparison shows.
+    """Everything that a comparison shows.
 
     Attributes:
         verdict: The answer about time, in a sentence.

@@ -66,13 +66,13 @@ def _fastest(table: SweepTable) -> int:
 
 
 def _is_tied(table: SweepTable, row: int) -> bool:
-    """Whether a setting is not the fastest of these runs, and may be it all the same."""
+    """Tell whether a setting is not the fastest of these runs, and may be it all the same."""
     ranking = table.ranking
     return ranking is not None and row != ranking.best and bool(ranking.may_be_best[row])
 
 
 def _standing(table: SweepTable, row: int) -> str:
-    """How a setting stands to the fastest one, in a word or two; "" where it has no run."""
+    """Say how a setting stands to the fastest one, in a word or two; "" where it has no run."""
     is_timed, ranking = np.isfinite(table.per_second), table.ranking
     if ranking is None or not is_timed[row] or is_timed.sum() == 1:
         return ""

@@ -71,7 +71,7 @@ class SweepPoint:
 
     @property
     def has_steps(self) -> bool:
-        """Whether a run has steps to speak of."""
+        """A run has steps to speak of."""
         return any(len(steps) > 1 for steps in self.step_ps)
 
     def times(self, *, of_runs: bool) -> list[tuple[int, float]]:
@@ -235,7 +235,7 @@ def _fit(points: Sequence[SweepPoint], *, of_runs: bool) -> RoundFit:
 
 
 def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
-    """Which points no other beats: surely better in one respect, and not surely worse in the other.
+    """Find the points that no other beats: surely better in one respect, and not surely worse in the other.
 
     A difference that may be chance beats nobody.
     """

@@ -130,7 +130,7 @@ def _find_of_device(spine: Spine, device: int, most: int | None) -> HostCollecti
 
 
 def _find_barriers(trace: Trace, device: int, work: Int64s) -> tuple[Int64s, Int64s]:
-    """Where a TPU waits for the others before a program, and the first event of its work behind each."""
+    """Find where a TPU waits for the others before a program, and the first event of its work behind each."""
     is_barrier = trace.select_names(_BARRIER.__eq__)
     of_plane = trace.lines.events_of(trace.lines.plane == device)
     barriers = of_plane[is_barrier[of_plane]]
@@ -170,7 +170,7 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
 
 
 def has_pairs(trace: Trace) -> bool:
-    """Whether devices send to one another by twos."""
+    """Tell whether devices send to one another by twos."""
     texts = trace.names.texts
     if not any(map(_is_pair, texts)):
         return False
@@ -201,7 +201,7 @@ def _numbered_keys(
 
 
 def _has_numbers(spine: Spine) -> bool:
-    """Whether the program gave its steps their numbers: those of calls count from where recording began."""
+    """Tell whether the program numbered its steps: those of calls count from where recording began."""
     steps, trace = spine.steps, spine.trace
     if steps.is_window or not steps.origin.startswith(_MARKED):
         return False

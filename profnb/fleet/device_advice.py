@@ -1,4 +1,4 @@
-"""What the devices of one trace say of one another, in the trace's own advice.
+"""The devices of one trace to what they say of one another, in the trace's own advice.
 
 What the device that is looked at loses in collectives is waiting or exchange, which call for different
 remedies. Where the trace has several devices that meet, it tells: a device that holds the others up takes the

@@ -64,7 +64,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class OwnWork:
-    """What a host did in each of P pieces of time, by category, to the picosecond.
+    """The work of a host in each of P pieces of time, by category, to the picosecond.
 
     Attributes:
         edge_ps: Bounds of the pieces, those of its steps and collectives, ascending, shape (P + 1,).
@@ -89,7 +89,7 @@ class OwnWork:
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What a fleet knows of one host.
+    """All that a fleet knows of one host.
 
     Attributes:
         host: What it is called in the run.
@@ -307,7 +307,7 @@ def _find_own_work(
     plane: int | None = None,
     at_work: AtWork | None = None,
 ) -> OwnWork:
-    """What the host, or its busiest device, did between collectives; what is higher in priority counts.
+    """Find what the host, or its busiest device, did between collectives; what is higher in priority counts.
 
     Args:
         spine: The trace and its steps.

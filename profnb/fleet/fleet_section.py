@@ -36,7 +36,7 @@ _PAGE = Markup(
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a fleet shows.
+    """Everything that a fleet shows.
 
     Attributes:
         title: What it is called.
@@ -184,7 +184,7 @@ def fleet_text(view: FleetView) -> str:
 
 
 def _what_if(view: FleetView) -> str:
-    """What a step would take if the slow were as fast as the slowest of the others; "" for nobody."""
+    """Say what a step would take if the slow were as fast as the slowest of the others; "" for nobody."""
     gain = view.verdict.gain_fraction
     if view.times is None or not gain:
         return ""

@@ -296,7 +296,7 @@ def build_fleet_timeline(
 
 
 def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
-    """How far each host's events may lie from where they are drawn."""
+    """Say how far each host's events may lie from where they are drawn."""
     early = (clocks.offset_ps - clocks.low_ps).tolist()
     late = (clocks.high_ps - clocks.offset_ps).tolist()
     rows = sorted(range(1, len(names)), key=lambda row: -(early[row] + late[row]))[:_MOST_NAMES]

@@ -187,7 +187,7 @@ def merge(digests: Sequence[Digest]) -> Merged | None:
 
 
 def _find_joints(digests: Sequence[Digest]) -> Joints | None:
-    """Where all hosts met, in the first one's order; None where that is less than twice."""
+    """Find where all hosts met, in the first one's order; None where that is less than twice."""
     rows = [{key: at for at, key in enumerate(one.collectives.keys)} for one in digests]
     common = [key for key in digests[0].collectives.keys if all(key in row for row in rows)]
     if len(common) < _FEWEST:
@@ -212,7 +212,7 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
 
 
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
-    """What to add to each clock; the bounds hold for every joint, the estimate is the median over them."""
+    """Find what to add to each clock: bounds that hold for every joint, and the median over them."""
     since_ns = [one.time.begin_ns - digests[0].time.begin_ns for one in digests]
     if not all(one.time.is_known for one in digests) or max(map(abs, since_ns)) > _LONGEST_NS:
         since_ns = [0] * len(digests)  # between the traces' own zeros, then

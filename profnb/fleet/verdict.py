@@ -179,7 +179,7 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who holds the others up.
+    """The answer to who holds the others up.
 
     Attributes:
         sentence: The answer.
@@ -201,7 +201,7 @@ class Verdict:
 
     @property
     def advice(self) -> list[Advice]:
-        """What to look at, as a user is told."""
+        """Places to look at, as a user is told."""
         return [as_advice(one, self.step_ps) for one in self.findings]
 
 
@@ -294,7 +294,7 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
 
 
 def _of_pauses(merged: Merged, times: HostTimes) -> str:
-    """Who holds the others up in what no average has, where that costs a tenth of all time or more."""
+    """Name who holds the others up in what no average has, where that costs a tenth of all time or more."""
     costs = costs_of_each(merged)[:, merged.is_pause]
     row = int(costs.sum(axis=1).argmax())
     counted = merged.is_telling | merged.is_pause
@@ -308,7 +308,7 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
 
 
 def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
-    """Where nobody is named: who costs the others much in some steps, or has less to do, or computes more."""
+    """Name who costs the others much in some steps, has less to do, or computes more; "" for nobody."""
     steady, least = merged.steady, _LEAST * step_ps
     row = int(times.caused_ps.argmax())
     if times.caused_ps[row] >= max(least, _MOSTLY * float(times.caused_ps.sum())):
@@ -352,7 +352,7 @@ def _slow_group(own_ps: Int64s, times: HostTimes, least_ps: float) -> list[int]:
 
 
 def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> tuple[str, str]:
-    """What the group has more of than the median of the others, and what to look at."""
+    """Find what the group has more of than the median of the others, and what to look at."""
     rest = _rest_of(merged.own_ps, group)
 
     def above(values: Any) -> Any:

@@ -175,7 +175,7 @@ def convert_model(
 
 
 def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Converted]:
-    """What Keras itself exports, for a backend that TensorFlow's converter does not know."""
+    """Export by Keras itself, for a backend that TensorFlow's converter does not know."""
     for kind in kinds:
         target = folder / f"{kind}.tflite"
         if kind != "float32":
@@ -233,7 +233,7 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
 
 
 def _explain(error: str, *, has_loop: bool) -> str:
-    """What a converter says, in a sentence that names the op and what allows it."""
+    """Say what a converter says, in a sentence that names the op and what allows it."""
     means = {
         "select-tf": "keeps TensorFlow's own (the app then needs the Flex delegate)",
         "custom": "leaves them to kernels that the app registers",

@@ -262,7 +262,7 @@ class LiteResult(LiteTables):
 
 
 def _codec() -> tuple[Any, type]:
-    """What writes and reads findings, and what they are."""
+    """Make what writes and reads findings, and give their class."""
     from profnb.capture.saved.codec import Codec, Limit
     from profnb.lite.findings import LiteFindings, LiteModel
 

@@ -352,7 +352,7 @@ class LiteFindings:
 
     @property
     def base(self) -> LiteModel | None:
-        """What the others are compared with: float32, or the first that ran."""
+        """The model that others are compared with: float32, or the first that ran."""
         measured = self.measured
         return next((m for m in measured if m.kind == "float32"), measured[0] if measured else None)
 

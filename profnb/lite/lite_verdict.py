@@ -60,7 +60,7 @@ def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -
 
 
 def _price_text(price: Price | None, findings: LiteFindings) -> str:
-    """What it costs in what the model is for: "; accuracy 0.3 points lower (0.1 to 0.6)"."""
+    """Say what it costs in what the model is for: "; accuracy 0.3 points lower (0.1 to 0.6)"."""
     if price is None:
         return ""
     scale, unit = (100, " points") if findings.is_score else (1, "")

@@ -1,4 +1,4 @@
-"""What ``profnb.lite`` was given, to findings: converted, tried, timed by turns, judged, looked into."""
+"""A user's models to findings: converted, tried, timed by turns, judged, looked into."""
 
 import os
 import platform
@@ -107,7 +107,7 @@ def measure_models(
 
 
 def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
-    """What was given, under names: Keras models, paths of SavedModels, and files that are converted."""
+    """List what was given, under names: Keras models, paths of SavedModels, and files that are converted."""
     if isinstance(model, Mapping):
         if not model:
             raise ValueError("There is no model to convert.")

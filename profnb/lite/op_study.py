@@ -122,7 +122,7 @@ class OpStudy:
             )
 
     def _profile_one(self, process: InterpreterProcess, one: LiteModel, source: str) -> float:
-        """What the profiler cost, as a part of the time without it."""
+        """Time one model's ops; what the profiler cost, as a part of the time without it."""
         process.ask("open", **self._bench.place(one.name, one.threads))
         profile = process.ask("profile", id=one.name, source=source, runs=_PROFILED_RUNS)
         self._invoke_ps[one.name] = profile["invoke_us"] * PS_PER_US

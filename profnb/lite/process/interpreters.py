@@ -126,7 +126,7 @@ class InterpreterProcess:
 
 @dataclass
 class Bench:
-    """Where models are measured: their interpreter, a folder, the shape of a run.
+    """The place where models are measured: their interpreter, a folder, the shape of a run.
 
     Attributes:
         paths: The files of the models, by name.

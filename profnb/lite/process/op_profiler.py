@@ -211,7 +211,7 @@ def profile_ops(path: str, threads: int, arrays: Mapping[str, Any], runs: int) -
 def summarise_events(
     events: list[tuple[int, str, int, int, int]], seconds: list[float]
 ) -> dict[str, Any]:
-    """What ``profile_ops`` gives, from ``(type, tag, index, subgraph, microseconds)`` in order."""
+    """Sum up what ``profile_ops`` gives, from ``(type, tag, index, subgraph, microseconds)`` in order."""
     invokes: list[int] = []
     ops: list[dict[tuple[bool, str, int, int], int]] = []
     part, last = -1, -1
