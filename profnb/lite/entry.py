@@ -29,6 +29,17 @@ if TYPE_CHECKING:
 
 KINDS = ("float32", "float16", "dynamic", "int8")
 ALLOWED = ("select-tf", "custom")
+_SUFFIX = ".lite.json.gz"
+_VERSION = 1
+_MOST_BYTES = 1 << 28
+_TOP = {
+    "models": (
+        "latency_ms",
+        ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
+    ),
+    "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
+    "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
+}  # fmt: skip
 
 
 def lite(
@@ -91,52 +102,16 @@ def lite(
     ))  # fmt: skip
 
 
-def _check(
-    kinds: Sequence[str],
-    threads: Sequence[int],
-    batch_size: int,
-    allow: Sequence[str],
-    seconds: float,
-) -> None:
-    if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
-        raise ValueError(f"kinds are of {', '.join(KINDS)}, got {kinds!r}.")
-    if isinstance(allow, str) or set(allow) - set(ALLOWED):
-        raise ValueError(f"allow takes a list of {', '.join(ALLOWED)}, got {allow!r}.")
-    if not len(threads) or any(int(one) < 1 for one in threads):
-        raise ValueError(f"threads are whole numbers from 1 on, got {tuple(threads)}.")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"seconds must be more than 0, got {seconds}.")
-
-
-_SUFFIX = ".lite.json.gz"
-_VERSION = 1
-_MOST_BYTES = 1 << 28
-_TOP = {
-    "models": (
-        "latency_ms",
-        ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
-    ),
-    "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
-    "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
-}  # fmt: skip
-
-
-class LiteTables:
-    """The tables of a result."""
-
-    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
-    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
-    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
-
-
-class LiteResult(LiteTables):
+class LiteResult:
     """Models for the device, side by side. Shown in a notebook, it is its report.
 
     Attributes:
         findings: What is known, as values.
     """
+
+    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
+    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
+    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""
