@@ -21,6 +21,13 @@ _CONVERTING = ("QUANTIZE", "DEQUANTIZE")
 _LEAST = 0.02  # of a run: a gain below this is not worth a sentence
 _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.01, 0.02
 _NAME, _MOST_INFLATED = 60, 2
+_FIXED = (
+    "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see what it "
+    "gains"
+)
+_CALIBRATED = (
+    "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
+)
 
 
 def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Finding]:
@@ -83,17 +90,12 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
             gain = (
                 f"; with all that a run spends outside of ops they are {percent_text(share)} of it"
             )
-        yield Finding(
-            "split-delegate",
-            "Fix the batch size",
+        evidence = (
             f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out a shape in "
-            f"every run and {where}{gain}.",
-            share,
-            "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see what it "
-            "gains",
-            _CONVERSION,
-            0.05,
+            f"every run and {where}{gain}."
         )
+        title = "Fix the batch size"
+        yield Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)
         return
 
 
@@ -112,15 +114,12 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
                 f"{op.op_type} of {quoted(op.layer, _NAME)} ({op.dtype}, {duration_text(op.self_ps)})"
                 for op in largest
             )
-            yield Finding(
-                "not-delegated",
-                f"Ops of {one.name} run outside of XNNPACK",
+            evidence = (
                 f"{len(outside)} of its {len(ops)} ops have built-in kernels, {percent_text(share)} of a "
-                f"run: {listed}.",
-                share,
-                "",
-                _OPS,
+                f"run: {listed}."
             )
+            title = f"Ops of {one.name} run outside of XNNPACK"
+            yield Finding("not-delegated", title, evidence, share, "", _OPS)
             return
 
 
@@ -134,16 +133,12 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
         needs = "kernels of its own"
         if any(op.op_type.startswith("Flex") for op in custom):
             needs = "the Flex delegate, which has TensorFlow's kernels"
-        yield Finding(
-            "custom-ops",
-            f"Replace {names}" if len(names) < _NAME else "Replace custom ops",
+        evidence = (
             f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator takes "
-            f"{'it' if len(custom) == 1 else 'them'}.",
-            _share(one, custom),
-            "",
-            _OPS,
-            0.1,
+            f"{'it' if len(custom) == 1 else 'them'}."
         )
+        title = f"Replace {names}" if len(names) < _NAME else "Replace custom ops"
+        yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS, 0.1)
         return
 
 
@@ -158,16 +153,14 @@ def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
         together = "" if share is None else f", together {percent_text(share)} of a run"
         names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer, _NAME)}" for op in floats[:4])
         have, them = ("have", "them") if len(floats) > 1 else ("has", "it")
-        yield Finding(
-            "not-quantized",
-            f"{len(floats)} op{'s' * (len(floats) > 1)} of {one.name} stay{'s' * (len(floats) == 1)} float",
+        evidence = (
             f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
-            f"op{'s' * (len(between) > 1)} convert around {them}{together}.",
-            share,
-            "",
-            _QUANTIZING,
-            0.05,
+            f"op{'s' * (len(between) > 1)} convert around {them}{together}."
         )
+        title = (
+            f"{counted_text(len(floats), 'op')} of {one.name} stay{'s' * (len(floats) == 1)} float"
+        )
+        yield Finding("not-quantized", title, evidence, share, "", _QUANTIZING, 0.05)
 
 
 def _slower(findings: LiteFindings) -> Iterator[Finding]:
@@ -181,15 +174,12 @@ def _slower(findings: LiteFindings) -> Iterator[Finding]:
             continue
         blamed = _slower_layers(findings, one, base)
         interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
-        yield Finding(
-            "slower-than-float",
-            f"{one.name} gains no time",
+        evidence = (
             f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine"
-            f"{blamed}. Other processors differ: time it on the device before it is chosen for speed.",
-            1 - ratio,
-            "",
-            _QUANTIZING,
+            f"{blamed}. Other processors differ: time it on the device before it is chosen for speed."
         )
+        title = f"{one.name} gains no time"
+        yield Finding("slower-than-float", title, evidence, 1 - ratio, "", _QUANTIZING)
 
 
 def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> str:
@@ -224,15 +214,10 @@ def _threads(findings: LiteFindings) -> Iterator[Finding]:
                 worst = max(worst, 1 - ratio if high < 1 else 0.0)
     if useless:
         cores = findings.environment.get("CPU cores", "")
-        yield Finding(
-            "threads",
-            "More threads do not help",
-            f"{'; '.join(useless[:4])}{f', on {cores} cores' if cores else ''}.",
-            worst if worst >= _LEAST else None,
-            "Interpreter(path, num_threads=1)",
-            _QUANTIZING,
-            _LEAST,
-        )
+        evidence = f"{'; '.join(useless[:4])}{f', on {cores} cores' if cores else ''}."
+        title, code = "More threads do not help", "Interpreter(path, num_threads=1)"
+        bound = worst if worst >= _LEAST else None
+        yield Finding("threads", title, evidence, bound, code, _QUANTIZING, _LEAST)
 
 
 def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
@@ -260,5 +245,4 @@ def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
         )
     else:
         return
-    code = "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
-    yield Finding(rule, title, evidence, None, code, _QUANTIZING, weight)
+    yield Finding(rule, title, evidence, None, _CALIBRATED, _QUANTIZING, weight)
