@@ -157,9 +157,8 @@ def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
             f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
             f"op{'s' * (len(between) > 1)} convert around {them}{together}."
         )
-        title = (
-            f"{counted_text(len(floats), 'op')} of {one.name} stay{'s' * (len(floats) == 1)} float"
-        )
+        ops_text, stay = ("ops", "stay") if len(floats) > 1 else ("op", "stays")
+        title = f"{len(floats)} {ops_text} of {one.name} {stay} float"
         yield Finding("not-quantized", title, evidence, share, "", _QUANTIZING, 0.05)
 
 
