@@ -29,7 +29,7 @@ from profnb.fleet.collectives import Key
 from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
 from profnb.steps.gaps import is_pause
 
-_FEWEST = 2
+_FEWEST, _MOST_NAMES = 2, 8
 _COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]
 _LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
 
@@ -230,9 +230,6 @@ def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
     return Clocks(offset - starts, low - starts, high - starts, is_possible, offset)
 
 
-_FEWEST_KEYS, _MOST_NAMES = 2, 8
-
-
 @dataclass(frozen=True, slots=True)
 class Meeting:
     """The hosts that are one fleet.
@@ -295,7 +292,7 @@ def _largest_group(digests: Sequence[Digest]) -> tuple[list[Digest], list[Digest
         for key in dict.fromkeys(one.collectives.keys):
             takers.setdefault(key, []).append(row)
     groups = Counter(tuple(rows) for rows in takers.values() if len(rows) > 1)
-    large = [rows for rows, count in groups.items() if count >= _FEWEST_KEYS]
+    large = [rows for rows, count in groups.items() if count >= _FEWEST]
     chosen = max(large, key=lambda rows: (len(rows), groups[rows]), default=())
     others = [one for row, one in enumerate(digests) if row not in chosen]
     return [digests[row] for row in chosen], others

@@ -31,6 +31,44 @@ from profnb.subjects.advising import Finding
 
 FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
 _CONFIDENCE = 0.95
+_WORTH = 0.2  # of the excess: an op or a line below it explains nothing
+_WORDS = {
+    "input": "waiting for input",
+    "between steps": "Python between steps",
+    "all others": "Python inside the step",
+}
+_REMEDIES = {
+    "input": "Look at its input: a slower disk or network, more work per element, or fewer threads. "
+    "fleet[{host!r}].report() shows its pipeline.",
+    "between steps": "Look at what Python does between the steps on that host only: logging, checkpoints, "
+    "callbacks that only the chief runs. fleet[{host!r}].report() has the lines.",
+    "all others": "Look at what Python does inside the step on that host only. fleet[{host!r}].report() has "
+    "the lines.",
+}
+_REMEDY = (
+    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
+    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
+)
+_COPYING = ("output", "device to device")
+_OF_DEVICES = {
+    "device compute": "Look at what differs on that device: more work (uneven batches), other shapes, a "
+    "lower clock (heat, power), another program on it (nvidia-smi).",
+    "input": "Look at what makes that device's batches: they come later than the others'.",
+}
+_COPIES_OF_DEVICE = (
+    "Look at what is copied to and from that device only: place what it needs on all devices once, and read "
+    "results after the last step."
+)
+_LATE_FOR_DEVICE = (
+    "That device gets its work later than the others, from one process that serves all of them: fewer and "
+    "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
+)
+
+
+_LEAST = 0.1  # of the step: less is nobody's fault
+_BESIDE = 0.25  # of the waiting: less is not worth a word
+_MOSTLY = 0.75  # of what all cost one another: more is one's
+_LINK = "https://www.tensorflow.org/guide/distributed_training"
 
 
 def excess(own_ps: Int64s) -> Int64s:
@@ -95,46 +133,6 @@ def _outside(count: int) -> int:
     steps = np.log((count - taken + 1) / taken)
     tail = np.cumsum(np.exp(np.append(0, np.cumsum(steps)) - count * math.log(2)))
     return int((2 * tail <= 1 - _CONFIDENCE).sum())
-
-
-_WORTH = 0.2  # of the excess: an op or a line below it explains nothing
-_WORDS = {
-    "input": "waiting for input",
-    "between steps": "Python between steps",
-    "all others": "Python inside the step",
-}
-_REMEDIES = {
-    "input": "Look at its input: a slower disk or network, more work per element, or fewer threads. "
-    "fleet[{host!r}].report() shows its pipeline.",
-    "between steps": "Look at what Python does between the steps on that host only: logging, checkpoints, "
-    "callbacks that only the chief runs. fleet[{host!r}].report() has the lines.",
-    "all others": "Look at what Python does inside the step on that host only. fleet[{host!r}].report() has "
-    "the lines.",
-}
-_REMEDY = (
-    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
-    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
-)
-_COPYING = ("output", "device to device")
-_OF_DEVICES = {
-    "device compute": "Look at what differs on that device: more work (uneven batches), other shapes, a "
-    "lower clock (heat, power), another program on it (nvidia-smi).",
-    "input": "Look at what makes that device's batches: they come later than the others'.",
-}
-_COPIES_OF_DEVICE = (
-    "Look at what is copied to and from that device only: place what it needs on all devices once, and read "
-    "results after the last step."
-)
-_LATE_FOR_DEVICE = (
-    "That device gets its work later than the others, from one process that serves all of them: fewer and "
-    "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
-)
-
-
-_LEAST = 0.1  # of the step: less is nobody's fault
-_BESIDE = 0.25  # of the waiting: less is not worth a word
-_MOSTLY = 0.75  # of what all cost one another: more is one's
-_LINK = "https://www.tensorflow.org/guide/distributed_training"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from profnb.capture.seams import FREEZE
 from profnb.core.errors import CaptureError
 from profnb.lite.lite_data import match_inputs
 
+_BURST = 3
+
 
 def save_model(model: Any, target: Path, batch: int | None) -> Path:
     """Save it as a SavedModel with this batch or, for None, the one that the model leaves open."""
@@ -92,9 +94,6 @@ def _archive(archive: Any, model: Any, target: Path, batch: int | None) -> None:
     write = archive.write_out
     quiet = {"verbose": False} if "verbose" in inspect.signature(write).parameters else {}
     write(str(target), **quiet)
-
-
-_BURST = 3
 
 
 def layers_of(model: Any) -> list[tuple[str, str]]:
