@@ -63,8 +63,6 @@ _LATE_FOR_DEVICE = (
     "That device gets its work later than the others, from one process that serves all of them: fewer and "
     "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
 )
-
-
 _LEAST = 0.1  # of the step: less is nobody's fault
 _BESIDE = 0.25  # of the waiting: less is not worth a word
 _MOSTLY = 0.75  # of what all cost one another: more is one's
