@@ -236,9 +236,9 @@ def digest_devices(
     steps, is_counted = max(study.summary.counted.size, 1), study.events_of(study.summary.counted)
     digests = []
     for plane, exchanged in zip(devices, device_collectives, strict=True):
-        work, kinds = (
-            values[is_counted[work_by_device[plane][0]]] for values in work_by_device[plane]
-        )
+        all_work, all_kinds = work_by_device[plane]
+        is_of_steps = is_counted[all_work]
+        work, kinds = all_work[is_of_steps], all_kinds[is_of_steps]
         is_in = directions_of_copies(trace, work) == DIRECTIONS.index("host to device")
         digests.append(Digest(
             host=printable(_PREFIX.sub("", trace.planes[plane].name)),

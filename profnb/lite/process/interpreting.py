@@ -247,7 +247,8 @@ class _Server:
         joined = [
             np.concatenate([np.atleast_1d(one) for one in kept])[:count] for kept in collected
         ]
-        np.savez(ask["target"], **{f"x{at}": array for at, array in enumerate(joined)})
+        named: dict[str, Any] = {f"x{at}": array for at, array in enumerate(joined)}
+        np.savez(ask["target"], **named)
         return {}
 
     def tensors(self, ask: Mapping[str, Any]) -> dict[str, Any]:
@@ -268,7 +269,8 @@ class _Server:
                     array = interpreter.get_tensor(index)
                     if array.dtype.kind in "fiu" and array.size <= _LARGEST_TENSOR:
                         kept.setdefault(index, []).append(_real(array, details[index]).copy())
-        np.savez(ask["target"], **{f"t{i}": np.stack(values) for i, values in kept.items()})
+        named: dict[str, Any] = {f"t{i}": np.stack(values) for i, values in kept.items()}
+        np.savez(ask["target"], **named)
         return {}
 
     def profile(self, ask: Mapping[str, Any]) -> dict[str, Any]:
