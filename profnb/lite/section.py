@@ -227,7 +227,7 @@ def _layer_section(findings: LiteFindings) -> Section:
     first = {row.layer: at for at, row in reversed([*enumerate(layers)])}
     has_errors = {row.model for row in layers if not math.isnan(row.error_fraction)}
     times = {key: row.self_ps for key, row in cells.items()}
-    longest = max(map(_known, times.values())) or 1.0
+    longest = max(map(_spent, times.values())) or 1.0
 
     def time_of(model: str) -> Shown:
         def cell(row: int) -> Cell:
@@ -250,7 +250,7 @@ def _layer_section(findings: LiteFindings) -> Section:
 
     def bar(row: int) -> float:
         name = layers[row].layer
-        return max(_known(times.get((name, model), 0.0)) for model in models) / longest
+        return max(_spent(times.get((name, model), 0.0)) for model in models) / longest
 
     return section_of(
         LITE_LAYERS,
@@ -271,7 +271,7 @@ def _layer_section(findings: LiteFindings) -> Section:
     )
 
 
-def _known(time_ps: float) -> float:
+def _spent(time_ps: float) -> float:
     return 0.0 if math.isnan(time_ps) else time_ps
 
 
@@ -281,7 +281,7 @@ def _layer_figure(
     """Bars of each layer, float beside int8; None where nothing took time."""
     totals: dict[str, float] = {}
     for (name, _), time_ps in times.items():
-        totals[name] = totals.get(name, 0.0) + _known(time_ps)
+        totals[name] = totals.get(name, 0.0) + _spent(time_ps)
     whole = sum(totals.values())
     if not whole:
         return None
@@ -298,7 +298,7 @@ def _layer_figure(
     data = [
         {
             "type": "bar", "orientation": "h", "name": figure_text(model), "y": list(range(len(shown))),
-            "x": [round(_known(times.get((name, model), 0.0)) / 1e6, 3) for name in shown],
+            "x": [round(_spent(times.get((name, model), 0.0)) / 1e6, 3) for name in shown],
             "marker": {"color": colour(model), "line": {"width": 0}},
             "hovertemplate": [
                 f"{figure_text(name)}, {figure_text(model)}: "
@@ -315,7 +315,7 @@ def _op_section(findings: LiteFindings) -> Section:
     """The ops of all models, in order."""
     ops, colour = findings.ops, _colours_of(findings)
     shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
-    times = [_known(op.self_ps) for op in ops]
+    times = [_spent(op.self_ps) for op in ops]
     longest = max(times, default=0.0) or 1.0
     sentence = "In a run under the profiler, apart from the runs that were timed."
     if folded := len(ops) - len(shown):
