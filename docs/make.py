@@ -10,7 +10,7 @@ from pathlib import Path
 from profnb.comparison import Comparison
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
-from profnb.lite.result import LiteTables
+from profnb.lite.entry import LiteResult
 from profnb.lite_comparison import LiteComparison
 from profnb.many_traces.fleets import Fleet
 from profnb.many_traces.summaries import SUMMARIES
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).resolve().parent
 
 def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
-    owners = (Tables, Comparison, LiteTables, LiteComparison)
+    owners = (Tables, Comparison, LiteResult, LiteComparison)
     tables = [table for owner in owners for table in tables_of(owner).values() if table.columns]
     tables += [*tables_of(Fleet).values(), SUMMARIES]
     listed = "\n".join(

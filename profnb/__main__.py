@@ -121,8 +121,7 @@ def _percentage(text: str) -> float:
 
 
 def _lite(arguments: argparse.Namespace) -> None:
-    from profnb.lite.entry import lite
-    from profnb.lite.result import is_saved
+    from profnb.lite.entry import is_saved, lite
 
     paths = arguments.model
     if len(paths) > 1 and any(is_saved(Path(path)) for path in paths):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profnb.core.errors import CaptureError
-from profnb.lite.result import LiteResult
+from profnb.lite.entry import LiteResult
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile

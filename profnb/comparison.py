@@ -19,15 +19,14 @@ from profnb.core.errors import CaptureError
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
-from profnb.lite.result import LiteResult, is_saved, open_result
+from profnb.lite.entry import LiteResult, is_saved, open_result
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
-    from profnb.compare.across.layer_differences import LayerDifference
     from profnb.compare.differences import CategoryDifference
-    from profnb.compare.op_differences import OpDifference
+    from profnb.compare.op_differences import LayerDifference, OpDifference
     from profnb.compare.quality import MetricDifference
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
@@ -49,7 +48,7 @@ class Comparison:
     """
 
     table = TableOf("profnb.compare.op_differences", "OP_DIFFERENCES", "_ops")
-    layers = TableOf("profnb.compare.across.layer_differences", "LAYER_DIFFERENCES", "_layers")
+    layers = TableOf("profnb.compare.op_differences", "LAYER_DIFFERENCES", "_layers")
     categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
@@ -157,8 +156,8 @@ class Comparison:
     @cached_property
     def guards(self) -> list[str]:
         """What differs besides what was meant to, in sentences; read them before the verdict."""
-        from profnb.compare.across.layer_differences import layer_guards
         from profnb.compare.differences import find_guards
+        from profnb.compare.op_differences import layer_guards
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
@@ -256,14 +255,14 @@ class Comparison:
 
     @cached_property
     def _layers(self) -> "list[LayerDifference]":
-        from profnb.compare.across.layer_differences import compare_layers
+        from profnb.compare.op_differences import compare_layers
 
         return compare_layers(self.first[0].study, self.second[0].study)
 
     @property
     def _across(self) -> "tuple[list[LayerDifference], tuple[str, str], tuple[float, float]]":
         """The layers, the two frameworks, and op time of a mean step; nothing where it is one framework."""
-        from profnb.compare.across.layer_differences import op_time
+        from profnb.compare.op_differences import op_time
 
         one, two = self.first[0].study, self.second[0].study
         if one.framework == two.framework:

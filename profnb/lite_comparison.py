@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.compare.speedup import Difference
-    from profnb.lite.findings import LiteModel
-    from profnb.lite.judging import Price
-    from profnb.lite.result import LiteResult
+    from profnb.lite.entry import LiteResult
+    from profnb.lite.findings import LiteModel, Price
     from profnb.report.report import Report
 
 _NAN = float("nan")
@@ -59,8 +58,7 @@ class LiteComparison:
         import numpy as np
 
         from profnb.compare.speedup import RunSet, compare_runs
-        from profnb.lite.findings import LiteFindings
-        from profnb.lite.judging import paired_price
+        from profnb.lite.findings import LiteFindings, paired_price
 
         one, two = self.first.findings, self.second.findings
         others = {model.name: model for model in two.models if len(model.round_ps)}
@@ -128,7 +126,7 @@ class LiteComparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.shown.lite_verdict import difference_text
+        from profnb.lite.lite_verdict import difference_text
 
         row = self._spoken_of
         if row is None:
@@ -155,7 +153,7 @@ class LiteComparison:
 
     @cached_property
     def _report(self) -> "Report":
-        from profnb.lite.shown.section import difference_section
+        from profnb.lite.section import difference_section
         from profnb.report.report import Report
 
         title = f"{self.labels[0]} and {self.labels[1]}"

@@ -10,7 +10,7 @@ from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import is_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
-from profnb.lite.result import is_saved, open_result
+from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
 
 if TYPE_CHECKING:

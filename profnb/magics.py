@@ -29,7 +29,7 @@ from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
-from profnb.lite.result import LiteResult
+from profnb.lite.entry import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError
 from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line
 from profnb.magic.magic_options import (

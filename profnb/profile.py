@@ -192,7 +192,7 @@ class Profile(Tables):
 
     @property
     def _steady_runs(self) -> "list[tuple[int, tuple[Floats, bool]]]":
-        from profnb.compare.steady import steady_step_times
+        from profnb.compare.speedup import steady_step_times
         from profnb.steps.step_times import wall_step_times
 
         times = [self._step_times, *(wall_step_times(run.steps) for run in self.repeats)]

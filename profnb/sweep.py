@@ -72,7 +72,7 @@ class Sweep:
         throughput against the metric or memory)``, error``. It is ``steps_per_second`` where a batch size is
         not known, and ``run_ms, runs_per_second`` where there are no steps.
         """
-        from profnb.compare.settings_table import settings_table
+        from profnb.compare.sweeps import settings_table
 
         return settings_table(self.columns).frame(self.columns)
 

@@ -8,8 +8,8 @@ than the best is told from it (`tells`, the power); the interval of the first se
 
 import numpy as np
 
-from profnb.compare.best_setting import rank
-from profnb.compare.rounds import fit_rounds
+from profnb.compare.ranking import rank
+from profnb.compare.ranking import fit_rounds
 from profnb.sweep import run_order
 
 SIGMA = 0.02
@@ -40,7 +40,7 @@ def simulate(settings, rounds, *, drift=0.0, jumps=0.0, outliers=0.0, gap=0.0, m
         kept = ~((rows == 1) & (block == 0)) if missing else slice(None)
         fit = fit_rounds(rows[kept], block[kept], logs[kept], settings)
         ranking = rank(fit, -fit.means)
-        lead = [fit.means[0] - fit.means[other] + truth[other] - fit.factor * fit.error(0, other) for other in range(1, settings)]
+        lead = [fit.means[0] - fit.means[other] + truth[other] - fit.factor * fit.errors[0, other] for other in range(1, settings)]
         covered += max(lead) <= 0
         wrong += bool((~ranking.may_be_best[truth == 0]).any()) if gap else bool(not ranking.may_be_best[0])
         told += bool(not ranking.may_be_best[-1])

@@ -13,8 +13,8 @@ from traces import read as read_tf
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
-from profnb.compare.across.layer_differences import compare_layers, layer_guards
-from profnb.compare.across.layer_section import layer_section
+from profnb.compare.op_differences import compare_layers, layer_guards
+from profnb.compare.section import layer_section
 from profnb.compare.op_differences import compare_ops
 from profnb.drawing.section import section_text
 from profnb.profile import Profile
@@ -209,7 +209,7 @@ def test_layers_of_two_frameworks_stand_side_by_side():
     torch = Study(read(STEPS), recording=Recording(models=(net(),)))
     rows = {row.layer: row for row in compare_layers(Study(of_tensorflow(), recording=Recording()), torch)}
     one = rows["Net/one"]
-    assert (one.first_forward_ps, one.first_backward_ps, one.second_ps) == (30e6, 10e6, 38e6)
+    assert (one.first.forward_ps, one.first.backward_ps, one.second_ps) == (30e6, 10e6, 38e6)
     assert (one.ratio, one.status) == (pytest.approx(38 / 40), "both")
     assert math.isnan(one.low)  # three steps are one block, and one block tells no variation
     assert (rows["Net/other"].status, rows["Net/two"].status, rows["optimizer"].status) == ("only in A", "only in B", "only in B")
@@ -235,7 +235,7 @@ def test_the_top_of_a_model_may_be_called_differently_and_numbers_of_a_process_d
         ("sequential_1/dense_1_9", pytest.approx(1), pytest.approx(1), pytest.approx(1)),
     ]
     assert layer_guards(rows) == []
-    known = [replace(row, first_parameters=3.0, second_parameters=4.0) for row in rows]
+    known = [replace(row, first=replace(row.first, parameters=3.0), second=replace(row.second, parameters=4.0)) for row in rows]
     assert layer_guards(known) == ["The models differ: 6 and 8 parameters."]
 
 

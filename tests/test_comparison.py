@@ -11,12 +11,12 @@ from traces import event, gpu, host, line, plane, read, xspace
 
 import profnb
 from profnb.__main__ import main
-from profnb.compare.box_chart import box_figures
+from profnb.compare.section import box_figures
 from profnb.compare.estimates import estimate_mean, mann_whitney, student_factor
-from profnb.compare.speedup import RunSet, _block_medians, _freedom_of, _resampled_medians, compare_runs, estimate_step
+from profnb.compare.speedup import RunSet, _block_medians, _resampled_medians, compare_runs, estimate_step
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
-from profnb.compare.steady import steady_step_times
+from profnb.compare.speedup import steady_step_times
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -121,9 +121,9 @@ def test_blocks_of_steps_where_the_count_is_no_multiple():
     """Of 32 steps 2 * 32 ** (1 / 3) = 6.3 neighbours stay together: five blocks of 6, the last two steps in none."""
     steps = np.arange(32.0)
     assert _block_medians(steps).tolist() == [2.5, 8.5, 14.5, 20.5, 26.5]
-    assert _freedom_of([steps]) == 4
-    assert _freedom_of([steps[:2]]) == 1  # one block of two steps: no less than one
-    assert _freedom_of([steps, steps, steps]) == 2  # of runs, whatever their length
+    assert estimate_step([steps]).freedom == 4
+    assert estimate_step([steps[:2]]).freedom == 1  # one block of two steps: no less than one
+    assert estimate_step([steps, steps, steps]).freedom == 2  # of runs, whatever their length
 
 
 def test_a_long_run_is_resampled_by_the_medians_of_neighbours():

@@ -16,8 +16,8 @@ from profnb.core.errors import TraceFormatError
 from profnb.many_traces import workers
 from profnb.many_traces.fleets import find_fleet
 from profnb.trace.model import Trace
-from profnb.fleet.own_work import OWN_CATEGORIES
-from profnb.fleet.costs import median_interval
+from profnb.fleet.digest import OWN_CATEGORIES
+from profnb.fleet.verdict import median_interval
 from profnb.fleet.digest import digest_study
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace

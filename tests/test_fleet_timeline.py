@@ -10,8 +10,8 @@ import profnb
 from traces import event, host, line, xspace
 from made_hosts import EVEN, EXCHANGE, MS, SLOW, STEPS, hosts_of
 from profnb.fleet.fleet_timeline import build_fleet_timeline
-from profnb.fleet.joined_hosts import EXCHANGE as EXCHANGING
-from profnb.fleet.joined_hosts import OWN_WORK, join_hosts
+from profnb.fleet.fleet_timeline import EXCHANGE as EXCHANGING
+from profnb.fleet.fleet_timeline import OWN_WORK, join_hosts
 from profnb.many_traces import fleets
 
 

@@ -204,5 +204,5 @@ def test_the_public_names_are_all_there():
 
     assert all(hasattr(profnb, name) for name in profnb.__all__)
     assert callable(profnb.profile)  # the function, not the module of the same name
-    import_module("profnb.compare.steady")
+    import_module("profnb.compare.speedup")
     assert callable(profnb.compare)  # likewise, and the folder

@@ -19,17 +19,17 @@ from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.lite.advice import advise_lite
 from profnb.lite.conversion import _explain, read_file
 from profnb.lite.findings import LiteFindings, LiteLayer, LiteModel, LiteOp
-from profnb.lite.given import read_data, read_examples
-from profnb.lite.judging import judge_outputs, metric_of, paired_price, share_interval
-from profnb.lite.input_order import match_inputs
-from profnb.lite.measured.op_layers import align, assign_layers, read_graph
-from profnb.lite.measured.op_rows import layer_errors, list_ops, timed_ops
+from profnb.lite.lite_data import read_data, read_examples
+from profnb.lite.findings import judge_outputs, metric_of, paired_price, share_interval
+from profnb.lite.lite_data import match_inputs
+from profnb.lite.op_layers import align, assign_layers, read_graph
+from profnb.lite.op_study import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.interpreting import _Server
 from profnb.lite.process.op_profiler import summarise_events
-from profnb.lite.result import LiteResult
-from profnb.lite.saved_model import save_model
-from profnb.lite.shown.lite_verdict import verdict_text
+from profnb.lite.entry import LiteResult
+from profnb.lite.keras_model import save_model
+from profnb.lite.lite_verdict import verdict_text
 
 US = 1e6  # picoseconds
 
@@ -234,17 +234,17 @@ def test_labels_say_what_is_judged():
 
 def test_outputs_are_judged_beside_the_keras_model():
     keras, other = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.4, 0.6], [0.2, 0.8]])
-    judged = judge_outputs({"Keras": [keras], "int8": [other]}, np.array([0, 1]), "Keras")
-    assert judged.figures["int8"]["scores"] == (0.0, 1.0)
-    assert judged.figures["int8"]["agreement_fraction"] == 0.5
-    assert judged.figures["int8"]["largest_difference"] == pytest.approx(0.5)
-    assert "agreement_fraction" not in judged.figures["Keras"]
+    _, figures = judge_outputs({"Keras": [keras], "int8": [other]}, np.array([0, 1]), "Keras")
+    assert figures["int8"]["scores"] == (0.0, 1.0)
+    assert figures["int8"]["agreement_fraction"] == 0.5
+    assert figures["int8"]["largest_difference"] == pytest.approx(0.5)
+    assert "agreement_fraction" not in figures["Keras"]
 
 
 def test_outputs_in_another_order_are_matched():
     one, two = np.zeros((2, 3)), np.ones((2, 3))
-    judged = judge_outputs({"Keras": [one, two], "int8": [two + 0.1, one]}, None, "Keras")
-    assert judged.figures["int8"]["largest_difference"] == 0.0
+    _, figures = judge_outputs({"Keras": [one, two], "int8": [two + 0.1, one]}, None, "Keras")
+    assert figures["int8"]["largest_difference"] == 0.0
 
 
 # the answer

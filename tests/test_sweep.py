@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from simulate_sweep import CASES, simulate
 
-from profnb.compare.best_setting import rank
-from profnb.compare.dunnett import dunnett_factor
-from profnb.compare.rounds import fit_rounds
+from profnb.compare.ranking import rank
+from profnb.compare.ranking import dunnett_factor
+from profnb.compare.ranking import fit_rounds
 from profnb.compare.sweeps import SweepPoint, tabulate_sweep
-from profnb.compare.settings_table import settings_table
+from profnb.compare.sweeps import settings_table
 from profnb.capture.models.layer_facts import FitResult
 from profnb.comparison import compare
 from profnb.capture import seams
@@ -131,7 +131,7 @@ def test_what_a_round_has_in_common_does_not_count():
     # By hand: the differences of logarithms are 0.5 and 0.7, so 0.6, with a standard error of 0.1 and one degree of freedom.
     fit = fit_rounds(np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([0.0, 1.0, 0.5, 1.7]), 2)
     assert fit.means.tolist() == pytest.approx([0.5, 1.1])
-    assert fit.error(0, 1) == pytest.approx(0.1)
+    assert fit.errors[0, 1] == pytest.approx(0.1)
     assert fit.freedom == 1
     assert fit.factor == pytest.approx(6.314, abs=0.001)  # Student's, one-sided
     ranking = rank(fit, -fit.means)

@@ -9,7 +9,7 @@ import profnb
 from profnb.__main__ import main
 from profnb.comparison import Comparison
 from profnb.core.table import Table, TableOf, tables_of
-from profnb.lite.result import LiteTables
+from profnb.lite.entry import LiteResult
 from profnb.lite_comparison import LiteComparison
 from profnb.many_traces.fleets import Fleet
 from profnb.tables import Tables
@@ -88,7 +88,7 @@ def test_tables_are_declarations_and_properties_that_speak_of_rows():
     assert tables["made"] == Table("made", "One row per thing, the largest first.", ())
 
 
-@pytest.mark.parametrize("owner", [Tables, LiteTables, Fleet, Comparison, LiteComparison])
+@pytest.mark.parametrize("owner", [Tables, LiteResult, Fleet, Comparison, LiteComparison])
 def test_a_table_is_declared_under_the_name_that_it_has(owner):
     declared = {name: place.table for name, place in vars(owner).items() if isinstance(place, TableOf)}
     assert [table.name for table in declared.values()] == list(declared)

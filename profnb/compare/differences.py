@@ -1,7 +1,7 @@
 """Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import signed_text
@@ -22,12 +22,12 @@ class CategoryDifference(NamedTuple):
 
     @property
     def difference_ps(self) -> float:
-        """How much more B spends on it."""
+        """The time that B spends on it beyond A."""
         return self.second_ps - self.first_ps
 
 
 def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
-    """The categories of the mean iterations of A and of B, the largest difference first."""
+    """List the categories of the mean iterations of A and of B, the largest difference first."""
     means: dict[str, list[float]] = {}
     for column, study in enumerate((first, second)):
         for share in study.summary.shares:
@@ -37,19 +37,23 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
     return sorted(rows, key=lambda row: -abs(row.difference_ps))
 
 
+def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Sequence[Any]], ...]:
+    """Declare the columns of a table whose value is a sequence of rows, each a field of them.
+
+    Args:
+        *declared: Of each column its name, the field, its meaning, and what else ``Column`` takes.
+    """
+    return tuple(Column(name, of_each(field), *rest) for name, field, *rest in declared)
+
+
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
     "categories",
     "One row per category of the mean step, the largest difference first.",
-    (
-        Column("category", of_each("category"), "the category"),
-        Column("first_ms", of_each("first_ps"), "time of A"),
-        Column("second_ms", of_each("second_ps"), "time of B"),
-        Column(
-            "difference_ms",
-            of_each("difference_ps"),
-            "how much more B spends on it",
-            text=signed_text,
-        ),
+    columns_of(
+        ("category", "category", "the category"),
+        ("first_ms", "first_ps", "time of A"),
+        ("second_ms", "second_ps", "time of B"),
+        ("difference_ms", "difference_ps", "how much more B spends on it", "", signed_text),
     ),
     "Per iteration, where a step runs several.",
     "c",
@@ -59,7 +63,7 @@ CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
 def find_guards(
     first: Study, second: Study, environments: tuple[dict[str, str], dict[str, str]]
 ) -> list[str]:
-    """What differs between A and B besides what was meant to, in sentences."""
+    """Say what differs between A and B besides what was meant to, in sentences."""
     guards = [
         f"{name} differs: {environments[0][name]} and {environments[1][name]}."
         for name in sorted(environments[0].keys() & environments[1].keys())
@@ -74,7 +78,12 @@ def find_guards(
             f"Batch sizes differ ({sizes[0]} and {sizes[1]}), so the verdict is of the time per example."
         )
     phases = [study.summary.phase for study in (first, second)]
-    counts = [_iterations_of(study) for study in (first, second)]
+    iterations = [study.summary.iterations for study in (first, second)]
+    # Of the compared kind, traced or not.
+    counts = [
+        study.step_times.phase.count(study.summary.phase or "") * max(each, 1)
+        for study, each in zip((first, second), iterations, strict=True)
+    ]
     if None in phases:
         guards.append("One of them has no events: there is nothing to compare.")
     elif phases[0] != phases[1]:
@@ -87,7 +96,6 @@ def find_guards(
         for name in sorted(one.keys() & two.keys())[:_MOST_DATASETS]
         if one[name] != two[name]
     )
-    iterations = [study.summary.iterations for study in (first, second)]
     if iterations[0] != iterations[1]:
         guards.append(
             f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution); all times "
@@ -96,14 +104,8 @@ def find_guards(
     return guards
 
 
-def _iterations_of(study: Study) -> int:
-    """How many iterations of the compared kind one run made, traced or not."""
-    steps = study.step_times.phase.count(study.summary.phase or "")
-    return steps * max(study.summary.iterations, 1)
-
-
 def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
-    """Examples per step of A and of B; None where one is not known."""
+    """Give examples per step of A and of B; None where one is not known."""
     one, two = (
         study.summary.batch_size or usual_batch_size(study.trace) for study in (first, second)
     )

@@ -1,4 +1,4 @@
-"""What a few values tell of a mean: its interval, whether another one is larger, which of two samples is.
+"""A few values to an estimate of their mean: its interval, and which of two samples is larger.
 
 Intervals are Student's, with Welch's degrees of freedom where two means are compared.
 
@@ -37,24 +37,24 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Where the 95 % interval begins and ends."""
+        """Begin and end of the 95 % interval."""
         reach = student_factor([self.variance], [self.freedom]) * math.sqrt(self.variance)
         return self.mean - reach, self.mean + reach
 
     def less(self, other: "Estimate") -> tuple[float, float]:
-        """The 95 % interval of the difference: this mean less the other's."""
+        """Give the 95 % interval of the difference: this mean less the other's."""
         variances = [self.variance, other.variance]
         factor = student_factor(variances, [self.freedom, other.freedom])
         reach = factor * math.sqrt(sum(variances))
         return self.mean - other.mean - reach, self.mean - other.mean + reach
 
     def exceeds(self, other: "Estimate") -> bool:
-        """Whether it is surely larger: the 95 % interval of the difference lies above 0."""
+        """Tell whether it is surely larger: the 95 % interval of the difference lies above 0."""
         return self.less(other)[0] > 0
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
-    """The mean of independent values, of runs for instance."""
+    """Estimate the mean of independent values, of runs for instance."""
     if not len(values):
         return Estimate(math.nan)
     variance = float(np.var(values, ddof=1)) / len(values) if len(values) > 1 else math.nan
@@ -62,7 +62,7 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
 
 
 def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float:
-    """How many standard errors a 95 % interval reaches: Student's, with Welch's degrees of freedom.
+    """Give the standard errors that a 95 % interval reaches: Student's, with Welch's degrees of freedom.
 
     Args:
         variances: Of each side's mean.
@@ -72,14 +72,13 @@ def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float
     if not sum(parts):
         return 1.96
     freedom = max(sum(variances) ** 2 / sum(parts), 1.0)
-    reciprocals = 1 / np.arange(
-        1.0, len(_STUDENT) + 1
-    )  # in 1 / freedom the factor is nearly a line
+    # In 1 / freedom the factor is nearly a line.
+    reciprocals = 1 / np.arange(1.0, len(_STUDENT) + 1)
     return float(np.interp(1 / freedom, [0.0, *reciprocals[::-1]], [1.96, *_STUDENT[::-1]]))
 
 
 def mann_whitney(first: Floats, second: Floats) -> float:
-    """Mann and Whitney's test that one sample tends to larger values: the two-sided p-value.
+    """Test by Mann and Whitney whether one sample tends to larger values: the two-sided p-value.
 
     By the normal approximation with a correction for ties and continuity; NaN for an empty sample.
     """

@@ -1,11 +1,16 @@
-"""Two studies to the ops that account for their difference, matched although their names were numbered anew.
+"""Two studies to the ops or layers that account for their difference, though names were numbered anew.
 
 Keras numbers what is made without a name through the whole process (``sequential_3_1/dense_10_1``), so the
 same model made again has other op names. An op is matched by its path with each scope's number replaced by
 its rank among the scopes of that base name beside it: the second dense layer of A meets the second of B.
 
-Two frameworks have no ops in common. There the rows are the layers, and what is none (loss, optimizer); there
-are none where one side has no layers (see ``across.layer_differences`` for what the comparison shows).
+Two frameworks have no ops in common, but layers: a layer is matched by its path likewise; where each side has
+one model at the top, the models may be called differently. JAX tells whose weights an update is of, PyTorch
+does not: all updates are the optimizer's row on both sides. The interval of a ratio comes from blocks of
+neighbouring steps of one run each: it tells the variation from step to step, not from run to run.
+
+Of two frameworks the rows of the table of ops are the layers, too, and what is none (loss, optimizer); there
+are none where one side has no layers.
 """
 
 import re
@@ -14,15 +19,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.table import Column, Table, of_each
+from profnb.compare.differences import columns_of
+from profnb.compare.estimates import estimate_mean
+from profnb.core.columns import Floats, Int64s
+from profnb.core.table import Table
 from profnb.core.units import signed_text
-from profnb.subjects.layers.layer_table import SCOPE
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
+from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
 _NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
 _DATASET = "Dataset"
 _DEEPEST, _LONGEST_NUMBERS = 40, 40
+_MOST_BLOCKS, _LEAST_STEPS = 6, 3
+_FORWARD, _UPDATE = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
+_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +60,7 @@ class OpDifference:
 
     @property
     def difference_ps(self) -> float:
-        """How much more B spends on it per step."""
+        """The time that B spends on it beyond A per step."""
         return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
 
 
@@ -62,20 +74,19 @@ class _Op:
 
 
 def compare_ops(first: Study, second: Study) -> list[OpDifference]:
-    """The ops of both, or the layers where two frameworks ran; the largest difference first."""
+    """List the ops of both, or the layers where two frameworks ran; the largest difference first."""
     is_one = first.framework == second.framework
     tables = [(_ops_per_step if is_one else _layers_per_step)(study) for study in (first, second)]
     if not all(tables) and not is_one:
         return []
-    nan, rows = float("nan"), []
+    rows = []
     for key in tables[0].keys() | tables[1].keys():
         one, two = tables[0].get(key), tables[1].get(key)
         shown = two or one
         assert shown is not None
-        rows.append(OpDifference(
-            key[0], shown.op_name, shown.op_type, nan if one is None else one.self_ps,
-            nan if two is None else two.self_ps, _status(key[0], one, two),
-        ))  # fmt: skip
+        first_ps, second_ps = (_NAN if op is None else op.self_ps for op in (one, two))
+        status = _status(key[0], one, two)
+        rows.append(OpDifference(key[0], shown.op_name, shown.op_type, first_ps, second_ps, status))
     return sorted(rows, key=lambda row: (-abs(row.difference_ps), row.op_name))
 
 
@@ -93,26 +104,34 @@ def _status(side: str, one: _Op | None, two: _Op | None) -> str:
 def _layers_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The layers of a mean step, and what is none, by path; nothing where no op lies in a layer."""
     table = study.layers.table
-    if not any(
-        kind and spent for kind, spent in zip(table.layer_type, table.total_ps, strict=True)
-    ):
+    rows = [
+        (path, name, kind, float(spent) / max(table.iterations, 1))
+        for path, name, kind, spent in zip(
+            _paths_of(table), table.layer, table.layer_type, table.total_ps, strict=True
+        )
+        if spent
+    ]
+    if not any(kind for _, _, kind, _ in rows):
         return {}
-    spent_on: dict[tuple[str, str], _Op] = {}
-    paths = rank_scopes([f"{name}/" for name in table.layer])
-    for row, path in enumerate(paths):
-        if not table.total_ps[row]:
-            continue
-        kind = "" if table.layer_type[row] == SCOPE else table.layer_type[row]
-        spent = float(table.total_ps[row]) / max(table.iterations, 1)
-        spent_on["layer", path] = _Op(table.layer[row], kind, spent, spent, frozenset())
-    return spent_on
+    return {
+        ("layer", path): _Op(name, "" if kind == SCOPE else kind, spent, spent, frozenset())
+        for path, name, kind, spent in rows
+    }
+
+
+def _paths_of(table: LayerTable) -> list[str]:
+    return rank_scopes([f"{name}/" for name in table.layer])
 
 
 def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The ops of a mean step by side and path."""
     counted = study.summary.counted
     ops = study.ops.of_steps(counted)
-    kernels = _kernels_of(study)
+    kernels: dict[str, set[str]] = {}
+    if study.has_device:
+        launched = study.device.kernels
+        for kernel, name in zip(launched.kernel_name, launched.op_name, strict=True):
+            kernels.setdefault(name, set()).add(kernel)
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     ops_by_path = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
@@ -122,7 +141,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
         op = ops_by_path.setdefault(
             (side, path),
-            _Op(name, ops.op_type[row], 0.0, -1.0, kernels.get(name, frozenset())),
+            _Op(name, ops.op_type[row], 0.0, -1.0, frozenset(kernels.get(name, ()))),
         )
         op.self_ps += spent
         if spent > op.largest_ps:
@@ -144,18 +163,8 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     }
 
 
-def _kernels_of(study: Study) -> dict[str, frozenset[str]]:
-    kernels_by_op: dict[str, set[str]] = {}
-    if study.has_device:
-        for kernel, op in zip(
-            study.device.kernels.kernel_name, study.device.kernels.op_name, strict=True
-        ):
-            kernels_by_op.setdefault(op, set()).add(kernel)
-    return {op: frozenset(names) for op, names in kernels_by_op.items()}
-
-
 def rank_scopes(names: Sequence[str]) -> list[str]:
-    """Op names with the number of each scope replaced by its rank among its like.
+    """Replace the number of each scope in op names by its rank among its like.
 
     Args:
         names: ``sequential_3/dense_7/MatMul`` and ``sequential_3/dense_9/MatMul``.
@@ -171,7 +180,11 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
         scopes: list[tuple[int, tuple[str, str], tuple[int, ...]]] = []
         for row, part in enumerate(parts):
             if depth < len(part) - 1:
-                base, suffix = _split(part[depth])
+                base = part[depth]
+                match = _NUMBERS.search(base[-_LONGEST_NUMBERS:])
+                digits = match[0] if match else ""  # "_10_1" of dense_10_1
+                suffix = tuple(map(int, digits.split("_")[1:]))
+                base = base.removesuffix(digits)
                 siblings = "/".join(paths[row]), base
                 numbers.setdefault(siblings, set()).add(suffix)
                 scopes.append((row, siblings, suffix))
@@ -184,45 +197,228 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
     return ["/".join([*path, part[-1]]) for path, part in zip(paths, parts, strict=True)]
 
 
-def _split(scope: str) -> tuple[str, tuple[int, ...]]:
-    """A scope's base name and its numbers: ``("dense", (10, 1))`` of ``dense_10_1``."""
-    match = _NUMBERS.search(scope[-_LONGEST_NUMBERS:])
-    if match is None:
-        return scope, ()
-    numbers = match[0]
-    return scope[: -len(numbers)], tuple(int(digits) for digits in numbers.split("_")[1:])
+@dataclass(frozen=True, slots=True)
+class LayerTimes:
+    """A layer on one side, or what else a step consists of; op times of a mean step.
+
+    Attributes:
+        layer: Its path.
+        layer_type: Its class; "" where that is not known.
+        is_layer: Whether it is a layer; else loss, metrics, optimizer, input, outside the model.
+        parameters: Its own; NaN where not known.
+        forward_ps: Its forward ops; NaN where the side has no such layer.
+        backward_ps: All its other ops, gradients above all; without updates of weights.
+        blocks_ps: Both together in a mean step of each block of steps, shape (B,).
+    """
+
+    layer: str
+    layer_type: str
+    is_layer: bool
+    parameters: float
+    forward_ps: float
+    backward_ps: float
+    blocks_ps: Floats
+
+    @property
+    def total_ps(self) -> float:
+        """All of its ops but updates of weights; NaN where the side has no such layer."""
+        return self.forward_ps + self.backward_ps
+
+
+_ABSENT = LayerTimes("", "", False, _NAN, _NAN, _NAN, np.empty(0))  # noqa: FBT003 - no layer
+
+
+@dataclass(frozen=True, slots=True)
+class LayerDifference:
+    """A layer in A and in B, or what else a step consists of.
+
+    Attributes:
+        first: It in A; its times are NaN where A has none.
+        second: It in B, likewise.
+        ratio: Time in B over that in A; NaN where one of them has none.
+        low: Where its 95 % interval begins; NaN where there are too few steps.
+        high: Where it ends.
+        status: "both", "only in A" or "only in B".
+    """
+
+    first: LayerTimes
+    second: LayerTimes
+    ratio: float
+    low: float
+    high: float
+    status: str
+
+    @property
+    def layer(self) -> str:
+        """Its path, as A has it if A has it."""
+        return self.first.layer or self.second.layer
+
+    @property
+    def layer_type(self) -> str:
+        """Its class; "" where neither tells it."""
+        return self.first.layer_type or self.second.layer_type
+
+    @property
+    def is_layer(self) -> bool:
+        """It is a layer, and not loss, metrics, optimizer, input, outside the model."""
+        return (self.first if self.status != "only in B" else self.second).is_layer
+
+    @property
+    def first_ps(self) -> float:
+        """Time in A; NaN where A has no such layer."""
+        return self.first.total_ps
+
+    @property
+    def second_ps(self) -> float:
+        """Time in B; NaN where B has no such layer."""
+        return self.second.total_ps
+
+    @property
+    def difference_ps(self) -> float:
+        """The time that B spends on it beyond A; NaN where one of them has no such layer."""
+        return self.second.total_ps - self.first.total_ps
+
+
+def compare_layers(first: Study, second: Study) -> list[LayerDifference]:
+    """List the layers of both in the order of A's model, B's others, and what is no layer.
+
+    Nothing where one of them has no layer in which an op ran.
+    """
+    sides = [_layer_times(study) for study in (first, second)]
+    if not all(any(row.is_layer for row in rows.values()) for rows in sides):
+        return []
+    # The scopes at the top that layers lie in: one model each may be called differently.
+    tops = [
+        {
+            key.split("/")[0] if "/" in key.strip("/") else ""
+            for key, row in rows.items()
+            if row.is_layer
+        }
+        for rows in sides
+    ]
+    if all(len(names) == 1 for names in tops):
+        sides = [
+            {key.partition("/")[2] if row.is_layer else key: row for key, row in rows.items()}
+            for rows in sides
+        ]
+    keys = dict.fromkeys([*sides[0], *sides[1]])
+    rows = [_difference(sides[0].get(key), sides[1].get(key)) for key in keys]
+    return sorted(rows, key=lambda row: not row.is_layer)
+
+
+def layer_guards(rows: Sequence[LayerDifference]) -> list[str]:
+    """Say that the two models are not alike: their parameters, where both are known."""
+    layers = [(row.first.parameters, row.second.parameters) for row in rows if row.is_layer]
+    one, two = (float(np.nansum(counts)) for counts in np.reshape(layers, (-1, 2)).T)
+    if not one or not two or one == two:
+        return []
+    return [f"The models differ: {one:,.0f} and {two:,.0f} parameters."]
+
+
+def op_time(study: Study) -> float:
+    """Add up op time of a mean step, in picoseconds, on the device where there is one."""
+    table = study.layers.table
+    return float(table.total_ps.sum()) / max(table.iterations, 1)
+
+
+def _layer_times(study: Study) -> dict[str, LayerTimes]:
+    """Take apart a mean step, by path; what took no time is left out."""
+    table = study.layers.table
+    iterations = max(table.iterations, 1)
+    blocks_ps, update_blocks_ps = _blocks_of(study, len(table))
+    spent = _without_updates(table)
+    rows: dict[str, LayerTimes] = {}
+    for at, path in enumerate(_paths_of(table)):
+        name, kind = table.layer[at], table.layer_type[at]
+        layer_ps = float(spent[at]) / iterations
+        if name == OPTIMIZER or not layer_ps:
+            continue
+        forward_ps = float(table.layer_part_ps[at, _FORWARD] / iterations)
+        rows[path] = LayerTimes(
+            name, "" if kind == SCOPE else kind, name not in OTHERS or kind != "",
+            float(table.parameters[at]), forward_ps, layer_ps - forward_ps, blocks_ps[:, at],
+        )  # fmt: skip
+    named = [at for at, name in enumerate(table.layer) if name == OPTIMIZER]
+    update_ps = table.layer_part_ps[:, _UPDATE].sum()
+    if of_optimizer := float(update_ps + spent[named].sum()) / iterations:
+        shared = update_blocks_ps.sum(axis=1) + blocks_ps[:, named].sum(axis=1)
+        rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, _NAN, 0.0, of_optimizer, shared)  # noqa: FBT003
+    return rows
+
+
+def _without_updates(table: LayerTable) -> Int64s:
+    without: Int64s = table.total_ps - table.layer_part_ps[:, _UPDATE]
+    return without
+
+
+def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
+    """Time of each row in a mean step of each block of steps, without and only of updates, shape (B, R)."""
+    counted = study.summary.counted
+    count = min(_MOST_BLOCKS, counted.size // _LEAST_STEPS)
+    layer_ps, updates = np.zeros((count, rows)), np.zeros((count, rows))
+    for at, block in enumerate(np.array_split(counted, count) if count else ()):
+        table = study.layers.table_of(block, study.events_of(block))
+        if table.layer != study.layers.table.layer:
+            return np.zeros((0, rows)), np.zeros((0, rows))
+        steps = max(table.iterations, 1)
+        layer_ps[at] = _without_updates(table) / steps
+        updates[at] = table.layer_part_ps[:, _UPDATE] / steps
+    return layer_ps, updates
+
+
+def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifference:
+    ratio = low = high = _NAN
+    if one is not None and two is not None:
+        ratio = two.total_ps / one.total_ps
+        sides = [row.blocks_ps for row in (two, one)]
+        if all(len(blocks) > 1 and (blocks > 0).all() for blocks in sides):
+            estimates = [estimate_mean(np.log(blocks).tolist()) for blocks in sides]
+            low, high = (float(np.exp(bound)) for bound in estimates[0].less(estimates[1]))
+    status = "both" if one and two else "only in A" if one else "only in B"
+    return LayerDifference(one or _ABSENT, two or _ABSENT, ratio, low, high, status)
 
 
 OP_DIFFERENCES = Table[Sequence[OpDifference]](
     "table",
     "One row per op of either side, the largest difference first.",
-    (
-        Column(
+    columns_of(
+        (
             "side",
-            of_each("side"),
+            "side",
             '"host", "device", "input" for waiting, or "layer" where two frameworks ran',
         ),
-        Column(
-            "op_name",
-            of_each("op_name"),
-            "the op, as B names it if B has it; or the iterator, or the layer",
-        ),
-        Column("op_type", of_each("op_type"), "its type"),
-        Column("first_us", of_each("first_ps"), "self time in a mean step of A"),
-        Column("second_us", of_each("second_ps"), "... of B"),
-        Column(
-            "difference_us",
-            of_each("difference_ps"),
-            "how much more B spends on it",
-            text=signed_text,
-        ),
-        Column(
-            "status",
-            of_each("status"),
-            '"changed", "appeared", "vanished", "other type", or "other kernel"',
-        ),
+        ("op_name", "op_name", "the op, as B names it if B has it; or the iterator, or the layer"),
+        ("op_type", "op_type", "its type"),
+        ("first_us", "first_ps", "self time in a mean step of A"),
+        ("second_us", "second_ps", "... of B"),
+        ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),
+        ("status", "status", '"changed", "appeared", "vanished", "other type", or "other kernel"'),
     ),
     "The first run of each side speaks for it; a time is NaN where the op is missing. Rows of the side "
     '"input" are the training\'s waiting, charged to the iterators of tf.data.',
+    "c",
+)
+_GRADIENTS = "its other ops, gradients above all, without updates of weights"
+_INTERVAL = "where its 95 % interval begins, by blocks of steps of one run each"
+LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
+    "layers",
+    "One row per layer of either side in the order of A's model, then what is no layer.",
+    columns_of(
+        ("layer", "layer", "its path, as A has it if A has it"),
+        ("layer_type", "layer_type", 'its class, "" where not known'),
+        ("first_forward_us", "first.forward_ps", "its forward ops in a mean step of A"),
+        ("first_backward_us", "first.backward_ps", _GRADIENTS),
+        ("second_forward_us", "second.forward_ps", "its forward ops in B"),
+        ("second_backward_us", "second.backward_ps", "its other ops in B"),
+        ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),
+        ("ratio", "ratio", "time in B over that in A"),
+        ("low", "low", _INTERVAL),
+        ("high", "high", "where it ends"),
+        ("first_parameters", "first.parameters", "its own parameters in A"),
+        ("second_parameters", "second.parameters", "... in B"),
+        ("status", "status", '"both", "only in A" or "only in B"'),
+    ),
+    "Times are op times, all threads and streams added up, of the traced run of each side; NaN where a side "
+    "has no such layer with ops. Updates of all weights are the optimizer's.",
     "c",
 )

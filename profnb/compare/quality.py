@@ -1,4 +1,4 @@
-"""What two sets of runs learned, to how it differs: the cost in quality beside the gain in time.
+"""The metrics that two sets of runs reached, to how they differ: the cost in quality beside the gain in time.
 
 A metric's spread over runs is what a difference has to be held against: by Welch's interval of the difference
 of means where both sides have two runs or more; one run each cannot tell.
@@ -6,14 +6,15 @@ of means where both sides have two runs or more; one run each cannot tell.
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.capture.models.layer_facts import FitResult
+from profnb.compare.differences import columns_of
 from profnb.compare.estimates import estimate_mean
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Column, Table
 from profnb.core.units import metric_text
 
 _HIGHER = re.compile(
@@ -27,7 +28,7 @@ _SETTINGS = re.compile(r"^(lr|learning_rate)$")  # what callbacks log beside met
 
 
 def is_higher_better(metric: str) -> bool | None:
-    """Whether larger values of a metric are better; None where its name does not tell."""
+    """Tell whether larger values of a metric are better; None where its name does not tell."""
     if _HIGHER.search(metric) and not _LOWER.search(metric):
         return True
     lower = _LOWER.search(metric) or metric.lower().endswith(("_error", "loss"))
@@ -56,31 +57,30 @@ class MetricDifference:
 
     @property
     def is_different(self) -> bool:
-        """Whether the interval leaves out 0; False where there is none."""
+        """The interval leaves out 0; False where there is none."""
         return self.low > 0 or self.high < 0
 
     @property
     def word(self) -> str:
-        """How B's values compare with A's, in a word; "" where too few runs tell it."""
+        """B's values against A's, in a word; "" where too few runs tell it."""
         if math.isnan(self.low):
             return ""
         return ("higher" if self.low > 0 else "lower") if self.is_different else "none shown"
 
     def text(self, value: float) -> str:
-        """A value of this metric as text."""
+        """Write a value of this metric."""
         return metric_text(value, is_score=self.is_higher_better is True)
 
     def worst(self, values: Sequence[float]) -> float:
-        """The worst run; the smallest value where the name does not tell."""
+        """Pick the worst run; the smallest value where the name does not tell."""
         return max(values) if self.is_higher_better is False else min(values)
 
     def sentence(self, first: str, second: str) -> str:
-        """How the metric differs, in a sentence."""
+        """Say in a sentence how the metric differs."""
         one, two = float(np.median(self.first)), float(np.median(self.second))
         medians = f"{self.text(one)} for {first}, {self.text(two)} for {second}"
-        broken = [
-            sum(not math.isfinite(value) for value in side) for side in (self.first, self.second)
-        ]
+        sides = self.first, self.second
+        broken = [sum(not math.isfinite(value) for value in side) for side in sides]
         if any(broken):
             return (
                 f"{self.metric} is no finite number in {broken[0]} of {len(self.first)} runs of {first} and "
@@ -88,25 +88,23 @@ class MetricDifference:
             )
         if math.isnan(self.low):
             return f"{self.metric}: {medians}. One run a side cannot tell whether that is more than chance."
-        worst = " and ".join(self.text(self.worst(side)) for side in (self.first, self.second))
-        figures = f"median {medians}; worst {worst}"
+        worst = " and ".join(self.text(self.worst(side)) for side in sides)
+        figures, runs = (
+            f"median {medians}; worst {worst}",
+            f"{len(self.first)} + {len(self.second)}",
+        )
         if not self.is_different:
-            return f"{self.metric} shows no difference: {figures} ({self._runs} runs)."
-        word = "higher" if self.low > 0 else "lower"
+            return f"{self.metric} shows no difference: {figures} ({runs} runs)."
         verdict = ""
         if self.is_higher_better is not None:
             verdict = ", better" if (self.low > 0) == self.is_higher_better else ", worse"
-        return f"{self.metric} is {word} for {second}{verdict}: {figures} ({self._runs} runs)."
-
-    @property
-    def _runs(self) -> str:
-        return f"{len(self.first)} + {len(self.second)}"
+        return f"{self.metric} is {self.word} for {second}{verdict}: {figures} ({runs} runs)."
 
 
 def compare_metrics(
     first: Sequence[Sequence[FitResult]], second: Sequence[Sequence[FitResult]]
 ) -> list[MetricDifference]:
-    """The metrics that both sides have, the one to look at first in front.
+    """Compare the metrics that both sides have, the one to look at first in front.
 
     Args:
         first: For each run of A what its fits reached, in order; the last fit counts.
@@ -114,8 +112,14 @@ def compare_metrics(
     """
     sides = [_values(first), _values(second)]
     names = [name for name in sides[0] if name in sides[1]]
-    rows = [_compare(name, tuple(sides[0][name]), tuple(sides[1][name])) for name in names]
     leading = pick_metric(names)
+    rows = []
+    for name in names:
+        one, two = (tuple(values[name]) for values in sides)
+        low = high = float("nan")
+        if np.isfinite([*one, *two]).all():
+            low, high = estimate_mean(two).less(estimate_mean(one))
+        rows.append(MetricDifference(name, one, two, is_higher_better(name), low, high))
     return sorted(rows, key=lambda row: row.metric != leading)
 
 
@@ -128,15 +132,8 @@ def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
     return values
 
 
-def _compare(name: str, first: tuple[float, ...], second: tuple[float, ...]) -> MetricDifference:
-    low = high = float("nan")
-    if np.isfinite([*first, *second]).all():
-        low, high = estimate_mean(second).less(estimate_mean(first))
-    return MetricDifference(name, first, second, is_higher_better(name), low, high)
-
-
 def pick_metric(names: Sequence[str]) -> str | None:
-    """The metric that speaks for what was learned: of validation before training, a score before a loss.
+    """Pick the metric that speaks for what was learned: of validation before training, a score before a loss.
 
     Of loss, accuracy, val_loss and val_accuracy it is val_accuracy; without it val_loss; None where no
     name says whether larger is better.
@@ -150,46 +147,35 @@ def pick_metric(names: Sequence[str]) -> str | None:
 
 
 def _columns_of(side: str, name: str) -> tuple[Column[Sequence[MetricDifference]], ...]:
-    """What is said of the runs of one side.
+    """The columns of one side: "first" or "second", which is called A or B."""
 
-    Args:
-        side: "first" or "second".
-        name: What the side is called, "A" or "B".
-    """
-    values = of_each(side)
+    def column(
+        what: str, meaning: str, text: Callable[[MetricDifference, tuple[float, ...]], float]
+    ) -> Column[Sequence[MetricDifference]]:
+        return Column(
+            f"{side}_{what}", lambda rows: [text(row, getattr(row, side)) for row in rows], meaning
+        )
+
     return (
-        Column(
-            f"{side}_median",
-            lambda rows: [float(np.median(runs)) for runs in values(rows)],
-            f"median over the runs of {name}",
-        ),
-        Column(
-            f"{side}_worst",
-            lambda rows: [row.worst(runs) for row, runs in zip(rows, values(rows), strict=True)],
-            "... the worst of them",
-        ),
-        Column(
-            f"{side}_runs",
-            lambda rows: [len(runs) for runs in values(rows)],
-            "... how many they are",
-        ),
+        column("median", f"median over the runs of {name}", lambda _, runs: float(np.median(runs))),
+        column("worst", "... the worst of them", lambda row, runs: row.worst(runs)),
+        column("runs", "... how many they are", lambda _, runs: len(runs)),
     )
 
 
+_LOW = "where the 95 % interval of the difference of means begins, NaN with one run on a side"
 QUALITY = Table[Sequence[MetricDifference]](
     "quality",
     "One row per metric of Keras' fits, the one to look at first in front.",
     (
-        Column("metric", of_each("metric"), "its name; what counts is its last value in each run"),
+        *columns_of(("metric", "metric", "its name; what counts is its last value in each run")),
         *_columns_of("first", "A"),
         *_columns_of("second", "B"),
-        Column(
-            "low",
-            of_each("low"),
-            "where the 95 % interval of the difference of means begins, NaN with one run on a side",
+        *columns_of(
+            ("low", "low", _LOW),
+            ("high", "high", "where it ends"),
+            ("is_different", "is_different", "whether it leaves out 0"),
         ),
-        Column("high", of_each("high"), "where it ends"),
-        Column("is_different", of_each("is_different"), "whether it leaves out 0"),
     ),
     owner="c",
 )

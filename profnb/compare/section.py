@@ -1,4 +1,8 @@
-"""A comparison as HTML, text and a chart: the guards, the verdict, step times, categories, ops."""
+"""A comparison as HTML, text and charts: the guards, the verdict, step times, categories, ops or layers.
+
+Runs are drawn as boxes: what their steps took, and they as a whole. Where two frameworks ran, their layers
+stand side by side instead of ops.
+"""
 
 import math
 from collections.abc import Sequence
@@ -8,27 +12,45 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.across.layer_differences import LayerDifference
-from profnb.compare.across.layer_section import layer_section
-from profnb.compare.box_chart import box_figures
 from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
-from profnb.compare.op_differences import OP_DIFFERENCES, OpDifference
+from profnb.compare.op_differences import (
+    LAYER_DIFFERENCES,
+    OP_DIFFERENCES,
+    LayerDifference,
+    OpDifference,
+)
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
+from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, range_text
-from profnb.drawing.drawn_tables import note_list
-from profnb.drawing.figures import figure_html
+from profnb.core.units import (
+    MISSING,
+    PS_PER_MS,
+    PS_PER_S,
+    bar_text,
+    count_text,
+    duration_text,
+    percent_text,
+    range_text,
+)
+from profnb.drawing.drawn_tables import Cell, note_list
+from profnb.drawing.figures import axis, figure_html, figure_layout
+from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
 
-_SHOWN_OPS, _SHOWN_METRICS = 12, 8
+_SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS = 12, 8, 60
+_MOST_POINTS, _MOST_RUNS, _MOST_NAMED = 60, 20, 5
+_FAR_OUT = 2  # of where the boxes end
+_STEPS, _RUNS = "Time from step to step", "Time of whole runs"
+_LAYERS = "Layers, forward + backward"
+_SIDE_COLOURS = (COLOURS["device compute"], COLOURS["device collectives"])
 
 
 @dataclass(frozen=True, slots=True)
 class ComparisonView:
-    """What a comparison shows.
+    """Everything that a comparison shows.
 
     Attributes:
         verdict: The answer about time, in a sentence.
@@ -57,29 +79,24 @@ class ComparisonView:
     op_ps: tuple[float, float] = (0.0, 0.0)
 
     def sections(self) -> list[Section]:
-        """Its tables."""
-        quality = [_quality_section(self)] if self.metrics else []
+        """Make its tables; the last has what accounts for the difference."""
+        labels = self.runs[0].label, self.runs[1].label
         return [
             _time_section(self.runs, self.p_value),
-            *quality,
-            _category_section(self.runs, self.categories),
-            self._last_section(),
+            *([_quality_section(labels, self.metrics)] if self.metrics else []),
+            _category_section(labels, self.categories),
+            layer_section(labels, self.layers, self.op_ps, self.frameworks)
+            if any(self.frameworks)
+            else _op_section(labels, self.ops),
         ]
 
-    def _last_section(self) -> Section:
-        """What accounts for the difference: ops, or layers where two frameworks ran."""
-        one, two = self.runs
-        if not any(self.frameworks):
-            return _op_section(self.runs, self.ops)
-        return layer_section((one.label, two.label), self.layers, self.op_ps, self.frameworks)
-
     def figures(self) -> dict[str, dict[str, Any]]:
-        """The charts by title, in plotly's schema: what the runs took."""
+        """Make the charts by title, in plotly's schema: what the runs took."""
         return box_figures(self.runs) if all(one.step_count for one in self.runs) else {}
 
 
 def comparison_text(view: ComparisonView) -> str:
-    """The comparison as plain text."""
+    """Write the comparison as plain text."""
     parts = [f"Caution: {printable(guard)}" for guard in view.guards]
     parts += [printable(part) for part in (view.verdict, view.quality_verdict) if part]
     parts += [section_text(section) for section in view.sections()]
@@ -87,46 +104,40 @@ def comparison_text(view: ComparisonView) -> str:
 
 
 def comparison_bundle(view: ComparisonView) -> dict[str, Any]:
-    """The comparison as a MIME bundle: its verdict, its charts, its tables."""
+    """Make the comparison a MIME bundle: its verdict, its charts, its tables."""
     quality = Markup('<div style="margin:2px 0 4px">{}</div>').format(view.quality_verdict)
-    html = Markup(
-        '<div class="profnb" style="{}">'
+    above = (quality if view.quality_verdict else Markup("")) + note_list(view.guards, look="")
+    tables = Markup("").join(map(section_block, view.sections()))
+    html = titled_html(view.verdict, above, view.figures(), tables)
+    return {"text/html": html, "text/plain": comparison_text(view)}
+
+
+def titled_html(
+    title: str, above: Markup, figures: dict[str, dict[str, Any]], below: Markup
+) -> str:
+    """Write an answer and what it rests on: charts with markup above and below them."""
+    charts = Markup("").join(figure_html(figure, Markup("")) for figure in figures.values())
+    heading = Markup(
         '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
-        "{}{}{}{}</div>"
-    ).format(
-        ROOT,
-        view.verdict,
-        quality if view.quality_verdict else "",
-        note_list(view.guards, look=""),
-        Markup("").join(figure_html(figure, Markup("")) for figure in view.figures().values()),
-        Markup("").join(map(section_block, view.sections())),
-    )
-    return {"text/html": str(html), "text/plain": comparison_text(view)}
+    ).format(title)
+    whole = Markup('<div class="profnb" style="{}">{}</div>')
+    return str(whole.format(ROOT, heading + above + charts + below))
 
 
-def _quality_section(view: ComparisonView) -> Section:
+def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference]) -> Section:
     rows = []
-    for row in view.metrics[:_SHOWN_METRICS]:
+    for row in metrics[:_SHOWN_METRICS]:
         cells = [
-            cell
+            row.text(value)
             for values in (row.first, row.second)
-            for cell in (row.text(float(np.median(values))), row.text(row.worst(values)))
+            for value in (float(np.median(values)), row.worst(values))
         ]
         rows.append(("", row.metric, *cells, f"{len(row.first)} + {len(row.second)}", row.word))
-    one, two = (side.label for side in view.runs)
+    sides = [heading for label in labels for heading in (f"{label}, median", "worst")]
     return Section(
         title="What was learned",
         sentence="The last value of each metric of Keras' History; worst is the worst run.",
-        headings=(
-            "",
-            "metric",
-            f"{one}, median",
-            "worst",
-            f"{two}, median",
-            "worst",
-            "runs",
-            "difference",
-        ),
+        headings=("", "metric", *sides, "runs", "difference"),
         rows=rows,
         numbers=(False, False, True, True, True, True, True, False),
         colours=[COLOURS["host compute"]] * len(rows),
@@ -135,57 +146,49 @@ def _quality_section(view: ComparisonView) -> Section:
 
 
 def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
+    def spread(times: Floats) -> tuple[str, str, str]:
+        low, middle, high, least, most = (
+            duration_text(float(time_ps)) for time_ps in np.percentile(times, (25, 50, 75, 0, 100))
+        )
+        return middle, range_text(low, high), range_text(least, most)
+
     rows = []
     slowest = max((float(side.medians.max()) for side in runs if side.medians.size), default=1.0)
     for side in runs:
-        steps = np.concatenate(
-            [np.asarray(run, np.float64) for run in side.step_ps] or [np.empty(0)]
-        )
-        if not steps.size:
+        if not side.step_count:
             rows.append(("", side.label, "0", "0", MISSING, MISSING, MISSING))
             continue
-        low, middle, high = np.percentile(steps, (25, 50, 75))
-        rows.append((
-            bar_text(float(np.median(side.medians)) / slowest, 12), side.label,
-            count_text(side.medians.size), count_text(steps.size), duration_text(float(middle)),
-            range_text(duration_text(float(low)), duration_text(float(high))),
-            range_text(duration_text(float(steps.min())), duration_text(float(steps.max()))),
-        ))  # fmt: skip
-    for side in runs:
-        if side.run_ps and all(other.run_ps for other in runs):
-            low, middle, high = np.percentile(side.run_ps, (25, 50, 75))
-            rows.append((
-                "", f"{side.label}, whole run", count_text(len(side.run_ps)), "",
-                duration_text(float(middle)),
-                range_text(duration_text(float(low)), duration_text(float(high))),
-                range_text(duration_text(min(side.run_ps)), duration_text(max(side.run_ps))),
-            ))  # fmt: skip
+        bar = bar_text(float(np.median(side.medians)) / slowest, 12)
+        counts = count_text(side.medians.size), count_text(side.step_count)
+        rows.append((bar, side.label, *counts, *spread(np.concatenate(side.step_ps))))
+    if all(side.run_ps for side in runs):
+        for side in runs:
+            count = count_text(len(side.run_ps))
+            rows.append(("", f"{side.label}, whole run", count, "", *spread(np.array(side.run_ps))))
+    second_opinion = ""
+    if not math.isnan(p_value):
+        chance = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
+        second_opinion = (
+            f"Mann and Whitney's ranks, as a second opinion: {chance} that equal programs differ "
+            "this much."
+        )
     return Section(
         title="From step to step, and whole runs",
-        sentence=_second_opinion(p_value),
+        sentence=second_opinion,
         headings=("", "", "runs", "steps", "median", "middle half", "all"),
         rows=rows,
         numbers=(False, False, True, True, True, True, True),
-        colours=[COLOURS["device compute"], COLOURS["device collectives"]] * (len(rows) // 2),
+        colours=[*_SIDE_COLOURS] * (len(rows) // 2),
         tab="",
     )
 
 
-def _second_opinion(p_value: float) -> str:
-    if math.isnan(p_value):
-        return ""
-    chance = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
-    return f"Mann and Whitney's ranks, as a second opinion: {chance} that equal programs differ this much."
-
-
-def _category_section(
-    runs: tuple[RunSet, RunSet], categories: Sequence[CategoryDifference]
-) -> Section:
+def _category_section(labels: tuple[str, str], categories: Sequence[CategoryDifference]) -> Section:
     most = max((abs(row.difference_ps) for row in categories), default=0) or 1.0
     return section_of(
         CATEGORY_DIFFERENCES,
         categories,
-        ("category", *_sides(runs, categories), "difference_ms"),
+        ("category", *_sides(labels, categories), "difference_ms"),
         title="Mean step by category",
         tab="",
         bar=Bar(
@@ -197,43 +200,242 @@ def _category_section(
     )
 
 
-def _op_section(runs: tuple[RunSet, RunSet], ops: Sequence[OpDifference]) -> Section:
+def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section:
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
     most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
     titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
-
-    def status(row: int) -> str:
-        return "" if shown[row].status == "changed" else shown[row].status
-
+    statuses = ["" if row.status == "changed" else row.status for row in shown]
     return section_of(
         OP_DIFFERENCES,
         shown,
         (
             Shown("op", lambda row: titles[row].cell),
             "side",
-            *_sides(runs, shown),
+            *_sides(labels, shown),
             "difference_us",
-            Shown("", status),
+            Shown("", lambda row: statuses[row]),
         ),
         title="Ops that account for it",
         tab="",
         sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
-        bar=Bar(
-            lambda row: abs(shown[row].difference_ps) / most,
-            lambda row: COLOURS["input" if shown[row].difference_ps > 0 else "host compute"],
-            8,
-        ),
+        bar=_more_or_less([row.difference_ps for row in shown], most),
         rows=range(len(shown)),
     )
 
 
+def _more_or_less(difference_ps: Sequence[float], most: float) -> Bar:
+    """Bars in one colour where B spends more, in another where it spends less."""
+    return Bar(
+        lambda row: abs(difference_ps[row]) / most,
+        lambda row: COLOURS["input" if difference_ps[row] > 0 else "host compute"],
+        8,
+    )
+
+
 def _sides(
-    runs: tuple[RunSet, RunSet], rows: Sequence[OpDifference | CategoryDifference]
+    labels: tuple[str, str], rows: Sequence[OpDifference | CategoryDifference]
 ) -> tuple[Shown, Shown]:
     """The times of A and of B, under what they are called."""
     return (
-        Shown(runs[0].label, lambda row: duration_text(rows[row].first_ps), is_number=True),
-        Shown(runs[1].label, lambda row: duration_text(rows[row].second_ps), is_number=True),
+        Shown(labels[0], lambda row: duration_text(rows[row].first_ps), is_number=True),
+        Shown(labels[1], lambda row: duration_text(rows[row].second_ps), is_number=True),
     )
+
+
+def layer_section(
+    labels: tuple[str, str],
+    layers: Sequence[LayerDifference],
+    op_ps: tuple[float, float],
+    frameworks: tuple[str, str],
+) -> Section:
+    """Show layers of two frameworks side by side; without rows where one side has none.
+
+    Args:
+        labels: What A and B are called.
+        layers: The layers of both.
+        op_ps: Op time of a mean step of A and of B.
+        frameworks: Which frameworks ran.
+    """
+    if not layers:
+        sentence = (
+            f"{frameworks[0]} and {frameworks[1]} have no ops in common, and of one of them no layers are "
+            "known, so there is nothing below the categories to compare."
+        )
+        return Section(_LAYERS, sentence, (), (), (), (), "", plain=f"{_LAYERS}\n{sentence}")
+    # How much more B spends on each, also where one side has no such layer.
+    more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
+    most = max(map(abs, more)) or 1.0
+    order = sorted(range(len(layers)), key=lambda row: -abs(more[row]))
+
+    def name(at: int) -> Cell:
+        row = layers[at]
+        above, _, called = row.layer.rpartition("/") if row.is_layer else ("", "", row.layer)
+        inside = above.partition("/")[2]
+        about = [row.layer_type, inside and f"in {inside}"]
+        if row.status != "both":
+            about.append(f"only {labels[row.status == 'only in B']}")
+        listed = " ".join(filter(None, about))
+        return (called, "", listed) if listed else called
+
+    def side(which: int) -> Shown:
+        def text(at: int) -> str:
+            row = layers[at]
+            one = (row.first, row.second)[which]
+            if math.isnan(one.forward_ps):
+                return MISSING
+            if not row.is_layer:
+                return duration_text(one.total_ps)
+            return f"{duration_text(one.forward_ps)} + {duration_text(one.backward_ps)}"
+
+        return Shown(
+            labels[which], text, is_number=True,
+            meaning="op time of a mean step: forward + backward and all else that is no update of weights",
+        )  # fmt: skip
+
+    def ratio(at: int) -> str:
+        row = layers[at]
+        interval = (
+            "" if math.isnan(row.low) else f" ({range_text(f'{row.low:.2f}', f'{row.high:.2f}')})"
+        )
+        return MISSING if math.isnan(row.ratio) else f"{row.ratio:.2f}{interval}"
+
+    def parameters(at: int) -> str:
+        counts = (layers[at].first.parameters, layers[at].second.parameters)
+        texts = [count_text(int(count)) for count in counts if not math.isnan(count)]
+        return " and ".join(dict.fromkeys(texts)) or MISSING
+
+    return section_of(
+        LAYER_DIFFERENCES,
+        layers,
+        (
+            Shown("layer", name),
+            side(0),
+            side(1),
+            Shown(
+                f"{labels[1]} / {labels[0]}",
+                ratio,
+                is_number=True,
+                meaning="time of the second over that of the first, with its 95 % interval",
+            ),
+            Shown("parameters", parameters, is_number=True),
+        ),
+        title=_LAYERS,
+        tab="",
+        sentence=_about_layers(labels, layers, op_ps),
+        bar=_more_or_less(more, most),
+        rows=sorted(order[:_SHOWN_LAYERS]),
+    )
+
+
+def _about_layers(
+    labels: tuple[str, str], layers: Sequence[LayerDifference], op_ps: tuple[float, float]
+) -> str:
+    both = sum(row.status == "both" for row in layers if row.is_layer)
+    every = sum(row.is_layer for row in layers)
+    times = " and ".join(
+        f"{duration_text(spent)} of {label}'s" for spent, label in zip(op_ps, labels, strict=True)
+    )
+    words = [
+        f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. "
+        f"Op time of a mean traced step: {times}, threads added up; Python and waiting between ops are no "
+        "part of it."
+    ]
+    if len(layers) > _SHOWN_LAYERS:
+        words.append(f"{count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")
+    for status, label in zip(("only in A", "only in B"), labels, strict=True):
+        only = [row.layer for row in layers if row.is_layer and row.status == status]
+        named = [name.rpartition("/")[2] or name for name in only[:_MOST_NAMED]]
+        if len(only) > len(named):
+            named.append(f"{count_text(len(only) - len(named))} more")
+        if only:
+            listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
+            words.append(f"Only {label} has ops of {listed}.")
+    return " ".join(words)
+
+
+def box_figures(runs: tuple[RunSet, RunSet]) -> dict[str, dict[str, Any]]:
+    """Make charts by title: step times, one box per run; run times, one per side where both have several."""
+    steps = [
+        (f"{side.label[:24]} {number + 1}" if len(side.step_ps) > 1 else side.label[:28], at, times)
+        for at, side in enumerate(runs)
+        for number, times in enumerate(side.step_ps[:_MOST_RUNS])
+        if len(times)
+    ]
+    figures = {_STEPS: _box_figure(_STEPS, steps, PS_PER_MS, "ms")}
+    if min(len(side.run_ps) for side in runs) > 1:
+        whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
+        figures[_RUNS] = _box_figure(_RUNS, whole, PS_PER_S, "s")
+    return figures
+
+
+def _box_figure(
+    title: str, boxes: Sequence[tuple[str, int, Floats]], scale: float, unit: str
+) -> dict[str, Any]:
+    """A box each: quartiles, median, the whole range, and what it is made of as points.
+
+    Where a few values lie so far out that the boxes would be dots, the axis ends before them (three heights
+    of a box above it), and the label says how far they go. plotly's own box plot is not in the bundle that
+    notebooks load; bars and lines are.
+    """
+    scaled = [np.asarray(values, np.float64) / scale for *_, values in boxes]
+    quartiles = [np.percentile(values, (25, 75)) for values in scaled]
+    tops = [float(values.max()) for values in scaled]
+    pairs = zip(tops, quartiles, strict=True)
+    fence = max(min(top, float(high + 3 * (high - low))) for top, (low, high) in pairs)
+    end = 1.05 * (fence if max(tops) > _FAR_OUT * fence else max(tops))
+    data: list[dict[str, Any]] = []
+    labels = []
+    for place, ((label, side, _), values) in enumerate(zip(boxes, scaled, strict=True)):
+        data += _box(place, values, end, unit, _SIDE_COLOURS[side])
+        most = float(values.max())
+        labels.append(f"{label} (to {duration_text(most * scale)} →)" if most > end else label)
+    layout = figure_layout(title, 110 + 34 * len(boxes))
+    layout |= {
+        "barmode": "overlay",
+        "showlegend": False,
+        "margin": {"l": 8, "r": 12, "t": 34, "b": 34},
+        "xaxis": {**axis(""), "ticksuffix": f" {unit}", "range": [0, end]},
+        "yaxis": label_axis(labels),
+    }
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def label_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """Make the axis of bars that lie: what each is called, the first one at the top."""
+    return {
+        **axis(""), "tickvals": list(range(len(labels))), "ticktext": list(map(figure_text, labels)),
+        "automargin": True, "showgrid": False, "autorange": "reversed",
+    }  # fmt: skip
+
+
+def _box(place: int, values: Floats, end: float, unit: str, colour: str) -> list[dict[str, Any]]:
+    low, middle, high = (round(float(value), 5) for value in np.percentile(values, (25, 50, 75)))
+    most = min(values.size, _MOST_POINTS)
+    kept = np.sort(values)[np.linspace(0, values.size - 1, most).astype(int)]
+    hover = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
+    hover += f", all {kept[0]:.4g} to {kept[-1]:.4g}"
+    shown = kept[kept <= end]
+    return [
+        {
+            "type": "bar", "orientation": "h", "y": [place], "base": [low], "x": [round(high - low, 5)],
+            "width": 0.5, "marker": {"color": colour, "opacity": 0.5, "line": {"width": 0}},
+            "hovertemplate": f"{hover}<extra></extra>",
+        },
+        {
+            "type": "scatter", "mode": "lines", "y": [place, place],
+            "x": [round(float(kept[0]), 5), round(min(float(kept[-1]), end), 5)],
+            "line": {"width": 1, "color": colour}, "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter", "mode": "markers", "x": [round(float(value), 5) for value in shown],
+            "y": [round(place + 0.16 * (-1) ** at * ((at % 5) / 4), 3) for at in range(shown.size)],
+            "marker": {"size": 3, "color": colour, "opacity": 0.7}, "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter", "mode": "markers", "x": [middle], "y": [place],
+            "marker": {"size": 18, "color": colour, "symbol": "line-ns-open", "line": {"width": 3}},
+            "hoverinfo": "skip",
+        },
+    ]  # fmt: skip

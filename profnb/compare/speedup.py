@@ -1,4 +1,10 @@
-"""Times of two sets of runs to how much faster one is, and how sure that is.
+"""Runs to the times of their steps, and two sets of runs to how much faster one is, and how sure that is.
+
+JAX, and PyTorch on a device, return before a step is computed: some steps then only hand their work over,
+others wait for many before them, and the median says how long handing over takes. There each step counts as
+the mean of the steps around it, of 32 that follow each other, which is as many as JAX has under way at most,
+or of a quarter of the epoch where that is less, so that there is something to tell the spread by; what is
+waited for behind an epoch's last step belongs to that epoch.
 
 A run is one training; its steps follow each other and are not independent, and runs differ from each other
 (clocks, caches, other programs) by more than their steps tell. So the ratio is of typical step times, the
@@ -24,13 +30,84 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.compare.estimates import Estimate, mann_whitney
-from profnb.core.columns import Floats
+from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import range_text
+from profnb.steps.step_times import StepTimes
+from profnb.subjects.study import Study
 
+_ENOUGH_UNTRACED = 10
+_UNDER_WAY, _LEAST_BLOCKS = 32, 4
 _MOST_STEPS = 1000
 _SAMPLES = 1000
 _FEWEST_STEPS = 2
 _FEWEST_RANKED = 4
+
+
+def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
+    """Take the times from iteration to iteration of one run, warm-up left out, in picoseconds.
+
+    Untraced steps are taken where there are enough, because tracing slows steps. A step of several iterations
+    (``steps_per_execution``) counts as that many, or it would look slow for doing more.
+
+    Steps that begin at 0, 10 and 25 and last 8, 9 and 7 take 10, 15 and 7: each until the next one begins,
+    the last, behind which nothing follows, for its duration.
+
+    Args:
+        study: The trace: the phase to compare, and which of its traced steps are no warm-up.
+        times: The wall times of the run: the one that was traced, or another run of the same code.
+
+    Returns:
+        The times, and whether the steps were traced.
+    """
+    if not len(times):  # nobody times the calls of an unmarked loop on JAX
+        return np.empty(0), False
+    is_of_phase = np.array([name == study.summary.phase for name in times.phase], np.bool_)
+    ends_epoch = _ends_an_epoch(times, is_of_phase)
+    chosen = is_of_phase.copy()
+    chosen[np.flatnonzero(chosen)[: study.warmup_steps]] = False
+    chosen &= ~times.retraced
+    follows = np.append(np.diff(times.run) == 0, False)
+    period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
+    is_measured = follows & np.append(chosen[1:], False)
+    if study.runs_ahead:
+        is_measured |= ends_epoch
+    period = np.where(is_measured & (period > 0), period, times.duration_ps)
+    untraced = chosen & ~times.was_traced
+    iterations = max(study.summary.iterations, 1)
+    if untraced.sum() >= _ENOUGH_UNTRACED or not times.was_traced.any():
+        taken = untraced
+    elif not len(study.steps):
+        taken = chosen
+    else:
+        steps, counted = study.steps, study.summary.counted
+        whole = (steps.duration_ps[counted] + study.gaps.own_ps[counted]) / iterations
+        return whole, True  # as the devices or the programs took them
+    if study.runs_ahead:
+        stretch = np.cumsum(np.append(0, ~is_measured | ends_epoch)[:-1])
+        return _settled(period[taken] / iterations, stretch[taken]), taken is chosen
+    return period[taken] / iterations, taken is chosen
+
+
+def _ends_an_epoch(times: StepTimes, is_of_phase: Bools) -> Bools:
+    """Steps that end an epoch in whose fit more steps follow, so that what comes behind is of the fit."""
+    last = np.zeros(len(times), np.bool_)
+    rows = np.flatnonzero(is_of_phase)
+    same_fit = np.diff(times.run[rows]) == 0
+    is_next = np.diff(rows) == 1
+    ended = np.zeros(len(times), np.bool_) if times.epoch is None else times.epoch > 0
+    last[rows[:-1][same_fit & (~is_next | ended[rows[:-1]])]] = True
+    return last
+
+
+def _settled(period: Floats, stretch: Int64s) -> Floats:
+    """The mean around each step, of stretches cut into blocks of as many as may be under way at most."""
+    settled = period.astype(np.float64)
+    for number in np.unique(stretch):
+        rows = np.flatnonzero(stretch == number)
+        count = max(rows.size // _UNDER_WAY, min(_LEAST_BLOCKS, rows.size // 2), 1)
+        for block in np.array_split(rows, count):
+            settled[block] = period[block].mean()
+    return settled
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +137,12 @@ class RunSet:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How step times of B compare with those of A.
+    """The step times of B against those of A.
 
     Attributes:
         ratio: Typical step time of B over that of A; below 1 B is faster. NaN if it cannot be told.
         low: Where its 95 % interval begins.
         high: Where it ends.
-        is_different: Whether the interval leaves out 1.
         p_value: Mann and Whitney's, two-sided: of runs if there are four or more on each side, of blocks
             of steps if there is one run each; else NaN, too few runs to rank.
         runs: How many of A and of B.
@@ -76,20 +152,19 @@ class Difference:
     ratio: float
     low: float
     high: float
-    is_different: bool
     p_value: float
     runs: tuple[int, int]
     steps: tuple[int, int]
 
+    @property
+    def is_different(self) -> bool:
+        """The interval leaves out 1; False where there is none."""
+        return not self.low <= 1 <= self.high and not math.isnan(self.low)
+
     def times(self, factor: float) -> "Difference":
-        """The same of times that are this much larger on the side of B, such as those of one example."""
-        low, high = self.low * factor, self.high * factor
+        """Take times that are this much larger on the side of B, such as those of one example."""
         return replace(
-            self,
-            ratio=self.ratio * factor,
-            low=low,
-            high=high,
-            is_different=not low <= 1 <= high and not math.isnan(low),
+            self, ratio=self.ratio * factor, low=self.low * factor, high=self.high * factor
         )
 
     def verdict(self, first: str, second: str, of: str = "") -> str:
@@ -104,26 +179,22 @@ class Difference:
         if math.isnan(self.ratio):
             return f"{first} and {second} cannot be compared: one of them has no steps to average."
         counts = f"{self.runs[0]} + {self.runs[1]} runs"
-        single = min(self.runs) == 1
-        if single:
-            counts = (
-                f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
-                if max(self.runs) == 1
-                else counts
-            )
+        if max(self.runs) == 1:
+            counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
         faster = self.ratio < 1
         factor = 1 / self.ratio if faster else self.ratio
         bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
-        interval = f"95 % interval {range_text(_factor(bounds[0]), _factor(bounds[1]))}, {counts}"
+        word = "faster" if faster else "slower"
+        sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
+        interval = range_text(*map(_factor, bounds))
         if not self.is_different:
             sentence = (
                 f"No difference that these runs can show: {second} takes {self.ratio:.2f} of the time of "
-                f"{first}{of} (95 % interval {range_text(f'{self.low:.2f}', f'{self.high:.2f}')}, {counts})."
+                f"{first}{of}"
             )
-        else:
-            word = "faster" if faster else "slower"
-            sentence = f"{second} is {_factor(factor)}x {word}{of} than {first} ({interval})."
-        if single:
+            interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
+        sentence += f" (95 % interval {interval}, {counts})."
+        if min(self.runs) == 1:
             sentence += " Runs differ from each other too, which one run cannot tell: repeat them."
         return sentence
 
@@ -141,47 +212,44 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
         second: What is compared (B).
         seed: Of the resampling, so that the same runs give the same answer.
     """
-    sides = [
-        [np.asarray(steps, np.float64) for steps in side.step_ps if len(steps) >= _FEWEST_STEPS]
-        for side in (first, second)
-    ]
+    sides = [_measured(side.step_ps) for side in (first, second)]
     runs = len(sides[0]), len(sides[1])
     counts = first.step_count, second.step_count
     if not all(runs):
-        nan = float("nan")
-        return Difference(nan, nan, nan, is_different=False, p_value=nan, runs=runs, steps=counts)
+        return Difference(math.nan, math.nan, math.nan, math.nan, runs, counts)
     random = np.random.default_rng(seed)
     one, two = (estimate_step(side, random) for side in sides)
     low, high = (math.exp(bound) for bound in two.less(one))
-    medians = first.medians, second.medians
-    samples = medians if max(runs) > 1 else tuple(_block_medians(side[0]) for side in sides)
-    can_be_ranked = min(map(len, samples)) >= _FEWEST_RANKED
-    return Difference(
-        math.exp(two.mean - one.mean), low, high,
-        is_different=not low <= 1 <= high,
-        p_value=mann_whitney(samples[0], samples[1]) if can_be_ranked else float("nan"),
-        runs=runs,
-        steps=counts,
-    )  # fmt: skip
+    samples = [first.medians, second.medians]
+    if max(runs) == 1:
+        samples = [_block_medians(side[0]) for side in sides]
+    p_value = math.nan
+    if min(map(len, samples)) >= _FEWEST_RANKED:
+        p_value = mann_whitney(*samples)
+    return Difference(math.exp(two.mean - one.mean), low, high, p_value, runs, counts)
+
+
+def _measured(runs: Sequence[Floats]) -> list[Floats]:
+    return [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
 
 
 def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = None) -> Estimate:
-    """The logarithm of the typical step time of one set of runs.
+    """Estimate the logarithm of the typical step time of one set of runs.
 
     Args:
         runs: For each run the times of its steps.
         random: For resampling the steps of a single run; the same draws each time by default.
     """
-    measured = [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
+    measured = _measured(runs)
     if not measured:
         return Estimate(math.nan)
     logs = np.log([np.median(steps) for steps in measured])
-    variance = (
-        logs.var(ddof=1) / logs.size
-        if logs.size > 1
-        else _resampled_medians(measured[0], random or np.random.default_rng(0)).var()
-    )
-    return Estimate(float(logs.mean()), float(variance), _freedom_of(measured))
+    if logs.size > 1:
+        variance, freedom = logs.var(ddof=1) / logs.size, logs.size - 1
+    else:
+        variance = _resampled_medians(measured[0], random or np.random.default_rng(0)).var()
+        freedom = max(_block_medians(measured[0]).size - 1, 1)  # independent pieces less one
+    return Estimate(float(logs.mean()), float(variance), freedom)
 
 
 def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
@@ -199,7 +267,7 @@ def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
 
 
 def _block_length(count: int) -> int:
-    """How many neighbours to keep together: steps further apart hardly depend on each other; 20 of 1,000."""
+    """Count the neighbours to keep together: steps further apart hardly depend on each other; 20 of 1,000."""
     return min(max(round(2 * math.pow(count, 1 / 3)), 1), count)
 
 
@@ -209,15 +277,6 @@ def _block_medians(steps: Floats) -> Floats:
     length = _block_length(steps.size)
     whole_blocks = steps[: steps.size // length * length]
     return np.asarray(np.median(whole_blocks.reshape(-1, length), axis=1))
-
-
-def _freedom_of(runs: Sequence[Floats]) -> int:
-    """Independent pieces less one: runs, or the blocks of a single one."""
-    count = len(runs)
-    if count > 1:
-        return count - 1
-    steps = _measured_apart(runs[0])
-    return max(steps.size // _block_length(steps.size) - 1, 1)
 
 
 def _measured_apart(steps: Floats) -> Floats:

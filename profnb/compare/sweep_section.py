@@ -5,16 +5,15 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.settings_table import settings_table
-from profnb.compare.sweep_words import slower_text
-from profnb.compare.sweeps import SweepTable, setting_text
+from profnb.compare.section import label_axis, titled_html
+from profnb.compare.sweeps import SweepTable, setting_text, settings_table, slower_text
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, count_text, range_text, rate_text
 from profnb.drawing.drawn_tables import note_list
-from profnb.drawing.figures import axis, figure_html, figure_layout
+from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
-from profnb.drawing.theme import COLOURS, ROOT
+from profnb.drawing.theme import COLOURS
 
 _MOST_BARS, _LONGEST_LABEL = 40, 40
 _BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
@@ -22,13 +21,13 @@ _MB = 1e6
 
 
 def sweep_text(table: SweepTable) -> str:
-    """The sweep as plain text."""
+    """Write the sweep as plain text."""
     notes = [f"Note: {printable(note)}" for note in table.notes]
     return for_terminal("\n\n".join([_headline(table), *notes, section_text(_section(table))]))
 
 
 def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
-    """The sweep's charts by title, in plotly's schema; none where nothing was measured."""
+    """Make the sweep's charts by title, in plotly's schema; none where nothing was measured."""
     timed_count = int(np.isfinite(table.per_second).sum())
     figures = {"Throughput": _bar_figure(table)} if timed_count else {}
     if timed_count > 1 and table.against:
@@ -37,37 +36,22 @@ def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
 
 
 def sweep_bundle(table: SweepTable) -> dict[str, Any]:
-    """The sweep as a MIME bundle: what it found, its charts, its table."""
-    charts = (figure_html(figure, Markup("")) for figure in sweep_figures(table).values())
-    html = Markup(
-        '<div class="profnb" style="{}">'
-        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;margin:4px 0">{}</div>'
-        "{}{}{}</div>"
-    ).format(
-        ROOT,
-        _headline(table),
-        Markup("").join(charts),
-        note_list(table.notes),
-        _section(table).html,
-    )
-    return {"text/html": str(html), "text/plain": sweep_text(table)}
+    """Make the sweep a MIME bundle: what it found, its charts, its table."""
+    below = note_list(table.notes) + _section(table).html
+    html = titled_html(_headline(table), Markup(""), sweep_figures(table), below)
+    return {"text/html": html, "text/plain": sweep_text(table)}
 
 
 def _label(table: SweepTable, row: int) -> str:
     return setting_text(table.points[row].setting)[:_LONGEST_LABEL]
 
 
-def _short_label(table: SweepTable, row: int) -> str:
-    return f" {', '.join(map(str, table.points[row].setting.values()))} "[:_LONGEST_LABEL]
-
-
 def _headline(table: SweepTable) -> str:
-    timed_rows = np.flatnonzero(np.isfinite(table.per_second))
-    if not timed_rows.size:
+    timed_count, best = int(np.isfinite(table.per_second).sum()), _fastest(table)
+    if not timed_count:
         return "No setting has a run to speak of."
-    best = _fastest(table)
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
-    if timed_rows.size == 1:
+    if timed_count == 1:
         return f"{_label(table, best)}: {rate}; no other setting ran."
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
@@ -82,65 +66,60 @@ def _fastest(table: SweepTable) -> int:
 
 
 def _is_tied(table: SweepTable, row: int) -> bool:
-    """Whether a setting is not the fastest of these runs, and may be it all the same."""
-    return (
-        table.ranking is not None
-        and row != table.ranking.best
-        and bool(table.ranking.may_be_best[row])
-    )
+    """Tell whether a setting is not the fastest of these runs, and may be it all the same."""
+    ranking = table.ranking
+    return ranking is not None and row != ranking.best and bool(ranking.may_be_best[row])
 
 
 def _standing(table: SweepTable, row: int) -> str:
-    """How a setting stands to the fastest one, in a word or two; "" where it has no run."""
-    is_timed = np.isfinite(table.per_second)
-    if table.ranking is None or not is_timed[row] or is_timed.sum() == 1:
+    """Say how a setting stands to the fastest one, in a word or two; "" where it has no run."""
+    is_timed, ranking = np.isfinite(table.per_second), table.ranking
+    if ranking is None or not is_timed[row] or is_timed.sum() == 1:
         return ""
-    if row == table.ranking.best:
+    if row == ranking.best:
         return "fastest" if not table.equals else "fastest, tied"
     if _is_tied(table, row):
         return "tied"
-    if not table.ranking.low[row] > 0:  # nothing tells
+    if not ranking.low[row] > 0:  # nothing tells
         return MISSING
-    low, high = (
-        slower_text(float(table.ranking.low[row])),
-        slower_text(float(table.ranking.high[row])),
-    )
+    low, high = (slower_text(float(bounds[row])) for bounds in (ranking.low, ranking.high))
     return f"{range_text(low, high)} slower"
 
 
-def _interval(low: float, high: float) -> str:
+def _interval(table: SweepTable, row: int) -> str:
+    low, high = float(table.low[row]), float(table.high[row])
     if not np.isfinite(low):
         return MISSING
     return range_text(rate_text(low, "").strip(), rate_text(high, "").strip())
 
 
 def _section(table: SweepTable) -> Section:
-    declared = settings_table(table)
-    fastest = float(np.nanmax(table.per_second)) if np.isfinite(table.per_second).any() else 1.0
+    points, best = table.points, _fastest(table)
+    fastest = float(table.per_second[best]) if best >= 0 else 1.0
     learned = [] if table.metric is None else [table.metric, f"{table.metric}_worst"]
-    best = _fastest(table)
     is_weighed = bool(table.against) and int(np.isfinite(table.per_second).sum()) > 1
-    front = [
-        Shown(
-            "worth its price",
-            lambda row: "yes" if table.is_best[row] else "",
-            meaning="no other setting is surely better in one respect without being worse in the other",
-        )
-    ]
+    front = Shown(
+        "worth its price",
+        lambda row: "yes" if table.is_best[row] else "",
+        meaning="no other setting is surely better in one respect without being worse in the other",
+    )
     weighed = f" {table.against}" + ("" if table.against == "memory" else " (median over runs)")
+
+    def setting(name: str) -> Shown:
+        def text(row: int) -> str:
+            return str(points[row].setting.get(name, ""))[:_LONGEST_LABEL]
+
+        return Shown(name, text, is_number=True, meaning="what was set")
+
     return section_of(
-        declared,
+        settings_table(table),
         table,
         (
-            *(_setting_column(table, name) for name in table.names),
-            Shown("runs", lambda row: count_text(table.points[row].runs), is_number=True),
+            *map(setting, table.names),
+            Shown("runs", lambda row: count_text(points[row].runs), is_number=True),
             "run_ms" if table.unit == "runs" else "step_ms",
             f"{table.unit}_per_second",
-            Shown(
-                "95 % interval",
-                lambda row: _interval(float(table.low[row]), float(table.high[row])),
-                is_number=True,
-            ),
+            Shown("95 % interval", lambda row: _interval(table, row), is_number=True),
             Shown(
                 "against the fastest",
                 lambda row: _standing(table, row),
@@ -149,16 +128,14 @@ def _section(table: SweepTable) -> Section:
             ),
             *learned,
             "peak_bytes",
-            *(front if is_weighed else []),
-            Shown("", lambda row: _last_line(table.points[row].error)),
+            *([front] if is_weighed else []),
+            Shown("", lambda row: (points[row].error.splitlines() or [""])[-1][:80]),
         ),
         title="Settings",
         tab="",
-        sentence=(
-            f"Worth its price: nothing else is surely better in throughput or in{weighed} at no price."
-            if is_weighed
-            else ""
-        ),
+        sentence=f"Worth its price: nothing else is surely better in throughput or in{weighed} at no price."
+        if is_weighed
+        else "",
         bar=Bar(
             lambda row: float(table.per_second[row] / fastest),
             lambda row: _BEST if row == best else _OTHER,
@@ -167,48 +144,28 @@ def _section(table: SweepTable) -> Section:
     )
 
 
-def _setting_column(table: SweepTable, name: str) -> Shown:
-    return Shown(
-        name,
-        lambda row: str(table.points[row].setting.get(name, ""))[:_LONGEST_LABEL],
-        is_number=True,
-        meaning="what was set",
-    )
-
-
-def _last_line(error: str) -> str:
-    return error.splitlines()[-1][:80] if error else ""
-
-
 def _bar_figure(table: SweepTable) -> dict[str, Any]:
     """A bar per setting, the interval as a line."""
     rows = [row for row in range(len(table)) if np.isfinite(table.per_second[row])][:_MOST_BARS]
-    places = list(range(len(rows)))
     rates = [round(float(table.per_second[row]), 2) for row in rows]
     high = [round(float(table.high[row] - table.per_second[row]), 2) for row in rows]
     low = [round(float(table.per_second[row] - table.low[row]), 2) for row in rows]
-    reach = max(rate + more for rate, more in zip(rates, high, strict=True))
+    reach = [rate + more for rate, more in zip(rates, high, strict=True)]
     # An interval of two runs may reach far; it is cut, with a mark, or no bar would be left to see.
-    end = min(reach, 1.6 * max(rates)) * 1.04
-    is_cut = [rate + more > end for rate, more in zip(rates, high, strict=True)]
-    ends = [
-        f"{_label(table, row)} (interval to {rate_text(float(table.high[row]), '').strip()} →)"
-        if cut
-        else _label(table, row)
-        for row, cut in zip(rows, is_cut, strict=True)
-    ]
+    end = min(max(reach), 1.6 * max(rates)) * 1.04
+    labels = [_label(table, row) for row in rows]
+    for at, row in enumerate(rows):
+        if reach[at] > end:
+            labels[at] += f" (interval to {rate_text(float(table.high[row]), '').strip()} →)"
     layout = figure_layout(f"{table.unit.capitalize()} per second", 90 + 26 * len(rows))
     layout |= {
         "showlegend": False,
         "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
         "xaxis": {**axis(""), "range": [0, end]},
-        "yaxis": {
-            **axis(""), "tickvals": places, "ticktext": list(map(figure_text, ends)),
-            "automargin": True, "showgrid": False, "autorange": "reversed",
-        },
-    }  # fmt: skip
+        "yaxis": label_axis(labels),
+    }
     bars = {
-        "type": "bar", "orientation": "h", "y": places, "x": rates,
+        "type": "bar", "orientation": "h", "y": list(range(len(rows))), "x": rates,
         "marker": {
             "color": [_BEST if row == _fastest(table) else _OTHER for row in rows],
             "line": {"width": [2 if _is_tied(table, row) else 0 for row in rows], "color": _BEST},
@@ -219,8 +176,7 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
         },
         "hovertemplate": [
             f"{figure_text(_label(table, row))}: {count_text(round(rate))} {table.unit}/s, 95 % interval "
-            f"{_interval(float(table.low[row]), float(table.high[row]))}; {_standing(table, row)}"
-            "<extra></extra>"
+            f"{_interval(table, row)}; {_standing(table, row)}<extra></extra>"
             for row, rate in zip(rows, rates, strict=True)
         ],
     }  # fmt: skip
@@ -244,16 +200,23 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
         "xaxis": {**axis("MB" if is_memory else figure_text(str(table.against))), "automargin": True},
         "yaxis": {**axis(f"{table.unit}/s"), "rangemode": "tozero", "automargin": True},
     }  # fmt: skip
+
+    def short_label(row: int) -> str:
+        return f" {', '.join(map(str, table.points[row].setting.values()))} "[:_LONGEST_LABEL]
+
+    def rounded(values: Any) -> list[float]:
+        return [float(f"{value:.6g}") for value in values]
+
     line = {
-        "type": "scatter", "mode": "lines", "x": _rounded(value[front]),
-        "y": _rounded(table.per_second[front]), "hoverinfo": "skip",
+        "type": "scatter", "mode": "lines", "x": rounded(value[front]),
+        "y": rounded(table.per_second[front]), "hoverinfo": "skip",
         "line": {"width": 1.5, "color": _BEST, "dash": "dot"},
     }  # fmt: skip
     points = {
         "type": "scatter", "mode": "markers+text" if rows.size <= 12 else "markers",
-        "x": _rounded(value[rows]), "y": _rounded(table.per_second[rows]),
-        "text": [figure_text(_short_label(table, int(row))) if table.is_best[row] else "" for row in rows],
-        "hovertext": [figure_text(_label(table, int(row))) for row in rows],
+        "x": rounded(value[rows]), "y": rounded(table.per_second[rows]),
+        "text": [figure_text(short_label(row)) if table.is_best[row] else "" for row in rows.tolist()],
+        "hovertext": [figure_text(_label(table, row)) for row in rows.tolist()],
         # Beside the point, towards the middle: a label at the edge would be cut.
         "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,
@@ -261,7 +224,3 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
         "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
     }  # fmt: skip
     return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}
-
-
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.6g}") for value in values]

@@ -1,7 +1,8 @@
 """The runs of a sweep to what each setting achieves: throughput and its interval, quality, memory, the front.
 
 A setting is on the Pareto front if no other is surely better in one respect and not surely worse in the
-other: throughput, and either the metric of what was learned or the memory at the peak.
+other: throughput, and either the metric of what was learned or the memory at the peak. Beside the table
+stands what the sweep can tell and what it cannot, in sentences: ties, what more rounds would show, its power.
 """
 
 import math
@@ -11,19 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.models.layer_facts import FitResult
-from profnb.compare.best_setting import Ranking, rank
+from profnb.capture.switches import BACKEND
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric
-from profnb.compare.rounds import RoundFit, fit_rounds, of_single_runs
+from profnb.compare.ranking import (
+    MOST_ROUNDS,
+    SAME,
+    Ranking,
+    RoundFit,
+    fit_rounds,
+    of_single_runs,
+    rank,
+)
 from profnb.compare.speedup import estimate_step
-from profnb.compare.sweep_words import ranking_notes, seed_note
 from profnb.core.columns import Bools, Floats
-from profnb.core.units import PS_PER_S
+from profnb.core.table import Column, Table
+from profnb.core.units import MISSING, PS_PER_S, count_text, metric_text
 from profnb.subjects.study import Study
 
 _LONGEST_ERROR = 600
 _EQUAL_MEMORY = 0.01
-_SAME = 1e-9  # of logarithms: what rounding makes
+_TIE, _MOST_NAMED, _LONGEST = math.log(1.02), 3, 60
+_ALWAYS = 1e-4  # a difference below which nothing was left to chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +66,27 @@ class SweepPoint:
 
     @property
     def runs(self) -> int:
-        """How many runs were made and count."""
+        """Count the runs that were made and count."""
         return max(sum(1 for steps in self.step_ps if len(steps)), len(self.run_ps))
+
+    @property
+    def has_steps(self) -> bool:
+        """A run has steps to speak of."""
+        return any(len(steps) > 1 for steps in self.step_ps)
+
+    def times(self, *, of_runs: bool) -> list[tuple[int, float]]:
+        """Give the round of each run and its typical step, or how long it took as a whole."""
+        if of_runs:
+            rounds = self.run_rounds or range(len(self.run_ps))
+            return list(zip(rounds, self.run_ps, strict=True))
+        steps = zip(self.step_rounds or range(len(self.step_ps)), self.step_ps, strict=True)
+        return [(at, float(np.median(step_ps))) for at, step_ps in steps if len(step_ps) > 1]
 
     @property
     def typical_ps(self) -> float:
         """The typical time of a step, or of a run where there are no steps; NaN where there is neither."""
-        medians = [float(np.median(steps)) for steps in self.step_ps if len(steps) > 1]
-        times = np.maximum(medians or list(self.run_ps), 1.0)
-        return float(np.exp(np.log(times).mean())) if times.size else math.nan
+        times = [time_ps for _, time_ps in self.times(of_runs=not self.has_steps)]
+        return float(np.exp(np.log(np.maximum(times, 1.0)).mean())) if times else math.nan
 
 
 @dataclass(frozen=True)
@@ -113,23 +135,18 @@ class SweepTable:
 
     @property
     def names(self) -> list[str]:
-        """The names that the settings bind, in order."""
+        """List the names that the settings bind, in order."""
         return list(dict.fromkeys(name for point in self.points for name in point.setting))
 
     @property
     def is_score(self) -> bool:
-        """Whether larger values of the metric are better."""
+        """Larger values of the metric are better."""
         return self.metric is not None and is_higher_better(self.metric) is True
 
 
 def setting_text(setting: Mapping[str, object]) -> str:
-    """A setting as it is written: ``batch_size=64 jit_compile=True``."""
+    """Write a setting: ``batch_size=64 jit_compile=True``."""
     return " ".join(f"{name}={value}" for name, value in setting.items())
-
-
-def _one_line(error: str) -> str:
-    """An error without its line breaks, cut where it is long."""
-    return " ".join(error.split())[:_LONGEST_ERROR]
 
 
 def peak_bytes(study: Study) -> float:
@@ -145,7 +162,7 @@ def tabulate_sweep(
     without_effect: Collection[str] = (),
     remarks: Sequence[str] = (),
 ) -> SweepTable:
-    """What each setting achieves.
+    """Tabulate what each setting achieves.
 
     Args:
         points: The settings and their runs.
@@ -153,108 +170,82 @@ def tabulate_sweep(
         without_effect: Switches that changed nothing.
         remarks: What else to know before trusting the figures, in sentences.
     """
-    unit = _unit_of(points)
-    fit = _fit(points, unit)
-    intervals = [fit.interval(row) for row in range(len(points))]
-    bounds = np.exp([(fit.means[row], *each) for row, each in enumerate(intervals)]).reshape(-1, 3)
+    tried = [point for point in points if point.run_ps or point.step_ps]
+    unit = "examples" if all(point.batch_size for point in tried) else "steps"
+    if not tried or not all(point.has_steps for point in tried):
+        unit = "runs"
+    fit = _fit(points, of_runs=unit == "runs")
     sizes = [point.batch_size or 1 if unit == "examples" else 1 for point in points]
     counts = np.array(sizes, np.float64)
+    bounds = [(mean, *fit.interval(row)) for row, mean in enumerate(fit.means)]
+    step_ps, least_ps, most_ps = np.exp(bounds).reshape(-1, 3).T
     if metric is None:
-        names = dict.fromkeys(
-            name
-            for point in points
-            for fits in point.fits
-            for fit in fits[-1:]
-            for name in fit.metrics
-        )
-        metric = pick_metric(list(names))
-    learned = [_last_values(point, metric) for point in points]
+        reached = [fits[-1] for point in points for fits in point.fits if fits]
+        metric = pick_metric(list(dict.fromkeys(name for fit in reached for name in fit.metrics)))
+    learned = [
+        [fits[-1].metrics[metric] for fits in point.fits if fits and metric in fits[-1].metrics]
+        for point in points
+    ]
     falls = metric is not None and is_higher_better(metric) is False
     worst_of = max if falls else min
     quality = np.array([float(np.median(values)) if values else math.nan for values in learned])
+    worst = np.array([float(worst_of(values)) if values else math.nan for values in learned])
     memory = np.array([point.peak_bytes for point in points])
     rates = np.log(counts) - fit.means  # what is larger is better
     ranking = rank(fit, rates)
     against, prices = "", [Estimate(0.0, 0.0)] * len(points)
     settings = [point.setting for point in points]
-    of_one_seed = seed_note(settings, learned, metric)
+    of_one_seed = _seed_notes(settings, learned, metric)
     if np.isfinite(quality).sum() > 1 and not of_one_seed:
         sign = -1 if falls else 1
         against = str(metric)
         prices = [estimate_mean([sign * value for value in values]) for values in learned]
-    elif bounds.size and np.isfinite(memory[np.isfinite(bounds[:, 0])]).all():
+    elif points and np.isfinite(memory[np.isfinite(step_ps)]).all():
         against = "memory"
         prices = [Estimate(-value, (_EQUAL_MEMORY * value) ** 2, 30) for value in memory.tolist()]
-    is_best = _front(rates, fit, prices)
-    labels = [setting_text(setting) for setting in settings]
-    all_remarks = [*remarks, of_one_seed] if of_one_seed else remarks
-    notes = (*all_remarks, *_notes(points, without_effect), *ranking_notes(labels, ranking, fit))
-    equals = 0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0)
-    per_second = counts * PS_PER_S / bounds[:, 0]
+    notes = (
+        *remarks,
+        *of_one_seed,
+        *_notes(points, without_effect),
+        *_ranking_notes([setting_text(setting) for setting in settings], ranking, fit),
+    )
+    rate = counts * PS_PER_S
     return SweepTable(
-        points, unit, bounds[:, 0], per_second,
-        counts * PS_PER_S / bounds[:, 2], counts * PS_PER_S / bounds[:, 1],
-        metric, quality, np.array([float(worst_of(values)) if values else math.nan for values in learned]),
-        memory, against, is_best, equals, ranking, fit.rounds, notes,
+        points, unit, step_ps, rate / step_ps, rate / most_ps, rate / least_ps, metric, quality, worst,
+        memory, against, _front(rates, fit, prices),
+        0 if ranking is None else max(int(ranking.may_be_best.sum()) - 1, 0), ranking, fit.rounds, notes,
     )  # fmt: skip
 
 
-def _fit(points: Sequence[SweepPoint], unit: str) -> RoundFit:
+def _fit(points: Sequence[SweepPoint], *, of_runs: bool) -> RoundFit:
     """The logarithms of the typical times of a step, or of a run where there are no steps, by rounds."""
     runs = [
         (row, at, math.log(max(value, 1.0)))
         for row, point in enumerate(points)
-        for at, value in _times(point, unit)
+        for at, value in point.times(of_runs=of_runs)
     ]
     row, at, logs = np.array(runs, np.float64).reshape(-1, 3).T
     fit = fit_rounds(row.astype(np.int64), at.astype(np.int64), logs, len(points))
-    return fit or of_single_runs([_estimate(point, unit) for point in points])
-
-
-def _times(point: SweepPoint, unit: str) -> list[tuple[int, float]]:
-    """The round and the typical time of each run."""
-    if unit == "runs":
-        rounds = point.run_rounds or range(len(point.run_ps))
-        return list(zip(rounds, point.run_ps, strict=True))
-    rounds = point.step_rounds or range(len(point.step_ps))
-    steps = zip(rounds, point.step_ps, strict=True)
-    return [(at, float(np.median(step_ps))) for at, step_ps in steps if len(step_ps) > 1]
-
-
-def _estimate(point: SweepPoint, unit: str) -> Estimate:
-    """The logarithm of a setting's typical time by its own runs, or by the steps of its only one."""
-    if unit == "runs":
-        return estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist())
-    return estimate_step(point.step_ps)
-
-
-def _unit_of(points: Sequence[SweepPoint]) -> str:
-    tried = [point for point in points if point.run_ps or point.step_ps]
-    if not tried or not all(any(len(steps) > 1 for steps in point.step_ps) for point in tried):
-        return "runs"
-    return "examples" if all(point.batch_size for point in tried) else "steps"
-
-
-def _last_values(point: SweepPoint, metric: str | None) -> list[float]:
-    """The metric's last value in each run that has it."""
-    return [fits[-1].metrics[metric] for fits in point.fits if fits and metric in fits[-1].metrics]
+    # Else by the setting's own runs, or by the steps of its only one.
+    return fit or of_single_runs([
+        estimate_mean(np.log(np.maximum(point.run_ps, 1.0)).tolist()) if of_runs
+        else estimate_step(point.step_ps)
+        for point in points
+    ])  # fmt: skip
 
 
 def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
-    """Which points no other beats: surely better in one respect, and not surely worse in the other.
+    """Find the points that no other beats: surely better in one respect, and not surely worse in the other.
 
     A difference that may be chance beats nobody.
     """
     measured = np.flatnonzero(np.isfinite(rates)).tolist()
-
-    def is_faster(one: int, other: int) -> bool:
-        return bool(rates[one] - rates[other] > fit.factor * fit.error(one, other) + _SAME)
-
+    is_faster = rates[:, None] - rates > fit.factor * fit.errors + SAME
     best = np.zeros(rates.size, np.bool_)
     for row in measured:
         best[row] = not any(
-            (is_faster(other, row) and not prices[row].exceeds(prices[other]))
-            or (prices[other].exceeds(prices[row]) and not is_faster(row, other))
+            (is_faster[other, row] and not prices[row].exceeds(prices[other]))
+            or (prices[other].exceeds(prices[row]) and not is_faster[row, other])
             for other in measured
             if other != row
         )
@@ -262,8 +253,10 @@ def _front(rates: Floats, fit: RoundFit, prices: Sequence[Estimate]) -> Bools:
 
 
 def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> list[str]:
-    failed = [point for point in points if point.error]
-    notes = [f"{setting_text(point.setting)}: {_one_line(point.error)}" for point in failed[:3]]
+    notes = []
+    for point in [point for point in points if point.error][:3]:
+        error = " ".join(point.error.split())[:_LONGEST_ERROR]
+        notes.append(f"{setting_text(point.setting)}: {error}")
     if without_effect:
         notes.append(
             f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "
@@ -286,3 +279,109 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
             "starts afresh."
         )
     return notes
+
+
+def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit) -> list[str]:
+    """Settings that may be as fast as the fastest one, and what such a sweep shows."""
+    if ranking is None or fit.rounds < 2 or fit.timed_count < 2:
+        return []
+    others = [int(row) for row in ranking.may_be_best.nonzero()[0] if row != ranking.best]
+    ties = [row for row in others if ranking.high[row] <= _TIE]
+    separable = [row for row in others if row not in ties and ranking.more_rounds[row] > 0]
+    close = [row for row in others if row not in ties and ranking.more_rounds[row] < 0]
+    notes = []
+    if ties:
+        notes.append(
+            f"A tie: {_listed(labels, ties)} {'is' if len(ties) == 1 else 'are'} at most "
+            f"{slower_text(float(ranking.high[ties].max()))} slower than "
+            f"{labels[ranking.best][:_LONGEST]}, if at all."
+        )
+    if separable:
+        rounds = int(ranking.more_rounds[separable].max())
+        notes.append(
+            f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} would tell "
+            f"{_listed(labels, separable)} from the fastest, four times of five, if the "
+            "difference is what it looks like now (--repeat)."
+        )
+    if close:
+        notes.append(
+            f"{_listed(labels, close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
+            "tell."
+        )
+    if math.isfinite(ranking.shows) and ranking.shows > _ALWAYS:
+        notes.append(
+            f"These {fit.rounds} rounds show a difference to the fastest of {slower_text(ranking.shows)} "
+            "four times of five. All differences hold at once in 95 % of such sweeps; what whole rounds have "
+            "in common does not count."
+        )
+    return notes
+
+
+def _seed_notes(
+    settings: Sequence[Mapping[str, object]], learned: Sequence[Sequence[float]], metric: str | None
+) -> list[str]:
+    """That what backends learned is one draw each; nothing where it is not."""
+    pairs = zip(settings, learned, strict=True)
+    backends = {setting.get(BACKEND) for setting, runs in pairs if runs}
+    if len(backends) < 2 or not any(len(runs) > 1 and len(set(runs)) == 1 for runs in learned):
+        return []
+    return [
+        "Every run of a backend learned exactly the same: the cell sets a seed. Of one seed each backend "
+        f"makes other random numbers, so how they differ in {metric} may be chance, and is not weighed."
+    ]
+
+
+def slower_text(log: float) -> str:
+    """Write how much slower a difference of logarithms is."""
+    value = 100 * (1 - math.exp(-log))
+    return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
+
+
+def _listed(labels: Sequence[str], rows: Sequence[int]) -> str:
+    named = [labels[row][:_LONGEST] for row in rows[:_MOST_NAMED]]
+    if len(rows) > _MOST_NAMED:
+        named.append(f"{len(rows) - _MOST_NAMED} others")
+    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
+
+
+def settings_table(sweep: SweepTable) -> Table[SweepTable]:
+    """Declare the table of a sweep, whose columns depend on what was swept, counted and learned.
+
+    Sweeping ``batch_size`` over fits that learn an accuracy gives ``batch_size, runs, step_ms,
+    examples_per_second, low, high, accuracy, accuracy_worst, peak_bytes, is_best, error``.
+    """
+
+    def setting(name: str) -> Column[SweepTable]:
+        values = [point.setting.get(name) for point in sweep.points]
+        return Column(name, lambda _: values, "what was set", is_scaled=True)
+
+    def metric_column(name: str, values: Floats, meaning: str, heading: str) -> Column[SweepTable]:
+        def text(value: float) -> str:
+            return metric_text(value, is_score=sweep.is_score)
+
+        return Column(name, lambda _: values, meaning, heading, text, is_scaled=True)
+
+    def rate(per_second: float) -> str:
+        return count_text(round(float(per_second))) if math.isfinite(per_second) else MISSING
+
+    unit, metric, columns = sweep.unit, sweep.metric, [setting(name) for name in sweep.names]
+    step, typical = "run_ms" if unit == "runs" else "step_ms", "typical time of a step"
+    columns += [
+        Column("runs", lambda t: [point.runs for point in t.points], "how many runs count"),
+        Column(step, lambda t: t.step_ps, f"{typical}, or of a run where there are no steps"),
+        Column(f"{unit}_per_second", lambda t: t.per_second, "throughput", f"{unit}/s", rate),
+        Column("low", lambda t: t.low, "where the 95 % interval of the throughput begins"),
+        Column("high", lambda t: t.high, "where it ends"),
+    ]
+    if metric is not None:
+        columns.append(metric_column(metric, sweep.quality, "its median", metric))
+        columns.append(metric_column(f"{metric}_worst", sweep.worst, "... its worst run", "worst"))
+    front = "whether it is on the front of throughput against the metric or memory"
+    columns += [
+        Column("peak_bytes", lambda t: t.memory, "most memory in use", "peak memory"),
+        Column("is_best", lambda t: t.is_best, front),
+        Column("error", lambda t: [point.error for point in t.points], "why it has no more runs"),
+    ]
+    distinct = {column.name: column for column in columns}  # a setting may be called "runs"
+    rows = "One row per setting, in the order they were given."
+    return Table("table", rows, tuple(distinct.values()))

@@ -1,15 +1,12 @@
 """Several hosts of one capture: who holds the others up, by how much, and why.
 
 collectives                    a trace to its collectives, with keys that are the same on every host
-own_work                       what a host did between them, by category
-digest, device_digests         one host's part, small enough to travel: all that the fleet needs; one device's
-merging                        digests to steps: own work, waiting, exchange; what lies between hosts' clocks
-meeting                        which hosts met in collectives, and why others did not
-verdict                        who is waited for, with an interval, and what it has more of than the others
-costs, causes                  by how much, and what a step would be shorter; why
+digest                         one host's part, or one device's, small enough to travel
+merging                        digests to the hosts that met, and their steps: own work, waiting, exchange
+verdict                        who is waited for, with an interval, what that costs, and why
 device_advice                  what the devices of one trace say of one another
 fleet_tables, fleet_section    the tables, and how they are shown
-joined_hosts, fleet_timeline   all hosts in one trace, on the first one's clock; its timeline
+fleet_timeline                 all hosts in one trace, on the first one's clock, and its timeline
 
 The definitions. Between leaving one collective and entering the next a host does its *own work*. It then
 *waits* as long as the longest own work is longer than its own, at most for the time that it is in the

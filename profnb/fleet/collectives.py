@@ -15,6 +15,7 @@ starts a collective (``all-reduce-start``): nobody waits for all in it.
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -72,7 +73,7 @@ class HostCollectives:
 def find_collectives(
     spine: Spine, device: int | None = None, most: int | None = None
 ) -> HostCollectives:
-    """The collectives of a trace between its first step's begin and its last one's end.
+    """Find the collectives of a trace between its first step's begin and its last one's end.
 
     Args:
         spine: The trace and its steps.
@@ -96,15 +97,27 @@ def find_collectives(
     events = _in_steps(spine, events)
     enter, leave = trace.events.begin_ps[events], trace.events.end_ps[events]
     several = bool(numbered) and not on_device.size
-    if several:
-        keys, is_unique = _numbered_keys(spine, events, numbered)
-        if is_unique:
+    if several:  # TensorFlow's keys
+        groups = trace.stats.integers(_GROUP)
+        group_of = dict(zip(groups.events.tolist(), groups.values.tolist(), strict=True))
+        keys = _count_occurrences(
+            (f"group {group_of.get(event, 0)}", numbered[event], -1) for event in events.tolist()
+        )
+        # They may number the ops that run again in each step, and no runs. Those of runs that begin anew in
+        # the middle are still numbers: most come once.
+        if 2 * sum(not occurrence for *_, occurrence in keys) > len(keys):
             return HostCollectives(keys, enter, leave, is_numbered=True)
     named = trace.stats.texts(_RANKS).events
     if events.size and trace.process_groups > 1 and not np.isin(events, named).all():
         none = np.empty(0, np.int64)
         return HostCollectives((), none, none, is_numbered=False, is_unclear=True)
-    keys, by_step = _counted_keys(spine, events)
+    # Else the Nth of a name, of its step where the program numbered its steps.
+    by_step, steps = _has_numbers(spine), spine.steps
+    number = np.full(events.size, -1)
+    if by_step:
+        row = np.searchsorted(steps.begin_ps, enter, side="right") - 1
+        number = np.where(row >= 0, steps.step_num[row], -1)
+    keys = _nth_of_names(trace, events, number)
     several |= not on_device.size and has_replicas(trace, events)
     return HostCollectives(keys, enter, leave, is_numbered=by_step, has_replicas=several)
 
@@ -122,15 +135,13 @@ def _find_of_device(spine: Spine, device: int, most: int | None) -> HostCollecti
     first = look_up(barriers, behind, events)
     end = np.where(first >= 0, np.minimum(end, trace.events.begin_ps[first]), end)
     row = spine.groups.step[np.where(first >= 0, first, events)].astype(np.int64)
-    row = np.where(row >= 0, row, np.searchsorted(steps.begin_ps, begin, side="right") - 1).astype(
-        np.int64
-    )
-    keys = _nth_of_names(trace, events, row)
+    row = np.where(row >= 0, row, np.searchsorted(steps.begin_ps, begin, side="right") - 1)
+    keys = _nth_of_names(trace, events, row.astype(np.int64))
     return HostCollectives(keys, begin, end, is_numbered=True)
 
 
 def _find_barriers(trace: Trace, device: int, work: Int64s) -> tuple[Int64s, Int64s]:
-    """Where a TPU waits for the others before a program, and the first event of its work behind each."""
+    """Find where a TPU waits for the others before a program, and the first event of its work behind each."""
     is_barrier = trace.select_names(_BARRIER.__eq__)
     of_plane = trace.lines.events_of(trace.lines.plane == device)
     barriers = of_plane[is_barrier[of_plane]]
@@ -170,7 +181,7 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
 
 
 def has_pairs(trace: Trace) -> bool:
-    """Whether devices send to one another by twos."""
+    """Tell whether devices send to one another by twos."""
     texts = trace.names.texts
     if not any(map(_is_pair, texts)):
         return False
@@ -182,26 +193,8 @@ def _is_pair(name: str) -> bool:
     return _PAIRS in name.lower()
 
 
-def _numbered_keys(
-    spine: Spine, events: Int64s, numbered: dict[int, int]
-) -> tuple[tuple[Key, ...], bool]:
-    """TensorFlow's keys, and whether they number runs, and not the ops that run again in each step.
-
-    Numbers that begin anew in the middle are still numbers: most come once.
-    """
-    groups = spine.trace.stats.integers(_GROUP)
-    group_of = dict(zip(groups.events.tolist(), groups.values.tolist(), strict=True))
-    seen: Counter[tuple[int, int]] = Counter()
-    keys = []
-    for event in events.tolist():
-        pair = group_of.get(event, 0), numbered[event]
-        keys.append((f"group {pair[0]}", pair[1], -1, seen[pair]))
-        seen[pair] += 1
-    return tuple(keys), 2 * len(seen) > len(keys)
-
-
 def _has_numbers(spine: Spine) -> bool:
-    """Whether the program gave its steps their numbers: those of calls count from where recording began."""
+    """Tell whether the program numbered its steps: those of calls count from where recording began."""
     steps, trace = spine.steps, spine.trace
     if steps.is_window or not steps.origin.startswith(_MARKED):
         return False
@@ -211,15 +204,6 @@ def _has_numbers(spine: Spine) -> bool:
     return bool(np.isin(first, numbers).all() or all(name.startswith(_PYTORCH) for name in names))
 
 
-def _counted_keys(spine: Spine, events: Int64s) -> tuple[tuple[Key, ...], bool]:
-    """The Nth of a name, of its step where the program numbered its steps; and whether it did."""
-    trace, steps = spine.trace, spine.steps
-    by_step = _has_numbers(spine)
-    row = np.searchsorted(steps.begin_ps, trace.events.begin_ps[events], side="right") - 1
-    number = np.where(row >= 0, steps.step_num[row], -1) if by_step else np.full(row.size, -1)
-    return _nth_of_names(trace, events, number), by_step
-
-
 def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ...]:
     """Keys of N collectives by name, process group and a number of each."""
     ranks = trace.stats.texts(_RANKS)
@@ -227,10 +211,18 @@ def _nth_of_names(trace: Trace, events: Int64s, number: Int64s) -> tuple[Key, ..
         event: f" of {ranks.texts[row]}"[:_MOST_NAME]
         for event, row in zip(ranks.events.tolist(), ranks.values.tolist(), strict=True)
     }
-    seen: Counter[tuple[str, int]] = Counter()
+    names = [
+        trace.names[name][:_MOST_NAME] + group_of.get(event, "")
+        for event, name in zip(events.tolist(), trace.events.name[events].tolist(), strict=True)
+    ]
+    pairs = zip(names, number.tolist(), strict=True)
+    return _count_occurrences((name, -1, at) for name, at in pairs)
+
+
+def _count_occurrences(names: Iterable[tuple[str, int, int]]) -> tuple[Key, ...]:
+    seen: Counter[tuple[str, int, int]] = Counter()
     keys = []
-    for event, at in zip(events.tolist(), number.tolist(), strict=True):
-        name = trace.names[trace.events.name[event]][:_MOST_NAME] + group_of.get(event, "")
-        keys.append((name, -1, at, seen[name, at]))
-        seen[name, at] += 1
+    for name in names:
+        keys.append((*name, seen[name]))
+        seen[name] += 1
     return tuple(keys)

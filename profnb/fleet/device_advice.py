@@ -1,4 +1,4 @@
-"""What the devices of one trace say of one another, in the trace's own advice.
+"""The devices of one trace to what they say of one another, in the trace's own advice.
 
 What the device that is looked at loses in collectives is waiting or exchange, which call for different
 remedies. Where the trace has several devices that meet, it tells: a device that holds the others up takes the
@@ -11,11 +11,9 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal
 from profnb.causes.numbers import HALF
 from profnb.core.units import duration_text, percent_text
-from profnb.fleet.costs import FEWEST_STEPS
-from profnb.fleet.device_digests import digest_devices
-from profnb.fleet.meeting import find_meeting
-from profnb.fleet.merging import merge
-from profnb.fleet.verdict import judge, time_hosts
+from profnb.fleet.digest import digest_devices
+from profnb.fleet.merging import find_meeting, merge
+from profnb.fleet.verdict import FEWEST_STEPS, judge, time_hosts
 from profnb.trace.runs import CaptureTime
 
 _EXCHANGE, _UNEVEN = "exposed-collectives", "imbalance"

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import counted_text, duration_text, percent_text
@@ -14,9 +14,9 @@ from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.markup import content_policy, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import MUTED, ROOT, colour_of
+from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.fleet_tables import FLEET_HOSTS
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.script import report_script
@@ -25,6 +25,7 @@ _MOST_HOSTS, _MOST_STEPS = 64, 200
 _SHARING = Sharing(names_hosts=True)
 _LEVELS = "·▁▂▃▄▅▆▇█"
 _LEAST_SHARE = 0.005
+_LATE = "Who was late in which step"
 _PAGE = Markup(
     '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
     '<meta name="viewport" content="width=device-width,initial-scale=1"><title>{title} - profnb</title>'
@@ -35,7 +36,7 @@ _PAGE = Markup(
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a fleet shows.
+    """Everything that a fleet shows.
 
     Attributes:
         title: What it is called.
@@ -52,84 +53,74 @@ class FleetView:
     notes: Sequence[str]
 
     def sections(self) -> list[Section]:
-        """Its tables."""
+        """Make its tables."""
         if self.times is None or self.merged is None:
             return []
-        listed = [_host_section(self.times), _own_section(self.times, self.merged)]
-        listed.append(_late_section(self.times, self.merged))
-        return [*listed, *([_clock_section(self.times)] if self.times.noun == "host" else [])]
+        return [
+            _host_section(self.times),
+            _own_section(self.times, self.merged),
+            _late_section(self.times, self.merged),
+            *([_clock_section(self.times)] if self.times.noun == "host" else []),
+        ]
 
 
-def _rows(times: HostTimes) -> list[int]:
-    """The hosts that tables show: all, or those of the longest own work."""
+def _section(
+    times: HostTimes,
+    title: str,
+    sentence: str,
+    columns: Sequence[str | Shown],
+    bar: Bar,
+    **rest: Any,
+) -> Section:
+    """A section with a row per host: of all, or of those of the longest own work."""
     longest = np.argsort(-times.own_ps, kind="stable")[:_MOST_HOSTS]
-    return sorted(longest.tolist())
+    return section_of(
+        FLEET_HOSTS,
+        times,
+        columns,
+        title=title,
+        tab="",
+        bar=bar,
+        rows=sorted(longest.tolist()),
+        sentence=sentence,
+        **rest,
+    )
 
 
-def _more(times: HostTimes) -> str:
-    left = len(times.host) - _MOST_HOSTS
-    if left <= 0:
-        return ""
-    count = counted_text(len(times.host), times.noun)
-    return f" Of {count} the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
+def _host_section(times: HostTimes) -> Section:
+    most = float(times.own_ps.max()) or 1.0
+    bar = Bar(lambda row: float(times.own_ps[row]) / most, colour_of(f"{times.noun} compute"))
+    sentence = (
+        "Of a mean step; own work, waiting and exchange add up to it. Bars are own work. What one holds up "
+        "is counted from the slowest of the others."
+    )
+    if len(times.host) > _MOST_HOSTS:
+        count = counted_text(len(times.host), times.noun)
+        sentence += (
+            f" Of {count} the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
+        )
+    columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
+    title = f"{times.noun.capitalize()}s"
+    return _section(times, title, sentence, (_name_of(times), *columns), bar)
 
 
 def _name_of(times: HostTimes) -> Shown:
     return Shown(times.noun, lambda row: times.host[row])
 
 
-def _host_section(times: HostTimes) -> Section:
-    most = float(times.own_ps.max()) or 1.0
-    return section_of(
-        FLEET_HOSTS,
-        times,
-        (
-            _name_of(times),
-            "step_ms",
-            "own_ms",
-            "wait_ms",
-            "exchange_ms",
-            "caused_ms",
-            "last_fraction",
-        ),
-        title=f"{times.noun.capitalize()}s",
-        tab="",
-        bar=Bar(
-            lambda row: float(times.own_ps[row]) / most, colour_of(f"{times.noun} compute"), 12
-        ),
-        rows=_rows(times),
-        sentence="Of a mean step; own work, waiting and exchange add up to it. Bars are own work. What one "
-        "holds up is counted from the slowest of the others." + _more(times),
-    )
-
-
 def _own_section(times: HostTimes, merged: Merged) -> Section:
     """Own work by category, those that take anything."""
     mean = merged.categories_ps[:, merged.steady].mean(axis=1)
     largest = mean.max(axis=0) >= _LEAST_SHARE * max(float(times.step_ps.max()), 1.0)
-    shown = np.flatnonzero(largest).tolist()
     columns = [
         Shown(OWN_CATEGORIES[at], lambda row, at=at: duration_text(mean[row, at]), is_number=True)  # type: ignore[misc]
-        for at in shown
+        for at in np.flatnonzero(largest).tolist()
     ]
-    spread = mean.max(axis=0) - mean.min(axis=0)
-    widest = OWN_CATEGORIES[int(spread.argmax())]
-    return section_of(
-        FLEET_HOSTS,
-        times,
-        (_name_of(times), *columns),
-        title="Own work by what it is",
-        tab="",
-        bar=Bar(
-            lambda row: (
-                float(mean[row, spread.argmax()]) / (float(mean[:, spread.argmax()].max()) or 1.0)
-            ),
-            colour_of(widest),
-            12,
-        ),
-        rows=_rows(times),
-        sentence=f"The {times.noun}s differ most in {widest}, which the bars are of.",
-    )
+    widest = int((mean.max(axis=0) - mean.min(axis=0)).argmax())
+    most, category = float(mean[:, widest].max()) or 1.0, OWN_CATEGORIES[widest]
+    bar = Bar(lambda row: float(mean[row, widest]) / most, colour_of(category))
+    sentence = f"The {times.noun}s differ most in {category}, which the bars are of."
+    return _section(times, "Own work by what it is", sentence, (_name_of(times), *columns), bar)
 
 
 def _late_section(times: HostTimes, merged: Merged) -> Section:
@@ -137,21 +128,23 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     late = merged.own_ps - merged.own_ps.min(axis=0)
     most = float(np.percentile(late[:, merged.steady], 99)) if merged.steady.size else 0.0
     together = -(-late.shape[0] // _MOST_HOSTS)
-    begins = np.arange(0, late.shape[0], together)
-    coarse = _coarsen(np.maximum.reduceat(late, begins, axis=0), _MOST_STEPS)
-    each = -(-merged.step_num.size // coarse.shape[1])
+    hosts = np.arange(0, late.shape[0], together)
+    # Means of neighbouring steps, as many as fit into a line.
+    each = -(-late.shape[1] // _MOST_STEPS)
+    steps = np.arange(0, late.shape[1], each)
+    counts = np.diff(np.append(steps, late.shape[1]))
+    coarse = np.add.reduceat(np.maximum.reduceat(late, hosts, axis=0), steps, axis=1) / counts
     levels = np.clip(np.ceil(coarse / (most or 1.0) * (len(_LEVELS) - 1)), 0, len(_LEVELS) - 1)
-    rows = [
-        (
-            "".join(_LEVELS[int(level)] for level in levels[row]),
-            _names_of(times.host[at : at + together]),
-        )
-        for row, at in enumerate(begins.tolist())
-    ]
+    rows = []
+    for row, at in enumerate(hosts.tolist()):
+        named = times.host[at : at + together]
+        marks = "".join(_LEVELS[int(level)] for level in levels[row])
+        rows.append((marks, named[0] if len(named) == 1 else f"{named[0]} to {named[-1]}"))
     several = f" Each mark is the mean of {each} steps." if each > 1 else ""
     several += f" Each row is the latest of {together} {times.noun}s." if together > 1 else ""
+    listed = "\n".join(f"{marks}  {printable(host)}" for marks, host in rows)
     return Section(
-        title="Who was late in which step",
+        title=_LATE,
         sentence="One mark a step, from the first common one to the last: how much longer the own work of "
         f"the {times.noun} was than the shortest of all; a full block is {duration_text(most)}.{several}",
         headings=("steps", times.noun),
@@ -159,22 +152,8 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
         numbers=(False, False),
         colours=["currentColor"] * len(rows),  # the least marks are as thin as a letter
         tab="",
-        plain="Who was late in which step (a full block is "
-        f"{duration_text(most)})\n"
-        + "\n".join(f"{marks}  {printable(host)}" for marks, host in rows),
+        plain=f"{_LATE} (a full block is {duration_text(most)})\n{listed}",
     )
-
-
-def _names_of(hosts: Sequence[str]) -> str:
-    return hosts[0] if len(hosts) == 1 else f"{hosts[0]} to {hosts[-1]}"
-
-
-def _coarsen(values: Floats, most: int) -> Floats:
-    """Means of so many neighbouring columns that at most so many are left."""
-    each = -(-values.shape[1] // most)
-    begins = np.arange(0, values.shape[1], each)
-    counts = np.diff(np.append(begins, values.shape[1]))
-    return np.asarray(np.add.reduceat(values, begins, axis=1) / counts)
 
 
 def _clock_section(times: HostTimes) -> Section:
@@ -182,26 +161,21 @@ def _clock_section(times: HostTimes) -> Section:
         low, high = float(times.offset_low_ps[row]), float(times.offset_high_ps[row])
         return f"{duration_text(abs(high - low))} wide"
 
-    return section_of(
-        FLEET_HOSTS,
+    return _section(
         times,
+        "Clocks",
+        "What to add to a host's clock to have the first one's, from who can have left a collective before "
+        "whom. No other figure here depends on clocks.",
         ("host", "offset_ms", Shown("interval", bounds, is_number=True)),
-        title="Clocks",
-        tab="",
-        bar=Bar(lambda _: 0.0, colour_of("all others"), 1),
-        rows=_rows(times),
-        sentence="What to add to a host's clock to have the first one's, from who can have left a collective "
-        "before whom. No other figure here depends on clocks.",
+        Bar(lambda _: 0.0, colour_of("all others"), 1),
         is_detail=True,
     )
 
 
 def fleet_text(view: FleetView) -> str:
-    """The fleet as plain text."""
-    said = [printable(part) for part in (view.verdict.sentence, view.verdict.why) if part]
-    if view.verdict.gain_fraction:
-        said.append(_what_if(view))
-    parts = ["\n".join(said)]
+    """Write the fleet as plain text."""
+    said = (printable(view.verdict.sentence), printable(view.verdict.why), _what_if(view))
+    parts = ["\n".join(filter(None, said))]
     if view.verdict.advice:
         parts.append(advice_section_text(view.verdict.advice))
     parts += [f"Note: {printable(note)}" for note in view.notes]
@@ -210,20 +184,20 @@ def fleet_text(view: FleetView) -> str:
 
 
 def _what_if(view: FleetView) -> str:
-    """What a step would take if the slow were as fast as the slowest of the others."""
-    if view.times is None or not view.verdict.gain_fraction:
+    """Say what a step would take if the slow were as fast as the slowest of the others; "" for nobody."""
+    gain = view.verdict.gain_fraction
+    if view.times is None or not gain:
         return ""
-    step = float(view.times.step_ps.mean())
-    left = 1 - view.verdict.gain_fraction
     they = "it" if len(view.verdict.hosts) == 1 else "they"
+    left_ps = float(view.times.step_ps.mean()) * (1 - gain)
     return (
-        f"Were {they} as fast as the slowest of the others, a step would take {duration_text(step * left)}, "
-        f"{percent_text(view.verdict.gain_fraction)} less."
+        f"Were {they} as fast as the slowest of the others, a step would take {duration_text(left_ps)}, "
+        f"{percent_text(gain)} less."
     )
 
 
 def fleet_html(view: FleetView) -> Markup:
-    """The fleet as HTML that is readable with script and style stripped."""
+    """Write the fleet as HTML that is readable with script and style stripped."""
     muted = Markup('<div style="{}">{}</div>')
     why = [muted.format(MUTED, part) for part in (view.verdict.why, _what_if(view)) if part]
     html = Markup(
@@ -241,12 +215,12 @@ def fleet_html(view: FleetView) -> Markup:
 
 
 def fleet_bundle(view: FleetView) -> dict[str, str]:
-    """The fleet as a MIME bundle."""
+    """Make the fleet a MIME bundle."""
     return {"text/html": str(fleet_html(view)), "text/plain": fleet_text(view)}
 
 
 def fleet_page(view: FleetView, timeline: Markup, script: str) -> str:
-    """The fleet as one HTML file that asks nothing of a network.
+    """Write the fleet as one HTML file that asks nothing of a network.
 
     Args:
         view: What it says.

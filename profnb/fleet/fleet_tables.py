@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Int64s
 from profnb.core.table import Column, Table
+from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import OWN_CATEGORIES
 from profnb.fleet.verdict import HostTimes
 from profnb.steps.breakdown import category_column
 
@@ -25,12 +25,12 @@ class FleetSteps:
     hosts: Sequence[str]
     merged: Merged
 
-    def spread(self, values: Int64s) -> Int64s:
-        """One value per step, or per joint, repeated for every host."""
+    def spread(self, values: Any) -> Any:
+        """Repeat one value per step, or per joint, for every host."""
         return np.repeat(values, len(self.hosts))
 
     def names(self, count: int) -> list[str]:
-        """The hosts, once for each of so many."""
+        """List the hosts, once for each of so many."""
         return list(self.hosts) * count
 
 
@@ -101,7 +101,7 @@ FLEET_STEPS = Table[FleetSteps](
         Column("host", lambda f: f.names(f.merged.step_num.size), "the host"),
         Column(
             "is_steady",
-            lambda f: f.spread(f.merged.is_steady.astype(np.int64)).astype(np.bool_),
+            lambda f: f.spread(f.merged.is_steady),
             "whether averages count it: whole, no warm-up on any host, no pause",
         ),
         Column("step_ms", lambda f: f.merged.step_ps.T.ravel(), "the step on this host"),
@@ -117,12 +117,10 @@ FLEET_STEPS = Table[FleetSteps](
 
 def _key_texts(fleet: FleetSteps) -> list[str]:
     keys = []
-    for name, instance, step, occurrence in fleet.merged.joints.keys:
-        parts = [name]
-        parts += [f"instance {instance}"] if instance >= 0 else []
-        parts += [f"step {step}"] if step >= 0 else []
-        keys.append(", ".join([*parts, f"occurrence {occurrence}"] if occurrence else parts))
-    return [key for key in keys[1:] for _ in fleet.hosts]
+    for name, instance, step, occurrence in fleet.merged.joints.keys[1:]:
+        numbers = ("instance", instance), ("step", step), ("occurrence", occurrence or -1)
+        keys.append(", ".join([name, *(f"{what} {at}" for what, at in numbers if at >= 0)]))
+    return [key for key in keys for _ in fleet.hosts]
 
 
 FLEET_COLLECTIVES = Table[FleetSteps](

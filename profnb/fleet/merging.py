@@ -1,4 +1,7 @@
-"""Digests of hosts to steps: own work, waiting and exchange of each; and what lies between their clocks.
+"""Hosts that met in collectives to steps: own work, waiting, exchange; and what lies between their clocks.
+
+Hosts of one group meet in collectives that all of them take part in. Parameter servers and stages of a
+pipeline meet by twos only: nobody waits for all, so nobody can be said to hold all up.
 
 Only collectives that all hosts took part in are joints. Those that overlap on any host are one joint, entered
 when the last of them is entered and left when all are left:
@@ -14,19 +17,19 @@ Source: definitions of waiting and its cause as in DeepSpeed#3579 and TraceLens'
 start less one's own), by durations of one clock each instead of time stamps of all.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
-from profnb.core.units import PS_PER_NS
+from profnb.core.units import PS_PER_NS, count_text
 from profnb.fleet.collectives import Key
-from profnb.fleet.digest import Digest
-from profnb.fleet.own_work import DEVICE_COMPUTE, OWN_CATEGORIES
+from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
 from profnb.steps.windows import is_pause
 
-_FEWEST = 2
+_FEWEST, _MOST_NAMES = 2, 8
 _COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]
 _LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
 
@@ -48,7 +51,7 @@ class Joints:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """What to add to each host's clock to have the first one's, in picoseconds, shape (H,) each.
+    """Picoseconds to add to each host's clock to have the first one's, shape (H,) each.
 
     Attributes:
         offset_ps: The estimate: where most joints were left at one time, inside the bounds.
@@ -108,7 +111,7 @@ class Merged:
 
     @property
     def step_ps(self) -> Int64s:
-        """How long each host's steps took: own work, waiting and exchange, shape (H, S)."""
+        """The time of each host's steps: own work, waiting and exchange, shape (H, S)."""
         return self.own_ps + self.wait_ps + self.exchange_ps
 
     @property
@@ -124,68 +127,67 @@ class Merged:
 
 
 def merge(digests: Sequence[Digest]) -> Merged | None:
-    """The steps of several hosts; None where fewer than two met, or met in fewer than two collectives."""
+    """Merge the steps of several hosts; None where fewer than two met, or in fewer than two collectives."""
     joints = _find_joints(digests) if len(digests) >= _FEWEST else None
     if joints is None:
         return None
     clocks = _estimate_clocks(digests, joints)
-    begin = joints.leave_ps[:, :-1]
+    # By the first host's steps, from 0 on without holes.
+    first = np.searchsorted(digests[0].step_begin_ps, joints.enter_ps[0], side="right") - 1
+    rows, step_of = np.unique(np.maximum(first[1:], 0), return_inverse=True)
+
+    def by_step(pieces: Int64s) -> Int64s:
+        """Sum pieces of hosts by step: (H, K, ...) to (H, S, ...)."""
+        sums = np.zeros((pieces.shape[0], rows.size, *pieces.shape[2:]), np.int64)
+        for host, values in enumerate(pieces):
+            np.add.at(sums[host], step_of, values)
+        return sums
+
+    begin, leave = joints.leave_ps[:, :-1], joints.leave_ps[:, 1:]
     end = np.maximum(joints.enter_ps[:, 1:], begin)
     by_category = np.stack(
-        [digest.doings.between(begin[row], end[row]) for row, digest in enumerate(digests)]
+        [one.own_work.between(*bounds) for one, *bounds in zip(digests, begin, end, strict=True)]
     )
     own_work_ps = by_category.sum(axis=2)
     beside = np.zeros_like(by_category)
-    for row, digest in enumerate(digests):
-        inside = digest.doings.between(end[row], np.maximum(joints.leave_ps[row, 1:], end[row]))
+    is_telling = np.ones(rows.size, np.bool_)
+    for row, one in enumerate(digests):
+        inside = one.own_work.between(end[row], np.maximum(leave[row], end[row]))
         beside[row][:, _COMPUTING] = inside[:, _COMPUTING]
-    rest = joints.leave_ps[:, 1:] - begin - own_work_ps
+        at = np.searchsorted(one.step_begin_ps, joints.enter_ps[row, 1:], side="right") - 1
+        if one.is_warmup.size:
+            is_telling[step_of[one.is_warmup[np.maximum(at, 0)] & (at >= 0)]] = False
+    rest = leave - begin - own_work_ps
     wait = np.minimum(own_work_ps.max(axis=0) - own_work_ps, rest)
-    step_of, step_num, stride = _steps_of(digests[0], joints.enter_ps[0, 1:])
-    count = step_num.size
-    is_warm_up = np.zeros(count, np.bool_)
-    for row, digest in enumerate(digests):
-        at = np.searchsorted(digest.step_begin_ps, joints.enter_ps[row, 1:], side="right") - 1
-        if digest.is_warmup.size:
-            is_warm_up[step_of[digest.is_warmup[np.maximum(at, 0)] & (at >= 0)]] = True
-    exchange = rest - wait
-    is_telling = ~is_warm_up
-    times = _by_step(own_work_ps + rest, step_of, count)[0]
-    rows = np.flatnonzero(is_telling)
-    paused = rows[is_pause(times[rows])]
+    times = by_step(own_work_ps + rest)[0]
+    paused = np.flatnonzero(is_telling)
+    paused = paused[is_pause(times[paused])]
     is_telling[paused] = False
     is_steady = is_telling.copy()
-    is_steady[0] &= not _begins_inside(digests[0], joints)
+    # The first joint, behind which counting begins, may be in the first step as well: that is cut then.
+    is_steady[0] &= first[0] != first[1]
     return Merged(
         joints=joints,
         clocks=clocks,
-        step_of=step_of,
-        step_num=step_num,
-        stride=stride,
+        step_of=step_of.astype(np.int64),
+        step_num=digests[0].step_num[rows].astype(np.int64),
+        stride=int(np.median(np.diff(rows))) if rows.size > 1 else 1,
         is_steady=is_steady,
         is_telling=is_telling,
-        is_pause=np.isin(np.arange(count), paused),
+        is_pause=np.isin(np.arange(rows.size), paused),
         piece_own_ps=own_work_ps,
         piece_wait_ps=wait,
-        piece_exchange_ps=exchange,
-        own_ps=_by_step(own_work_ps, step_of, count),
-        wait_ps=_by_step(wait, step_of, count),
-        exchange_ps=_by_step(exchange, step_of, count),
-        categories_ps=_by_step(by_category, step_of, count),
-        beside_ps=_by_step(beside, step_of, count),
+        piece_exchange_ps=rest - wait,
+        own_ps=by_step(own_work_ps),
+        wait_ps=by_step(wait),
+        exchange_ps=by_step(rest - wait),
+        categories_ps=by_step(by_category),
+        beside_ps=by_step(beside),
     )
 
 
-def _by_step(pieces: Int64s, step_of: Int64s, count: int) -> Int64s:
-    """Pieces of hosts summed by step: (H, K, ...) to (H, S, ...)."""
-    sums = np.zeros((pieces.shape[0], count, *pieces.shape[2:]), np.int64)
-    for host in range(pieces.shape[0]):
-        np.add.at(sums[host], step_of, pieces[host])
-    return sums
-
-
 def _find_joints(digests: Sequence[Digest]) -> Joints | None:
-    """Where all hosts met, in the first one's order; None where that is less than twice."""
+    """Find where all hosts met, in the first one's order; None where that is less than twice."""
     rows = [{key: at for at, key in enumerate(one.collectives.keys)} for one in digests]
     common = [key for key in digests[0].collectives.keys if all(key in row for row in rows)]
     if len(common) < _FEWEST:
@@ -194,7 +196,12 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     pairs = list(zip(digests, chosen, strict=True))
     enter = np.stack([one.collectives.enter_ps[at] for one, at in pairs])
     leave = np.stack([one.collectives.leave_ps[at] for one, at in pairs])
-    begins = _begins_of_joints(enter, leave)
+    # A joint begins where a collective was entered by every host after it had left all before it.
+    left = np.maximum.accumulate(leave, axis=1)
+    # Of what comes later, the earliest to be entered: hosts may take some in another order.
+    coming = np.minimum.accumulate(enter[:, ::-1], axis=1)[:, ::-1]
+    is_begin = np.append(True, (coming[:, 1:] >= left[:, :-1]).all(axis=0))
+    begins = np.flatnonzero(is_begin)
     if begins.size < _FEWEST:
         return None
     return Joints(
@@ -204,32 +211,8 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     )
 
 
-def _begins_of_joints(enter: Int64s, leave: Int64s) -> Int64s:
-    """Where a collective was entered by every host after it had left all before it."""
-    left = np.maximum.accumulate(leave, axis=1)
-    # Of what comes later, the earliest to be entered: hosts may take some in another order.
-    coming = np.minimum.accumulate(enter[:, ::-1], axis=1)[:, ::-1]
-    is_begin = np.concatenate([[True], (coming[:, 1:] >= left[:, :-1]).all(axis=0)])
-    return np.flatnonzero(is_begin)
-
-
-def _steps_of(digest: Digest, enter_ps: Int64s) -> tuple[Int64s, Int64s, int]:
-    """The step of each joint by one host's steps, from 0 on without holes; their numbers; and the stride."""
-    at = np.searchsorted(digest.step_begin_ps, enter_ps, side="right") - 1
-    rows, step_of = np.unique(np.maximum(at, 0), return_inverse=True)
-    stride = int(np.median(np.diff(rows))) if rows.size > 1 else 1
-    return step_of.astype(np.int64), digest.step_num[rows].astype(np.int64), stride
-
-
-def _begins_inside(digest: Digest, joints: Joints) -> bool:
-    """Whether the first step is cut: the first joint, behind which counting begins, is in it as well."""
-    first = joints.enter_ps[0, :2]
-    at = np.searchsorted(digest.step_begin_ps, first, side="right")
-    return bool(at[0] == at[1])
-
-
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
-    """What to add to each clock; the bounds hold for every joint, the estimate is the median over them."""
+    """Find what to add to each clock: bounds that hold for every joint, and the median over them."""
     since_ns = [one.time.begin_ns - digests[0].time.begin_ns for one in digests]
     if not all(one.time.is_known for one in digests) or max(map(abs, since_ns)) > _LONGEST_NS:
         since_ns = [0] * len(digests)  # between the traces' own zeros, then
@@ -245,3 +228,141 @@ def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
     offset = np.clip(offset, low, np.maximum(low, high))
     low[0] = high[0] = offset[0] = 0
     return Clocks(offset - starts, low - starts, high - starts, is_possible, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """The hosts that are one fleet.
+
+    Attributes:
+        digests: Those that met; empty where none did, or where it cannot be told in what.
+        notes: Who is left out, what is missing, and why, in sentences.
+    """
+
+    digests: tuple[Digest, ...]
+    notes: tuple[str, ...]
+
+
+def find_meeting(digests: Sequence[Digest]) -> Meeting:
+    """Find the largest group of hosts that took part in the same collectives.
+
+    Args:
+        digests: All hosts of a run.
+    """
+    notes = _missing_ranks(digests)
+    group, others = _largest_group(digests)
+    if not group:
+        return Meeting((), (*notes, _why_nobody(digests)))
+    if others:
+        notes.append(
+            f"{_listed(others)} took part in no collective with the others, so this is of "
+            f"{count_text(len(group))} of {count_of(digests)}."
+        )
+        apart, _ = _largest_group(others)
+        if apart and noun_of(digests) == "host":
+            notes.append(
+                f"{_listed(apart)} exchange among themselves: profnb.load_fleet([their files]) shows them."
+            )
+    counts = {one.host: len(one.collectives) for one in group}
+    if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
+        listed = list(counts.items())[:_MOST_NAMES]
+        hosts_text = ", ".join(f"{host} {count}" for host, count in listed)
+        return Meeting((), (
+            *notes,
+            "These collectives have no numbers, and hosts recorded different counts of them "
+            f"({hosts_text}), so which belong together cannot be told. Mark steps with their numbers on all "
+            "hosts: profnb.step(i).",
+        ))  # fmt: skip
+    # Hosts that recorded more than all have in common, or fewer steps than others.
+    common = set(group[0].collectives.keys).intersection(*(one.collectives.keys for one in group))
+    fewest = min(group, key=lambda one: len(one.collectives))
+    most = max(counts.values())
+    if most >= 1.2 * len(common):
+        notes.append(
+            f"Only the {count_text(len(common))} collectives that all hosts recorded count, of up to "
+            f"{count_text(most)}; {fewest.host} has the fewest, {count_text(len(fewest.collectives))}."
+        )
+    return Meeting(tuple(group), tuple(notes))
+
+
+def _largest_group(digests: Sequence[Digest]) -> tuple[list[Digest], list[Digest]]:
+    """The most hosts that share two collectives or more, and the others."""
+    takers: dict[Key, list[int]] = {}
+    for row, one in enumerate(digests):
+        for key in dict.fromkeys(one.collectives.keys):
+            takers.setdefault(key, []).append(row)
+    groups = Counter(tuple(rows) for rows in takers.values() if len(rows) > 1)
+    large = [rows for rows, count in groups.items() if count >= _FEWEST]
+    chosen = max(large, key=lambda rows: (len(rows), groups[rows]), default=())
+    others = [one for row, one in enumerate(digests) if row not in chosen]
+    return [digests[row] for row in chosen], others
+
+
+def _listed(digests: Sequence[Digest]) -> str:
+    left = len(digests) - _MOST_NAMES
+    names = ", ".join(one.host for one in digests[:_MOST_NAMES])
+    return names + (f" and {left} more" if left > 0 else "")
+
+
+def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
+    """Ranks that left no trace, of as many as a trace tells of, else of those below the highest."""
+    ranks = {one.rank for one in digests if one.rank >= 0}
+    if len(ranks) < len(digests):
+        return []
+    count = max([*ranks, *(one.ranks - 1 for one in digests)], default=-1) + 1
+    missing = sorted(set(range(count)) - ranks)
+    if not missing:
+        return []
+    listed = ", ".join(map(str, missing[:_MOST_NAMES]))
+    more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
+    return [f"There is no trace of rank {listed}{more}: what the hosts waited for may be there."]
+
+
+def _why_nobody(digests: Sequence[Digest]) -> str:
+    is_device, is_one = noun_of(digests) == "device", len(digests) == 1
+    is_unclear = any(one.collectives.is_unclear for one in digests)
+    has_replicas = is_one and digests[0].collectives.has_replicas and not digests[0].has_device
+    reasons = (
+        (
+            is_device and is_unclear,
+            "The collectives of these devices that should be the same ran at different times, so which "
+            "belong together cannot be told.",
+        ),
+        (
+            is_device,
+            "These devices met in fewer than two collectives in the steps of this trace, so nobody can be "
+            "said to hold the others up.",
+        ),
+        (
+            has_replicas,
+            "Replicas of this process share its CPUs (logical devices), whose threads do not tell which "
+            "replica they work for, so what one waited for another cannot be told.",
+        ),
+        (
+            is_one,
+            "This is the trace of one host, which does not tell what it waited for: give load_fleet the "
+            "traces of all that were captured with it.",
+        ),
+        (
+            is_unclear,
+            "These processes exchange in several groups, and their collectives do not say of which each is, "
+            "so which belong together cannot be told.",
+        ),
+        (
+            any(len(one.collectives) for one in digests),
+            "No two collectives have all these hosts in common: their captures may not have been of the same "
+            "steps. Bound them by steps (-n), not by seconds.",
+        ),
+        (
+            any(one.has_transfers for one in digests),
+            "These hosts meet in no collective: they send to one another by twos (parameter servers, stages "
+            "of a pipeline) or not at all, so nobody waits for all, and no host can be said to hold the "
+            "others up.",
+        ),
+        (
+            True,
+            "No trace has a collective in its steps, so what the hosts waited for one another cannot "
+            "be told.",
+        ),
+    )
+    return next(reason for holds, reason in reasons if holds)

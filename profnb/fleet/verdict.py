@@ -1,9 +1,11 @@
 """Steps of several hosts to the answer: who holds the others up, by how much, how sure, and why.
 
-Someone is named whose excess (``costs``), in the median of the steady steps, is above zero with 95 %
-confidence and who costs the others a tenth of the step or more. Hosts that are slow alike cost nothing one by
-one: they are named together. Where nobody is named, one who is late in some steps only, or has less to do
-than all others, is told all the same.
+A host's excess is how much longer its own work was than that of the slowest other host, negative where
+another's was longer. Someone is named whose excess, in the median of the steady steps, is above zero with
+95 % confidence and who costs the others a tenth of the step or more. How sure a median is, the sign test's
+order statistics tell, which ask nothing of the values' distribution. Hosts that are slow alike cost nothing
+one by one: they are named together. Where nobody is named, one who is late in some steps only, or has less to
+do than all others, is told all the same.
 
 What someone costs is counted from the slowest of the others, so it is what a step would be shorter if only
 that one were faster; where the others' own work varies too, that is less than how much slower it is than they
@@ -12,25 +14,123 @@ usually are.
 Source: for the what-if (the longest own work replaced by the others') ByteDance-Seed/StragglerAnalysis.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 
 from profnb.advice.proposals import Advice, as_advice
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
-from profnb.fleet.causes import find_cause
-from profnb.fleet.costs import FEWEST_STEPS, costs_of_each, excess, gains, median_interval
-from profnb.fleet.digest import Digest, count_of, noun_of
+from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
 from profnb.fleet.merging import Merged
-from profnb.fleet.own_work import DEVICE_COMPUTE
 from profnb.subjects.advising import Finding
 
+FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
+_CONFIDENCE = 0.95
+_WORTH = 0.2  # of the excess: an op or a line below it explains nothing
+_WORDS = {
+    "input": "waiting for input",
+    "between steps": "Python between steps",
+    "all others": "Python inside the step",
+}
+_REMEDIES = {
+    "input": "Look at its input: a slower disk or network, more work per element, or fewer threads. "
+    "fleet[{host!r}].report() shows its pipeline.",
+    "between steps": "Look at what Python does between the steps on that host only: logging, checkpoints, "
+    "callbacks that only the chief runs. fleet[{host!r}].report() has the lines.",
+    "all others": "Look at what Python does inside the step on that host only. fleet[{host!r}].report() has "
+    "the lines.",
+}
+_REMEDY = (
+    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
+    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
+)
+_COPYING = ("output", "device to device")
+_OF_DEVICES = {
+    "device compute": "Look at what differs on that device: more work (uneven batches), other shapes, a "
+    "lower clock (heat, power), another program on it (nvidia-smi).",
+    "input": "Look at what makes that device's batches: they come later than the others'.",
+}
+_COPIES_OF_DEVICE = (
+    "Look at what is copied to and from that device only: place what it needs on all devices once, and read "
+    "results after the last step."
+)
+_LATE_FOR_DEVICE = (
+    "That device gets its work later than the others, from one process that serves all of them: fewer and "
+    "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
+)
 _LEAST = 0.1  # of the step: less is nobody's fault
 _BESIDE = 0.25  # of the waiting: less is not worth a word
 _MOSTLY = 0.75  # of what all cost one another: more is one's
 _LINK = "https://www.tensorflow.org/guide/distributed_training"
+
+
+def excess(own_ps: Int64s) -> Int64s:
+    """Take own work of H hosts beyond the longest of the others, both of shape (H, N)."""
+    return np.asarray(own_ps - _longest_other(own_ps))
+
+
+def _longest_other(values: Int64s) -> Int64s:
+    ordered = np.sort(values, axis=0)
+    is_longest = np.arange(values.shape[0])[:, None] == values.argmax(axis=0)
+    return np.asarray(np.where(is_longest, ordered[-2], ordered[-1]))
+
+
+def costs_of_each(merged: Merged) -> Int64s:
+    """Give ``gains`` of each host alone, of all steps, shape (H, S)."""
+    saved = np.zeros_like(merged.own_ps)
+    for row, late in enumerate(np.maximum(excess(merged.piece_own_ps), 0)):
+        np.add.at(saved[row], merged.step_of, late)
+    beside = merged.beside_ps.sum(axis=2)
+    shortest = _longest_other(merged.own_ps + beside)
+    shortest += np.maximum(merged.exchange_ps - beside, 0)
+    return np.asarray(np.maximum(np.minimum(saved, merged.step_ps - shortest), 0))
+
+
+def gains(merged: Merged, group: list[int]) -> Int64s:
+    """Give what each step would be shorter, were a group no slower than the slowest other, shape (S,).
+
+    What the others compute beside collectives, while they wait in them, they have to compute all the same: a
+    step is never shorter than all work of one of them and the exchange that nothing hides.
+    """
+    piece_own_ps = merged.piece_own_ps
+    rest = _rest_of(piece_own_ps, group)
+    late = np.maximum(piece_own_ps.max(axis=0) - piece_own_ps[rest].max(axis=0), 0)
+    saved = np.zeros(merged.step_num.size, np.int64)
+    np.add.at(saved, merged.step_of, late)
+    beside = merged.beside_ps.sum(axis=2)
+    exposed = np.maximum(merged.exchange_ps - beside, 0)[group].min(axis=0)
+    shortest = (merged.own_ps + beside)[rest].max(axis=0) + exposed
+    most = merged.step_ps[group].max(axis=0) - shortest
+    return np.asarray(np.maximum(np.minimum(saved, most), 0))
+
+
+def _rest_of(values: Int64s, group: list[int]) -> list[int]:
+    return [row for row in range(values.shape[0]) if row not in group]
+
+
+def median_interval(values: Int64s) -> tuple[float, float]:
+    """Bound a median with 95 % confidence; of too few values, by everything."""
+    count = values.size
+    if count < FEWEST_STEPS:
+        return -math.inf, math.inf
+    ordered = np.sort(values)
+    outside = _outside(count)
+    return float(ordered[outside - 1]), float(ordered[count - outside])
+
+
+@cache
+def _outside(count: int) -> int:
+    """Count the smallest of so many values that may be left out, and as many largest: the sign test."""
+    taken = np.arange(1, count // 2)
+    # Of the distribution of heads, the logarithm of each probability.
+    steps = np.log((count - taken + 1) / taken)
+    tail = np.cumsum(np.exp(np.append(0, np.cumsum(steps)) - count * math.log(2)))
+    return int((2 * tail <= 1 - _CONFIDENCE).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +175,7 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Who holds the others up.
+    """The answer to who holds the others up.
 
     Attributes:
         sentence: The answer.
@@ -97,12 +197,12 @@ class Verdict:
 
     @property
     def advice(self) -> list[Advice]:
-        """What to look at, as a user is told."""
+        """Places to look at, as a user is told."""
         return [as_advice(one, self.step_ps) for one in self.findings]
 
 
 def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
-    """What each host did in a mean steady step, and what the others waited because of it.
+    """Time what each host did in a mean steady step, and what the others waited because of it.
 
     Args:
         digests: H hosts.
@@ -111,12 +211,8 @@ def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
     steady = merged.steady
     late = excess(merged.own_ps[:, merged.telling])
     bounds = np.array([median_interval(row) for row in late])
-    piece_own_ps = merged.piece_own_ps
-    is_steady = np.isin(merged.step_of, steady)
-    caused = costs_of_each(merged)[:, steady].mean(axis=1)
-    last = (piece_own_ps == piece_own_ps.max(axis=0)) & (
-        np.sum(piece_own_ps == piece_own_ps.max(axis=0), axis=0) == 1
-    )
+    is_longest = merged.piece_own_ps == merged.piece_own_ps.max(axis=0)
+    last = is_longest & (is_longest.sum(axis=0) == 1)
     clocks = merged.clocks
     return HostTimes(
         host=tuple(one.host for one in digests),
@@ -127,10 +223,10 @@ def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
         own_ps=_mean(merged.own_ps, steady),
         wait_ps=_mean(merged.wait_ps, steady),
         exchange_ps=_mean(merged.exchange_ps, steady),
-        caused_ps=caused,
+        caused_ps=_mean(costs_of_each(merged), steady),
         low_ps=bounds[:, 0],
         high_ps=bounds[:, 1],
-        last_fraction=last[:, is_steady].mean(axis=1),
+        last_fraction=last[:, np.isin(merged.step_of, steady)].mean(axis=1),
         offset_ps=clocks.offset_ps.astype(np.float64),
         offset_low_ps=clocks.low_ps.astype(np.float64),
         offset_high_ps=clocks.high_ps.astype(np.float64),
@@ -142,51 +238,43 @@ def _mean(times: Int64s, steady: Int64s) -> Floats:
 
 
 def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdict:
-    """Who holds the others up.
+    """Name who holds the others up.
 
     Args:
         digests: H hosts.
         merged: Their steps.
         times: What ``time_hosts`` has of them.
     """
-    telling = merged.telling
+    telling, steady, noun = merged.telling, merged.steady, times.noun
     step_ps = float(times.step_ps.mean())
-    noun = noun_of(digests)
-    common = counted_text(merged.steady.size, "common step" if noun == "host" else "step")
+    common = counted_text(steady.size, "common step" if noun == "host" else "step")
     head = f"{count_of(digests)}, {common} of {duration_text(step_ps)}"
     if merged.stride > 1:
         head += f" (each is {merged.stride} of the trace's, from one meeting to the next)"
     if telling.size < FEWEST_STEPS:
         return Verdict(f"{head}: too few to say who holds the others up.")
+    paused = _of_pauses(merged, times)
     group = _slow_group(merged.own_ps[:, telling], times, _LEAST * step_ps)
-    saved = gains(merged, group)
-    gain, (low, high) = float(np.median(saved[merged.steady])), median_interval(saved[telling])
+    saved = gains(merged, group) if group else np.zeros_like(merged.step_num)
+    gain = float(np.median(saved[steady]))
     if not group or gain < _LEAST * step_ps:
-        most, row = float(times.wait_ps.max()), int(times.wait_ps.argmax())
-        beside = float(_mean(merged.beside_ps.sum(axis=2), merged.steady)[row])
+        row = int(times.wait_ps.argmax())
+        most = float(times.wait_ps[row])
+        beside = float(_mean(merged.beside_ps.sum(axis=2), steady)[row])
         waiting_text = f"waiting is {duration_text(most)} a step at most"
         waiting_text += ", beside which they compute" if most and beside >= _BESIDE * most else ""
-        remark = " ".join(
-            filter(None, (_remark(merged, times, step_ps), _of_pauses(merged, times)))
-        )
+        remark = " ".join(filter(None, (_remark(merged, times, step_ps), paused)))
         return Verdict(
             f"{head}. No {noun} holds the others up: none costs them {percent_text(_LEAST)} of the step in "
             f"most steps ({waiting_text}).{remark and ' '}{remark}",
             remark=remark,
         )
     names = tuple(times.host[row] for row in group)
-    rest = [row for row in range(len(digests)) if row not in group]
-    is_one = len(group) == 1
-    who = names[0] if is_one else f"{', '.join(names[:-1])} and {names[-1]}"
-    verb, they = ("holds", "it") if is_one else ("together hold", "they")
-    interval = range_text(duration_text(low), duration_text(high))
-    sentence = (
-        f"{head}. {who} {verb} the others up: {duration_text(gain)} a step ({interval}), "
-        f"{percent_text(gain / step_ps)} of it."
-    )
-    paused = _of_pauses(merged, times)
-    sentence += f" {paused}" if paused else ""
-    why, remedy = find_cause(digests, merged, group, rest)
+    who, verb, they = names[0], "holds", "it"
+    if len(names) > 1:
+        who, verb, they = f"{', '.join(names[:-1])} and {names[-1]}", "together hold", "they"
+    interval = range_text(*map(duration_text, median_interval(saved[telling])))
+    why, remedy = _find_cause(digests, merged, group)
     each = f" A step is {merged.stride} of the trace's here." if merged.stride > 1 else ""
     finding = Finding(
         "straggler", f"Find out what slows {who}",
@@ -194,11 +282,15 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
         f"of the others, a step would take {duration_text(step_ps - gain)}.{each}",
         gain / step_ps, remedy, _LINK,
     )  # fmt: skip
+    sentence = (
+        f"{head}. {who} {verb} the others up: {duration_text(gain)} a step ({interval}), "
+        f"{percent_text(gain / step_ps)} of it.{paused and ' '}{paused}"
+    )
     return Verdict(sentence, names, why, gain / step_ps, step_ps, (finding,))
 
 
 def _of_pauses(merged: Merged, times: HostTimes) -> str:
-    """Who holds the others up in what no average has, where that costs a tenth of all time or more."""
+    """Name who holds the others up in what no average has, where that costs a tenth of all time or more."""
     costs = costs_of_each(merged)[:, merged.is_pause]
     row = int(costs.sum(axis=1).argmax())
     counted = merged.is_telling | merged.is_pause
@@ -212,32 +304,32 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
 
 
 def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
-    """Where nobody is named: who costs the others much in some steps, or has less to do, or computes more."""
+    """Name who costs the others much in some steps, has less to do, or computes more; "" for nobody."""
     steady, least = merged.steady, _LEAST * step_ps
     row = int(times.caused_ps.argmax())
-    caused = float(times.caused_ps[row])
-    if caused >= max(least, _MOSTLY * float(times.caused_ps.sum())):
+    if times.caused_ps[row] >= max(least, _MOSTLY * float(times.caused_ps.sum())):
         costs = costs_of_each(merged)[row, steady]
         costs = costs[costs >= least]
         return (
             f"{times.host[row]} holds the others up in {count_text(costs.size)} of "
             f"{counted_text(steady.size, 'step')}, by {duration_text(float(costs.mean()))} on average."
         )
-    work = merged.own_ps + merged.beside_ps.sum(axis=2)
-    row = int(_mean(work, steady).argmin())
-    less = excess(-work)[row]
-    if median_interval(less[merged.telling])[0] > 0 and less[steady].mean() >= least:
-        fewer = duration_text(float(less[steady].mean()))
-        return f"{times.host[row]} has {fewer} a step less work than any other."
-    if times.noun == "host":
-        return ""
+
+    def find_most(values: Int64s) -> tuple[str, str] | None:
+        """The one that surely has more than any other, and how much; None where that is little."""
+        row = int(_mean(values, steady).argmax())
+        more = excess(values)[row]
+        mean = float(more[steady].mean())
+        is_sure = median_interval(more[merged.telling])[0] > 0 and mean >= least
+        return (times.host[row], duration_text(mean)) if is_sure else None
+
+    if least_busy := find_most(-(merged.own_ps + merged.beside_ps.sum(axis=2))):
+        return f"{least_busy[0]} has {least_busy[1]} a step less work than any other."
     computed = (merged.categories_ps + merged.beside_ps)[:, :, DEVICE_COMPUTE]
-    row = int(_mean(computed, steady).argmax())
-    more = excess(computed)[row]
-    if median_interval(more[merged.telling])[0] > 0 and more[steady].mean() >= least:
+    if times.noun == "device" and (busiest := find_most(computed)):
         return (
-            f"{times.host[row]} computes {duration_text(float(more[steady].mean()))} a step more than any "
-            "other; if they wait for that, it is outside of collectives."
+            f"{busiest[0]} computes {busiest[1]} a step more than any other; if they wait for that, it is "
+            "outside of collectives."
         )
     return ""
 
@@ -245,20 +337,46 @@ def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
 def _slow_group(own_ps: Int64s, times: HostTimes, least_ps: float) -> list[int]:
     """The fewest hosts whose own work is surely longer than that of all others; none where there are none."""
     order = np.argsort(-np.median(own_ps, axis=1), kind="stable").tolist()
-    for count in range(1, len(order) // 2 + 1 if len(order) > 2 else 2):
+    for count in range(1, max(len(order) // 2, 1) + 1):
         group = order[:count]
-        low, _ = _group_interval(own_ps, group)
-        cost = float(times.caused_ps[group[0]]) if count == 1 else _between(own_ps, group).mean()
-        if low > 0 and cost >= least_ps:
+        # How much longer the least of the group took than the longest of the others, of each step.
+        longer = own_ps[group].min(axis=0) - own_ps[_rest_of(own_ps, group)].max(axis=0)
+        cost = float(times.caused_ps[group[0]] if count == 1 else longer.mean())
+        if median_interval(longer)[0] > 0 and cost >= least_ps:
             return sorted(group)
     return []
 
 
-def _between(own_ps: Int64s, group: Sequence[int]) -> Int64s:
-    """How much longer the least of a group took than the longest of the others, of each step."""
-    rest = [row for row in range(own_ps.shape[0]) if row not in group]
-    return np.asarray(own_ps[list(group)].min(axis=0) - own_ps[rest].max(axis=0))
+def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> tuple[str, str]:
+    """Find what the group has more of than the median of the others, and what to look at."""
+    rest = _rest_of(merged.own_ps, group)
 
+    def above(values: Any) -> Any:
+        return values[group].mean(axis=0) - np.median(values[rest], axis=0)
 
-def _group_interval(own_ps: Int64s, group: Sequence[int]) -> tuple[float, float]:
-    return median_interval(_between(own_ps, group))
+    more = above((merged.categories_ps + merged.beside_ps)[:, merged.steady].mean(axis=1))
+    at = int(more.argmax())
+    category = OWN_CATEGORIES[at]
+    is_device = noun_of(digests) == "device"
+    is_copying = is_device and category == "input"
+    is_copying &= bool(above(np.array([one.copied_in_ps for one in digests])) >= more[at] / 2)
+    word = "copying to the device" if is_copying else _WORDS.get(category, category)
+    if category == "input" and not is_device and any(one.has_device for one in digests):
+        word = "waiting for input, or copying it to the device,"
+    why = f"Why: {duration_text(float(more[at]))} a step more {word} than the others' median."
+    for what, spent in (
+        ("op", [one.op_ps for one in digests]),
+        ("line", [one.line_ps for one in digests]),
+    ):
+        names = sorted(set().union(*(spent[row] for row in group))) if all(spent) else []
+        longer = {
+            name: float(above(np.array([one.get(name, 0.0) for one in spent]))) for name in names
+        }
+        name = max(names, key=lambda one: longer[one], default="")
+        if name and longer[name] >= _WORTH * more[at]:
+            why += f" By {what}, {name} is {duration_text(longer[name])} longer."
+    if not is_device:
+        return why, _REMEDIES.get(category, _REMEDY).format(host=digests[group[0]].host)
+    if is_copying or category in _COPYING:
+        return why, _COPIES_OF_DEVICE
+    return why, _OF_DEVICES.get(category, _LATE_FOR_DEVICE)

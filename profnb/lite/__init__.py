@@ -1,17 +1,14 @@
 """Models for a phone or a board: converted to LiteRT (TensorFlow Lite), run, judged and compared.
 
-entry            ``profnb.lite``
-gathering        what was given, to a result
-given            a user's data, and what an int8 conversion is calibrated with
-conversion       a Keras model or SavedModel to ``.tflite`` files
-process/         what runs in processes of its own: the converter, the interpreters
-saved_model      a Keras model to a SavedModel, as the converter would
-input_order      which array goes to which input
-measured/        files to findings: timed, judged, looked into op by op
-judging          outputs to accuracy, agreement and their intervals
-findings         what is known of each model, op and layer: the values that are saved
-lite_tables      the tables, declared
-advice           what to change
-shown/           the verdict, the sections
-result           what a user holds: report, files, comparison
+entry                    ``profnb.lite``, and the result that a user holds: report, files
+measuring                what was given, to findings: converted, timed, judged, looked into
+lite_data                a user's data, and what an int8 conversion is calibrated with
+keras_model              the Keras model beside its conversions: run, and saved as the converter would
+conversion               a Keras model or SavedModel to ``.tflite`` files
+process/                 what runs in processes of its own: the converter, the interpreters
+op_layers, op_study      ops to the layers they are from; each model's ops: their layers, errors and times
+findings                 what is known of each model, op and layer: the values that are saved
+lite_tables              the tables, declared
+advice                   what to change
+lite_verdict, section    the verdict, the sections
 """

@@ -22,12 +22,11 @@ from typing import Any
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import read_whole
 from profnb.core.units import PS_PER_S
-from profnb.lite.given import write_examples
+from profnb.lite.keras_model import save_model
+from profnb.lite.lite_data import write_examples
 from profnb.lite.process.interpreters import own_environment, why_it_ended
-from profnb.lite.saved_model import save_model
 
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
-_LACKING = re.compile(r"'tf\.(\w+)' op is neither")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
 _IDENTIFIER = b"TFL3"
 _LEAST_BYTES, _MOST_BYTES = 32, 2 << 30  # what a flatbuffer may have
@@ -41,7 +40,7 @@ class Converted:
         name: What it is called.
         kind: How it was converted; "" for a file that was there.
         path: Its file; None where it could not be made.
-        seconds: What converting took; NaN for a file that was there.
+        conversion_ps: What converting took; NaN for a file that was there.
         error: Why there is no file, or "".
         remark: What differs from what was asked for, or "".
     """
@@ -49,7 +48,7 @@ class Converted:
     name: str
     kind: str = ""
     path: Path | None = None
-    seconds: float = math.nan
+    conversion_ps: float = math.nan
     error: str = ""
     remark: str = ""
 
@@ -61,14 +60,9 @@ class Converted:
         content = self.path.read_bytes()
         return float(len(content)), float(len(gzip.compress(content)))
 
-    @property
-    def conversion_ps(self) -> float:
-        """What converting took."""
-        return self.seconds * PS_PER_S
-
 
 def is_keras(model: Any) -> bool:
-    """Whether it is a Keras model, of Keras 3 or 2."""
+    """Tell whether it is a Keras model, of Keras 3 or 2."""
     return any(
         kind.__name__ == "Model"
         and kind.__module__.split(".")[0] in ("keras", "tf_keras", "tensorflow")
@@ -77,7 +71,7 @@ def is_keras(model: Any) -> bool:
 
 
 def read_file(path: Path, content: bytes | None = None) -> Converted:
-    """A ``.tflite`` file that is there.
+    """Read a ``.tflite`` file that is there.
 
     Raises:
         FileNotFoundError: It is not there.
@@ -95,7 +89,7 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
 
 
 def stripped(model: Any) -> tuple[Any, str]:
-    """A model without what tensorflow-model-optimization wraps layers in while it trains.
+    """Take from a model what tensorflow-model-optimization wraps layers in while it trains.
 
     Returns:
         The model, and whether it was "pruned", "clustered", trained for "int8", or "".
@@ -150,25 +144,29 @@ def convert_model(
         fixed_batch: Whether to convert for exactly this batch.
         is_trained: Whether quantisation-aware training has seen to the ranges.
     """
-    if is_keras(model) and _backend_of(model) == "torch":
+    keras: Any = sys.modules.get("keras")
+    is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
+    if is_keras(model) and is_three and keras.backend.backend() == "torch":
         return list(_exported(model, kinds, folder))
-    open_batch = folder / "saved_model"
-    saved = save_model(model, open_batch, batch_size if fixed_batch else None)
-    done = _run_converter(saved, kinds, folder, examples, names, allow, is_trained=is_trained)
-    closed = [one for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
-    if closed and is_keras(model) and not fixed_batch:
-        saved = save_model(model, folder / "fixed", batch_size)
-        again = {one.name for one in closed}
-        wanted = [kind for kind in kinds if kind in again]
-        retried = _run_converter(
-            saved, wanted, folder, examples, names, allow, is_trained=is_trained
-        )
+    source = write_examples(folder / "examples.npz", examples) if len(examples) else ""
+    job = {
+        "folder": str(folder), "examples": source, "names": list(names), "allow": list(allow),
+        "is_trained": is_trained,
+    }  # fmt: skip
+    saved = save_model(model, folder / "saved_model", batch_size if fixed_batch else None)
+    done = _run_converter(job, saved, kinds)
+    again = [one.kind for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
+    if again and is_keras(model) and not fixed_batch:
         remark = (
             f"A loop over the model's open batch cannot be converted, so the models take exactly "
             f"{batch_size} example{'s' * (batch_size > 1)}."
         )
-        fixed = {one.name: replace(one, remark=f"{remark} {one.remark}".strip()) for one in retried}
-        done = [fixed.get(one.name, one) for one in done]
+        saved = save_model(model, folder / "fixed", batch_size)
+        fixed = {
+            one.kind: replace(one, remark=f"{remark} {one.remark}".strip())
+            for one in _run_converter(job, saved, again)
+        }
+        done = [fixed.get(one.kind, one) for one in done]
     has_loop = bool({type(layer).__name__ for layer in getattr(model, "layers", ())} & _LOOPS)
     return [
         one if one.path else replace(one, error=_explain(one.error, has_loop=has_loop))
@@ -176,14 +174,8 @@ def convert_model(
     ]
 
 
-def _backend_of(model: Any) -> str:
-    keras: Any = sys.modules.get("keras")
-    is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
-    return str(keras.backend.backend()) if is_three else "tensorflow"
-
-
 def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Converted]:
-    """What Keras itself exports, for a backend that TensorFlow's converter does not know."""
+    """Export by Keras itself, for a backend that TensorFlow's converter does not know."""
     for kind in kinds:
         target = folder / f"{kind}.tflite"
         if kind != "float32":
@@ -200,26 +192,17 @@ def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Conver
             yield Converted(kind, kind, target)
 
 
-def _run_converter(
-    saved: Path, kinds: Sequence[str], folder: Path, examples: Sequence[Any], names: Sequence[str],
-    allow: Sequence[str], *, is_trained: bool,
-) -> list[Converted]:  # fmt: skip
+def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> list[Converted]:
     """Each kind in turn; where the process ends at one, another goes on with the rest."""
+    folder, wanted = Path(job["folder"]), list(kinds)
     results: dict[str, Converted] = {}
-    wanted = []
-    source = write_examples(folder / "examples.npz", examples) if len(examples) else ""
-    for kind in kinds:
-        if kind == "int8" and not source and not is_trained:
-            error = "int8 needs examples to calibrate with: give data or representative."
-            results[kind] = Converted(kind, kind, error=error)
-        else:
-            wanted.append(kind)
+    if not job["examples"] and not job["is_trained"]:
+        wanted = [kind for kind in kinds if kind != "int8"]
+        error = "int8 needs examples to calibrate with: give data or representative."
+        results["int8"] = Converted("int8", "int8", error=error)
     while wanted:
-        job = {
-            "saved_model": str(saved), "kinds": wanted, "folder": str(folder), "examples": source,
-            "names": list(names), "allow": list(allow), "is_trained": is_trained,
-        }  # fmt: skip
-        (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        text = json.dumps({**job, "saved_model": str(saved), "kinds": wanted})
+        (folder / "job.json").write_text(text, encoding="utf-8")
         ended = subprocess.run(  # noqa: S603 - our own module, by this Python
             [sys.executable, "-m", "profnb.lite.process.converting", str(folder)],
             capture_output=True,
@@ -228,21 +211,16 @@ def _run_converter(
             env=own_environment(),
             check=False,
         )
-        for kind in list(wanted):
+        for kind in [kind for kind in wanted if (folder / f"{kind}.json").exists()]:
             written = folder / f"{kind}.json"
-            if written.exists():
-                conversion = json.loads(written.read_text(encoding="utf-8"))
-                written.unlink()
-                path = None if conversion["error"] else folder / f"{kind}.tflite"
-                results[kind] = Converted(
-                    kind,
-                    kind,
-                    path,
-                    conversion["seconds"],
-                    conversion["error"],
-                    conversion["remark"],
-                )
-                wanted.remove(kind)
+            conversion = json.loads(written.read_text(encoding="utf-8"))
+            written.unlink()
+            path = None if conversion["error"] else folder / f"{kind}.tflite"
+            taken_ps = conversion["seconds"] * PS_PER_S
+            results[kind] = Converted(
+                kind, kind, path, taken_ps, conversion["error"], conversion["remark"]
+            )
+            wanted.remove(kind)
         if not wanted:
             break
         if ended.returncode == 0:
@@ -255,27 +233,19 @@ def _run_converter(
 
 
 def _explain(error: str, *, has_loop: bool) -> str:
-    """What a converter says, in a sentence that names the op and what allows it."""
-    for title, allowed, means in (
-        (
-            "TF Select ops",
-            "select-tf",
-            "keeps TensorFlow's own (the app then needs the Flex delegate)",
-        ),
-        ("Custom ops", "custom", "leaves them to kernels that the app registers"),
+    """Say what a converter says, in a sentence that names the op and what allows it."""
+    means = {
+        "select-tf": "keeps TensorFlow's own (the app then needs the Flex delegate)",
+        "custom": "leaves them to kernels that the app registers",
+    }
+    for allowed, ops in (
+        ("select-tf", re.findall(r"TF Select ops: ([\w:., ]+)", error)[:1]),
+        ("custom", re.findall(r"Custom ops: ([\w:., ]+)", error)[:1]),
+        ("select-tf", sorted(set(re.findall(r"'tf\.(\w+)' op is neither", error)))),
     ):
-        match = re.search(rf"{title}: ([\w:., ]+)", error)
-        if match:
-            return (
-                f"TensorFlow Lite has no op for {match[1].strip()}; allow=('{allowed}',) {means}."
-            )
-    lacking = sorted(set(_LACKING.findall(error)))
-    if lacking:
-        return (
-            f"TensorFlow Lite has no op for {', '.join(lacking)}; allow=('select-tf',) keeps "
-            f"TensorFlow's own "
-            "(the app then needs the Flex delegate)."
-        )
+        if ops:
+            listed = ", ".join(ops).strip()
+            return f"TensorFlow Lite has no op for {listed}; allow=('{allowed}',) {means[allowed]}."
     if "ended with signal" in error and has_loop:
         return f"{error}. It cannot calibrate the loop of an LSTM or GRU; with unroll=True there is none."
     return " ".join(error.split())[:400]

@@ -1,18 +1,44 @@
-"""``profnb.lite``: models for the device, converted, run and judged beside the Keras model.
+"""``profnb.lite`` and what it gives: tables, a report in every form, a file that opens without a kernel.
 
-Imports nothing heavy before it is called.
+Models for the device are converted, run and judged beside the Keras model. Imports nothing heavy before it is
+called.
 """
 
+import gzip
+import json
 import math
 import os
+import zlib
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
-from profnb.lite.result import LiteResult, is_saved, open_result
+from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.core.safe_files import open_regular, whole_file
+from profnb.core.sharing import Sharing
+from profnb.core.table import TableOf
+
+if TYPE_CHECKING:
+    from profnb.advice.proposals import Advice
+    from profnb.lite.findings import LiteFindings
+    from profnb.report.report import Report
 
 KINDS = ("float32", "float16", "dynamic", "int8")
 ALLOWED = ("select-tf", "custom")
+_SUFFIX = ".lite.json.gz"
+_VERSION = 1
+_MOST_BYTES = 1 << 28
+_TOP = {
+    "models": (
+        "latency_ms",
+        ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
+    ),
+    "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
+    "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
+}  # fmt: skip
 
 
 def lite(
@@ -27,7 +53,7 @@ def lite(
     fixed_batch: bool = False,
     seconds: float = 3.0,
     label: str | None = None,
-) -> LiteResult:
+) -> "LiteResult":
     """Convert a model to LiteRT (TensorFlow Lite) and say what each kind costs and gains.
 
     Needs ``pip install 'profnb[litert]'`` to run the models, and TensorFlow to convert them.
@@ -37,12 +63,10 @@ def lite(
             bytes of one; several under names (``{"plain": model, "pruned": other}``); or the path of what
             ``save`` wrote, which is opened. What tensorflow-model-optimization wrapped is unwrapped by it.
         data: ``(x, y)``, ``x`` alone, a ``tf.data.Dataset`` of batches, or the path of an ``.npz`` with x
-        and y.
-            At most 10,000 examples are judged. Without it there are times of random input only.
+            and y. At most 10,000 examples are judged. Without it there are times of random input only.
         kinds: Of "float32", "float16", "dynamic" (weights of 8 bits) and "int8" (all of it).
         representative: What int8 is calibrated with: arrays, a dataset, or a function as TensorFlow's
-        converter
-            takes it; by default the first 100 examples of the data.
+            converter takes it; by default the first 100 examples of the data.
         threads: Threads of the interpreter; each kind is run with each.
         batch_size: Examples of a run.
         allow: "select-tf" for ops that only TensorFlow has, "custom" for ops of the app's own.
@@ -59,22 +83,6 @@ def lite(
     """
     if isinstance(model, str | os.PathLike) and is_saved(Path(model)):
         return open_result(model)
-    _check(kinds, threads, batch_size, allow, seconds)
-    from profnb.lite.gathering import measure_models
-
-    return measure_models(
-        model, data, kinds, representative, tuple(map(int, threads)), batch_size,
-        allow=allow, fixed_batch=fixed_batch, seconds=seconds, label=label,
-    )  # fmt: skip
-
-
-def _check(
-    kinds: Sequence[str],
-    threads: Sequence[int],
-    batch_size: int,
-    allow: Sequence[str],
-    seconds: float,
-) -> None:
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
         raise ValueError(f"kinds are of {', '.join(KINDS)}, got {kinds!r}.")
     if isinstance(allow, str) or set(allow) - set(ALLOWED):
@@ -85,3 +93,199 @@ def _check(
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     if not 0 < seconds < math.inf:
         raise ValueError(f"seconds must be more than 0, got {seconds}.")
+    from profnb.lite.measuring import measure_models
+
+    return LiteResult(measure_models(
+        model, data, kinds, representative, tuple(map(int, threads)), batch_size,
+        allow=allow, fixed_batch=fixed_batch, seconds=seconds, label=label,
+    ))  # fmt: skip
+
+
+class LiteResult:
+    """Models for the device, side by side. Shown in a notebook, it is its report.
+
+    Attributes:
+        findings: What is known, as values.
+    """
+
+    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
+    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
+    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
+
+    def __init__(self, findings: "LiteFindings") -> None:
+        """Wrap what was found."""
+        self.findings = findings
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        from profnb.lite.lite_verdict import verdict_text
+
+        return verdict_text(self.findings)
+
+    @property
+    def advice(self) -> "list[Advice]":
+        """Changes to make, what can gain most first; what it saves is of a run of the slowest model."""
+        from profnb.advice.proposals import as_advice
+
+        rounds = [median(one.round_ps) for one in self.findings.measured if one.round_ps]
+        return [as_advice(one, max(rounds, default=math.nan)) for one in self.findings.advice]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences to know before trusting the figures."""
+        return list(self.findings.notes)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Packages that interpreted, and the machine."""
+        return dict(self.findings.environment)
+
+    @cached_property
+    def _report(self) -> "Report":
+        from profnb.lite.section import lite_sections
+        from profnb.report.report import Report
+
+        findings = self.findings
+        settings = dict(findings.environment)
+        machine, cores = settings.pop("Machine", ""), settings.pop("CPU cores", "")
+        used = ", ".join(f"{name} {value}" for name, value in settings.items())
+        size = "one example" if findings.batch_size == 1 else f"{findings.batch_size} examples"
+        return Report(
+            title=findings.title,
+            headline=self.verdict.rstrip("."),
+            answer=f"{findings.title}, {size} a run, with {used} on {machine} ({cores} CPU cores).",
+            notes=findings.notes,
+            sections=lite_sections(findings),
+            advice=self.advice,
+            foot="Shared, this shows names of models, layers and ops, and no source code.",
+        )
+
+    def summary(self) -> str:
+        """The report as plain text."""
+        return self._report.text()
+
+    def report(self, live: bool | None = None) -> None:
+        """Show the report in the notebook.
+
+        Args:
+            live: Taken for the sake of the other results; there are no controls.
+        """
+        from profnb.report.frontend import show_report
+
+        show_report(self._report, None, live)
+
+    def to_html(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one HTML file that needs no network.
+
+        Returns:
+            The file's path.
+        """
+        from profnb.report.page import page_html
+
+        target = Path(path).expanduser()
+        with whole_file(target) as partial:
+            partial.write_text(page_html(self._report, None), encoding="utf-8")
+        return target
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
+        from profnb import __version__
+        from profnb.report.forms.as_data import report_data
+
+        return report_data(
+            self._report,
+            None,
+            {name: getattr(self, name) for name in _TOP},
+            source=self.findings.title,
+            version=__version__,
+            environment=self.environment,
+            advice=self.advice,
+            step_times=None,
+            cell=None,
+            tops=_TOP,
+        )
+
+    def to_json(self) -> str:
+        """``to_dict()`` as JSON, in one line."""
+        from profnb.report.forms.as_data import as_json
+
+        return as_json(self.to_dict())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write all of it to a file that ``profnb.lite(path)`` and ``profnb.load(path)`` open.
+
+        Returns:
+            The file's path; its name ends with ``.lite.json.gz``.
+        """
+        target = Path(path).expanduser()
+        if not target.name.endswith(_SUFFIX):
+            target = target.with_name(target.name + _SUFFIX)
+        codec, kind = _codec()
+        contents = {"profnb_lite": _VERSION, "findings": codec.encode(self.findings, kind)}
+        with whole_file(target) as partial:
+            partial.write_bytes(gzip.compress(json.dumps(Sharing().values(contents)).encode()))
+        return target
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        del include, exclude
+        return self._report.bundle()
+
+    def __repr__(self) -> str:
+        return f"<LiteRT models of {printable(self.findings.title)}>"
+
+
+def _codec() -> tuple[Any, type]:
+    """Make what writes and reads findings, and give their class."""
+    from profnb.capture.saved.codec import Codec, Limit
+    from profnb.lite.findings import LiteFindings, LiteModel
+
+    def check_findings(findings: LiteFindings) -> None:
+        if not findings.models:
+            raise ValueError("no models")
+
+    def check_model(model: LiteModel) -> None:
+        if not all(0 < time_ps < math.inf for time_ps in model.round_ps):
+            raise ValueError("a run that took no time, or for ever")
+
+    limits = {"LiteFindings.ops": Limit((200_000,)), "LiteFindings.layers": Limit((100_000,))}
+    return Codec(limits, {LiteFindings: check_findings, LiteModel: check_model}), LiteFindings
+
+
+def is_saved(path: Path) -> bool:
+    """Tell whether this is the name of what ``save`` writes."""
+    return path.name.endswith(_SUFFIX)
+
+
+def open_result(path: str | os.PathLike[str]) -> LiteResult:
+    """Open what ``save`` wrote.
+
+    Raises:
+        FileNotFoundError: It is not there.
+        TraceFormatError: It is damaged, or something else.
+    """
+    target = Path(path).expanduser()
+    try:
+        with open_regular(target) as packed, gzip.open(packed) as file:
+            text = file.read(_MOST_BYTES + 1)
+        contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
+        if contents["profnb_lite"] != _VERSION:
+            raise TraceFormatError(f"version {str(contents['profnb_lite'])[:20]}")  # noqa: TRY301
+        codec, kind = _codec()
+        return LiteResult(codec.decode(contents["findings"], kind))
+    except FileNotFoundError:
+        raise
+    except (
+        TraceFormatError,
+        AttributeError,
+        LookupError,
+        ValueError,
+        TypeError,
+        RecursionError,
+        EOFError,
+        gzip.BadGzipFile,
+        zlib.error,
+    ) as error:
+        raise TraceFormatError(
+            f"{target.name} is not what profnb.lite saves (found: {str(error)[:200]})."
+        ) from None

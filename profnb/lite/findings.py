@@ -1,22 +1,202 @@
-"""What is known of models that were converted, run and judged: the values that are shown and saved.
+"""Models that were converted, run and judged, as values that are shown and saved.
 
-Times are picoseconds, sizes bytes; what is not known is NaN or empty.
+Times are picoseconds, sizes bytes; what is not known is NaN or empty. Outputs and labels become accuracy or
+error, what that of one model differs from another's, and agreement.
+
+Source: Wilson (1927) for one share; Bonett and Price, "Adjusted Wald confidence interval for a difference of
+binomial proportions based on paired data" (2012); Student's interval for means.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from profnb.compare.estimates import Estimate
+from profnb.compare.estimates import estimate_mean
 from profnb.compare.speedup import estimate_step
-from profnb.lite.judging import Price, mean_interval, paired_price, share_interval
+from profnb.core.columns import Floats
+from profnb.core.units import PS_PER_S
 from profnb.subjects.advising import Finding
 
 KERAS = "Keras"
+_Z = 1.96
 _UNKNOWN = math.nan
+
+
+class Interval(NamedTuple):
+    """A value and where its 95 % interval begins and ends."""
+
+    value: float
+    low: float
+    high: float
+
+
+_UNKNOWN_INTERVAL = Interval(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A difference of a metric and its 95 % interval; positive where it is larger."""
+
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def is_sure(self) -> bool:
+        """The interval leaves out 0."""
+        return not self.low <= 0 <= self.high
+
+
+def judge_outputs(
+    outputs_by_model: Mapping[str, Sequence[Any]], labels: Any, reference: str
+) -> tuple[str, dict[str, dict[str, Any]]]:
+    """Judge models: accuracy or error, and how far they agree with one of them.
+
+    Args:
+        outputs_by_model: By model its outputs, each with a row per example; the first is judged.
+        labels: Labels of those examples; None for none.
+        reference: The model that others are compared with; it may be missing.
+
+    Returns:
+        What scores are, "" without labels; and by model the fields of its row.
+
+    Raises:
+        ValueError: The labels do not belong to these outputs.
+    """
+    expected = outputs_by_model.get(reference)
+    ordered = {
+        name: outputs if expected is None else _in_order(outputs, expected)
+        for name, outputs in outputs_by_model.items()
+    }
+    first = next(iter(ordered.values()))
+    metric = "" if labels is None else metric_of(labels, first[0])
+    # From which output on a single one means class 1: 0.5 of probabilities, 0 of logits.
+    is_probability = first[0].size and first[0].min() >= 0 and first[0].max() <= 1
+    threshold = 0.5 if is_probability else 0.0
+    figures: dict[str, dict[str, Any]] = {}
+    for name, outputs in ordered.items():
+        row: dict[str, Any] = {}
+        figures[name] = row
+        if metric:
+            scores = _score_examples(labels, outputs[0], metric, threshold=threshold)
+            row["scores"] = tuple(scores.tolist())
+        if expected is not None and name != reference:
+            largest, mean = _largest_and_mean(outputs[0], expected[0])
+            row["agreement_fraction"] = _agreement(outputs[0], expected[0], threshold=threshold)
+            row["largest_difference"], row["mean_difference"] = largest, mean
+    return metric, figures
+
+
+def _in_order(outputs: Sequence[Any], reference: Sequence[Any]) -> list[Any]:
+    """A model's outputs in the order of the reference's: of the same shape, the nearest."""
+    left, ordered = list(outputs), []
+    for expected in reference:
+        fitting = [one for one in left if one.shape == expected.shape]
+        if not fitting:
+            return list(outputs)
+        distances = [_largest_and_mean(one, expected)[0] for one in fitting]
+        nearest = fitting[distances.index(min(distances))]
+        ordered.append(nearest)
+        left = [one for one in left if one is not nearest]
+    return ordered
+
+
+def metric_of(labels: Any, outputs: Any) -> str:
+    """Find what labels can be judged by: "accuracy" for classes, else "mean absolute error".
+
+    Raises:
+        ValueError: They do not belong to these outputs.
+    """
+    if len(labels) != len(outputs):
+        raise ValueError(f"{len(labels)} labels for {len(outputs)} examples; one each is needed.")
+    classes = outputs.shape[-1] if outputs.ndim == 2 else 0
+    if classes > 1 and labels.size == len(labels):
+        flat = labels.reshape(-1)
+        if np.all(flat == np.round(flat)) and flat.min() >= 0 and flat.max() < classes:
+            return "accuracy"
+    if outputs.size == labels.size:
+        is_class = np.all((labels == 0) | (labels == 1))
+        if classes > 1 and labels.shape == outputs.shape:
+            is_class &= np.all(labels.sum(axis=1) == 1)  # one-hot
+        else:
+            is_class &= outputs.size == len(outputs)
+        return "accuracy" if is_class else "mean absolute error"
+    raise ValueError(
+        f"Labels of shape {tuple(labels.shape)} do not fit outputs of shape {tuple(outputs.shape)}."
+    )
+
+
+def _score_examples(labels: Any, outputs: Any, metric: str, *, threshold: float) -> Floats:
+    """For each example 1 if its class is right, else 0; or its mean absolute error.
+
+    Args:
+        labels: Classes, one-hot rows, or values; N of them.
+        outputs: N rows.
+        metric: See ``metric_of``.
+        threshold: From which output on a single one means class 1.
+    """
+    if metric != "accuracy":
+        differences = np.abs(outputs.reshape(len(outputs), -1) - labels.reshape(len(labels), -1))
+        return np.asarray(differences.mean(axis=1), np.float64)
+    single = outputs.size == len(outputs)
+    predicted_classes = outputs.reshape(-1) > threshold if single else outputs.argmax(axis=-1)
+    right = labels.argmax(axis=-1) if labels.size != len(labels) else labels.reshape(-1)
+    return np.asarray(predicted_classes == right, np.float64)
+
+
+def _agreement(outputs: Any, reference: Any, *, threshold: float) -> float:
+    """Share of examples with the class that the reference gives; NaN where outputs are no classes."""
+    if outputs.size == len(outputs):
+        return float(np.mean((outputs > threshold) == (reference > threshold)))
+    if outputs.ndim != 2:
+        return math.nan
+    return float(np.mean(outputs.argmax(axis=-1) == reference.argmax(axis=-1)))
+
+
+def _largest_and_mean(outputs: Any, reference: Any) -> tuple[float, float]:
+    """The largest and the mean absolute difference of two sets of outputs."""
+    differences = np.abs(np.asarray(outputs, np.float64) - np.asarray(reference, np.float64))
+    return float(differences.max()), float(differences.mean())
+
+
+def share_interval(right: Floats) -> Interval:
+    """Give a share and Wilson's 95 % interval; NaN of nothing."""
+    count = len(right)
+    if not count:
+        return _UNKNOWN_INTERVAL
+    share, whole = float(np.mean(right)), 1 + _Z**2 / count
+    centre = (share + _Z**2 / (2 * count)) / whole
+    reach = math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) * _Z / whole
+    return Interval(share, max(centre - reach, 0.0), min(centre + reach, 1.0))
+
+
+def mean_interval(values: Floats) -> Interval:
+    """Give a mean and Student's 95 % interval; NaN of nothing."""
+    estimate = estimate_mean(list(values))
+    return Interval(estimate.mean, *estimate.interval)
+
+
+def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Price:
+    """Give the mean of the differences, example by example, and its 95 % interval.
+
+    Args:
+        one: Scores of one model.
+        base: Of the other, for the same examples.
+        is_score: Whether they are 0 and 1.
+    """
+    if not is_score:
+        return Price(*mean_interval(one - base))
+    count = len(one)
+    gained, lost = float(np.sum(one > base)), float(np.sum(one < base))
+    more, less = (gained + 1) / (count + 2), (lost + 1) / (count + 2)
+    reach = _Z * math.sqrt((more + less - (more - less) ** 2) / (count + 2))
+    low, high = max(more - less - reach, -1.0), min(more - less + reach, 1.0)
+    return Price((gained - lost) / count, low, high)
 
 
 @dataclass(frozen=True)
@@ -33,7 +213,7 @@ class LiteModel:
         round_ps: For each round the median time of a run, in the order of the rounds.
         memory_bytes: Most memory that opening it and one run took.
         scores: For each example 1 if its class is right, else 0; or its mean absolute error. Empty without
-        data.
+            data.
         agreement_fraction: Share of examples with the class that the Keras model gives.
         largest_difference: Between its outputs and those of the Keras model.
         mean_difference: The mean of those.
@@ -62,20 +242,18 @@ class LiteModel:
     profiled_ps: float = _UNKNOWN
     error: str = ""
 
-    @cached_property
-    def _latency(self) -> Estimate:
-        return estimate_step([np.array(self.round_ps)])
-
     @property
     def latency_ps(self) -> float:
         """The median time of a run."""
         return float(np.median(self.round_ps)) if len(self.round_ps) else _UNKNOWN
 
-    @property
-    def latency_interval(self) -> tuple[float, float]:
-        """The 95 % interval of the median, in picoseconds."""
-        low, high = self._latency.interval
-        return math.exp(low), math.exp(high)
+    @cached_property
+    def latency(self) -> Interval:
+        """The median time of a run and its 95 % interval, in picoseconds."""
+        if not len(self.round_ps):
+            return _UNKNOWN_INTERVAL
+        low, high = estimate_step([np.array(self.round_ps)]).interval
+        return Interval(self.latency_ps, math.exp(low), math.exp(high))
 
 
 @dataclass(frozen=True)
@@ -164,7 +342,7 @@ class LiteFindings:
 
     @property
     def is_score(self) -> bool:
-        """Whether larger is better."""
+        """Larger is better."""
         return self.metric == "accuracy"
 
     @property
@@ -174,29 +352,43 @@ class LiteFindings:
 
     @property
     def base(self) -> LiteModel | None:
-        """What the others are compared with: float32, or the first that ran."""
-        return next(
-            (m for m in self.measured if m.kind == "float32"), next(iter(self.measured), None)
-        )
+        """The model that others are compared with: float32, or the first that ran."""
+        measured = self.measured
+        return next((m for m in measured if m.kind == "float32"), measured[0] if measured else None)
 
-    def speedup(self, one: LiteModel, base: LiteModel | None = None) -> tuple[float, float, float]:
-        """How many times as fast as the base: the median over rounds, and its 95 % interval."""
+    def speedup(self, one: LiteModel, base: LiteModel | None = None) -> Interval:
+        """Give how many times as fast as the base it is: the median over rounds, and its 95 % interval."""
         base = base or self.base
         if base is None or not len(one.round_ps) or len(one.round_ps) != len(base.round_ps):
-            return _UNKNOWN, _UNKNOWN, _UNKNOWN
-        ratios = np.array(base.round_ps) / np.array(one.round_ps)
-        estimate = estimate_step([ratios])
-        low, high = estimate.interval
-        return math.exp(estimate.mean), math.exp(low), math.exp(high)
+            return _UNKNOWN_INTERVAL
+        estimate = estimate_step([np.array(base.round_ps) / np.array(one.round_ps)])
+        return Interval(*(math.exp(log) for log in (estimate.mean, *estimate.interval)))
 
-    def quality(self, one: LiteModel) -> tuple[float, float, float]:
-        """Accuracy or error on the data, and its 95 % interval."""
+    def quality(self, one: LiteModel) -> Interval:
+        """Give accuracy or error on the data, and its 95 % interval."""
         scores = np.array(one.scores)
         return share_interval(scores) if self.is_score else mean_interval(scores)
 
     def price(self, one: LiteModel, base: LiteModel | None = None) -> Price | None:
-        """How much the metric differs from the base's, example by example; None where that is not known."""
+        """Compare the metric with the base's, example by example; None where that is not known."""
         base = base or self.base
         if base is None or not one.scores or len(one.scores) != len(base.scores):
             return None
         return paired_price(np.array(one.scores), np.array(base.scores), is_score=self.is_score)
+
+    @cached_property
+    def rows(self) -> list[SimpleNamespace]:
+        """The models with all that follows from their values, for the table."""
+        unknown = Price(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+        return [
+            SimpleNamespace(
+                model=one,
+                per_second=self.batch_size * PS_PER_S / one.latency_ps,
+                speedup=self.speedup(one),
+                quality=self.quality(one) if self.metric else _UNKNOWN_INTERVAL,
+                price=self.price(one) or unknown,
+                ops=float(one.ops) if one.ops else _UNKNOWN,
+                delegated_ops=float(one.delegated_ops) if one.ops else _UNKNOWN,
+            )
+            for one in self.models
+        ]

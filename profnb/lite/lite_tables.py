@@ -5,247 +5,159 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any
 
-from profnb.core.table import Column, Table
-from profnb.core.units import MISSING, PS_PER_S, count_text, duration_text
+from profnb.compare.differences import columns_of
+from profnb.core.table import Column, Table, sequence_of
+from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
 _NAN = float("nan")
-
-
-def _of(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda findings: [getattr(one, name) for one in findings.models]
-
-
-def _rate(per_second: float) -> str:
-    return MISSING if math.isnan(per_second) else count_text(round(per_second, 1))
+_BEGINS = "where its 95 % interval begins"
 
 
 def clock_text(time_ps: float) -> str:
-    """A time of the profiler, which counts whole microseconds: none counted is less than one."""
+    """Write a time of the profiler, which counts whole microseconds: none counted is less than one."""
     return "<1 µs" if time_ps == 0 else duration_text(time_ps)
+
+
+def _fields(rows: str, *declared: tuple[Any, ...]) -> tuple[Column[LiteFindings], ...]:
+    """Columns of fields of the findings' rows, ops or layers: of each its name, the field, and so on."""
+    find = attrgetter(rows)
+
+    def values(field: str) -> Callable[[LiteFindings], list[Any]]:
+        return lambda findings: sequence_of(find(findings), field)
+
+    return tuple(Column(name, values(field), *rest) for name, field, *rest in declared)
 
 
 def _small(value: float) -> str:
     return MISSING if math.isnan(value) else f"{value:.2g}"
 
 
-def _latency(findings: LiteFindings, end: int) -> list[float]:
-    return [one.latency_interval[end] if len(one.round_ps) else _NAN for one in findings.models]
+def _rate(per_second: float) -> str:
+    return MISSING if math.isnan(per_second) else count_text(round(per_second, 1))
 
 
-def _throughput(findings: LiteFindings) -> list[float]:
-    return [findings.batch_size * PS_PER_S / one.latency_ps for one in findings.models]
-
-
-def _speedup(findings: LiteFindings, at: int) -> list[float]:
-    return [findings.speedup(one)[at] for one in findings.models]
-
-
-def _quality(findings: LiteFindings, at: int) -> list[float]:
-    return [findings.quality(one)[at] if findings.metric else _NAN for one in findings.models]
-
-
-def _price(findings: LiteFindings, name: str) -> list[float]:
-    prices = [findings.price(one) for one in findings.models]
-    return [_NAN if price is None else getattr(price, name) for price in prices]
-
-
-def _optional_count(findings: LiteFindings, name: str) -> list[float]:
-    return [float(getattr(one, name)) if one.ops else _NAN for one in findings.models]
-
-
+_SAME_CLASS = "share of examples with the class that the Keras model gives"
+_LARGEST = "largest difference of its outputs from the Keras model's"
+_DELEGATED = "share of the ops' time in XNNPACK, under the profiler"
+_MEMORY = "most memory that opening it and one run took"
+_FASTER = "times as fast as float32, round by round; its median"
 LITE_MODELS: Table[LiteFindings] = Table(
     "models",
     "One row per model that ran: the Keras model first, then each kind, with each number of threads.",
-    (
-        Column("model", _of("name"), "the kind, with its threads where there are several"),
-        Column("bytes", _of("bytes"), "size of the file", "size"),
-        Column(
+    _fields(
+        "rows",
+        ("model", "model.name", "the kind, with its threads where there are several"),
+        ("bytes", "model.bytes", "size of the file", "size"),
+        (
             "compressed_bytes",
-            _of("compressed_bytes"),
+            "model.compressed_bytes",
             "its size compressed with gzip",
             "compressed",
         ),
-        Column(
-            "latency_ms",
-            lambda f: [m.latency_ps for m in f.models],
-            "median time of a run",
-            "latency",
-        ),
-        Column(
-            "latency_low_ms", lambda f: _latency(f, 0), "where the median's 95 % interval begins"
-        ),
-        Column("latency_high_ms", lambda f: _latency(f, 1), "where it ends"),
-        Column("examples_per_second", _throughput, "throughput", "examples/s", _rate),
-        Column(
-            "speedup",
-            lambda f: _speedup(f, 0),
-            "times as fast as float32, round by round; its median",
-            "speed-up",
-        ),
-        Column("speedup_low", lambda f: _speedup(f, 1), "where its 95 % interval begins"),
-        Column("speedup_high", lambda f: _speedup(f, 2), "where it ends"),
-        Column(
-            "memory_bytes",
-            _of("memory_bytes"),
-            "most memory that opening it and one run took",
-            "peak memory",
-        ),
-        Column("metric", lambda f: _quality(f, 0), "accuracy, or mean absolute error, on the data"),
-        Column("metric_low", lambda f: _quality(f, 1), "where its 95 % interval begins"),
-        Column("metric_high", lambda f: _quality(f, 2), "where it ends"),
-        Column(
-            "metric_difference",
-            lambda f: _price(f, "difference"),
-            "the metric less that of float32, in pairs",
-        ),
-        Column(
-            "difference_low",
-            lambda f: _price(f, "low"),
-            "where the difference's 95 % interval begins",
-        ),
-        Column("difference_high", lambda f: _price(f, "high"), "where it ends"),
-        Column(
-            "agreement_fraction",
-            _of("agreement_fraction"),
-            "share of examples with the class that the Keras model gives",
-            "same class as Keras",
-        ),
-        Column(
-            "largest_difference",
-            _of("largest_difference"),
-            "largest difference of its outputs from the Keras model's",
-            text=_small,
-        ),
-        Column("mean_difference", _of("mean_difference"), "... and the mean", text=_small),
-        Column("ops", lambda f: _optional_count(f, "ops"), "how many ops it has"),
-        Column(
-            "delegated_ops",
-            lambda f: _optional_count(f, "delegated_ops"),
-            "how many of them XNNPACK runs",
-        ),
-        Column(
-            "delegated_fraction",
-            _of("delegated_fraction"),
-            "share of the ops' time in XNNPACK, under the profiler",
-            "in XNNPACK",
-        ),
-        Column("profiled_ms", _of("profiled_ps"), "mean time of a run under the profiler"),
-        Column("conversion_ms", _of("conversion_ps"), "what converting took", "conversion"),
-        Column("error", _of("error"), "why there is no more"),
+        ("latency_ms", "model.latency_ps", "median time of a run", "latency"),
+        ("latency_low_ms", "model.latency.low", "where the median's 95 % interval begins"),
+        ("latency_high_ms", "model.latency.high", "where it ends"),
+        ("examples_per_second", "per_second", "throughput", "examples/s", _rate),
+        ("speedup", "speedup.value", _FASTER, "speed-up"),
+        ("speedup_low", "speedup.low", _BEGINS),
+        ("speedup_high", "speedup.high", "where it ends"),
+        ("memory_bytes", "model.memory_bytes", _MEMORY, "peak memory"),
+        ("metric", "quality.value", "accuracy, or mean absolute error, on the data"),
+        ("metric_low", "quality.low", _BEGINS),
+        ("metric_high", "quality.high", "where it ends"),
+        ("metric_difference", "price.difference", "the metric less that of float32, in pairs"),
+        ("difference_low", "price.low", "where the difference's 95 % interval begins"),
+        ("difference_high", "price.high", "where it ends"),
+        ("agreement_fraction", "model.agreement_fraction", _SAME_CLASS, "same class as Keras"),
+        ("largest_difference", "model.largest_difference", _LARGEST, "", _small),
+        ("mean_difference", "model.mean_difference", "... and the mean", "", _small),
+        ("ops", "ops", "how many ops it has"),
+        ("delegated_ops", "delegated_ops", "how many of them XNNPACK runs"),
+        ("delegated_fraction", "model.delegated_fraction", _DELEGATED, "in XNNPACK"),
+        ("profiled_ms", "model.profiled_ps", "mean time of a run under the profiler"),
+        ("conversion_ms", "model.conversion_ps", "what converting took", "conversion"),
+        ("error", "model.error", "why there is no more"),
     ),
     owner="lite",
 )
-
-
-def _op(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda findings: [getattr(one, name) for one in findings.ops]
 
 
 def _fraction(findings: LiteFindings) -> list[float]:
     whole: dict[str, float] = {}
     for op in findings.ops:
-        if op.self_ps == op.self_ps:
+        if not math.isnan(op.self_ps):
             whole[op.model] = whole.get(op.model, 0.0) + op.self_ps
     return [op.self_ps / whole[op.model] if whole.get(op.model) else _NAN for op in findings.ops]
 
 
+_FROM = "the Keras layer that it came from; the scope in its name for a file"
+_RUNNER = 'who runs it: "XNNPACK", "built-in", "custom", or "folded" (unpacks weights once)'
+_MEAN_TIME = "mean time in a run under the profiler; 0 where it is less than a microsecond or part of another"
 LITE_OPS: Table[LiteFindings] = Table(
     "ops",
     "One row per op of each model, in the order of the model.",
     (
-        Column("model", _op("model"), "which model"),
-        Column("op_index", _op("index"), "its place in the model"),
-        Column("op_type", _op("op_type"), "its type", "op"),
-        Column(
-            "layer",
-            _op("layer"),
-            "the Keras layer that it came from; the scope in its name for a file",
-        ),
-        Column("fused", _op("fused"), "further layers that were folded into it"),
-        Column("shape", _op("shape"), "shape of what it gives"),
-        Column("dtype", _op("dtype"), "type of what it gives", "type"),
-        Column(
-            "kernel",
-            _op("kernel"),
-            'who runs it: "XNNPACK", "built-in", "custom", or "folded" (unpacks weights once)',
-        ),
-        Column("kernel_name", _op("kernel_name"), "what XNNPACK runs for it", "XNNPACK's name"),
-        Column(
-            "self_us",
-            _op("self_ps"),
-            "mean time in a run under the profiler; 0 where it is less than a microsecond or part of another",
-            "time",
-            clock_text,
+        *_fields(
+            "ops",
+            ("model", "model", "which model"),
+            ("op_index", "index", "its place in the model"),
+            ("op_type", "op_type", "its type", "op"),
+            ("layer", "layer", _FROM),
+            ("fused", "fused", "further layers that were folded into it"),
+            ("shape", "shape", "shape of what it gives"),
+            ("dtype", "dtype", "type of what it gives", "type"),
+            ("kernel", "kernel", _RUNNER),
+            ("kernel_name", "kernel_name", "what XNNPACK runs for it", "XNNPACK's name"),
+            ("self_us", "self_ps", _MEAN_TIME, "time", clock_text),
         ),
         Column("self_fraction", _fraction, "its share of the time of the model's ops", "share"),
     ),
     owner="lite",
 )
-
-
-def _layer(name: str) -> Callable[[LiteFindings], Any]:
-    return lambda findings: [getattr(one, name) for one in findings.layers]
-
-
+_ERROR = (
+    "how far its output is from that of float32 for a few examples: root mean square of the differences over "
+    "that of the values"
+)
+_CLIPPED = "share of float32's values that its type and scale cannot hold"
 LITE_LAYERS: Table[LiteFindings] = Table(
     "layers",
     "One row per layer of each model, in the order of the model.",
-    (
-        Column("model", _layer("model"), "which model"),
-        Column("layer", _layer("layer"), "the Keras layer; the scope in its ops' names for a file"),
-        Column("layer_type", _layer("layer_type"), "its class"),
-        Column("ops", _layer("ops"), "how many ops it has"),
-        Column(
-            "self_us",
-            _layer("self_ps"),
-            "time of its ops in a run under the profiler",
-            "time",
-            clock_text,
-        ),
-        Column(
-            "error_fraction",
-            _layer("error_fraction"),
-            "how far its output is from that of float32 for a few examples: root mean square of "
-            "the differences over that of the values",
-            "error",
-        ),
-        Column(
-            "clipped_fraction",
-            _layer("clipped_fraction"),
-            "share of float32's values that its type and scale cannot hold",
-            "clipped",
-        ),
+    _fields(
+        "layers",
+        ("model", "model", "which model"),
+        ("layer", "layer", "the Keras layer; the scope in its ops' names for a file"),
+        ("layer_type", "layer_type", "its class"),
+        ("ops", "ops", "how many ops it has"),
+        ("self_us", "self_ps", "time of its ops in a run under the profiler", "time", clock_text),
+        ("error_fraction", "error_fraction", _ERROR, "error"),
+        ("clipped_fraction", "clipped_fraction", _CLIPPED, "clipped"),
     ),
     owner="lite",
 )
-
-
-def _row(name: str) -> Callable[[Sequence[Any]], list[Any]]:
-    read = attrgetter(name)
-    return lambda rows: [read(row) for row in rows]
 
 
 def _price_of(name: str) -> Callable[[Sequence[Any]], list[float]]:
     return lambda rows: [_NAN if row.price is None else getattr(row.price, name) for row in rows]
 
 
+_OF_PAIRS = "the metric of B less that of A, in pairs"
 LITE_DIFFERENCES: Table[Sequence[Any]] = Table(
     "kinds",
     "One row per kind that both LiteRT results have, in the order of A.",
     (
-        Column("model", _row("name"), "the kind"),
-        Column("first_ms", _row("first.latency_ps"), "median time of a run in A"),
-        Column("second_ms", _row("second.latency_ps"), "... and in B"),
-        Column("ratio", _row("time.ratio"), "time of B over that of A; below 1 B is faster"),
-        Column("low", _row("time.low"), "where its 95 % interval begins"),
-        Column("high", _row("time.high"), "where it ends"),
-        Column("first_bytes", _row("first.bytes"), "size of the file in A"),
-        Column("second_bytes", _row("second.bytes"), "... and in B"),
-        Column(
-            "metric_difference", _price_of("difference"), "the metric of B less that of A, in pairs"
+        *columns_of(
+            ("model", "name", "the kind"),
+            ("first_ms", "first.latency_ps", "median time of a run in A"),
+            ("second_ms", "second.latency_ps", "... and in B"),
+            ("ratio", "time.ratio", "time of B over that of A; below 1 B is faster"),
+            ("low", "time.low", _BEGINS),
+            ("high", "time.high", "where it ends"),
+            ("first_bytes", "first.bytes", "size of the file in A"),
+            ("second_bytes", "second.bytes", "... and in B"),
         ),
-        Column("difference_low", _price_of("low"), "where its 95 % interval begins"),
+        Column("metric_difference", _price_of("difference"), _OF_PAIRS),
+        Column("difference_low", _price_of("low"), _BEGINS),
         Column("difference_high", _price_of("high"), "where it ends"),
     ),
     owner="c",

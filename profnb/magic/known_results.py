@@ -12,8 +12,7 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.lite.entry import lite
-from profnb.lite.result import LiteResult
+from profnb.lite.entry import LiteResult, lite
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
 from profnb.profile import Profile

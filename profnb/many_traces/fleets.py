@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from profnb.fleet.fleet_section import FleetView
     from profnb.fleet.fleet_tables import FleetSteps
     from profnb.fleet.fleet_timeline import FleetTimeline
-    from profnb.fleet.meeting import Meeting
-    from profnb.fleet.merging import Merged
+    from profnb.fleet.merging import Meeting, Merged
     from profnb.fleet.verdict import HostTimes, Verdict
     from profnb.trace.runs import TraceFile
 
@@ -83,7 +82,7 @@ class Fleet:
 
     @cached_property
     def _meeting(self) -> "Meeting":
-        from profnb.fleet.meeting import find_meeting
+        from profnb.fleet.merging import find_meeting
 
         return find_meeting(self._digests)
 
@@ -215,15 +214,14 @@ class Fleet:
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.fleet.fleet_timeline import show_fleet_timeline
-        from profnb.report.frontend import show_sentence
+        from profnb.report.frontend import show_sentence, show_timeline_page
 
         built = self._timeline(self.notes)
         if built is None:
             why = self._verdict.sentence
             show_sentence(" ".join(["There is nothing to join their clocks by.", why, *self.notes]))
             return
-        show_fleet_timeline(built, live)
+        show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 
     def _timeline(self, notes: Sequence[str], *, is_page: bool = False) -> "FleetTimeline | None":
         """All hosts on one axis; None where nothing joins their clocks."""
@@ -366,8 +364,7 @@ def load_fleet(
 
 def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: list[str]) -> Fleet:
     """Make a fleet of the devices of a trace; where they did not meet, a fleet of one host, which says so."""
-    from profnb.fleet.device_digests import digest_devices
-    from profnb.fleet.digest import digest_study
+    from profnb.fleet.digest import digest_devices, digest_study
     from profnb.steps.streams import working_devices
 
     study, time = profile.study.recorded, profile.capture_time

@@ -74,7 +74,7 @@ def status(key):
 
 def measure_hosts(hosts=64, megabytes=24):
     import profnb
-    from profnb.fleet.meeting import find_meeting
+    from profnb.fleet.merging import find_meeting
     from profnb.fleet.merging import merge
     from profnb.warm import warm_up
 

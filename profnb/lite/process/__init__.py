@@ -1,4 +1,4 @@
-"""What runs in processes of its own, because it can end them: TensorFlow's converter, and the interpreters.
+"""Processes of their own, for what can end them: TensorFlow's converter, and the interpreters.
 
 converting     TensorFlow's converter
 interpreting   interpreters that run, are timed, and show their tensors

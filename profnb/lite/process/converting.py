@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.lite.input_order import match_inputs
+from profnb.lite.lite_data import match_inputs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +76,7 @@ def _converter(tf: Any, job: Mapping[str, Any], kind: str, *, is_strict: bool = 
 
 
 def _examples(tf: Any, job: Mapping[str, Any]) -> Iterator[Any]:
-    """What is calibrated with, as many at a time as the model takes."""
+    """Read what is calibrated with, as many at a time as the model takes."""
     with np.load(job["examples"], allow_pickle=False) as file:
         arrays = [file[f"x{at}"] for at in range(len(file.files))]
     signature = tf.saved_model.load(job["saved_model"]).signatures["serving_default"]

@@ -7,13 +7,17 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from profnb.core.errors import CaptureError
+from profnb.lite.lite_data import LiteData, write_examples
 
 _SECONDS = 600
 
@@ -23,7 +27,7 @@ class InterpreterRefusalError(CaptureError):
 
 
 def pick_engine() -> str:
-    """Which package interprets: "litert" or "tensorflow".
+    """Pick the package that interprets: "litert" or "tensorflow".
 
     Raises:
         CaptureError: Neither is installed.
@@ -37,7 +41,7 @@ def pick_engine() -> str:
 
 
 def own_environment() -> dict[str, str]:
-    """The environment of a process of ours: it finds what we find, and uses no accelerator."""
+    """Make the environment of a process of ours: it finds what we find, and uses no accelerator."""
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
@@ -47,9 +51,9 @@ def own_environment() -> dict[str, str]:
     }
 
 
-def why_it_ended(code: int | None) -> str:
-    """How a process ended: "ended with signal SIGSEGV"."""
-    if code is not None and code < 0:
+def why_it_ended(code: int) -> str:
+    """Say how a process ended: "ended with signal SIGSEGV"."""
+    if code < 0:
         names = {one.value: one.name for one in signal.Signals}
         return f"ended with signal {names.get(-code, -code)}"
     return f"ended with status {code}"
@@ -73,11 +77,11 @@ class InterpreterProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked."""
+        """It can be asked."""
         return self._process.poll() is None
 
     def ask(self, do: str, **fields: Any) -> dict[str, Any]:
-        """The answer to a question.
+        """Ask it, and wait for the answer.
 
         Raises:
             InterpreterRefusalError: It is an error, or the process ended before it answered.
@@ -99,19 +103,14 @@ class InterpreterProcess:
             raise InterpreterRefusalError(f"its process {why_it_ended(process.wait())}")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise InterpreterRefusalError(_first_sentence(answer["error"]))
+            raise InterpreterRefusalError(" ".join(answer["error"].split())[:300].rstrip("."))
         return answer
 
     def __enter__(self) -> "InterpreterProcess":  # noqa: PYI034 - Self is of Python 3.11
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is not None:
             self._process.kill()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -125,6 +124,43 @@ class InterpreterProcess:
         self._errors.close()
 
 
-def _first_sentence(error: str) -> str:
-    """What an interpreter says, in a line."""
-    return " ".join(error.split())[:300].rstrip(".")
+@dataclass
+class Bench:
+    """The place where models are measured: their interpreter, a folder, the shape of a run.
+
+    Attributes:
+        paths: The files of the models, by name.
+        batch: Examples of a run.
+        folder: Where arrays pass to the interpreters and back.
+        engine: Which interpreter runs them.
+        version: Its version, once one has run.
+        order: Of the arrays of the data, as the interpreters' inputs come.
+        notes: What a reader should know of how it was measured.
+    """
+
+    paths: Mapping[str, Path]
+    batch: int
+    folder: Path
+    engine: str
+    version: str = ""
+    order: list[int] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def begin(self) -> InterpreterProcess:
+        """Start a process of its own, as a broken file may end it."""
+        return InterpreterProcess(self.engine)
+
+    def place(self, name: str, threads: int) -> dict[str, Any]:
+        """Give what opens the file of a model in an interpreter, and what to call it there."""
+        path = str(self.path_of(name))
+        return {"id": name, "path": path, "threads": threads, "batch": self.batch}
+
+    def path_of(self, name: str) -> Path:
+        """Give the file of a model, whatever number of threads its name ends with."""
+        return self.paths.get(name) or self.paths[name.rpartition(", ")[0]]
+
+    def write(self, name: str, data: LiteData, rows: slice) -> str:
+        """Write examples for an interpreter to read; the file's path."""
+        arrays = [data.inputs[at][rows] for at in self.order]
+        narrow = [x.astype(np.float32) if x.dtype == np.float64 else x for x in arrays]
+        return write_examples(self.folder / f"{name}.npz", narrow)

@@ -38,9 +38,8 @@ def _interpreter_class(engine: str) -> tuple[Any, Any]:
 
 
 def _engine_version(engine: str) -> str:
-    for package in (
-        ("tensorflow", "tensorflow-cpu") if engine == "tensorflow" else ("ai-edge-litert",)
-    ):
+    packages = {"tensorflow": ("tensorflow", "tensorflow-cpu"), "litert": ("ai-edge-litert",)}
+    for package in packages[engine]:
         with suppress(PackageNotFoundError):
             return version(package)
     return ""
@@ -83,16 +82,21 @@ class _Model:
         self.resize(interpreter)
         return interpreter
 
+    def by_index(self, arrays: list[Any]) -> dict[int, Any]:
+        """The inputs in their types by the index of their tensors."""
+        pairs = zip(self.inputs, arrays, strict=True)
+        return {detail["index"]: _quantized(array, detail) for detail, array in pairs}
+
     def fill(self, interpreter: Any, arrays: list[Any]) -> None:
-        for detail, array in zip(self.inputs, arrays, strict=True):
-            interpreter.set_tensor(detail["index"], _quantized(array, detail))
+        for index, array in self.by_index(arrays).items():
+            interpreter.set_tensor(index, array)
 
     def compile(self, arrays: list[Any]) -> None:
         """Time ``CompiledModel`` from now on, where the package has it."""
         if (
             self.engine != "litert"
-            or find_spec("ai_edge_litert.options") is None
             or self.is_resized
+            or find_spec("ai_edge_litert.options") is None
         ):
             return
         with suppress(ImportError, TypeError, AttributeError, RuntimeError, ValueError):
@@ -107,14 +111,11 @@ class _Model:
             model = CompiledModel.from_file(self.path, options=options)
             key, signature = next(iter(model.get_signature_list().items()))
             details = self.interpreter.get_signature_runner(key).get_input_details()
-            ins = {
-                name: model.create_input_buffer_by_name(key, name) for name in signature["inputs"]
-            }
+            ins = {n: model.create_input_buffer_by_name(key, n) for n in signature["inputs"]}
             outs = {n: model.create_output_buffer_by_name(key, n) for n in signature["outputs"]}
-            place = {detail["index"]: at for at, detail in enumerate(self.inputs)}
+            values = self.by_index(arrays)
             for name, buffer in ins.items():
-                at = place[details[name]["index"]]
-                buffer.write(np.ascontiguousarray(_quantized(arrays[at], self.inputs[at])))
+                buffer.write(np.ascontiguousarray(values[details[name]["index"]]))
             model.run_by_name(key, ins, outs)
             self._kept = model, ins, outs
             self.timed = lambda: model.run_by_name(key, ins, outs)
@@ -132,7 +133,7 @@ def _quantized(array: Any, detail: Mapping[str, Any]) -> Any:
 
 
 def _real(array: Any, detail: Mapping[str, Any]) -> Any:
-    """What an output or tensor stands for, as 32-bit floats."""
+    """Read what an output or tensor stands for, as 32-bit floats."""
     scale, zero = detail.get("quantization") or (0.0, 0)
     if scale and array.dtype.kind in "iu":
         return ((array.astype(np.float32) - zero) * scale).astype(np.float32)
@@ -142,10 +143,6 @@ def _real(array: Any, detail: Mapping[str, Any]) -> Any:
 def _arrays(path: str) -> list[Any]:
     with np.load(path, allow_pickle=False) as file:
         return [file[f"x{at}"] for at in range(len(file.files))]
-
-
-def _save(path: str, arrays: dict[str, Any]) -> None:
-    np.savez(path, **arrays)
 
 
 def _described(detail: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,25 +159,20 @@ def _described(detail: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _Server:
-    """What can be asked."""
+    """The questions, and their answers."""
 
     def __init__(self) -> None:
         self.models: dict[str, _Model] = {}
 
-    def answer(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        asked = {
-            "open": self.open, "graph": self.graph, "ready": self.ready, "round": self.round,
-            "outputs": self.outputs, "tensors": self.tensors, "probe": self.probe, "profile": self.profile,
-        }  # fmt: skip
-        return asked[ask["do"]](ask)
+    def answer(self, ask: Mapping[str, Any]) -> Any:
+        return getattr(self, ask["do"])(ask)
 
     def probe(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Open and run one model once, and tell the most memory that took."""
         _interpreter_class(ask["engine"])
         with suppress(OSError):
-            Path("/proc/self/clear_refs").write_text(
-                "5", encoding="ascii"
-            )  # forget the peak so far
+            # Forget the peak so far.
+            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
         before = _status("VmRSS")
         answer = self.open(ask)
         model = self.models[ask["id"]]
@@ -193,7 +185,6 @@ class _Server:
         model = self.models[ask["id"]] = _Model(ask)
         return {
             "inputs": [_described(detail) for detail in model.inputs],
-            "outputs": [_described(detail) for detail in model.outputs],
             "version": _engine_version(model.engine),
         }
 
@@ -208,8 +199,7 @@ class _Server:
             "ops": None if list_ops is None else [
                 {
                     "index": int(op["index"]), "type": str(op["op_name"]),
-                    "inputs": [int(one) for one in op["inputs"]],
-                    "outputs": [int(one) for one in op["outputs"]],
+                    **{side: [int(one) for one in op[side]] for side in ("inputs", "outputs")},
                 }
                 for op in list_ops()
             ],
@@ -243,7 +233,7 @@ class _Server:
         return {"seconds": times}
 
     def outputs(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        """What comes out for each example."""
+        """Run each example, and keep the outputs."""
         model = self.models[ask["id"]]
         arrays = _arrays(ask["source"])
         count = len(arrays[0])
@@ -257,11 +247,12 @@ class _Server:
         joined = [
             np.concatenate([np.atleast_1d(one) for one in kept])[:count] for kept in collected
         ]
-        _save(ask["target"], {f"x{at}": array for at, array in enumerate(joined)})
+        named: dict[str, Any] = {f"x{at}": array for at, array in enumerate(joined)}
+        np.savez(ask["target"], **named)
         return {}
 
     def tensors(self, ask: Mapping[str, Any]) -> dict[str, Any]:
-        """What ops give for a few examples, tensor by tensor, and the range that each can hold."""
+        """Keep what ops give for a few examples, tensor by tensor."""
         model = self.models[ask["id"]]
         interpreter = model.without_delegates()
         arrays = _arrays(ask["source"])
@@ -278,7 +269,8 @@ class _Server:
                     array = interpreter.get_tensor(index)
                     if array.dtype.kind in "fiu" and array.size <= _LARGEST_TENSOR:
                         kept.setdefault(index, []).append(_real(array, details[index]).copy())
-        _save(ask["target"], {f"t{i}": np.stack(values) for i, values in kept.items()})
+        named: dict[str, Any] = {f"t{i}": np.stack(values) for i, values in kept.items()}
+        np.savez(ask["target"], **named)
         return {}
 
     def profile(self, ask: Mapping[str, Any]) -> dict[str, Any]:
@@ -287,13 +279,9 @@ class _Server:
         model = self.models[ask["id"]]
         if model.is_resized:
             raise RuntimeError("it runs an open batch as it is, of one; fixed_batch=True helps")
-        arrays = [
-            _quantized(array, detail)
-            for array, detail in zip(_arrays(ask["source"]), model.inputs, strict=True)
-        ]
+        values = model.by_index(_arrays(ask["source"]))
         details = model.interpreter.get_signature_runner().get_input_details()
-        place = {detail["index"]: at for at, detail in enumerate(model.inputs)}
-        names = {name: arrays[place[one["index"]]] for name, one in details.items()}
+        names = {name: values[one["index"]] for name, one in details.items()}
         return profile_ops(model.path, model.threads, names, ask["runs"])
 
 

@@ -78,62 +78,55 @@ class _Profiled:
     def __init__(self, path: str, threads: int, arrays: Mapping[str, Any]) -> None:
         self._library = find_library()
         self._kept: list[Any] = []
-        environment, model, options = _Pointer(), _Pointer(), _Pointer()
-        self._call("LiteRtCreateEnvironment", 0, None, ctypes.byref(environment))
-        self._call("LiteRtCreateModelFromFile", environment, path.encode(), ctypes.byref(model))
-        self._call("LiteRtCreateOptions", ctypes.byref(options))
+        environment = self._get("LiteRtCreateEnvironment", 0, None)
+        model = self._get("LiteRtCreateModelFromFile", environment, path.encode())
+        options = self._get("LiteRtCreateOptions")
         self._call("LiteRtSetOptionsHardwareAccelerators", options, 1)
         self._add(options, b"runtime_options_string", "enable_profiling = true\n")
         self._add(options, b"xnnpack", f'kernel_mode = "delegate"\nnum_threads = {threads}\n')
-        self._model = _Pointer()
-        self._call(
-            "LiteRtCreateCompiledModel", environment, model, options, ctypes.byref(self._model)
-        )
-        signature = _Pointer()
-        self._call("LiteRtGetModelSignature", model, _Size(0), ctypes.byref(signature))
+        self._model = self._get("LiteRtCreateCompiledModel", environment, model, options)
+        signature = self._get("LiteRtGetModelSignature", model, _Size(0))
         self._inputs = self._buffers(environment, signature, "Input", arrays)
         self._outputs = self._buffers(environment, signature, "Output", {})
-        self._profiler = _Pointer()
-        self._call("LiteRtCompiledModelGetProfiler", self._model, ctypes.byref(self._profiler))
+        self._profiler = self._get("LiteRtCompiledModelGetProfiler", self._model)
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self._library, name)(*arguments)
         if status:
             raise RuntimeError(f"{name} failed with status {status}")
 
+    def _get(self, name: str, *arguments: Any, kind: Any = _Pointer) -> Any:
+        """Call a function, and take what it writes to where its last argument points."""
+        value = kind()
+        self._call(name, *arguments, ctypes.byref(value))
+        return value
+
     def _add(self, options: Any, identifier: bytes, text: str) -> None:
         payload = ctypes.create_string_buffer(text.encode())
         keep = ctypes.CFUNCTYPE(None, _Pointer)(lambda _: None)  # ours to free, and never
         self._kept += [payload, keep]
-        option = _Pointer()
-        self._call("LiteRtCreateOpaqueOptions", identifier, payload, keep, ctypes.byref(option))
+        option = self._get("LiteRtCreateOpaqueOptions", identifier, payload, keep)
         self._call("LiteRtAddOpaqueOptions", options, option)
 
     def _buffers(
         self, environment: Any, signature: Any, side: str, arrays: Mapping[str, Any]
     ) -> Any:
-        count = _Size()
-        self._call(f"LiteRtGetNumSignature{side}s", signature, ctypes.byref(count))
-        buffers = (_Pointer * count.value)()
-        for at in range(count.value):
-            tensor, kind, needs, name = _Pointer(), _TensorType(), _Pointer(), ctypes.c_char_p()
-            self._call(
-                f"LiteRtGetSignature{side}TensorByIndex", signature, _Size(at), ctypes.byref(tensor)
-            )
-            self._call("LiteRtGetRankedTensorType", tensor, ctypes.byref(kind))
-            self._call(f"LiteRtGetSignature{side}Name", signature, _Size(at), ctypes.byref(name))
-            array = arrays.get((name.value or b"").decode())
+        count = self._get(f"LiteRtGetNumSignature{side}s", signature, kind=_Size).value
+        buffers = (_Pointer * count)()
+        for at in range(count):
+            place = signature, _Size(at)
+            tensor = self._get(f"LiteRtGetSignature{side}TensorByIndex", *place)
+            kind = self._get("LiteRtGetRankedTensorType", tensor, kind=_TensorType)
+            name = self._get(f"LiteRtGetSignature{side}Name", *place, kind=ctypes.c_char_p).value
+            array = arrays.get((name or b"").decode())
             for axis in range(kind.layout.bits & 127):
                 if kind.layout.dims[axis] < 0:
                     kind.layout.dims[axis] = 1 if array is None else array.shape[axis]
-            self._call(
-                f"LiteRtGetCompiledModel{side}BufferRequirements",
-                self._model, _Size(0), _Size(at), ctypes.byref(needs),
-            )  # fmt: skip
-            buffer = _Pointer()
-            self._call(
+            getter = f"LiteRtGetCompiledModel{side}BufferRequirements"
+            needs = self._get(getter, self._model, _Size(0), _Size(at))
+            buffer = self._get(
                 "LiteRtCreateManagedTensorBufferFromRequirements",
-                environment, ctypes.byref(kind), needs, ctypes.byref(buffer),
+                environment, ctypes.byref(kind), needs,
             )  # fmt: skip
             if array is not None:
                 self._write(buffer, np.ascontiguousarray(array))
@@ -141,10 +134,10 @@ class _Profiled:
         return buffers
 
     def _write(self, buffer: Any, array: Any) -> None:
-        place, size = _Pointer(), _Size()
-        self._call("LiteRtGetTensorBufferSize", buffer, ctypes.byref(size))
-        if size.value < array.nbytes:
-            raise RuntimeError(f"an input takes {size.value} bytes, and {array.nbytes} were given")
+        place = _Pointer()
+        size = self._get("LiteRtGetTensorBufferSize", buffer, kind=_Size).value
+        if size < array.nbytes:
+            raise RuntimeError(f"an input takes {size} bytes, and {array.nbytes} were given")
         self._call("LiteRtLockTensorBuffer", buffer, ctypes.byref(place), 1)
         ctypes.memmove(place, array.ctypes.data, array.nbytes)
         self._call("LiteRtUnlockTensorBuffer", buffer)
@@ -152,15 +145,8 @@ class _Profiled:
     def run(self) -> None:
         """Run once."""
         ins, outs = self._inputs, self._outputs
-        self._call(
-            "LiteRtRunCompiledModel",
-            self._model,
-            _Size(0),
-            _Size(len(ins)),
-            ins,
-            _Size(len(outs)),
-            outs,
-        )
+        sizes = _Size(len(ins)), ins, _Size(len(outs)), outs
+        self._call("LiteRtRunCompiledModel", self._model, _Size(0), *sizes)
 
     def record(self, runs: int) -> tuple[Any, list[float]]:
         """The events of so many runs, and what each run took in seconds."""
@@ -171,8 +157,7 @@ class _Profiled:
             self.run()
             seconds.append(time.perf_counter() - begin)
         self._call("LiteRtStopProfiler", self._profiler)
-        count = ctypes.c_int()
-        self._call("LiteRtGetNumProfilerEvents", self._profiler, ctypes.byref(count))
+        count = self._get("LiteRtGetNumProfilerEvents", self._profiler, kind=ctypes.c_int)
         events = (_Event * count.value)()
         self._call("LiteRtGetProfilerEvents", self._profiler, count, events)
         return events, seconds
@@ -199,19 +184,18 @@ def profile_ops(path: str, threads: int, arrays: Mapping[str, Any], runs: int) -
     for _ in range(_WARM_UP):
         model.run()
     events, seconds = model.record(runs)
-    return summarise_events(
-        [
-            (e.type, e.tag.decode(errors="replace"), e.index, e.subgraph, e.duration_us)
-            for e in events
-        ],
-        seconds,
-    )
+    tags = [e.tag.decode(errors="replace") for e in events]
+    rows = [
+        (e.type, tag, e.index, e.subgraph, e.duration_us)
+        for e, tag in zip(events, tags, strict=True)
+    ]
+    return summarise_events(rows, seconds)
 
 
 def summarise_events(
     events: list[tuple[int, str, int, int, int]], seconds: list[float]
 ) -> dict[str, Any]:
-    """What ``profile_ops`` gives, from ``(type, tag, index, subgraph, microseconds)`` in order."""
+    """Sum up what ``profile_ops`` gives, from ``(type, tag, index, subgraph, microseconds)`` in order."""
     invokes: list[int] = []
     ops: list[dict[tuple[bool, str, int, int], int]] = []
     part, last = -1, -1

@@ -2,12 +2,10 @@
 
 A tensor is named after what it was in TensorFlow's graph, with what was folded into it:
 ``cnn_1/conv2d_1/Relu;cnn_1/conv2d_1/BiasAdd;...``. Keras gives a scope that is taken a number, so
-``conv2d_1``
-may be the layer ``conv2d``; scopes and layers are matched in order.
+``conv2d_1`` may be the layer ``conv2d``; scopes and layers are matched in order.
 
 The delegate tells an op's name and its place in what it was given, not which op of the model it stands
-for; both
-go in order, so they are aligned by which kinds can stand for each other.
+for; both go in order, so they are aligned by which kinds can stand for each other.
 """
 
 import re
@@ -70,21 +68,21 @@ class Graph:
     def folded(self) -> set[int]:
         """Places of the ops that only unpack weights, once, before the first run."""
         made = {one for op in self.ops for one in op["outputs"]}
-        inputs = {one for op in self.ops for one in op["inputs"]} - made
-        constant = {one for one in inputs if not self._is_fed(one)}
+        fed = {at for at, detail in self.tensors.items() if detail.get("is_input")}
         return {
             place
             for place, op in enumerate(self.ops)
-            if op["type"] in _WEIGHTS_ONLY and all(one in constant for one in op["inputs"])
+            if op["type"] in _WEIGHTS_ONLY and not (made | fed).intersection(op["inputs"])
         }
 
-    def _is_fed(self, tensor: int) -> bool:
-        return bool(self.tensors.get(tensor, {}).get("is_input"))
+    def output_of(self, op: Mapping[str, Any]) -> dict[str, Any]:
+        """Describe the tensor that an op gives; nothing where it gives none."""
+        return self.tensors.get(op["outputs"][0], {}) if op["outputs"] else {}
 
 
 @dataclass(frozen=True)
 class OpLayer:
-    """Where an op came from.
+    """The layer that an op came from.
 
     Attributes:
         layer: The layer, or the scope in its name; "" where nothing tells.
@@ -98,7 +96,7 @@ class OpLayer:
 
 
 def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, Any]]) -> Graph:
-    """The graph from what the interpreter tells.
+    """Read the graph from what the interpreter tells.
 
     Args:
         graph_details: ``ops`` (None where the interpreter hides them; those of type DELEGATE stand for
@@ -113,31 +111,30 @@ def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, A
     ops = [op for op in listed if op["type"] != "DELEGATE"]
     made_by = {one: place for place, op in enumerate(ops) for one in op["outputs"] if one >= 0}
     parts = []
-    for delegate in listed:
-        if delegate["type"] != "DELEGATE":
-            continue
+    for delegate in (op for op in listed if op["type"] == "DELEGATE"):
         given, places = set(delegate["inputs"]), set()
         wanted = [one for one in delegate["outputs"] if one in made_by]
         while wanted:
             place = made_by[wanted.pop()]
             if place not in places:
                 places.add(place)
-                wanted += [
-                    one for one in ops[place]["inputs"] if one in made_by and one not in given
-                ]
+                takes = [one for one in ops[place]["inputs"] if one not in given]
+                wanted += [one for one in takes if one in made_by]
         parts.append(sorted(places))
     return Graph(ops, tensors, sorted(part for part in parts if part))
 
 
 def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLayer]:
-    """The layer of each op.
+    """Find the layer of each op.
 
     Args:
         graph: The model's ops.
         layers: Names and classes of the Keras layers, in order; empty where there is no Keras model.
     """
     kinds = dict(layers)
-    paths = [[_scopes(part) for part in _name_of(graph, op).split(";")] for op in graph.ops]
+    texts = [_name_of(graph, op).split(";") for op in graph.ops]
+    # The scopes of each op in a tensor's name, outermost first, without the op itself.
+    paths = [[[s for s in text.split("/")[:-1] if s] for text in each] for each in texts]
     # The outermost scope is the model's own, which may be called like a layer.
     inner = [scope for parts in paths for part in parts for scope in part[1:] or part]
     layer_of_scope = _match_scopes(inner, list(kinds))
@@ -146,15 +143,12 @@ def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLay
     for place, (op, parts) in enumerate(zip(graph.ops, paths, strict=True)):
         named = [_layer_in(part, layer_of_scope, has_layers=bool(kinds)) for part in parts]
         names = list(dict.fromkeys(name for name in named if name))
-        texts = _name_of(graph, op).split(";")
-        heavy = [
-            n
-            for n, text in zip(named, texts, strict=True)
-            if n and _HEAVY.search(text.split("/")[-1])
-        ]
+        pairs = zip(named, texts[place], strict=True)
+        heavy = [name for name, text in pairs if name and _HEAVY.search(text.split("/")[-1])]
         layer = (heavy or names or [""])[0]
-        if not layer:
-            layer = _neighbour(op, op_layers, made_by)
+        before = [made_by[one] for one in op["inputs"] if one in made_by]
+        if not layer and before:  # an activation belongs to what it follows
+            layer = op_layers[max(before)].layer
         fused = tuple(name for name in names if name != layer)
         op_layers.append(OpLayer(layer, kinds.get(layer, ""), fused))
         made_by |= dict.fromkeys(op["outputs"], place)
@@ -172,11 +166,6 @@ def _name_of(graph: Graph, op: Mapping[str, Any]) -> str:
         if "/" in name:
             return name
     return ""
-
-
-def _scopes(path: str) -> list[str]:
-    """The scopes of one op in a tensor's name, outermost first, without the op itself."""
-    return [part for part in path.split("/")[:-1] if part]
 
 
 def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str]:
@@ -202,14 +191,6 @@ def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_l
     return scopes[1] if len(scopes) > 1 else scopes[0]
 
 
-def _neighbour(
-    op: Mapping[str, Any], op_layers: Sequence[OpLayer], made_by: Mapping[int, int]
-) -> str:
-    """The layer of what an op takes in: an activation belongs to what it follows."""
-    before = [made_by[one] for one in op["inputs"] if one in made_by]
-    return op_layers[max(before)].layer if before else ""
-
-
 def _name_the_rest(
     graph: Graph, op_layers: list[OpLayer], layers: Sequence[tuple[str, str]]
 ) -> list[OpLayer]:
@@ -226,21 +207,16 @@ def _name_the_rest(
             op_layers[place] = OpLayer(layer, kinds.get(layer, ""))
     used = {name for one in op_layers for name in (one.layer, *one.fused)}
     last = layers[-1] if layers else ("", "")
-    if op_layers and last[0] and last[0] not in used and "/" not in _own_name(graph, graph.ops[-1]):
-        op_layers[-1] = OpLayer(
-            *last, (op_layers[-1].layer,) if "FULLY" in graph.ops[-1]["type"] else ()
-        )
+    if op_layers and last[0] and last[0] not in used:
+        op = graph.ops[-1]
+        if "/" not in graph.output_of(op).get("name", ""):
+            fused = (op_layers[-1].layer,) if "FULLY" in op["type"] else ()
+            op_layers[-1] = OpLayer(*last, fused)
     return op_layers
 
 
-def _own_name(graph: Graph, op: Mapping[str, Any]) -> str:
-    outputs = op["outputs"]
-    name: str = graph.tensors.get(outputs[0], {}).get("name", "") if outputs else ""
-    return name
-
-
 def align(types: Sequence[str], run: Sequence[str]) -> list[int]:
-    """For each op that the delegate ran which op of the model it stands for: a place in ``types``.
+    """Find for each op that the delegate ran the op of the model that it stands for: a place in ``types``.
 
     As many as possible go to an op of a kind that fits, in order; what is left (a reshape before a product, a
     copy) goes to the next one that does, or to the last.
@@ -257,22 +233,18 @@ def align(types: Sequence[str], run: Sequence[str]) -> list[int]:
         for column in reversed(range(len(types))):
             matched = best[row + 1][column + 1] + 1 if fits[row][column] else 0
             best[row][column] = max(matched, best[row + 1][column], best[row][column + 1])
-    places: list[int | None] = []
+    taken: list[int | None] = []
     column = 0
     for row in range(len(run)):
-        taken = None
+        taken.append(None)
         for at in range(column, len(types)):
             if fits[row][at] and best[row + 1][at + 1] + 1 == best[row][column]:
-                taken, column = at, at + 1
+                taken[row], column = at, at + 1
                 break
             if best[row][at + 1] != best[row][column]:
                 break
-        places.append(taken)
-    behind = max(len(types) - 1, 0)
-    for row in reversed(range(len(places))):
-        place = places[row]
-        if place is None:
-            places[row] = behind
-        else:
-            behind = place
-    return [place for place in places if place is not None]
+    places: list[int] = []
+    for place in reversed(taken):
+        behind = places[-1] if places else max(len(types) - 1, 0)
+        places.append(behind if place is None else place)
+    return places[::-1]

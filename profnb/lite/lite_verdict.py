@@ -4,33 +4,29 @@ import math
 from typing import Any
 
 from profnb.core.units import bytes_text, duration_text, range_text
-from profnb.lite.findings import LiteFindings, LiteModel
-from profnb.lite.judging import Price
+from profnb.lite.findings import LiteFindings, Price
 
 _SAME_SIZE = 0.005
 
 
 def verdict_text(findings: LiteFindings) -> str:
-    """The answer in a sentence: what the fastest kind gains, and its price."""
+    """Say in a sentence what the fastest kind gains, and its price."""
     base = findings.base
     if base is None:
         return "No model could be run."
     others = [one for one in findings.measured if one is not base]
     if not others:
         return f"{base.name}: {duration_text(base.latency_ps)} a run, {bytes_text(base.bytes)}."
-    best = max(others, key=lambda one: findings.speedup(one)[0])
-    smaller = (
-        f"{base.bytes / best.bytes:.1f}x smaller"
-        if best.bytes < base.bytes * 0.95
-        else "no smaller"
-    )
-    sentence = f"{best.name} is {speedup_text(*findings.speedup(best), base.name)} and {smaller}"
-    price = price_text(findings, best)
-    return f"{sentence}; {price}." if price else f"{sentence}."
+    best = max(others, key=lambda one: findings.speedup(one).value)
+    smaller = "no smaller"
+    if best.bytes < base.bytes * 0.95:
+        smaller = f"{base.bytes / best.bytes:.1f}x smaller"
+    gain = f"{best.name} is {_speedup_text(*findings.speedup(best), base.name)} and {smaller}"
+    return f"{gain}{_price_text(findings.price(best), findings)}."
 
 
-def speedup_text(ratio: float, low: float, high: float, other: str) -> str:
-    """How much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
+def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
+    """Say how much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
     if high < 1:
         interval = range_text(_factor(1 / high), _factor(1 / low))
         return f"{_factor(1 / ratio)}x slower than {other} ({interval})"
@@ -45,7 +41,7 @@ def _factor(value: float) -> str:
 
 
 def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:
-    """What one kind of B gains over that of A, and its price.
+    """Say what one kind of B gains over that of A, and its price.
 
     Args:
         row: A ``LiteDifference``.
@@ -59,20 +55,14 @@ def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -
         smaller = "of the same size"
     else:
         smaller = f"{1 / size:.2f}x smaller" if size < 1 else f"{size:.2f}x larger"
-    sentence = (
-        f"{two} is {speedup_text(1 / time.ratio, 1 / time.high, 1 / time.low, one)} and {smaller}"
-    )
-    price = "" if row.price is None else _price_text(row.price, findings)
-    return f"{sentence}; {price}." if price else f"{sentence}."
+    speedup = _speedup_text(1 / time.ratio, 1 / time.high, 1 / time.low, one)
+    return f"{two} is {speedup} and {smaller}{_price_text(row.price, findings)}."
 
 
-def price_text(findings: LiteFindings, one: LiteModel, base: LiteModel | None = None) -> str:
-    """What it costs in what the model is for: "accuracy 0.3 points lower (0.1 to 0.6)"; "" if not known."""
-    price = findings.price(one, base)
-    return "" if price is None else _price_text(price, findings)
-
-
-def _price_text(price: Price, findings: LiteFindings) -> str:
+def _price_text(price: Price | None, findings: LiteFindings) -> str:
+    """Say what it costs in what the model is for: "; accuracy 0.3 points lower (0.1 to 0.6)"."""
+    if price is None:
+        return ""
     scale, unit = (100, " points") if findings.is_score else (1, "")
 
     def text(value: float) -> str:
@@ -80,11 +70,12 @@ def _price_text(price: Price, findings: LiteFindings) -> str:
 
     interval = range_text(text(price.low), text(price.high))
     if not price.difference:
-        return f"{findings.metric} the same ({interval}{unit})"
-    if not price.is_sure:
-        chance = f"which may be chance ({interval})"
-        return f"{findings.metric} differs by {text(price.difference)}{unit}, {chance}"
-    if price.difference < 0:
+        said = f"the same ({interval}{unit})"
+    elif not price.is_sure:
+        said = f"differs by {text(price.difference)}{unit}, which may be chance ({interval})"
+    elif price.difference < 0:
         interval = range_text(text(-price.high), text(-price.low))
-        return f"{findings.metric} {text(-price.difference)}{unit} lower ({interval})"
-    return f"{findings.metric} {text(price.difference)}{unit} higher ({interval})"
+        said = f"{text(-price.difference)}{unit} lower ({interval})"
+    else:
+        said = f"{text(price.difference)}{unit} higher ({interval})"
+    return f"; {findings.metric} {said}"

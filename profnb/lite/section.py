@@ -1,0 +1,352 @@
+"""A LiteRT result as sections of a report: models, layers and ops side by side; two results, kind by kind."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from profnb.compare.section import label_axis
+from profnb.core.units import (
+    MISSING,
+    bytes_text,
+    count_text,
+    duration_text,
+    metric_text,
+    percent_text,
+    range_text,
+)
+from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import figure_text
+from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.theme import COLOURS
+from profnb.lite.findings import KERAS, LiteFindings
+from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
+
+_SHORT_BAR, _MOST_LAYERS, _LONGEST = 6, 60, 40
+_MODEL_CATEGORIES = (
+    "device compute", "device to device", "kernel launch", "host compute", "device collectives", "output",
+)  # fmt: skip
+_MODELS, _LAYERS, _OPS = "Models", "Layers", "Ops"
+
+
+def lite_sections(findings: LiteFindings) -> list[Section]:
+    """Make the tables: models, layers, ops."""
+    agrees = any(not math.isnan(one.agreement_fraction) for one in findings.models)
+    makers = (
+        (True, _time_section),
+        (findings.metric or agrees, _quality_section),
+        (findings.layers, _layer_section),
+        (findings.ops, _op_section),
+    )
+    return [make(findings) for is_there, make in makers if is_there]
+
+
+def _between(low: float, high: float, text: Callable[[float], str]) -> str:
+    return range_text(text(low), text(high)) if math.isfinite(low) else ""
+
+
+def _ratio_text(ratio: float) -> str:
+    return f"{ratio:.2f}"
+
+
+def _signed_text(value: float) -> str:
+    return f"{value:+.3g}"
+
+
+def _number(heading: str, cell: Callable[[int], Cell], meaning: str) -> Shown:
+    return Shown(heading, cell, is_number=True, meaning=meaning)
+
+
+def _with_interval(name: str) -> str:
+    return f"{LITE_MODELS[name].meaning}, and its 95 % interval"
+
+
+def _colours_of(findings: LiteFindings) -> Callable[[str], str]:
+    """The colour of a model in bars and charts, by its name."""
+    names = [one.name for one in findings.models if one.kind != KERAS]
+
+    def colour(name: str) -> str:
+        if name not in names:
+            return COLOURS["all others"]
+        return COLOURS[_MODEL_CATEGORIES[names.index(name) % len(_MODEL_CATEGORIES)]]
+
+    return colour
+
+
+def _time_section(findings: LiteFindings) -> Section:
+    models, colour = findings.models, _colours_of(findings)
+    slowest = max((one.latency_ps for one in models if len(one.round_ps)), default=1.0)
+
+    def latency(row: int) -> Cell:
+        median_ps, low, high = models[row].latency
+        return duration_text(median_ps), "", _between(low, high, duration_text)
+
+    def speedup(row: int) -> Cell:
+        ratio, low, high = findings.speedup(models[row])
+        interval = "" if models[row] is findings.base else _between(low, high, _ratio_text)
+        return f"{ratio:.2f}x" if math.isfinite(ratio) else MISSING, "", interval
+
+    def size(row: int) -> Cell:
+        compressed = models[row].compressed_bytes
+        packed = "" if math.isnan(compressed) else f"{bytes_text(compressed)} gzip"
+        return bytes_text(models[row].bytes), "", packed
+
+    def delegated(row: int) -> Cell:
+        one = models[row]
+        count = f"{one.delegated_ops} of {one.ops} ops" if one.ops else ""
+        return percent_text(one.delegated_fraction), "", count
+
+    sentence = "On this machine; how fast a phone is only a phone tells."
+    if models and models[0].kind == KERAS:
+        sentence = (
+            "Keras is the model itself in a tf.function, with TensorFlow's threads, on this machine; how "
+            "fast a phone is only a phone tells."
+        )
+    return section_of(
+        LITE_MODELS,
+        findings,
+        (
+            "model",
+            _number("size", size, "bytes of the file, and compressed with gzip"),
+            _number("latency", latency, _with_interval("latency_ms")),
+            _number("speed-up", speedup, _with_interval("speedup")),
+            "examples_per_second",
+            "memory_bytes",
+            _number("in XNNPACK", delegated, LITE_MODELS["delegated_fraction"].meaning),
+            "conversion_ms",
+        ),
+        title="Size and time",
+        tab=_MODELS,
+        sentence=sentence,
+        bar=Bar(
+            lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
+            lambda row: colour(models[row].name),
+            _SHORT_BAR,
+        ),
+        rows=range(len(models)),
+    )
+
+
+def _quality_section(findings: LiteFindings) -> Section:
+    models, colour = findings.models, _colours_of(findings)
+    base = "" if findings.base is None else findings.base.name
+
+    def metric(value: float) -> str:
+        return metric_text(value, is_score=findings.is_score)
+
+    def points(value: float) -> str:
+        return f"{100 * value:+.1f}" if findings.is_score else _signed_text(value)
+
+    def quality(row: int) -> Cell:
+        value, low, high = findings.quality(models[row])
+        return metric(value), "", _between(low, high, metric)
+
+    def price(row: int) -> Cell:
+        one = findings.price(models[row])
+        if one is None or models[row] is findings.base:
+            return MISSING
+        return points(one.difference), "", _between(one.low, one.high, points)
+
+    judged = [
+        _number(findings.metric, quality, "on the data, and its 95 % interval"),
+        _number(f"less that of {base}", price, _with_interval("metric_difference")),
+    ]
+    has_keras = models[0].kind == KERAS
+    against = ["agreement_fraction", "largest_difference", "mean_difference"] if has_keras else []
+    bars, most = [one.agreement_fraction for one in models], 1.0
+    if findings.metric:
+        bars = [findings.quality(one).value for one in models]
+        if not findings.is_score:
+            most = max((bar for bar in bars if not math.isnan(bar)), default=1.0) or 1.0
+    return section_of(
+        LITE_MODELS,
+        findings,
+        ("model", *(judged if findings.metric else []), *against),
+        title="What comes out",
+        tab=_MODELS,
+        sentence=f"For {count_text(findings.examples)} examples; differences are of pairs, example by "
+        "example.",
+        bar=Bar(
+            lambda row: 0.0 if math.isnan(bars[row]) else bars[row] / most,
+            lambda row: colour(models[row].name),
+            _SHORT_BAR,
+        ),
+        rows=range(len(models)),
+    )
+
+
+def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
+    """Show two results, kind by kind.
+
+    Args:
+        rows: ``LiteDifference``s.
+        labels: What the two are called.
+    """
+    longest = max((row.second.latency_ps for row in rows), default=1.0)
+
+    def side(which: str, label: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = getattr(rows[row], which)
+            return duration_text(one.latency_ps), "", bytes_text(one.bytes)
+
+        return _number(label, cell, "median time of a run, and size of the file")
+
+    def ratio(row: int) -> Cell:
+        time = rows[row].time
+        return _ratio_text(time.ratio), "", _between(time.low, time.high, _ratio_text)
+
+    def price(row: int) -> Cell:
+        one = rows[row].price
+        if one is None:
+            return MISSING
+        return _signed_text(one.difference), "", _between(one.low, one.high, _signed_text)
+
+    difference = LITE_DIFFERENCES["metric_difference"].meaning
+    return section_of(
+        LITE_DIFFERENCES,
+        rows,
+        (
+            "model",
+            side("first", labels[0]),
+            side("second", labels[1]),
+            _number("ratio", ratio, LITE_DIFFERENCES["ratio"].meaning),
+            _number("difference of the metric", price, difference),
+        ),
+        title="Kinds",
+        tab="",
+        bar=Bar(lambda row: rows[row].second.latency_ps / longest, COLOURS["device compute"]),
+        rows=range(len(rows)),
+    )
+
+
+def _layer_section(findings: LiteFindings) -> Section:
+    """Layers in rows, models side by side: time, and how far the output is from the float model's."""
+    layers = findings.layers
+    models = list(dict.fromkeys(row.model for row in layers))
+    cells = {(row.layer, row.model): row for row in layers}
+    first = {row.layer: at for at, row in reversed([*enumerate(layers)])}
+    has_errors = {row.model for row in layers if not math.isnan(row.error_fraction)}
+    times = {key: row.self_ps for key, row in cells.items()}
+    longest = max(map(_spent, times.values())) or 1.0
+
+    def time_of(model: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = cells.get((layers[row].layer, model))
+            return MISSING if one is None else clock_text(one.self_ps)
+
+        return _number(model, cell, f"{LITE_LAYERS['self_us'].meaning}, {model}")
+
+    def error_of(model: str) -> Shown:
+        def cell(row: int) -> Cell:
+            one = cells.get((layers[row].layer, model))
+            if one is None:
+                return MISSING
+            clipped = (
+                f"{percent_text(one.clipped_fraction)} clipped" if one.clipped_fraction > 0 else ""
+            )
+            return percent_text(one.error_fraction), "", clipped
+
+        return _number(f"{model} error", cell, LITE_LAYERS["error_fraction"].meaning)
+
+    def bar(row: int) -> float:
+        name = layers[row].layer
+        return max(_spent(times.get((name, model), 0.0)) for model in models) / longest
+
+    return section_of(
+        LITE_LAYERS,
+        findings,
+        (
+            Shown("layer", lambda row: (layers[row].layer or "(none)", "", layers[row].layer_type)),
+            *map(time_of, models),
+            *(error_of(model) for model in models if model in has_errors),
+        ),
+        title="Layers",
+        tab=_LAYERS,
+        sentence="Time of a layer's ops in a run under the profiler. Error: how far its output is from that "
+        "of float32 for a few examples, root mean square over root mean square; it adds up from layer to "
+        "layer.",
+        bar=Bar(bar, COLOURS["device compute"]),
+        rows=sorted(first.values())[:_MOST_LAYERS],
+        figure=_layer_figure(models, times, _colours_of(findings)),
+    )
+
+
+def _spent(time_ps: float) -> float:
+    return 0.0 if math.isnan(time_ps) else time_ps
+
+
+def _layer_figure(
+    models: Sequence[str], times: Mapping[tuple[str, str], float], colour: Callable[[str], str]
+) -> dict[str, Any] | None:
+    """Bars of each layer, float beside int8; None where nothing took time."""
+    totals: dict[str, float] = {}
+    for (name, _), time_ps in times.items():
+        totals[name] = totals.get(name, 0.0) + _spent(time_ps)
+    whole = sum(totals.values())
+    if not whole:
+        return None
+    shown = [name for name, total in totals.items() if total >= 0.005 * whole][:24]
+    layout = figure_layout("Time of each layer", 110 + (14 + 9 * len(models)) * len(shown))
+    layout |= {
+        "barmode": "group",
+        "bargap": 0.25,
+        "legend": {"orientation": "h", "x": 0, "y": -0.08, "yanchor": "top"},
+        "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
+        "xaxis": {**axis(""), "ticksuffix": " µs", "rangemode": "tozero"},
+        "yaxis": label_axis([name[:_LONGEST] for name in shown]),
+    }
+    data = [
+        {
+            "type": "bar", "orientation": "h", "name": figure_text(model), "y": list(range(len(shown))),
+            "x": [round(_spent(times.get((name, model), 0.0)) / 1e6, 3) for name in shown],
+            "marker": {"color": colour(model), "line": {"width": 0}},
+            "hovertemplate": [
+                f"{figure_text(name)}, {figure_text(model)}: "
+                f"{duration_text(times.get((name, model)))}<extra></extra>"
+                for name in shown
+            ],
+        }
+        for model in models
+    ]  # fmt: skip
+    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+
+
+def _op_section(findings: LiteFindings) -> Section:
+    """The ops of all models, in order."""
+    ops, colour = findings.ops, _colours_of(findings)
+    shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
+    times = [_spent(op.self_ps) for op in ops]
+    longest = max(times, default=0.0) or 1.0
+    sentence = "In a run under the profiler, apart from the runs that were timed."
+    if folded := len(ops) - len(shown):
+        sentence += f" {count_text(folded)} ops that only unpack weights, once, are left out."
+
+    def layer(row: int) -> Cell:
+        return ops[row].layer, "", f"with {ops[row].fused}" if ops[row].fused else ""
+
+    return section_of(
+        LITE_OPS,
+        findings,
+        (
+            "model",
+            Shown(
+                "op",
+                lambda row: (ops[row].op_type, "", ops[row].kernel_name),
+                meaning="its type, and what XNNPACK runs for it",
+            ),
+            Shown("layer", layer),
+            "shape",
+            "dtype",
+            "kernel",
+            "self_us",
+            "self_fraction",
+        ),
+        title="Ops",
+        tab=_OPS,
+        sentence=sentence,
+        bar=Bar(lambda row: times[row] / longest, lambda row: colour(ops[row].model)),
+        rows=shown,
+        is_sortable=True,
+        shown=30,
+        is_detail=True,
+    )
