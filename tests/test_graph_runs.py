@@ -14,7 +14,6 @@ import pytest
 
 import profnb
 from profnb.capture.hooks import Library
-from profnb.capture.source import session_use
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside

@@ -370,8 +370,7 @@ def _check_network(network: NetworkFiles) -> None:
 
 
 def _check_machine(machine: MachineRecords) -> None:
-    of_boards = (column for board in machine.boards for column in board.columns())
-    _ascend(machine.time_ns, *machine.columns(), *of_boards)
+    _ascend(machine.time_ns, *machine.columns())
 
 
 def _check_stacks(stacks: StackRecords) -> None:

@@ -24,8 +24,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, stable_order
 from profnb.core.table import Column, Table
-from profnb.steps.gaps import Gaps
-from profnb.steps.windows import Steps
+from profnb.steps.windows import Gaps, Steps
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 

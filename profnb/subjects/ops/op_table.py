@@ -143,8 +143,10 @@ def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRun
 
 def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
     """Keep some of the runs, shape (N,); their self time stays what it was among all of them."""
-    columns = runs.events, runs.code, runs.total_ps, runs.self_ps, runs.is_execution
-    return OpRuns(runs.keys, runs.is_device, *(column[kept] for column in columns))
+    return OpRuns(
+        runs.keys, runs.is_device, runs.events[kept], runs.code[kept], runs.total_ps[kept],
+        runs.self_ps[kept], runs.is_execution[kept],
+    )  # fmt: skip
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:

@@ -178,7 +178,7 @@ def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Sect
     return replace(section, sorted_by=section.headings.index("own time"))
 
 
-def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder[Section]:
+def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
     sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
     listed = rows[:_MOST]
     return Finder(

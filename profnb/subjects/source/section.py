@@ -167,8 +167,8 @@ def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> 
         return [at for at, is_shown in enumerate(shown, 1) if is_shown or at in of_line]
     kept: set[int] = set()
     for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
-        around = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)
-        if len(kept.union(around)) > _MOST_ROWS:
+        context = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)
+        if len(kept.union(context)) > _MOST_ROWS:
             break
-        kept.update(around)
+        kept.update(context)
     return sorted(kept)

@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
-from profnb.trace.wire import VARINT
+from profnb.trace.wire import Messages
 
 _ELEMENTWISE = frozenset(
     {
@@ -75,8 +74,7 @@ class Costs:
         if opcode in _ELEMENTWISE:
             result = elements
         elif opcode == "dot":
-            span, kind = self._span(DOT, row), "DotDimensionNumbers"
-            _, contracted = split_numbers(module.buffer, *span, _LHS_CONTRACTED, kind)
+            _, contracted = self._part(DOT, row).split_numbers(_LHS_CONTRACTED)
             result = self._product_flops(row, contracted.tolist())
         elif opcode == "convolution":
             data, kernel, *_ = module.operands_of(row)
@@ -162,16 +160,13 @@ class Costs:
         depth = prod((float(left[at]) for at in contracted), start=1.0)
         return 2.0 * float(module.shapes.elements[row]) * depth
 
-    def _span(self, field: int, row: int) -> tuple[Int64s, Int64s]:
-        begins, ends = self._module.spans[field]
-        return begins[row : row + 1], ends[row : row + 1]
+    def _part(self, field: int, row: int) -> Messages:
+        return self._module.parts[field].rows(slice(row, row + 1))
 
     def _window(self, row: int) -> list[tuple[int, int, int, int, int, int]]:
         """(size, stride, padding low, padding high, window dilation, base dilation) per dimension."""
-        module = self._module
-        _, first, last = split_field(module.buffer, *self._span(WINDOW, row), 1, "Window")
-        wires = dict.fromkeys(range(1, 7), VARINT)
-        table = read_fields(module.buffer, first, last, wires, "WindowDimension")
+        window = self._part(WINDOW, row).split(1, "WindowDimension")
+        columns = window.numbers(1, 2, 3, 4, 5, 6)
         return [
             (size, max(stride, 1), low, high, max(dilation, 1), max(base_dilation, 1))
             for size, stride, low, high, dilation, base_dilation in zip(
@@ -189,8 +184,8 @@ class Costs:
             result: Whose shape is the output's.
         """
         module = self._module
-        span = self._span(CONVOLUTION, row)
-        if min(data, kernel, result) < 0 or span[0] == span[1]:
+        described = self._part(CONVOLUTION, row)
+        if min(data, kernel, result) < 0 or described.begins == described.ends:
             return float("nan")
         input_features, batch, output_features = (
             int(number[0]) for number in described.numbers(3, 9, 10)
@@ -201,8 +196,8 @@ class Costs:
             _valid_positions(left[i], output[o], *window)
             for i, o, window in zip(input_at, output_at, self._window(row), strict=True)
         )
-        features = filters[dims[2 * 3]] * output[dims[2 * 10]]
-        batches = output[dims[2 * 9]]
+        features = filters[input_features] * output[output_features]
+        batches = output[batch]
         groups = int(module.batch_groups[row])
         return float(2 * positions * features * batches / groups)
 
