@@ -54,7 +54,7 @@ SUBJECTS = {
     "profnb.advice.rules.input_rules": "test_advice test_feeding test_input_pipeline",
     "profnb.subjects.input.diagnosis": "test_input_pipeline",
     "profnb.subjects.covered_time": "test_advice test_loops test_framework_advice test_around_ops",
-    "profnb.causes.python_time": "test_around_ops test_lead",
+    "profnb.causes.python_work": "test_around_ops test_lead",
     "profnb.advice.rules.python_rules": "test_loops test_advice",
     "profnb.trace.xplane": "test_xplane test_joining",
     "profnb.trace.chrome.events": "test_chrome test_chrome_hardening",

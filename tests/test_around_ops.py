@@ -5,7 +5,7 @@ from advised import advised
 from traces import event, gpu, host, line, plane, read
 
 from profnb.report.report import build_report
-from profnb.causes.python_time import share_around_calls, share_around_ops
+from profnb.causes.python_work import share_around_calls, share_around_ops
 from profnb.subjects.study import Study
 
 MS = 10**9

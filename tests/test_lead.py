@@ -10,7 +10,7 @@ from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.core.units import percent_text
 from profnb.profile import Profile
 from profnb.report.report import build_report
-from profnb.causes.python_time import share_around_ops
+from profnb.causes.python_work import share_around_ops
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
 

@@ -13,7 +13,7 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import HALF, QUARTER
-from profnb.causes.python_time import computing_shares
+from profnb.causes.python_work import computing_shares
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from profnb.advice.proposals import Advice
 from profnb.causes.cell_tree import CellTree
-from profnb.causes.python_time import share_around_ops
+from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section

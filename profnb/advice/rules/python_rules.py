@@ -16,7 +16,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
-from profnb.causes.python_time import (
+from profnb.causes.python_work import (
     EagerRuns,
     find_eager_runs,
     find_python_between,

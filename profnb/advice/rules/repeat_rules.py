@@ -26,7 +26,7 @@ from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, traced_steps
 from profnb.causes.numbers import FEWEST, SELDOM
-from profnb.causes.python_time import ops_at_work
+from profnb.causes.python_work import ops_at_work
 from profnb.causes.repeats import find_models_again, find_validating
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text

@@ -163,7 +163,7 @@ def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> 
     if count <= _WHOLE_FILE:
         is_there = [False, *(bool(line.strip()) for line in text), False]
         around = zip(is_there, is_there[1:], is_there[2:], strict=False)
-        shown = (own or (above and below) for above, own, below in around)
+        shown = (is_own or (above and below) for above, is_own, below in around)
         return [at for at, is_shown in enumerate(shown, 1) if is_shown or at in of_line]
     kept: set[int] = set()
     for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):

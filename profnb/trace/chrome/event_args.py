@@ -86,8 +86,8 @@ class ChromeStats(Stats):
     def _select(self, name: str) -> tuple[Int64s, Int64s, Int64s]:
         """(events, value begins, value ends) of the first entry of this name in each event."""
         offsets, spans, keys, code = self._index
-        known = [key for key in (name, *_OTHER_NAMES.get(name, ())) if key in keys]
-        entries = np.flatnonzero(code == (keys[known[0]] if known else -1))
+        there = [key for key in (name, *_OTHER_NAMES.get(name, ())) if key in keys]
+        entries = np.flatnonzero(code == (keys[there[0]] if there else -1))
         events = np.searchsorted(offsets, entries, side="right") - 1
         is_first = np.diff(events, prepend=-1) > 0
         return (events[is_first], *spans[entries[is_first]].T.copy())
