@@ -135,5 +135,5 @@ def places_of(text):
 
 def test_what_a_docstring_refers_to_is_there():
     named = [(str(path.relative_to(PACKAGE)), *found) for path in FILES for found in places_of(ast.get_docstring(ast.parse(path.read_text("utf-8"))))]
-    assert {"profnb.load", "compare.rounds", "device.roofline"} <= {name for _, name, _, _ in named}
+    assert {"profnb.load", "compare.ranking", "device.roofline"} <= {name for _, name, _, _ in named}
     assert [(file, name) for file, name, place, parts in named if not is_there(place, parts)] == []

@@ -11,7 +11,7 @@ from profnb.subjects.device.kernels import name_device_work
 from profnb.trace.names import parse_op
 from profnb.subjects.ops.op_table import find_op_runs, sum_op_runs
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.xla.hlo_ops import find_hlo_ops
+from profnb.subjects.xla.hlo_ops import HloOps, find_hlo_ops
 from profnb.trace.files import read_trace
 
 
@@ -32,6 +32,8 @@ from profnb.trace.files import read_trace
 def test_op_names_are_told_from_other_events(name, expected):
     assert parse_op(name) == expected
 
+NO_HLO = HloOps(np.empty(0, np.int64), np.empty(0, np.int64), ())
+
 
 def rows(table):
     return [
@@ -50,7 +52,7 @@ def test_self_time_leaves_out_ops_called_on_the_same_thread_only():
             line("b", event("g:Mul", 0, 50)),
         )
     )
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [
         ("host", "g", "Mul", 2, 80, 80),
         ("host", "f", "Call", 1, 100, 70),
     ]
@@ -69,7 +71,7 @@ def test_making_and_asking_an_iterator_in_python_are_ops_less_what_the_iterators
             )
         )
     )  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [
         ("host", "MakeIterator", "MakeIterator", 1, 300, 300),
         ("host", "Iterator::Root", "Dataset", 2, 120, 120),
         ("host", "IteratorGetNext", "IteratorGetNext", 2, 200, 80),
@@ -89,7 +91,7 @@ def test_what_xla_runs_on_the_host_is_the_op_it_was_compiled_from():
         ("host", "f", "Call", 1, 100, 50),
         ("host", "model/act/Tanh", "Tanh", 2, 50, 50),
     ]
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [("host", "f", "Call", 1, 100, 100)]
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [("host", "f", "Call", 1, 100, 100)]
 
 
 def test_waiting_for_a_program_of_xla_on_other_threads_is_no_self_time_of_the_function_that_runs_it():
@@ -105,7 +107,7 @@ def test_waiting_for_a_program_of_xla_on_other_threads_is_no_self_time_of_the_fu
         ("host", "model/act/Tanh", "Tanh", 2, 60, 60),
         ("host", "f", "Call", 1, 100, 30),
     ]
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [("host", "f", "Call", 1, 100, 100)]  # nothing of it was recorded
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [("host", "f", "Call", 1, 100, 100)]  # nothing of it was recorded
 
 
 def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twice():
@@ -115,7 +117,7 @@ def test_device_work_is_charged_to_its_op_and_derived_lines_are_not_counted_twic
             line("TensorFlow Ops", event("dense/MatMul:MatMul", 0, 40)),
         )
     )  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [
         ("device", "dense/MatMul", "MatMul", 1, 40, 40),
         ("device", "copy", "", 1, 10, 10),
     ]
@@ -137,7 +139,7 @@ def test_shares_are_of_one_side():
         host(line("a", event("f:F", 0, 30), event("g:G", 30, 10))),
         gpu(line("Stream #1", event("k", 0, 7))),
     )
-    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
+    table = sum_op_runs(find_op_runs(trace, NO_HLO))
     shares = dict(zip(table.op_name, table.self_fraction.tolist(), strict=True))
     assert shares == {"f": 0.75, "g": 0.25, "k": 1.0}
 
@@ -146,7 +148,7 @@ def test_every_op_equals_the_official_table(cpu_trace_path):
     """Times agree op by op; official occurrences add the memory events that name the op."""
     answers = json.loads((DATA / "cpu-cnn.xprof.json").read_text())
     trace = read_trace(cpu_trace_path)
-    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
+    table = sum_op_runs(find_op_runs(trace, NO_HLO))
     mine = {(n, t): (o, total, own) for _, n, t, o, total, own in rows(table)}
     named = trace.stats.texts("tf_op")
     memory = {}
@@ -176,7 +178,7 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
         event("EagerLocalExecute: __inference_train_7", 40, 50), event("a/Add:AddV2", 50, 5),
         event("EagerLocalExecute: IteratorGetNext", 100, 10),
     )))  # fmt: skip
-    assert rows(sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))) == [
+    assert rows(sum_op_runs(find_op_runs(trace, NO_HLO))) == [
         ("host", "MatMul", "MatMul", 1, 10, 10), ("host", "IteratorGetNext", "IteratorGetNext", 1, 10, 10),
         ("host", "Relu", "Relu", 1, 5, 5), ("host", "a/Add", "AddV2", 1, 5, 5),
     ]  # fmt: skip
@@ -185,12 +187,12 @@ def test_eager_ops_count_once_and_calls_of_functions_do_not():
 @pytest.mark.parametrize("path", every_shared_trace())
 def test_self_times_are_part_of_totals_and_a_filter_only_takes_away(path):
     trace = read_trace(path)
-    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
+    table = sum_op_runs(find_op_runs(trace, NO_HLO))
     assert (table.self_ps >= 0).all()
     assert (table.self_ps <= table.total_ps).all()
     half = np.arange(len(trace.events)) % 2 == 0
-    part = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)), half)
-    other = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)), ~half)
+    part = sum_op_runs(find_op_runs(trace, NO_HLO), half)
+    other = sum_op_runs(find_op_runs(trace, NO_HLO), ~half)
     assert part.self_ps.sum() + other.self_ps.sum() == table.self_ps.sum()
     assert part.occurrences.sum() + other.occurrences.sum() == table.occurrences.sum()
 
@@ -205,7 +207,7 @@ def test_device_work_names_its_op_by_the_best_source_there_is():
         event("k5", 4, 1, annotation=ref("b/Relu:Relu#x#")),
         event("k6", 5, 1, annotation=ref("")),
     ]
-    table = sum_op_runs(find_op_runs(read(gpu(line("Stream #1", *work)))))
+    table = sum_op_runs(find_op_runs(read(gpu(line("Stream #1", *work))), NO_HLO))
     assert sorted(zip(table.op_name, table.op_type, strict=True)) == [
         ("a/_2", "_Recv"), ("b/Relu", "Relu"), ("dense/MatMul", "MatMul"), ("fusion.2", ""),
         ("jit(f)/dot_general", "dot_general"), ("k6", ""),
@@ -230,7 +232,7 @@ def test_an_op_of_several_kernels_ran_once_per_execution():
 
     first = [*run("a", "b", "c", at=0, op="conv"), *run("x", at=3, op="relu"), *run("a", "b", at=10, op="conv"), *run("x", at=12, op="relu"), *run("c", at=13, op="conv"), *run("a", "b", "c", at=20, op="conv")]
     trace = read(gpu(line("Stream #1", *first)), gpu(line("Stream #1", *run("a", "b", "c", "c", at=0, op="conv")), number=1))
-    table = sum_op_runs(find_op_runs(trace, find_hlo_ops(trace)))
+    table = sum_op_runs(find_op_runs(trace, NO_HLO))
     assert dict(zip(table.op_name, table.occurrences.tolist(), strict=True)) == {"conv": 5, "relu": 2}
     assert table.total_ps.sum() == 15
 
@@ -239,9 +241,9 @@ def test_an_execution_is_of_one_step_and_of_one_instruction():
     """Kernels of another algorithm in the next step are another execution, though they repeat none."""
     work = [event("a", 0, 1, tf_op=ref("conv:Conv2D")), event("b", 10, 1, tf_op=ref("conv:Conv2D")), event("a", 20, 1, tf_op=ref("conv:Conv2D"))]
     trace = read(gpu(line("Stream #1", *work)))
-    assert sum_op_runs(find_op_runs(trace, find_hlo_ops(trace))).occurrences.tolist() == [2]
-    assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 1]))).occurrences.tolist() == [2]
-    assert sum_op_runs(find_op_runs(trace, step=np.array([0, 1, 2]))).occurrences.tolist() == [3]
+    assert sum_op_runs(find_op_runs(trace, NO_HLO)).occurrences.tolist() == [2]
+    assert sum_op_runs(find_op_runs(trace, NO_HLO, step=np.array([0, 1, 1]))).occurrences.tolist() == [2]
+    assert sum_op_runs(find_op_runs(trace, NO_HLO, step=np.array([0, 1, 2]))).occurrences.tolist() == [3]
     fused = [event("k1", 0, 1, hlo_op=ref("fusion.1"), hlo_module=ref("jit_f"), name=ref("jit(f)/add")), event("k2", 1, 1, hlo_op=ref("fusion.2"), hlo_module=ref("jit_f"), name=ref("jit(f)/add"))]
     trace = read(gpu(line("Stream #1", *fused)))
     assert sum_op_runs(find_op_runs(trace, find_hlo_ops(trace))).occurrences.sum() == 2  # two instructions

@@ -146,7 +146,7 @@ def with_sidecar(path, folder, told):
     (("cell", "parts", 0, "line"), -3),
     (("cell", "parts", 0, "name"), 7),
     (("cell", "cells"), {"a.py": -1}),
-    (("cell", "long_part"), [0]),
+    (("cell", "long_part"), [10**6]),
     *[
         (("cell",), {
             "wall_ns": 9, "parts": [{"part": "callbacks", "name": "C", "occurrences": 1, "wall_ns": 9, "longest_ns": 5}],

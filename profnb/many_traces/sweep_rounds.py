@@ -1,7 +1,7 @@
 """Rounds of a sweep on the workers of any executor: each is one run of every setting, all on one worker.
 
 What a machine has in common is then common to a whole round, so it falls out of every difference between
-settings (``compare.rounds``), and every worker that takes part runs every setting. A worker makes one run at
+settings (``compare.ranking``), and every worker that takes part runs every setting. A worker makes one run at
 a time, in a process of its own; what that left travels back as bytes, so that no folder has to be shared.
 Who ran them, and what that means for the figures, the ``Crew`` says.
 """

@@ -71,6 +71,7 @@ LIMITS: Mapping[str, Limit] = {
     ),
     "Recording.file_counts": _COUNT,
     "Recording.file_bytes": _COUNT,
+    "Recording.graph_versions": Limit(),
     "Recording.models": Limit((200,)),
     "FitResult": _NUMBER,
     "TracedFunction.code": _LINE_NUMBER,
