@@ -6,6 +6,7 @@ through which files of others are read: to open a pipe waits for whoever writes 
 and a file of 200 GB may hold nothing. So only regular files are opened, and only so much of them is read.
 """
 
+import gzip
 import os
 import platform
 import re
@@ -31,8 +32,31 @@ _KINDS = {
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }  # fmt: skip
+_DAMAGED = (
+    TraceFormatError, ArithmeticError, AttributeError, LookupError, ValueError, TypeError, RecursionError,
+    EOFError, gzip.BadGzipFile, zlib.error,
+)  # fmt: skip
 _MOST_FOLDERS = 100_000
 _LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
+
+
+@contextmanager
+def ours_alone(path: Path, writer: str, remedy: str = "") -> Iterator[None]:
+    """Refuse a packed file inside the block, if its contents are not what profnb writes there.
+
+    Args:
+        path: The file.
+        writer: Who writes such files, as "profnb.lite saves".
+        remedy: What to do about it, a sentence behind a space.
+
+    Raises:
+        TraceFormatError: Reading it raised what damaged contents do.
+    """
+    try:
+        yield
+    except _DAMAGED as error:
+        what = f"{path.name} is not what {writer} (found: {str(error)[:200]}).{remedy}"
+        raise TraceFormatError(what) from None
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import gzip
 import json
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.safe_files import open_regular, whole_file
+from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 
@@ -265,27 +264,11 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
         TraceFormatError: It is damaged, or something else.
     """
     target = Path(path).expanduser()
-    try:
+    with ours_alone(target, "profnb.lite saves"):
         with open_regular(target) as packed, gzip.open(packed) as file:
             text = file.read(_MOST_BYTES + 1)
         contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
         if contents["profnb_lite"] != _VERSION:
-            raise TraceFormatError(f"version {str(contents['profnb_lite'])[:20]}")  # noqa: TRY301
+            raise TraceFormatError(f"version {str(contents['profnb_lite'])[:20]}")
         codec, kind = _codec()
         return LiteResult(codec.decode(contents["findings"], kind))
-    except FileNotFoundError:
-        raise
-    except (
-        TraceFormatError,
-        AttributeError,
-        LookupError,
-        ValueError,
-        TypeError,
-        RecursionError,
-        EOFError,
-        gzip.BadGzipFile,
-        zlib.error,
-    ) as error:
-        raise TraceFormatError(
-            f"{target.name} is not what profnb.lite saves (found: {str(error)[:200]})."
-        ) from None

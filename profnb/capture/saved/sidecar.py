@@ -14,7 +14,6 @@ One list bounds what is written and what is read: how much of it at most, and wh
 import gzip
 import json
 import stat
-import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -40,7 +39,7 @@ from profnb.capture.source.source_records import (
 from profnb.capture.step_records import StepRecords
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.core.safe_files import whole_file
+from profnb.core.safe_files import ours_alone, whole_file
 from profnb.core.sharing import Sharing
 
 _SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
@@ -227,26 +226,10 @@ def read_recordings(trace: Path) -> tuple[CaptureOptions, list[Recording]]:
     path = sidecar_of(trace)
     if path == trace or not path.is_file():
         return CaptureOptions(), []
-    try:
+    with ours_alone(path, "profnb writes beside a trace", " Remove it to open the trace alone."):
         with gzip.open(path) as file:
             text = file.read(_MOST_BYTES + 1)
         return _decode(text)
-    except (
-        TraceFormatError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        ValueError,
-        TypeError,
-        RecursionError,
-        EOFError,
-        gzip.BadGzipFile,
-        zlib.error,
-    ) as error:
-        raise TraceFormatError(
-            f"{path.name} is not what profnb writes beside a trace (found: {str(error)[:200]}). Remove it "
-            "to open the trace alone."
-        ) from None
 
 
 def _decode(text: bytes) -> tuple[CaptureOptions, list[Recording]]:
