@@ -11,6 +11,7 @@ from seam_removal import assert_told, hide, is_missed, remove
 
 import profnb
 from profnb.capture.hooks import Library, explain_missing
+from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.seams import (
     COLLECTION,
     DEFAULT_GRAPH,
@@ -258,6 +259,22 @@ def test_a_fault_of_ours_in_a_hook_is_a_sentence_and_not_the_users(tf, stop, mon
     monkeypatch.setattr(f"profnb.capture.marking.{name}", broken)
     p = capture(tf)
     assert_nothing_runs(tf, stop)
+    assert sum("A hook of profnb's failed (ZeroDivisionError: ours)" in note for note in p.notes) == 1
+
+
+@tensorflow
+@pytest.mark.hooks_fail
+def test_a_fault_of_ours_as_a_called_model_is_kept_is_a_sentence(tf, monkeypatch):
+    keras = pytest.importorskip("keras")
+
+    def broken(*_, **__):
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(ModelWatch, "_keep", broken)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)])
+    call = tf.function(model)
+    with profnb.profile() as p:
+        assert call(tf.ones((2, 4))).shape == (2, 2)
     assert sum("A hook of profnb's failed (ZeroDivisionError: ours)" in note for note in p.notes) == 1
 
 

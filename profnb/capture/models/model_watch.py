@@ -166,6 +166,7 @@ class ModelWatch:
         if threading.get_ident() != self._thread:
             return
         graph, first, is_again = self._open.pop()[1:]
+        is_model = False
         with OwnFaults():  # likewise
             seen = self._seen_layer(layer)
             last = seams.UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
@@ -176,8 +177,8 @@ class ModelWatch:
             seen.scopes.update(scopes)
             seen.again.update(scopes if is_again else ())
             is_model = not self._open and isinstance(layer, self._model_types)
-            if is_model and id(layer) not in self._facts:
-                self._keep(layer)
+        if is_model and id(layer) not in self._facts:
+            self._keep(layer)
 
     def scope_entered(self, layer: Any, path: str, turn: object) -> None:
         """See a layer being called on PyTorch, where ops have the scopes that we give them.
