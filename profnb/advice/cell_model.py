@@ -13,7 +13,7 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import HALF, QUARTER
-from profnb.causes.python_work import computing_shares
+from profnb.causes.python_work import computing_shares, python_alone_share
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.summary import OTHERS
@@ -96,7 +96,12 @@ class Model:
         saves = (p for p in (self.cell.parts if self.cell else ()) if p.part == parts.CHECKPOINTING)
         return sum(p.occurrences for p in saves if not p.name.endswith(parts.LOADING))
 
-    @property
+    @cached_property
+    def python_share(self) -> float:
+        """Share of the traced time in which only Python ran; 1 without a trace."""
+        return 1.0 if self.study is None else python_alone_share(self.study)
+
+    @cached_property
     def kernel_shares(self) -> tuple[float, float]:
         """Of the time of ops that are started one by one, the least and the most that is computing."""
         return (0.0, 1.0) if self.study is None else computing_shares(self.study)

@@ -21,7 +21,6 @@ from profnb.causes.python_work import (
     find_eager_runs,
     find_python_between,
     find_python_in_steps,
-    python_alone_share,
     share_around_calls,
     share_of_short_ops,
 )
@@ -128,8 +127,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree = model.tree
     took = int(tree.self_ps[rows].sum())
-    alone = python_alone_share(model.study) if model.study else 1.0
-    python = min(alone * (tree.whole_ps - model.own_ps), took)
+    python = min(model.python_share * (tree.whole_ps - model.own_ps), took)
     if not python:
         return
     name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)

@@ -213,12 +213,10 @@ def own_validation(model: Model, study: Study) -> Proposals:
         return
     validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
     trained = [row for row in rows if tree.name[row] in training]
-    if steps < FEWEST:
-        return
+    nodes = [_function_around(model, row, trained) for row in rows if tree.name[row] in validating]
+    names = " and ".join(quoted(name, _LONGEST) for name in validating)
     yield from _validate_less(
-        model,
-        [_function_around(model, row, trained) for row in rows if tree.name[row] in validating],
-        trained, f"{' and '.join(quoted(name, _LONGEST) for name in validating)}, without gradients,",
+        model, nodes if steps >= FEWEST else [], trained, f"{names}, without gradients,",
         f"Validate after every {SELDOM}th epoch, or on a part of the data: for batch in validation.take(n). "
         "Larger batches make fewer calls.", _LOOP,
     )  # fmt: skip
