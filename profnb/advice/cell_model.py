@@ -168,7 +168,9 @@ class Model:
             remains: How much of that remains at least and at most.
         """
         between = 0.0 if category else 1.0
-        if self.study is not None and category and self.has_looks:  # else the gaps are divided, too
+        gaps = self.tree.rows(*_BETWEEN)
+        is_divided = any(self.tree.rows(category, below=row) for row in gaps)
+        if self.study is not None and category and self.has_looks and not is_divided:
             rows, at = self.study.summary.counted, CATEGORIES.index(category)
             behind = float(self.study.breakdown.gap_picoseconds[rows, at].sum())
             within = float(self.study.breakdown.picoseconds[rows, at].sum())

@@ -44,6 +44,10 @@ PHASE_OF_STEPS = {
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
 _OF_TRACE = (parts.INPUT, FRAMEWORK)  # which looks see, too, and the trace knows of every step
+_WAITS = (FRAMEWORK, parts.WAITING)
+_OF_DEVICE = (
+    "device compute", "device to device", "device collectives", "kernel launch", "input", "output",
+)  # fmt: skip
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 
@@ -236,6 +240,8 @@ def grow_tree(records: CellRecords | None, study: Study | None) -> CellTree | No
     else:
         return None
     if study is not None:
+        if records is not None and records.tree and not study.steps.is_window:
+            nodes = _with_waits(nodes, study)
         nodes = _with_steps(nodes, study)
     return _as_columns(nodes, cells)
 
@@ -304,13 +310,102 @@ def _recorded(study: Study) -> list[TreeNode]:
     return nodes
 
 
+def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
+    """The nodes, where the thread's waiting for a device or programs belongs to the steps that it waits for.
+
+    The traced steps tell how much longer than on the thread they take there, and what copies, launches and
+    computes between them. A look sees the line that waits, and not what for::
+
+        thread   |s||s||s|..wait..............|      3 marked steps, then torch.cuda.synchronize()
+        device     [ step   ][ step  ][ step  ]      of the wait all is the steps'
+    """
+    steps, made = study.steps, list(nodes)
+    if steps.steps_ahead and not any(_phase_of(node) == study.summary.phase for node in made):
+        made += _calls_that_nobody_counted(made, study)
+    for row, node in enumerate(made):
+        rows = steps.rows_of(_phase_of(node))
+        times = node.occurrences / rows.size if rows.size else 0.0
+        if not times:
+            continue
+        took = int(steps.duration_ps[rows].sum())
+        on_thread = int((steps.host_end_ps - steps.host_begin_ps)[rows].sum())
+        seen = sum(made[at].self_ns for at in (row, *_below(made, row, _OF_TRACE)))
+        left = round(times * (took - on_thread))
+        left = min(left, round(times * took) - seen) if steps.steps_ahead else left
+        for at in _waits_around(made, row):
+            moved = max(min(left, made[at].self_ns), 0)
+            _move(made, at, row, moved)
+            left -= moved
+        if study.has_device and made[node.parent].kind == LINES:
+            gaps = study.breakdown.gap_picoseconds[rows].sum(axis=0) * times
+            _divide_gaps(made, node.parent, dict(zip(CATEGORIES, gaps.tolist(), strict=True)))
+    return made
+
+
+def _phase_of(node: TreeNode) -> str:
+    """The phase of a node's steps, as the trace names it; "" for no steps."""
+    return PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else "")
+
+
+def _calls_that_nobody_counted(made: Sequence[TreeNode], study: Study) -> list[TreeNode]:
+    """The steps of a loop on JAX that nothing marks, where a look met the longest wait."""
+    waits = [at for at, node in enumerate(made) if node.kind in _WAITS]
+    if not waits:
+        return []
+    loop, phase = max(waits, key=lambda at: made[at].self_ns), study.summary.phase
+    times = study.steps.rows_of(phase).size
+    return [TreeNode(made[loop].parent, parts.CALLS, phase or "", occurrences=times)]
+
+
+def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
+    """Nodes in which the thread may wait for a step, the nearest first.
+
+    Library code that the functions around the step call, and their own lines. Last library code anywhere:
+    steps that no look met stand below the cell.
+    """
+    around, above = [], made[row].parent
+    while above >= 0:
+        around += [*_below(made, above, _WAITS), *([above] if made[above].kind == LINES else [])]
+        above = made[above].parent
+    others = [at for at, node in enumerate(made) if node.kind in _WAITS and at not in around]
+    return [*around, *(at for at in others if made[made[at].parent].kind == LINES)]
+
+
+def _move(made: list[TreeNode], row: int, to: int, moved: int) -> None:
+    made[row] = replace(made[row], self_ns=made[row].self_ns - moved)
+    made[to] = replace(made[to], self_ns=made[to].self_ns + moved)
+
+
+def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> None:
+    """Say of a loop's own time what its thread did for a device, or waited for, between the steps."""
+    for row in _below(made, loop, (parts.INPUT,)):
+        spent["input"] -= made[row].self_ns
+    shares = [(name, spent[name]) for name in _OF_DEVICE if spent[name] > 0]
+    left, gaps = round(sum(share for _, share in shares)), len(made)
+    made.append(TreeNode(loop, parts.GAPS))
+    for row in (*_below(made, loop, _WAITS), loop):
+        moved = min(left, made[row].self_ns)
+        _move(made, row, gaps, moved)
+        left -= moved
+    whole = made[gaps].self_ns
+    if whole:
+        made[gaps] = replace(made[gaps], self_ns=0)
+        _add_below(made, gaps, whole, shares)
+    else:
+        made.pop()
+
+
+def _below(made: Sequence[TreeNode], row: int, kinds: Collection[str]) -> list[int]:
+    return [at for at, node in enumerate(made) if node.parent == row and node.kind in kinds]
+
+
 def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
     """The nodes, and below those of steps what the traced ones did."""
     made = list(nodes)
     for row, node in enumerate(nodes):
-        phase = PHASE_OF_STEPS.get(node.kind, node.name if node.kind in _NAMED_STEPS else None)
-        rows = study.steps.rows_of(phase) if phase is not None and not study.steps.is_window else ()
-        below = [at for at, one in enumerate(made) if one.parent == row and one.kind in _OF_TRACE]
+        phase = _phase_of(node)
+        rows = () if study.steps.is_window else study.steps.rows_of(phase)
+        below = _below(made, row, _OF_TRACE)
         whole = node.self_ns + sum(made[at].self_ns for at in below)
         if len(rows) and whole:
             for at in (row, *below):

@@ -339,13 +339,16 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
 def python_alone_share(study: Study) -> float:
     """Share of the traced time in which only Python ran: nothing computed, copied or was waited for.
 
-    1 where nothing was traced that could tell, and where a call returns when its work is done.
+    Beside a device also the time in which an own function between the steps ran ops on the CPU. 1 where
+    nothing was traced that could tell, and where a call returns when its work is done.
     """
     rows, breakdown = study.summary.counted, study.breakdown
     if not rows.size or (not study.has_device and study.framework not in (JAX, PYTORCH)):
         return 1.0
-    spent = breakdown.picoseconds[rows].sum(axis=0) + breakdown.gap_picoseconds[rows].sum(axis=0)
-    return float(spent[-1] / spent.sum()) if spent.any() else 1.0
+    gaps = breakdown.gap_picoseconds[rows].sum(axis=0)
+    spent = breakdown.picoseconds[rows].sum(axis=0) + gaps
+    alone = spent[-1] + (gaps[CATEGORIES.index("host compute")] if study.has_device else 0)
+    return float(alone / spent.sum()) if spent.any() else 1.0
 
 
 def find_python_in_steps(study: Study) -> tuple[float, Int64s]:

@@ -194,7 +194,7 @@ def a_large_jax_step():
     return run, None
 
 
-def child(name, is_captured):
+def child(name, is_captured, out):
     cell, changed = PROGRAMS[name][0]()
 
     def wall(function):
@@ -211,7 +211,7 @@ def child(name, is_captured):
         return {"wall": best, "changed": min(b for _, b in times) if changed else best}
     import profnb
 
-    with profnb.profile() as p:
+    with profnb.profile(logdir=f"{out}/{name}") as p:
         cell()
     tree = p.cell_tree
     return {
@@ -227,19 +227,19 @@ def child(name, is_captured):
     }
 
 
-def run(name, how):
-    done = subprocess.run([sys.executable, __file__, "--child", how, name], capture_output=True, text=True, timeout=150)
+def run(name, how, out):
+    done = subprocess.run([sys.executable, __file__, "--child", how, name, str(out)], capture_output=True, text=True, timeout=150)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {"error": done.stderr[-800:]}
 
 
 def main():
     if sys.argv[1] == "--child":
-        print(json.dumps(child(sys.argv[3], sys.argv[2] == "capture"), default=str))
+        print(json.dumps(child(sys.argv[3], sys.argv[2] == "capture", sys.argv[4]), default=str))
         return
     out, told = Path(sys.argv[1]), {}
     for name in sys.argv[2:] or PROGRAMS:
-        times, promise = run(name, "time"), run(name, "capture")
+        times, promise = run(name, "time", out), run(name, "capture", out)
         told[name] = {"times": times, "promise": promise}
         out.mkdir(parents=True, exist_ok=True)
         (out / "gains.json").write_text(json.dumps(told, indent=1))

@@ -133,15 +133,16 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
     where = line or tree.line[row]
     what = name or f"the code at {where}"
-    left = 1 - python / took
+    left, has_device = 1 - python / took, model.is_traced and model.traced.has_device
+    meanwhile = "the device idled" if has_device else "nothing computed"
     # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
     most = left + (1 - left) * 2 / SELDOM
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)} of Python"
-        f"{', with lines near it' if line else ''}, while nothing computed.",
-        f"Do it every {SELDOM}th time, vectorise it, or move it to a thread that works beside the "
-        "steps.",
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}"
+        f"{', with lines near it' if line else ''}, while {meanwhile}.",
+        f"Do it every {SELDOM}th time, vectorise it, or move it to {'the device or to ' * has_device}a "
+        "thread that works beside the steps.",
         f"{GUIDE}/data_performance",
         [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(tree.times_of(row), python)],
