@@ -148,3 +148,64 @@ def test_the_page_of_a_gpu_is_written(name, tmp_path):
     p.to_html(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "Kernels" in text and "H200" not in p.summary().splitlines()[0]
+
+
+def own_tree(name):
+    """The tree without profnb's own part, and what is left of the cell's wall time."""
+    tree = gpu_profile(name).cell_tree
+    return tree, tree.wall_ms[0] - tree[tree.kind == "profnb"].self_ms.sum()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "least"),
+    [("torch-loop32", "marked steps", 0.98), ("torch-looptf32", "marked steps", 0.8), ("jax-looptf32", "marked steps", 0.95), ("jax-unmarked", "function calls", 0.88)],
+)  # fmt: skip
+def test_what_the_thread_waits_for_is_the_steps_whose_work_it_is(name, kind, least):
+    """A loop of products, each step's dispatched in a tenth of its time, and one wait behind the last.
+
+    No look met a step of ``jax-looptf32``, and nothing marks those of ``jax-unmarked``.
+    """
+    tree, whole = own_tree(name)
+    steps = tree[tree.kind == kind]
+    assert least * whole < steps.wall_ms.sum() <= whole * (1 + 1e-9)
+    assert tree[tree.kind == "device compute"].wall_ms.sum() > 0.7 * whole
+    assert tree.self_ms.sum() == pytest.approx(tree.wall_ms[0])
+
+
+def test_copies_between_the_steps_of_an_own_loop_are_below_its_gaps():
+    """``x.cuda()`` of pageable memory in a generator: 14 ms of device work of the step before, 14 ms of copying."""
+    tree, whole = own_tree("torch-pageable")
+    gaps = tree[tree.kind == "gaps"].node.iloc[0]
+    below = tree[tree.parent == gaps].set_index("kind").wall_ms / whole
+    assert below["input"] == pytest.approx(0.48, abs=0.04)
+    steps = tree[tree.kind == "marked steps"].node.iloc[0]
+    assert tree[(tree.parent == steps) & (tree.kind == "device compute")].wall_ms.sum() == pytest.approx(0.5 * whole, rel=0.1)
+
+
+# Run both ways on that machine (tests/device/gains.py): what the change saved of the cell; here what is promised first.
+BOTH_WAYS = {
+    "torch-pageable": ("copying-input", 0.42),
+    "torch-made-on-host": ("own-python", 0.96),
+    "torch-loop32": ("mixed-precision", 1 - 2.496 / 13.836),
+}
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_the_first_advice_promises_what_the_change_saved(name):
+    rule, saved = BOTH_WAYS[name]
+    first = gpu_profile(name).advice[0]
+    low, high = first.saves_ms[0] / first.wall_ms, first.bound_fraction
+    assert first.rule == rule
+    assert low - 0.05 < saved < high + 0.08
+    assert high - low < 0.4
+
+
+def test_who_makes_batches_on_the_host_is_named():
+    first = gpu_profile("torch-made-on-host").advice[0]
+    assert "made`" in first.title
+    assert "while the device idled" in first.evidence
+
+
+@pytest.mark.parametrize("name", ["jax-looptf32", "jax-unmarked", "torch-looptf32"])
+def test_nothing_is_said_of_products_that_are_as_fast_as_they_can_be(name):
+    assert not gpu_profile(name).advice

@@ -294,14 +294,18 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
         between = min(between, own_gap_ps(runs) * rows.size) - _other_rules_ps(study, runs)
         return max(between, 0.0), 0.0
     between = max(between - study.recording.marking_ns * PS_PER_NS * rows.size, 0.0)
-    # Inside of steps that run their ops one by one, as PyTorch's do, Python starts them.
-    is_eager = study.steps.origin in EAGER_LOOPS or study.framework == PYTORCH
-    calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
-    started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
-    is_eager |= bool(started >= FEWEST * rows.size)
-    if study.has_device or is_eager:
+    if study.has_device or starts_ops_singly(study):
         return between, 0.0
     return between, float(study.breakdown.of("all others")[rows].sum())
+
+
+def starts_ops_singly(study: Study) -> bool:
+    """Whether Python inside of the steps starts their ops one by one, as PyTorch's does."""
+    rows = study.summary.counted
+    calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
+    started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
+    is_of_framework = study.steps.origin in EAGER_LOOPS or study.framework == PYTORCH
+    return bool(is_of_framework or started >= FEWEST * rows.size)
 
 
 def _other_rules_ps(study: Study, runs: GapRecords) -> float:

@@ -115,7 +115,10 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
         OSError: It cannot be written.
     """
     if trace.recorded is None:
-        raise TraceFormatError(f"{trace.source} was not read from an XPlane file.")
+        raise TraceFormatError(
+            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it was read from. "
+            "A capture keeps its own with logdir=, in a notebook -d."
+        )
     recorded = trace.recorded
 
     def write(target: Path) -> None:

@@ -14,6 +14,7 @@ from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
 from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, SELDOM
+from profnb.causes.python_work import starts_ops_singly
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
@@ -269,7 +270,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
         f"The device idled {percent_text(idle)} of the time while the host launched. {percent_text(longer)} "
         f"of the {count_text(calls)} launches took longer than their kernels.",
         *model.of_category("kernel launch", idle, (least, max(most, products))),
-        *([model.some_of((OTHERS,), alone, (least, most))] if study.framework == PYTORCH else []),
+        *([model.some_of((OTHERS,), alone, (least, most))] if starts_ops_singly(study) else []),
     )  # fmt: skip
 
 
