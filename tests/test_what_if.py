@@ -87,7 +87,7 @@ def test_looks_make_the_range_as_wide_as_chance_does():
 
 def test_the_changes_of_a_tree_by_hand(monkeypatch):
     model = Model(TREE, cores=2)
-    monkeypatch.setattr("profnb.advice.cell_model.typical_costs", lambda: Costs((MS, 2 * MS), (MS, 3 * MS)))
+    monkeypatch.setattr("profnb.advice.cell_model.typical_costs", lambda: Costs((MS, 2 * MS), (MS, 3 * MS), MS))
 
     def saves(**changes):
         return what_if(model, changes).saves_ms

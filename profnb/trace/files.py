@@ -116,7 +116,7 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(
-            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it was read from. "
+            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it came from. "
             "A capture keeps its own with logdir=, in a notebook -d."
         )
     recorded = trace.recorded

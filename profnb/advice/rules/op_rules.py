@@ -16,6 +16,7 @@ from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
 from profnb.causes.numbers import HALF, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import (
+    ELEMENTWISE,
     Pieces,
     find_cut_regions,
     find_fusible,
@@ -131,23 +132,13 @@ _PIECES = (
     (find_cut_regions, _cut_regions),
 )
 
-# Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
-_ELEMENTWISE = frozenset({
-    "Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "ClipByValue", "Div", "DivNoNan", "Elu",
-    "EluGrad", "Equal", "Erf", "Exp", "Expm1", "GreaterEqual", "Greater", "Less", "LessEqual", "Log",
-    "Log1p", "LogicalAnd", "LogicalNot", "Maximum", "Minimum", "Mul", "Neg", "Pow", "RealDiv",
-    "Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "RsqrtGrad", "Select", "SelectV2",
-    "Sigmoid", "SigmoidGrad", "Sign", "Softplus", "SoftplusGrad", "Sqrt", "SqrtGrad", "Square",
-    "SquaredDifference", "Sub", "Tanh", "TanhGrad", "TruncateDiv", "Xdivy", "ZerosLike",
-})  # fmt: skip
-
 
 @of_trace
 def small_ops_without_xla(model: Model, study: Study) -> Proposals:
     """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
     if study.has_device or len(study.xla.hlo) or find_uncompilable(study):
         return
-    ops = find_fusible(study, lambda _, op_type: op_type in _ELEMENTWISE)
+    ops = find_fusible(study, lambda _, op_type: op_type in ELEMENTWISE)
     if ops is None or not (fused := fused_by_xla(study, ops)):
         return
     share, whole, *remains = fused

@@ -41,6 +41,14 @@ _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
+_ONLY_PYTHON = {
+    CELL,
+    LINES,
+    FRAMEWORK,
+    parts.PROFNB,
+    parts.IMPORTS,
+    parts.WAITING,
+}  # nobody waits for it
 _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 
 
@@ -48,7 +56,8 @@ _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 def own_functions(model: Model) -> Proposals:
     """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
     tree = model.tree
-    for row in tree.rows(LINES):
+    rows = [] if set(tree.kind) <= _ONLY_PYTHON else tree.rows(LINES)
+    for row in rows:
         above = int(tree.parent[row])
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
             continue

@@ -5,11 +5,12 @@ speaks of the same nodes (see ``advise``).
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal, Proposals, of_cell, of_trace
+from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_trace
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
@@ -25,9 +26,9 @@ from profnb.capture.parts.part_records import (
 from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, traced_steps
-from profnb.causes.numbers import FEWEST, SELDOM
+from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
 from profnb.causes.python_work import ops_at_work
-from profnb.causes.repeats import find_models_again, find_validating
+from profnb.causes.repeats import find_frozen, find_models_again, find_validating
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -190,6 +191,29 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
         f"iterator over several passes.{again}",
         f"{GUIDE}/data",
         [Edit(below, least * spoken, most * spoken, spoken / whole)],
+    )  # fmt: skip
+
+
+@of_steps
+def frozen_layers(model: Model, study: Study) -> Proposals:
+    """Layers that are not trained compute the same of each example in every epoch."""
+    frozen, tree = find_frozen(study), model.tree
+    epochs = max((int(tree.occurrences[row]) for row in tree.rows(EPOCH)), default=1)
+    if frozen is None or epochs < 2:
+        return
+    name, left = quoted(frozen.name, _LONGEST), 1 / epochs
+    edit = model.some_of(
+        (f"{study.layers.table.side} compute",), frozen.share, (left, left + (1 - left) * QUARTER)
+    )
+    tracing_ps = frozen.count * model.costs.tracing_ps  # of what runs them alone
+    yield Proposal(
+        "frozen-layers", f"Run {name} once for all epochs",
+        f"{name} is not trained. {counted_text(frozen.count, 'layer')} took {percent_text(frozen.share)} "
+        f"of the time from step to step, in {count_text(epochs)} epochs over the same examples.",
+        "features = frozen.predict(x), then fit the layers behind it on them. Not where examples are "
+        "augmented anew in each epoch.",
+        "https://keras.io/guides/transfer_learning/",
+        [replace(edit, most_ps=edit.most_ps + tracing_ps)],
     )  # fmt: skip
 
 
@@ -419,6 +443,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
 
 
 REPEAT_RULES = (
-    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, validation, own_validation, saved_often,
+    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, frozen_layers, validation, own_validation,
+    saved_often,
     retracing, new_model_in_a_loop, slowing_down,
 )  # fmt: skip

@@ -27,17 +27,19 @@ class Costs:
     Attributes:
         call_ps: A call of a compiled function that does nothing.
         restart_ps: A new iterator of a ready dataset, and its first element.
+        tracing_ps: The first call of a function of one op; a layer takes about as long to trace.
         is_measured: Whether they were measured here.
     """
 
     call_ps: Range
     restart_ps: Range
+    tracing_ps: int
     is_measured: bool = False
 
 
 def typical_costs() -> Costs:
-    """What they were on virtual machines of two cores: 0.02 to 0.5 ms, and 0.3 to 3 ms."""
-    return Costs((20_000_000, 500_000_000), (300_000_000, 3_000_000_000))
+    """What they were on virtual machines of two cores: 0.02 to 0.5 ms, 0.3 to 3 ms, and 10 ms."""
+    return Costs((20_000_000, 500_000_000), (300_000_000, 3_000_000_000), 10_000_000_000)
 
 
 @cache
@@ -54,14 +56,17 @@ def costs_here() -> Costs:
 
 def _measured() -> Costs:
     function = FUNCTION.find()(lambda x: x + 1, autograph=False)
+    began = time.perf_counter_ns()
     function(1)
+    tracing_ps = (time.perf_counter_ns() - began) * PS_PER_NS
     dataset = DATASET_RANGE.find()(4)
 
     def restart() -> None:
         next(iter(dataset))
 
     restart()
-    return Costs(_range_of(lambda: function(1)), _range_of(restart), is_measured=True)
+    calls, restarts = _range_of(lambda: function(1)), _range_of(restart)
+    return Costs(calls, restarts, tracing_ps, is_measured=True)
 
 
 def _range_of(call: Callable[[], object]) -> Range:

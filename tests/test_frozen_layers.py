@@ -1,0 +1,81 @@
+"""Layers that are not trained, before all that are: told in a fit of several epochs, and nowhere else."""
+
+import numpy as np
+import pytest
+from advised import proposed
+
+import profnb
+
+pytestmark = [pytest.mark.tensorflow]
+ROWS, WIDTH = 64, 512
+
+
+@pytest.fixture(scope="module")
+def keras():
+    return pytest.importorskip("keras")
+
+
+def fitted(keras, parts, epochs=4, data=None):
+    """A fit of a model, seen by a capture; two layers are the backbone, one the head."""
+    model = keras.Sequential([keras.Input((WIDTH,)), *parts, keras.layers.Dense(3, name="head")])
+    model.compile("sgd", "mse")
+    x, y = np.zeros((ROWS, WIDTH), "float32"), np.zeros((ROWS, 3), "float32")
+    data = ((x, y), {"batch_size": 16}) if data is None else ((data(x, y),), {})
+    model.fit(*data[0], **data[1], epochs=1, verbose=0)
+    with profnb.profile() as p:
+        model.fit(*data[0], **data[1], epochs=epochs, verbose=0)
+    return p
+
+
+def backbone(keras, trainable=(False, False), extra=()):
+    layers = [keras.layers.Dense(WIDTH, activation="relu", name=f"deep{at}", trainable=is_so) for at, is_so in enumerate(trainable)]
+    return [*extra, *layers]
+
+
+def test_a_frozen_backbone_is_named_and_what_remains_is_one_epoch_of_it(keras):
+    base = keras.Sequential([keras.Input((WIDTH,)), *backbone(keras)], name="features")
+    base.trainable = False
+    p = fitted(keras, [base])
+    told = proposed(p.study)["frozen-layers"]
+    assert told.title == "Run `features` once for all epochs"
+    assert told.evidence.startswith("`features` is not trained. 2 layers took ")
+    assert "in 4 epochs" in told.evidence
+    (edit,) = told.edits
+    spoken_ps = p.cell_tree.self_ms[edit.rows].sum() * 1e9 * edit.share
+    assert edit.least_ps == pytest.approx(spoken_ps / 4)  # one of four epochs
+    assert 0 < edit.least_ps < edit.most_ps
+
+
+def test_layers_without_a_model_of_their_own_are_named_by_the_first_and_the_last(keras):
+    assert "`deep0 to deep1`" in proposed(fitted(keras, backbone(keras)).study)["frozen-layers"].title
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pytest.param(lambda keras: (backbone(keras, (True, True)), {}), id="all are trained"),
+        pytest.param(lambda keras: (backbone(keras), {"epochs": 1}), id="one epoch"),
+        pytest.param(lambda keras: (backbone(keras, (True, False))[:2], {}), id="gradients flow through the frozen one"),
+        pytest.param(lambda keras: ([keras.layers.GaussianNoise(0.1), *backbone(keras)], {}), id="noise before them"),
+        pytest.param(lambda keras: (backbone(keras), {"data": augmented}), id="augmented in the pipeline"),
+    ],
+)
+def test_nothing_is_said_where_it_would_be_wrong(keras, made):
+    parts, how = made(keras)
+    assert "frozen-layers" not in proposed(fitted(keras, parts, **how).study)
+
+
+def augmented(x, y):
+    import tensorflow as tf
+
+    data = tf.data.Dataset.from_tensor_slices((x, y))
+    return data.map(lambda x, y: (x + tf.random.normal(tf.shape(x)), y)).batch(16).prefetch(1)
+
+
+def test_an_order_drawn_anew_is_no_other_example(keras):
+    def shuffled(x, y):
+        import tensorflow as tf
+
+        return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).batch(16)
+
+    assert "frozen-layers" in proposed(fitted(keras, backbone(keras), data=shuffled).study)
