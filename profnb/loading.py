@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.safe_files import is_regular, read_whole
+from profnb.core.safe_files import is_regular, open_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from profnb.trace.model import Trace
     from profnb.trace.runs import TraceFile
 
-_PYTHON_SUFFIXES = (".prof", ".pstats")
+_PYTHON_SUFFIXES = (".prof", ".pstats")  # which pprof's files have too
 _SESSION_RUN = "session_run"
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
 
@@ -66,7 +66,7 @@ def load(
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
-    if target.suffix in _PYTHON_SUFFIXES and is_regular(target):
+    if is_regular(target) and _is_python(target):
         return _load_python(target)
     traces = find_traces(path)
     picked = pick_trace(traces, run, host)
@@ -147,6 +147,17 @@ def _remarks(
             "host= (--host) opens another, profnb.load_fleet all."
         )
     return remarks
+
+
+def _is_python(path: Path) -> bool:
+    """Tell whether Python's cProfile saved a file, damaged or not."""
+    from profnb.trace.formats import GZIP, HEAD, PYTHON, tell_format
+
+    if path.suffix not in _PYTHON_SUFFIXES:
+        return False
+    with open_regular(path) as opened:
+        head = opened.read(HEAD)
+    return not head.startswith(GZIP) and tell_format(head) is PYTHON
 
 
 def _load_python(path: Path) -> Profile:

@@ -15,6 +15,10 @@ KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
 KINETO_SCOPE = "profnb.layer#"
 # A reading of ``time.perf_counter_ns``, which stands behind it, likewise; and what it is read as.
 KINETO_CLOCK, CLOCK_EVENT, CLOCK_NS = "profnb.clock#", "profnb.clock", "profnb_clock_ns"
+# What the user marked: a range of NVTX, or ``record_function`` of PyTorch.
+USER_RANGE = "profnb_range"
+# Of a plane: which profiler recorded it, where the format alone does not tell the framework.
+RECORDER = "profnb_recorder"
 # How many examples a step took, of batches of a ``DataLoader``.
 EXAMPLES = "profnb_examples"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
