@@ -151,7 +151,7 @@ def open_database(file: Path) -> Iterator[Database]:
             connection.set_progress_handler(is_too_much, _CHECK_EVERY)
             connection.set_authorizer(allows)
             yield Database(connection)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError, OverflowError) as error:  # of a message, too
         reason = printable(str(error)[:200])
         raise TraceFormatError(
             f"The SQLite database is damaged or cut short ({reason}). Export it again."
