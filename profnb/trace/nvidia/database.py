@@ -77,7 +77,10 @@ class Database:
         self, table: str, columns: Sequence[str], texts: Sequence[str]
     ) -> tuple[list[Int64s], list[list[str]]]:
         there = self.tables[table] if self.has(table) else set()
-        asked = [f'CAST("{name}" AS INTEGER)' if name in there else "NULL" for name in columns]
+        asked = [
+            f'CASE typeof("{name}") WHEN \'integer\' THEN "{name}" END' if name in there else "NULL"
+            for name in columns
+        ]
         for name in texts:
             cell = f'substr("{name}", 1, {_LONGEST_TEXT})'
             of_bytes = (
