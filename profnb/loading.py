@@ -36,7 +36,8 @@ def load(
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
             (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
-            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``. A ``.prof`` file of Python's cProfile
+            ``trace.json.gz``, PyTorch's), TF1 ``RunMetadata``, alone or in event files, or of Nsight
+            Systems (SQLite) and nvprof (``.nvvp``, CSV). A ``.prof`` file of Python's cProfile
             opens too: it has ``p.python`` and a report, but no trace.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.

@@ -7,9 +7,11 @@ import gzip
 import json
 import pickle
 import sqlite3
+import struct
 
 import numpy as np
 import pytest
+from traces import message
 
 import profnb
 from profnb.core.errors import TraceFormatError
@@ -170,7 +172,6 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.pickle", pickle.dumps({"segments": []}, 4), "is a Python pickle"),
         ("x.txt", b"some words\n", "is a text. profnb opens "),
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
-        ("events.out", bytes(12) + b"\x09abcdefgh\x1a\x0dbrain.Event:2", "is an event file of TensorBoard"),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
         ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "lists no kernel by itself"),
         ("x.prof", gzip.compress(b"\x0a\x04\x08\x01\x10\x02"), "is a profile of pprof"),
@@ -260,6 +261,45 @@ def test_a_mutated_table_is_read_or_refused_and_nothing_else(tmp_path, text):
             assert len(read_trace(path).events)
         except TraceFormatError as error:
             assert "x.csv" in str(error)
+
+
+# Event files.
+
+VERSION = message((1, 1.5), (3, "brain.Event:2"))
+
+
+def record(event):
+    return struct.pack("<Q", len(event)) + bytes(4) + event + bytes(4)
+
+
+def run_at(begin_us):
+    node = message((1, "a"), (2, begin_us), (4, 30), (5, 30), (8, "a = MatMul(b, c)"))
+    return message((1, message((1, message((1, "/device:CPU:0"), (2, node))))))
+
+
+def test_the_runs_in_an_event_file_are_steps(tmp_path):
+    runs = [record(message((1, 1.5), (8, message((1, f"step{n}"), (2, run_at(1000 + 100 * n)))))) for n in range(3)]
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(record(VERSION) + record(message((1, 1.5), (5, b"scalars"))) + b"".join(runs))
+    for p in (profnb.load(path), profnb.load(tmp_path)):
+        assert p.steps.duration_ms.tolist() == [0.03] * 3
+        assert p.ops[["op_name", "op_type", "occurrences"]].to_numpy().tolist() == [["a", "MatMul", 3]]
+    path.write_bytes(path.read_bytes()[:-9])  # as it is while it is written
+    assert len(profnb.load(path).steps) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "essence"),
+    [
+        (record(VERSION) + record(message((1, 1.5), (5, b"scalars"))), "without RunMetadata"),
+        (record(VERSION) + struct.pack("<Q", (1 << 64) - 1) + bytes(40), "without RunMetadata"),
+        (record(VERSION) + record(b"\x42\xff\xff"), "Malformed Event"),
+    ],
+)  # fmt: skip
+def test_an_event_file_without_runs_or_damaged_is_refused(tmp_path, content, essence):
+    (tmp_path / "events.out.tfevents.1.host").write_bytes(content)
+    with pytest.raises(TraceFormatError, match=f"events.out.*{essence}"):
+        profnb.load(tmp_path)
 
 
 # Damaged JSON.
@@ -433,6 +473,11 @@ def test_the_shared_traces_of_pytorch_are_as_their_readme_says(inputs):
     assert profnb.load(inputs / "tf32.pt.trace.json").kernels.uses_tensor_core.all()
     text = profnb.load(inputs / "names.pt.trace.json").summary()
     assert "CUDAFunctor_add" in text and "MulFunctor" in text
+
+
+def test_the_shared_event_file_is_as_its_readme_says(inputs):
+    p = profnb.load(inputs / "event-file")
+    assert len(p.steps) == 3 and "product" in p.ops.op_name.tolist()
 
 
 @pytest.mark.parametrize(("name", "note"), [("cut-off", "is cut off at byte"), ("unescaped-quotes", "1 event could not be read")])

@@ -13,6 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.tf1.event_file import find_runs, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.model import Trace
@@ -105,6 +106,14 @@ def _read_database(opened: Opened) -> Trace:
     )
 
 
+def _read_event_file(opened: Opened) -> Trace:
+    try:
+        runs = find_runs(opened.data)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{opened.source}: {error}") from None
+    return read_run_metadata(runs, opened.source)
+
+
 def _read_utf_16(opened: Opened) -> Trace:
     text = opened.data.tobytes().decode("utf-16", "replace").encode("utf-8", "replace")
     return read_chrome(np.frombuffer(text, np.uint8), opened.source)
@@ -122,7 +131,7 @@ FORMATS = (
         remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
     ),
     Format("a Python pickle", lambda head: _PICKLE.match(head) is not None, remedy=_OPENS),
-    Format("an event file of TensorBoard", lambda head: b"brain.Event:" in head[:64], remedy=_OPENS),
+    Format("an event file of TensorBoard", is_event_file, _read_event_file),
     PYTHON,
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
     Format(
