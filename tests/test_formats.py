@@ -169,7 +169,7 @@ def test_printed_calls_are_the_hosts(tmp_path):
     [
         ("x.nsys-rep", b"\x01\x02nsys\0\0", "nsys export --type sqlite x.nsys-rep"),
         ("x.zip", b"PK\x03\x04rest", "is a zip archive. Unpack it"),
-        ("x.pickle", pickle.dumps({"segments": []}, 4), "is a Python pickle"),
+        ("x.pickle", pickle.dumps({"segments": []}, 4), "A Python pickle that is no memory snapshot"),
         ("x.txt", b"some words\n", "is a text. profnb opens "),
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
@@ -300,6 +300,56 @@ def test_an_event_file_without_runs_or_damaged_is_refused(tmp_path, content, ess
     (tmp_path / "events.out.tfevents.1.host").write_bytes(content)
     with pytest.raises(TraceFormatError, match=f"events.out.*{essence}"):
         profnb.load(tmp_path)
+
+
+# PyTorch's memory snapshot.
+
+
+def snapshot():
+    """Three blocks of 1 MiB by ``train.py:12``, one of 4 MiB in between by ``model.py:5`` that is freed at once."""
+    torch = {"filename": "/lib/torch/nn/modules/linear.py", "line": 3, "name": "forward"}
+
+    def change(action, time_us, address, mib, file, line):
+        frames = [torch, {"filename": f"/home/user/{file}", "line": line, "name": "f"}]
+        return {"action": action, "addr": address, "size": mib << 20, "stream": 0, "time_us": time_us, "frames": frames}
+
+    train = [change("alloc", 10 * n, n, 1, "train.py", 12) for n in range(3)]
+    passing = [change("alloc", 5, 9, 4, "model.py", 5), change("free_requested", 6, 9, 4, "model.py", 5), change("free_completed", 7, 9, 4, "model.py", 5)]
+    events = sorted([*train, *passing], key=lambda one: one["time_us"])
+    return {"segments": [], "device_traces": [[], events], "allocator_settings": {}}
+
+
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_a_memory_snapshot_tells_the_peak_by_line(tmp_path, protocol):
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps(snapshot(), protocol))
+    p = profnb.load(tmp_path / "s.pickle")
+    assert p.memory_peak[["allocator", "op_name", "bytes", "occurrences"]].to_numpy().tolist() == [
+        ["GPU_1", "model.py:5 f", 4 << 20, 1], ["GPU_1", "train.py:12 f", 1 << 20, 1],
+    ]  # fmt: skip
+    assert p.memory.in_use_bytes.tolist() == [one << 20 for one in (1, 5, 1, 2, 3)]
+    assert p.notes == ["The file tells of memory alone: when blocks were allocated and freed, and by which line. Times of ops and kernels are in a trace of the profiler."]
+
+
+class Harm:
+    def __reduce__(self):
+        return exec, ("raise SystemExit('it ran')",)
+
+
+@pytest.mark.parametrize(
+    ("content", "essence"),
+    [
+        (pickle.dumps({"device_traces": [Harm()]}), "which no memory snapshot has. Nothing of it was run"),
+        (pickle.dumps({"device_traces": [(1, 2)]}), "holds TUPLE2"),
+        (b"\x80\x02}r\xff\xff\xff\x7f.", "holds LONG_BINPUT"),
+        (pickle.dumps(snapshot())[:-20], "damaged or cut short"),
+        (b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b".", "no memory snapshot of PyTorch"),
+        (pickle.dumps({"device_traces": [[{"action": "alloc", "size": 1 << 200}, {"action": [], "size": -1}, 5]]}), "No allocation|holds LONG"),
+    ],
+)  # fmt: skip
+def test_a_hostile_pickle_is_refused_and_nothing_of_it_runs(tmp_path, content, essence):
+    (tmp_path / "s.pickle").write_bytes(content)
+    with pytest.raises(TraceFormatError, match=f"s.pickle: .*({essence})"):
+        profnb.load(tmp_path / "s.pickle")
 
 
 # Damaged JSON.
@@ -473,6 +523,12 @@ def test_the_shared_traces_of_pytorch_are_as_their_readme_says(inputs):
     assert profnb.load(inputs / "tf32.pt.trace.json").kernels.uses_tensor_core.all()
     text = profnb.load(inputs / "names.pt.trace.json").summary()
     assert "CUDAFunctor_add" in text and "MulFunctor" in text
+
+
+def test_the_shared_memory_snapshot_is_as_its_readme_says(inputs):
+    peak = profnb.load(inputs / "torch-memory-snapshot.pickle").memory_peak
+    assert (peak.bytes.tolist(), peak.occurrences.tolist()) == ([14 << 20], [14])
+    assert peak.op_name[0].startswith("train.py:12")
 
 
 def test_the_shared_event_file_is_as_its_readme_says(inputs):

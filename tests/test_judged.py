@@ -27,10 +27,10 @@ UNJUDGED = {
     f"other-tools/{name}"
     for name in (
         "cut-off.pt.trace.json", "event-file/events.out.tfevents.1700000000.host", "ffma.pt.trace.json", "names.pt.trace.json", "nsys.sqlite", "nvprof-gpu-trace.csv", "nvprof-gpu-trace.txt", "nvprof.nvvp",
-        "overlap.pt.trace.json", "ranges.pt.trace.json", "tf32.pt.trace.json", "unescaped-quotes.pt.trace.json",
+        "overlap.pt.trace.json", "ranges.pt.trace.json", "tf32.pt.trace.json", "torch-memory-snapshot.pickle", "unescaped-quotes.pt.trace.json",
     )
 }
-UNREAD = {f"other-tools/{name}" for name in ("jax-memory.prof", "torch-memory-snapshot.pickle")}
+UNREAD = {f"other-tools/{name}" for name in ("jax-memory.prof",)}
 DEVICE = ("device compute", "device to device", "device collectives")
 FOREIGN = {
     "TensorFlow": ("torch.", "jax.", "DataLoader("),

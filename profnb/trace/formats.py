@@ -16,6 +16,7 @@ from profnb.core.errors import TraceFormatError
 from profnb.tf1.event_file import find_runs, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
+from profnb.trace.memory.torch_snapshot import read_torch_snapshot
 from profnb.trace.model import Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
@@ -130,7 +131,10 @@ FORMATS = (
         "a report of Nsight Compute", _begins(b"NVR\0"),
         remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
     ),
-    Format("a Python pickle", lambda head: _PICKLE.match(head) is not None, remedy=_OPENS),
+    Format(
+        "a Python pickle", lambda head: _PICKLE.match(head) is not None,
+        lambda opened: read_torch_snapshot(opened.data, opened.source),
+    ),
     Format("an event file of TensorBoard", is_event_file, _read_event_file),
     PYTHON,
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
