@@ -5,7 +5,7 @@ step's time went; with ``%%tftimeline`` the trace itself. In scripts: ``with pro
 for saved traces: ``profnb.load(path)``.
 
 The house. Rooms are subjects: what a tab of the report shows lives in one folder. An import only ever points
-back up this list, but for two doors to tf1: files open its RunMetadata, a capture records its session runs.
+back up this list, but for two doors to tf1: formats open its RunMetadata, a capture records its session runs.
 Each folder's own docstring says what is in it.
 
     core/       what every room may use: errors, units, options, array types, a table declared once

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.safe_files import is_regular, read_whole
+from profnb.core.safe_files import is_regular, open_regular, read_whole
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from profnb.trace.model import Trace
     from profnb.trace.runs import TraceFile
 
-_PYTHON_SUFFIXES = (".prof", ".pstats")
+_PYTHON_SUFFIXES = (".prof", ".pstats")  # which pprof's files have too
 _SESSION_RUN = "session_run"
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
 
@@ -36,7 +36,8 @@ def load(
     Args:
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
             (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
-            ``trace.json.gz``, PyTorch's), or TF1 ``RunMetadata``. A ``.prof`` file of Python's cProfile
+            ``trace.json.gz``, PyTorch's), TF1 ``RunMetadata``, alone or in event files, or of Nsight
+            Systems (SQLite) and nvprof (``.nvvp``, CSV). A ``.prof`` file of Python's cProfile
             opens too: it has ``p.python`` and a report, but no trace.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
@@ -66,7 +67,7 @@ def load(
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
-    if target.suffix in _PYTHON_SUFFIXES and is_regular(target):
+    if is_regular(target) and _is_python(target):
         return _load_python(target)
     traces = find_traces(path)
     picked = pick_trace(traces, run, host)
@@ -147,6 +148,17 @@ def _remarks(
             "host= (--host) opens another, profnb.load_fleet all."
         )
     return remarks
+
+
+def _is_python(path: Path) -> bool:
+    """Tell whether Python's cProfile saved a file, damaged or not."""
+    from profnb.trace.formats import GZIP, HEAD, PYTHON, tell_format
+
+    if path.suffix not in _PYTHON_SUFFIXES:
+        return False
+    with open_regular(path) as opened:
+        head = opened.read(HEAD)
+    return not head.startswith(GZIP) and tell_format(head) is PYTHON
 
 
 def _load_python(path: Path) -> Profile:

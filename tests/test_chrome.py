@@ -150,8 +150,6 @@ def test_what_is_not_read_is_counted():
     ("body", "essence"),
     [
         (b'{"traceEvents":[{"ph":"X","name":"a","ts":1', "Damaged or cut short at byte 16"),
-        (b'{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}', "Damaged or cut short"),
-        (b'[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},{"ph":', "Damaged or cut short"),
         (b'{"cells":[],"metadata":{}}', "No list named traceEvents .*cells, metadata"),
         (b'{"traceEvents":{}}', "No list named traceEvents"),
         (b"[]", "No event in it has a time"),
@@ -159,7 +157,6 @@ def test_what_is_not_read_is_counted():
         (b'{"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"x"}}]}', "No event in it has a time"),
         (b'[{"ph":"X","name":"a","ts":0,"dur":1},{"ph":"X","name":"b","ts":1e16,"dur":1}]', "days apart"),
         (b"hello", "It begins with b'hello'"),
-        (b'\xef\xbb\xbf{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}', "Damaged or cut short"),
         (b"  \n", "It begins with b''"),
         (b'[{"ph":"X" "name":"a"}]', "Damaged"),
         (b"[" * 100_000, "Damaged"),

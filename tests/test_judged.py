@@ -25,15 +25,12 @@ REFUSED = {"corrupt/utf8-mangled.xplane.pb": "Malformed XSpace"}
 # Made by hand or of other tools: what is right of each stands beside them, and no person has judged one yet.
 UNJUDGED = {
     f"other-tools/{name}"
-    for name in ("ffma.pt.trace.json", "names.pt.trace.json", "overlap.pt.trace.json", "ranges.pt.trace.json", "tf32.pt.trace.json")
-}
-UNREAD = {
-    f"other-tools/{name}"
     for name in (
-        "cut-off.pt.trace.json", "event-file/events.out.tfevents.1700000000.host", "jax-memory.prof", "nsys.sqlite", "nvprof-gpu-trace.csv",
-        "nvprof-gpu-trace.txt", "nvprof.nvvp", "torch-memory-snapshot.pickle", "unescaped-quotes.pt.trace.json",
+        "cut-off.pt.trace.json", "event-file/events.out.tfevents.1700000000.host", "ffma.pt.trace.json", "names.pt.trace.json", "nsys.sqlite", "nvprof-gpu-trace.csv", "nvprof-gpu-trace.txt", "nvprof.nvvp",
+        "overlap.pt.trace.json", "ranges.pt.trace.json", "tf32.pt.trace.json", "torch-memory-snapshot.pickle", "unescaped-quotes.pt.trace.json",
     )
-}  # fmt: skip
+}
+UNREAD = {f"other-tools/{name}" for name in ("jax-memory.prof",)}
 DEVICE = ("device compute", "device to device", "device collectives")
 FOREIGN = {
     "TensorFlow": ("torch.", "jax.", "DataLoader("),

@@ -10,10 +10,9 @@ from traces import event, gpu, host, line, read, ref
 from profnb.steps.streams import raw_device_lines
 from profnb.subjects.device.copies import COPIES, _parse_details, tabulate_copies
 from profnb.subjects.device.kernels import KERNELS, LaunchShape, is_tensor_core_eligible, parse_launch_shape, tabulate_kernels, uses_tensor_core
-from profnb.subjects.device.section import _kernel_cell
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
-from profnb.trace.names import copy_direction, is_collective
+from profnb.trace.names import copy_direction, is_collective, kernel_title
 
 US = 10**6
 
@@ -120,12 +119,12 @@ def test_tensor_core_kernels_are_known_by_name_up_to_blackwell_and_amd(kernel, e
 
 
 @pytest.mark.parametrize(("kernel", "expected"), [
-    ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>(int, float*)", "at::native::vectorized_layer_norm_kernel<float>"),
+    ("void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<float>(int, float*)", "vectorized_layer_norm_kernel<float>"),
     ("(anonymous namespace)::softmax(float*)", "softmax"), ("gemm", "gemm"), ("void relu<4>(int)", "relu<4>"),
 ])  # fmt: skip
 def test_a_kernel_is_shown_without_what_cpp_puts_around_its_name(kernel, expected):
     """PyTorch's were all called ``at::native::``."""
-    assert _kernel_cell(kernel, kernel)[0] == expected
+    assert kernel_title(kernel) == expected
 
 
 @pytest.mark.parametrize(("op", "expected"), [

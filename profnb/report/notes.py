@@ -52,6 +52,13 @@ def _cupti(framework: str) -> str:
     )
 
 
+_OF_MEMORY = frozenset({"MemoryAllocation", "MemoryDeallocation"})
+_MEMORY_ALONE = (
+    "The file tells of memory alone: when blocks were allocated and freed, and by which line. Times of ops "
+    "and kernels are in a trace of the profiler."
+)
+
+
 def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
     """What is missing, cut or averaged in a trace, in sentences.
 
@@ -59,6 +66,8 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         study: The trace's analyses.
         rules: The rules of advice that spoke.
     """
+    if study.trace.names.texts and set(study.trace.names.texts) <= _OF_MEMORY:
+        return [_MEMORY_ALONE, *note_contents(study.trace), *note_memory(study.memory.use)]
     has_gap_advice = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
     worked = gpu_worked(study.trace, study.memory.allocators)
     return [

@@ -147,12 +147,36 @@ def busiest_device(trace: Trace) -> int | None:
 
 def covered_ps(begin_ps: Int64s, end_ps: Int64s) -> int:
     """Sum up the time that N intervals cover together."""
-    if not begin_ps.size:
-        return 0
     order = np.argsort(begin_ps, kind="stable")
-    begin, end = begin_ps[order], np.maximum.accumulate(end_ps[order])
-    start = np.maximum(begin, np.concatenate([begin[:1], end[:-1]]))
-    return int(np.maximum(end - start, 0).sum())
+    return int(_added_ps(begin_ps[order], end_ps[order]).sum())
+
+
+def _added_ps(begin_ps: Int64s, end_ps: Int64s) -> Int64s:
+    """Give the time that each of N intervals covers and none before it does; in order of their begins."""
+    end = np.maximum.accumulate(end_ps)
+    start = np.maximum(begin_ps, np.concatenate([begin_ps[:1], end[:-1]]))
+    return np.asarray(np.maximum(end - start, 0))
+
+
+def own_times(trace: Trace, work: Int64s) -> Int64s:
+    """Give how long each piece of device work took, less what overlaps earlier work of its stream.
+
+    With programmatic dependent launch a kernel begins before the one ahead of it ends: of [0, 200) and
+    [120, 320) the second has 120 of its own. A TPU's instructions nest, and keep what they took.
+
+    Args:
+        trace: The trace.
+        work: N events of devices, ascending.
+    """
+    begin, end = by_device_clock(trace, work)
+    own_ps = end - begin
+    line_of_work = trace.lines.of_event[work]
+    for line in np.unique(line_of_work).tolist():
+        if trace.lines.names[line] == XLA_OPS_LINE:
+            continue
+        part = np.flatnonzero(line_of_work == line)
+        own_ps[part] = _added_ps(begin[part], end[part])
+    return own_ps
 
 
 def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:

@@ -16,14 +16,11 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import claim_folder, read_whole, whole_file
 from profnb.core.sharing import Sharing
-from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
-from profnb.trace.chrome.reader import read_chrome
+from profnb.trace.formats import GZIP, Opened, read_opened
 from profnb.trace.model import Trace
 from profnb.trace.runs import XPLANE_SUFFIX
 from profnb.trace.wire import FIXED32, FIXED64, LENGTH, VARINT, read_plain_varint
-from profnb.trace.xplane import read_xplane
 
-_GZIP = b"\x1f\x8b"
 _PIECE, _FIRST_PIECE = 1 << 22, 1 << 12
 MOST_BYTES = 2 << 30  # of a trace, inflated or not: no protobuf has more
 _SURE_BYTES = 1 << 28  # more than that is counted before it is kept
@@ -44,16 +41,12 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     """
     file = Path(path).expanduser()
     recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
-    if recorded[:2].tobytes() == _GZIP:
+    is_packed = recorded[:2].tobytes() == GZIP
+    if is_packed:
         recorded = _decompress(recorded, source)
-        if recorded[:2].tobytes() == _GZIP:  # a file may hold itself, without end
+        if recorded[:2].tobytes() == GZIP:  # a file may hold itself, without end
             raise TraceFormatError(f"{source}: gzip inside gzip. Decompress it once and open that.")
-    start = recorded[:64].tobytes()
-    if start.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"[", b"{"):
-        return read_chrome(recorded, source)
-    if looks_like_run_metadata(recorded):
-        return read_run_metadata([recorded], source)
-    return read_xplane(recorded, source)
+    return read_opened(Opened(file, recorded, source, is_packed))
 
 
 def _decompress(packed: Bytes, source: str) -> Bytes:
@@ -90,7 +83,7 @@ def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
             at -= len(inflate.unused_data)
             size = min(2 * size, _PIECE)
             if inflate.eof:
-                if packed[at : at + 2].tobytes() != _GZIP:
+                if packed[at : at + 2].tobytes() != GZIP:
                     break
                 # Another member; pieces begin small, or many tiny members would take quadratic time.
                 inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
@@ -116,8 +109,8 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(
-            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it came from. "
-            "A capture keeps its own with logdir=, in a notebook -d."
+            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it was "
+            "read from. A capture keeps its own with logdir=, in a notebook -d."
         )
     recorded = trace.recorded
 

@@ -6,8 +6,12 @@ TF = tensorflow/python (2.21), profnb = written by our own markers.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from itertools import pairwise
+from os.path import commonprefix
+
+from profnb.core.printable import cut_middle
 
 # PyTorch's step marker, and what profnb's capture writes of it (``capture.profiler.torch_door``).
 KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
@@ -15,6 +19,10 @@ KINETO_STEP, KINETO_FACTS = "ProfilerStep#", "profnb.step#"
 KINETO_SCOPE = "profnb.layer#"
 # A reading of ``time.perf_counter_ns``, which stands behind it, likewise; and what it is read as.
 KINETO_CLOCK, CLOCK_EVENT, CLOCK_NS = "profnb.clock#", "profnb.clock", "profnb_clock_ns"
+# What the user marked: a range of NVTX, or ``record_function`` of PyTorch.
+USER_RANGE = "profnb_range"
+# Of a plane: which profiler recorded it, where the format alone does not tell the framework.
+RECORDER = "profnb_recorder"
 # How many examples a step took, of batches of a ``DataLoader``.
 EXAMPLES = "profnb_examples"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
@@ -291,3 +299,54 @@ def packing_scopes(op_names: Iterable[str]) -> frozenset[str]:
 def is_packing(op_name: str, op_type: str, scopes: AbstractSet[str]) -> bool:
     """Tell whether an op packs or unpacks what is exchanged, in one of ``packing_scopes``."""
     return op_type in _PACKING and op_name.rpartition("/")[0] in scopes
+
+
+_NAMESPACES = re.compile(r"\b(?:[A-Za-z_]\w*::)+(?=[A-Za-z_{(])")
+_RESULT = re.compile(r"(?:void|static|__global__)\s+")
+_ANONYMOUS = "(anonymous namespace)::"
+
+
+def kernel_title(kernel_name: str) -> str:
+    """Give a kernel's name without its result, arguments and namespaces; what templates it was made of stays.
+
+    ``void at::native::elementwise_kernel<4, at::native::CUDAFunctor_add<float>>(int, ...)`` becomes
+    ``elementwise_kernel<4, CUDAFunctor_add<float>>``: that tells it from another elementwise one.
+    """
+    start = _RESULT.sub("", kernel_name, count=1) if _RESULT.match(kernel_name) else kernel_name
+    plain = start.replace(_ANONYMOUS, "")
+    depth = 0
+    for at, char in enumerate(plain):
+        depth += (char == "<") - (char == ">" and plain[at - 1 : at] != "-")
+        if char == "(" and depth <= 0:
+            plain = plain[:at]
+            break
+    return _NAMESPACES.sub("", plain).replace("> >", ">>").strip() or start
+
+
+def kernel_titles(kernel_names: Sequence[str], most: int) -> list[str]:
+    """Give titles of at most so many characters, for names of one table.
+
+    Of a long one the begin stays, and what tells it from names that begin like it: a functor stands in the
+    middle, among a template's arguments.
+    """
+    titles = [kernel_title(name) for name in kernel_names]
+    ordered = sorted(set(titles))
+    shared = dict.fromkeys(ordered, 0)
+    for one, other in pairwise(ordered):
+        alike = len(commonprefix((one, other)))  # noqa: RUF071
+        shared[one], shared[other] = max(shared[one], alike), max(shared[other], alike)
+    return [_around(title, shared[title], most) for title in titles]
+
+
+def _around(title: str, place: int, most: int) -> str:
+    """Cut a title to its begin and what stands around a place; where that is near, to its begin and end."""
+    if len(title) <= most:
+        return title
+    head = most // 3
+    first = min(title.rfind(" ", 0, place + 1) + 1 or place, place)
+    if first <= head or first - head < 2:
+        return cut_middle(title, most)
+    room = most - head - 2
+    rest = title[first:]
+    end = "…" if len(rest) > room else ""
+    return f"{title[:head]}…{rest[:room]}{end}"

@@ -26,6 +26,7 @@ XPLANE_SUFFIX = ".xplane.pb"
 TRACE_SUFFIXES = (
     XPLANE_SUFFIX, ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz",
 )  # fmt: skip
+EVENT_FILE = ".tfevents."
 _TIMELINE = re.compile(r"timeline.*\.json(\.gz)?", re.DOTALL)
 _SUFFIX = re.compile(r"(\.xplane\.pb|((\.pt)?\.trace)?\.json(\.gz)?|\.run_metadata\.pb(\.gz)?)\Z")
 _MOST_FOLDERS = 20_000
@@ -103,10 +104,12 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
         Path(folder, name)
         for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
         for name in names
-        if name.endswith(TRACE_SUFFIXES) or _TIMELINE.fullmatch(name)
+        if name.endswith(TRACE_SUFFIXES) or _TIMELINE.fullmatch(name) or EVENT_FILE in name
     ]
     regular = [file for file in listed if is_regular(file)]
-    files = [file for file in regular if file.name.endswith(XPLANE_SUFFIX)] or regular
+    files = [file for file in regular if file.name.endswith(XPLANE_SUFFIX)]
+    # A logdir has an event file beside every trace.
+    files = files or [file for file in regular if EVENT_FILE not in file.name] or regular
     if not files:
         raise TraceFormatError(
             f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "

@@ -27,7 +27,7 @@ from profnb.subjects.device.copies import are_of_program
 from profnb.subjects.device.devices import is_mixed_precision, is_nvidia
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
-from profnb.subjects.device.precision import WIDTHS, find_missed_dimensions
+from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
 from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -75,14 +75,8 @@ _IN_16_BITS = {
     JAX: "Cast parameters and inputs to jnp.bfloat16 inside the step. Keep the loss in float32.",
     PYTORCH: "with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and loss.",
 }
-_IN_TF32 = {
-    UNKNOWN: "Allow TF32 in matrix products and convolutions.",
-    TENSORFLOW: "tf.config.experimental.enable_tensor_float_32_execution(True)",
-    JAX: "jax.config.update('jax_default_matmul_precision', 'tensorfloat32')",
-    PYTORCH: "torch.set_float32_matmul_precision('high')",
-}
 _NARROWER: dict[str, Words] = {
-    "TF32": ("Compute products in TF32", _IN_TF32, "mixed_precision"),
+    "TF32": ("Compute products in TF32", IN_TF32, "mixed_precision"),
     "16-bit": ("Compute in 16 bits", _IN_16_BITS, "mixed_precision"),
 }
 

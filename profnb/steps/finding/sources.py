@@ -4,12 +4,13 @@ A step comes, in this order of trust, from
 
 1. a step marker: a host event with ``_r`` >= 1 or ``step_num`` (the user's own, Keras 2's, or one that
    profnb's capture wrote), or an event of a device's ``Steps`` line;
-2. the outermost repeated call of a function: ``tf.function`` calls (marked by the capture or by
+2. a range that the user marked and that repeats (``record_function``, NVTX);
+3. the outermost repeated call of a function: ``tf.function`` calls (marked by the capture or by
    TensorFlow's own ``tf_function_call`` stat), JAX's ``PjitFunction`` calls (the one whose program took
    most time, or where none has most of it the sequence of calls that repeats), session runs; in a TF1
    timeline of several runs the runs, each from its ``_SOURCE`` node to its last one;
-3. what an eager loop repeats: the next element of tf.data, or a gradient;
-4. nothing: the whole capture is one window, and the report says so.
+4. what an eager loop repeats: the next element of tf.data, or a gradient;
+5. nothing: the whole capture is one window, and the report says so.
 
 Functions that alternate (a discriminator's and a generator's update, say) form
 one step together.
@@ -36,6 +37,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, graph_runs
 from profnb.steps.finding.loops import eager_steps, taped_steps
+from profnb.steps.finding.ranges import ranged_steps
 from profnb.steps.windows import WINDOW, Steps, outermost
 from profnb.trace.model import Trace
 from profnb.trace.names import (
@@ -70,6 +72,7 @@ def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
     steps = (
         _marked_steps(trace)
         or _steps_of_device(trace)
+        or ranged_steps(trace)
         or called_steps(trace)
         or graph_runs(trace)
         or taped_steps(trace, eager_steps(trace))

@@ -68,6 +68,8 @@ _TENSOR_CORE_PARTS = (
 )  # fmt: skip
 # What multiplies on the ordinary cores although another part of its name is listed: xmma has both kinds.
 _ORDINARY_PARTS = ("_ffma_", "_simt_")
+# Kernels that multiply in 32 bits whatever their op is called: ``sgemm``, and those of the ordinary cores.
+_PRODUCT_PARTS = (*_ORDINARY_PARTS, "sgemm", "implicit_gemm", "scudnn_")
 _TENSILE = re.compile(r"Cijk_.*_MI\d+x\d+x\d+")
 _ELIGIBLE_ENDS = (
     "Conv2D", "Conv2DBackpropFilter", "Conv2DBackpropInput", "Conv3D", "DepthwiseConv2dNative",
@@ -280,7 +282,7 @@ class KernelTable:
         min_ps: Shortest, shape (N,).
         max_ps: Longest, shape (N,).
         uses_tensor_core: By the kernel's name, shape (N,).
-        is_tensor_core_eligible: By the op's name, or because it did use them, shape (N,).
+        is_tensor_core_eligible: By the op's name or the kernel's, or because it did use them, shape (N,).
     """
 
     kernel_name: tuple[str, ...]
@@ -343,7 +345,14 @@ def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
     op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
-    eligible = np.array([is_tensor_core_eligible(f"/{name}") for name, _ in op_keys], np.bool_)
+    eligible = np.array(
+        [
+            is_tensor_core_eligible(f"/{op}")
+            or any(part in kernel.lower() for part in _PRODUCT_PARTS)
+            for kernel, (op, _) in zip(kernel_names, op_keys, strict=True)
+        ],
+        np.bool_,
+    )
     is_triton = np.array([name.startswith(_TRITON) for name in kernel_names], np.bool_)
     if hlo is not None and len(hlo):
         of_op = [*(width_of_hlo(hlo, op) for op in hlo.ops), ("", False)]
@@ -431,7 +440,7 @@ KERNELS = Table[KernelTable](
         Column(
             "is_tensor_core_eligible",
             lambda t: t.is_tensor_core_eligible,
-            "whether its op could run in tensor cores",
+            "whether such a product could run in tensor cores",
         ),
     ),
 )

@@ -23,6 +23,7 @@ from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.steps.windows import Steps
 from profnb.subjects.device.kernels import KernelTable, find_kernels
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
@@ -39,6 +40,14 @@ _PATTERNS = (
 )
 _OP_OF_LAYER = re.compile(r"(.+?)/((?:Conv2D|MatMul)(?:_\d+)?(?:/.*)?)")
 _OF_WEIGHTS = ("Conv2DBackpropFilter", "MatMul_1", "/Cast")  # whose result has the weights' shape
+
+
+IN_TF32 = {
+    UNKNOWN: "Allow TF32 in matrix products and convolutions.",
+    TENSORFLOW: "tf.config.experimental.enable_tensor_float_32_execution(True)",
+    JAX: "jax.config.update('jax_default_matmul_precision', 'tensorfloat32')",
+    PYTORCH: "torch.set_float32_matmul_precision('high')",
+}
 
 
 def width_of(text: str) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.printable import cut_middle
 from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import axis, figure_layout
@@ -20,9 +19,12 @@ from profnb.subjects.device.devices import DEVICES, DeviceTable, is_nvidia
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, WORK, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_cores
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
-from profnb.subjects.device.precision import WIDTHS, Precision, ops_without_tensor_cores
+from profnb.subjects.device.precision import IN_TF32, WIDTHS, Precision, ops_without_tensor_cores
+from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
+from profnb.trace.framework import UNKNOWN
+from profnb.trace.names import kernel_titles
 
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
 _SHOWN_MISSED = 6
@@ -48,7 +50,7 @@ def device_sections(study: Study) -> list[Section]:
         tells = tells_tensor_cores(study.trace, plane, study.framework)
         sections.append(_kernel_section(device.kernels, device.precision, tells=tells))
         if tells and is_nvidia(study.trace, plane):
-            sections.extend(_missed_section(device.kernels))
+            sections.extend(_missed_section(device.kernels, study, plane))
     if len(device.copies):
         sections.append(_copy_section(device.copies))
     return sections
@@ -158,6 +160,7 @@ def _stream_section(streams: StreamTable) -> Section:
 def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) -> Section:
     """The kernels; ``tells`` is true where their names tell which ran in tensor cores."""
     fractions, time = kernels.fraction, int(kernels.total_ps.sum())
+    titles = kernel_titles(kernels.kernel_name[:_SHOWN_KERNELS], _LONGEST_KERNEL)
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     could = int(kernels.total_ps[missed].sum())
@@ -188,7 +191,10 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
         kernels,
         (
             Shown(
-                "kernel", lambda row: _kernel_cell(kernels.kernel_name[row], kernels.op_name[row])
+                "kernel",
+                lambda row: _kernel_cell(
+                    kernels.kernel_name[row], titles[row], kernels.op_name[row]
+                ),
             ),
             "occurrences",
             "total_us",
@@ -208,7 +214,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
     )
 
 
-def _missed_section(kernels: KernelTable) -> list[Section]:
+def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Section]:
     """The ops that could have used tensor cores and did not; none where all did or none could."""
     totals = ops_without_tensor_cores(kernels)
     whole = int(kernels.total_ps.sum())
@@ -216,12 +222,18 @@ def _missed_section(kernels: KernelTable) -> list[Section]:
     if not shown or not totals[shown[0]][0]:
         return []
     more = len(totals) - len(shown)
+    has_tf32 = "TF32" in find_rates(study.trace.planes[plane])
+    remedy = (
+        f" In 32 bits this device has TF32: {IN_TF32.get(study.framework, IN_TF32[UNKNOWN])}"
+        if has_tf32
+        else ""
+    )
     return [
         Section(
             title="Ops without tensor cores",
             sentence="Matrix products and convolutions that spent most of their time on the ordinary cores. "
             "Tensor cores take 16-bit numbers (TF32 on newer GPUs), best in multiples of 8; the inputs of "
-            "the first layer and the outputs of the last one are the data's."
+            f"the first layer and the outputs of the last one are the data's.{remedy}"
             + (f" {count_text(more)} more are in p.kernels." if more > 0 else ""),
             headings=("", "op", "runs", "total", "of kernel time"),
             rows=[
@@ -241,12 +253,9 @@ def _missed_section(kernels: KernelTable) -> list[Section]:
     ]
 
 
-def _kernel_cell(kernel: str, op: str) -> Cell:
+def _kernel_cell(kernel: str, short: str, op: str) -> Cell:
     """The op and, fainter, the kernel without what C++ puts around its name."""
     start = kernel.removeprefix("void ")
-    plain = start.replace("(anonymous namespace)::", "")
-    short = plain.partition("(")[0].strip() or start
-    short = cut_middle(short, _LONGEST_KERNEL)
     if op == kernel:
         return (short, "", "", start if short != start else "")
     title = op_title(op)

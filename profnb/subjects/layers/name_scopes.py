@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from profnb.subjects.ops.op_table import OPTIMIZERS
-from profnb.trace.names import without_call, without_number, without_numbers
+from profnb.trace.names import kernel_title, without_call, without_number, without_numbers
 
 _CALLS = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"
@@ -153,6 +153,9 @@ class OpTitle:
         return self.name, "", self.about, self.full if self.full != self.name else ""
 
 
+_KERNEL = ("void ", "at::native::")  # a device's work that has no op is named by its kernel
+
+
 def op_titles(names: Sequence[str], types: Sequence[str]) -> list[OpTitle]:
     """Name several ops of one table; where two would read alike, their own names stand behind."""
     titles = [op_title(name, kind) for name, kind in zip(names, types, strict=True)]
@@ -180,7 +183,7 @@ def op_title(op_name: str, op_type: str = "") -> OpTitle:
         return OpTitle(last, above, full) if above != "Iterator" else OpTitle(plain, "", full)
     scope = parse_scope(plain)
     if len(scope.path) < 2 or "/" not in plain:
-        return OpTitle(plain, kind, full)
+        return OpTitle(kernel_title(plain) if plain.startswith(_KERNEL) else plain, kind, full)
     if without_numbers(scope.path[0].lower()) in OPTIMIZERS:
         inner = "/".join(part.removeprefix("update_") for part in scope.path[1:-1])
         return OpTitle(f"{scope.path[0]} · {scope.path[-1]}", _joined(kind, inner), full)

@@ -24,7 +24,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int32s, Int64s
 from profnb.core.table import Column, Table
 from profnb.steps.nesting import find_parents, self_times
-from profnb.steps.streams import by_device_clock, find_executions, raw_device_lines
+from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
 from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.ops.op_execution import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
@@ -55,7 +55,8 @@ class OpTable:
         op_name: The op's own name.
         occurrences: How often it ran, shape (N,).
         total_ps: Time in it and in what it called, shape (N,).
-        self_ps: Time in it alone, shape (N,); equal to the total on a device.
+        self_ps: Time in it alone, shape (N,); on a device without what overlaps
+            earlier work of its stream.
     """
 
     is_device: Bools
@@ -135,7 +136,8 @@ def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRun
         keys += device.keys
         code = np.append(code, device.code + len(host_keys))
         events = np.append(host, work)
-        total_ps, self_ps = (np.append(column, end - begin) for column in (total_ps, self_ps))
+        total_ps = np.append(total_ps, end - begin)
+        self_ps = np.append(self_ps, own_times(trace, work))
         begins = np.append(begins, find_executions(trace, work, unit, step))
     is_device = np.arange(len(keys)) >= len(host_keys)
     return OpRuns(tuple(keys), is_device, events, code, total_ps, self_ps, begins)
@@ -233,7 +235,7 @@ OPS = Table[OpTable](
         Column(
             "self_us",
             lambda t: t.self_ps,
-            "time in it alone; equal to the total on a device",
+            "time in it alone; on a device without what overlaps earlier work of its stream",
             "own time",
         ),
         Column(

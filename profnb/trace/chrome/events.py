@@ -6,7 +6,7 @@ events [2, 5) and [0, 9): an end closes the innermost begin that is open.
 Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -16,10 +16,12 @@ import numpy as np
 from profnb.core.columns import Bools, Bytes, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
+from profnb.core.units import counted_text
 from profnb.trace.assemble import FoundLine, PlaneStats
 from profnb.trace.chrome.event_args import ChromeStats, parse_value, text_of
 from profnb.trace.chrome.json_scan import (
     FIELDS,
+    EventSpans,
     distinct_spans,
     read_decimals,
     scan_events,
@@ -202,10 +204,12 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         return text_of(buffer[span[0] : span[1]].tobytes())
 
     at, header = _find_list(buffer)
-    spans, after, status = scan_events(buffer, at)
-    if status == 2 or (status == 1 and header is not None):  # an object's list has to be closed
+    listed = scan_events(buffer, at)
+    spans = listed.spans
+    if listed.damaged and not spans[:, _PH, 1].any():
         raise TraceFormatError(
-            f"Damaged or cut short at byte {after:,} of {buffer.size:,}. Record or download it again."
+            f"Damaged or cut short at byte {listed.damaged[0]:,} of {buffer.size:,}, before any whole "
+            "event. Record or download it again."
         )
     phases = _phases(buffer, spans)
     is_empty = ~spans.any(axis=(1, 2))  # TensorFlow's profiler ends its list with {}
@@ -238,12 +242,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         )
         if count
     ]
-    if status == 1:
-        left_out.insert(
-            0,
-            "The file ends without its closing bracket, as a program that was stopped leaves it; "
-            "the last events may be missing.",
-        )
+    left_out[:0] = _damage(listed, buffer.size)
     spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
     origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
     begin = _since(origin_us, whole[is_usable], part[is_usable])
@@ -273,6 +272,25 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         left_out=(*left_out, *notes),
         flows=int(is_flow.sum()),
     )
+
+
+def _damage(listed: EventSpans, size: int) -> Iterator[str]:
+    """Write what is missing of a list that is damaged, or that a program left unclosed."""
+    *inside, last = listed.damaged or (-1,)
+    if last >= 0 and listed.is_closed:
+        inside.append(last)
+    if inside:
+        yield (
+            f"The file is damaged at byte {inside[0]:,} of {size:,}: {counted_text(len(inside), 'event')} "
+            "could not be read. All other events are shown."
+        )
+    if last >= 0 and not listed.is_closed:
+        yield f"The file is cut off at byte {last:,} of {size:,}: later events are missing."
+    elif not listed.is_closed:
+        yield (
+            "The file ends without its closing bracket, as a program that was stopped leaves it; "
+            "the last events may be missing."
+        )
 
 
 def _phases(buffer: Bytes, spans: Int64s) -> Bytes:

@@ -7,7 +7,9 @@ Times are read as decimals, not as floats: a float64 of an epoch in microseconds
 the digits in the file have all of theirs.
 """
 
+import re
 import secrets
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +18,11 @@ from profnb.core.jit import compiled
 
 # The fields of an event that are of interest, in the order of the spans that are returned.
 FIELDS = (b"ph", b"name", b"cat", b"ts", b"dur", b"pid", b"tid", b"args")
+
+_KEYS = np.frombuffer(b"".join(FIELDS), np.uint8), np.cumsum([len(field) for field in FIELDS])
+# Where the next event begins behind what is damaged.
+_SEEMS_AN_EVENT = re.compile(rb'\}\s*,\s*(\{\s*"(?:%s)"\s*:)' % b"|".join(FIELDS))
+_BLOCK, _LONGEST_EVENT, _MOST_DAMAGES = 1 << 14, 1 << 16, 20_000
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = np.uint8(34), np.uint8(92), np.uint8(44), np.uint8(58)
 _OPEN_LIST, _CLOSE_LIST, _OPEN, _CLOSE = np.uint8(91), np.uint8(93), np.uint8(123), np.uint8(125)
@@ -116,12 +123,13 @@ def _next_member(buffer: Bytes, at: int, end: int) -> tuple[int, int, int, int, 
 @compiled
 def _scan(
     buffer: Bytes, at: int, end: int, keys: Bytes, key_ends: Int64s, spans: Int64s, most: int,
-    state: Int64s,
+    longest: int, state: Int64s,
 ) -> int:  # fmt: skip
     """Walk the list that begins at ``at``; fill spans of shape (most, fields, 2) unless most is 0.
 
     Returns the number of objects. ``state`` gets (position after, status): 0 closed, 1 the list is not
-    closed but ends after a whole event, 2 damaged at the position.
+    closed but ends after a whole event, 2 damaged at the position, 3 the spans are full. What is longer than
+    ``longest`` is damaged.
     """
     count = 0
     at += 1
@@ -134,7 +142,10 @@ def _scan(
         if byte == _CLOSE_LIST:
             state[0], state[1] = at + 1, 0
             return count
-        after = skip_value(buffer, at, end)
+        if 0 < most == count:
+            state[0], state[1] = at, 3
+            return count
+        after = skip_value(buffer, at, min(end, at + longest))
         if after < 0:
             state[0], state[1] = at, 2
             return count
@@ -176,29 +187,67 @@ def _fill(buffer: Bytes, begin: int, end: int, keys: Bytes, key_ends: Int64s, sp
     return True
 
 
-def scan_events(buffer: Bytes, at: int) -> tuple[Int64s, int, int]:
+@dataclass(frozen=True, slots=True)
+class EventSpans:
+    """Where the fields of a list's events are.
+
+    Attributes:
+        spans: Shape (E, 8, 2), int64, fields as ``FIELDS``, (0, 0) where an event lacks one.
+        after: The position after the list.
+        is_closed: Whether the list has its closing bracket.
+        damaged: Where something stands that is no event; reading went on with the next event behind it.
+    """
+
+    spans: Int64s
+    after: int
+    is_closed: bool
+    damaged: tuple[int, ...] = ()
+
+
+def scan_events(buffer: Bytes, at: int) -> EventSpans:
     """Find the fields of every event of the list that begins at a position.
 
     Args:
         buffer: The whole file.
         at: Where the list's bracket is.
-
-    Returns:
-        Spans of shape (E, 8, 2), int64, fields as ``FIELDS``, (0, 0) where an event lacks one; the
-        position after the list; and how it ended: 0 closed, 1 not closed after a whole event, 2
-        damaged at that position.
     """
-    keys = np.frombuffer(b"".join(FIELDS), np.uint8)
-    key_ends = np.cumsum([len(field) for field in FIELDS])
     state = np.zeros(2, np.int64)
-    none = np.zeros((0, len(FIELDS), 2), np.int64)
-    count = _scan(buffer, at, buffer.size, keys, key_ends, none, 0, state)
+    count = _scan(buffer, at, buffer.size, *_KEYS, _spans(0), 0, buffer.size, state)
+    spans = _spans(count)
+    if count and state[1] != 2:
+        _scan(buffer, at, buffer.size, *_KEYS, spans, count, buffer.size, state)
     if state[1] == 2:
-        return none, int(state[0]), 2
-    spans = np.zeros((count, len(FIELDS), 2), np.int64)
-    if count:
-        _scan(buffer, at, buffer.size, keys, key_ends, spans, count, state)
-    return spans, int(state[0]), int(state[1])
+        return _scan_past_damage(buffer, at)
+    return EventSpans(spans, int(state[0]), bool(state[1] == 0))
+
+
+def _spans(count: int) -> Int64s:
+    return np.zeros((count, len(FIELDS), 2), np.int64)
+
+
+def _scan_past_damage(buffer: Bytes, at: int) -> EventSpans:
+    """Do the same with a list that is damaged: behind each damage, go on where the next event seems to begin.
+
+    What seems to be one and is none has no phase, so it is no event of a trace either. Each event is bounded,
+    and so is how often this starts anew: files that were made to be slow are not.
+    """
+    state, text = np.zeros(2, np.int64), memoryview(buffer)
+    blocks, damaged = [_spans(0)], list[int]()
+    while len(damaged) < _MOST_DAMAGES:
+        block = _spans(_BLOCK)
+        count = _scan(buffer, at, buffer.size, *_KEYS, block, _BLOCK, _LONGEST_EVENT, state)
+        blocks.append(block[:count].copy())
+        after, status = int(state[0]), int(state[1])
+        if status == 3:
+            at = after - 1
+            continue
+        next_event = _SEEMS_AN_EVENT.search(text, after)
+        if status == 2:
+            damaged.append(after)
+        if next_event is None:
+            break
+        at = next_event.start(1) - 1
+    return EventSpans(np.concatenate(blocks), after, status == 0, tuple(damaged))
 
 
 @compiled

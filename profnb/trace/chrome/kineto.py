@@ -30,6 +30,7 @@ from profnb.trace.names import (
     KINETO_STEP,
     ROOT_LEVEL,
     STEP_NUM,
+    USER_RANGE,
 )
 
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
@@ -44,6 +45,14 @@ _KINETO_ONLY = frozenset(
 )  # fmt: skip
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
+# Ranges of ``record_function``, and those that PyTorch and profnb mark themselves.
+_RANGES = "user_annotation"
+_FRAMEWORK_RANGES = (
+    "ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel",
+    "FullyShardedDataParallel", "FSDP::", "nccl:", "gloo:", "mpi:", "c10d::", "torch::", "autograd::",
+    "aten::", "## ", "Torch-Compiled", "TorchDynamo", "PyTorch Profiler", "CompiledFunction", "Pregraph",
+    "AOTDispatcher", "profnb.",
+)  # fmt: skip
 _MOST_RANKS = 1_000_000
 # What Kineto says of a device, and what XPlane calls it.
 _DEVICE_FACTS = {
@@ -118,6 +127,10 @@ def read_kineto(
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == row_of(raw.names, "[memory]")))
     derived, renamed = _kineto_steps(raw)
+    is_own = np.array([not name.startswith(_FRAMEWORK_RANGES) for name in raw.names], np.bool_)
+    ranges = np.flatnonzero((raw.category == row_of(raw.categories, _RANGES)) & is_own[raw.name])
+    if ranges.size:
+        derived[USER_RANGE] = ranges, np.ones(ranges.size, np.int64)
     # What Python's clock read as an event ``profnb.clock#1234`` was begun.
     readings = _numbers_behind(raw.names, KINETO_CLOCK, _CLOCK_DIGITS)
     if readings:

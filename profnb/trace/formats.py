@@ -1,0 +1,191 @@
+"""The formats of files, told by their first bytes: what each looks like, what reads it, what else to do.
+
+One row is one format. The first whose bytes fit is taken, so what says clearly what it is comes first, and
+XSpace, whose bytes say least, last. A format without a reader is named for its sentence alone.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from profnb.core.columns import Bytes
+from profnb.core.errors import TraceFormatError
+from profnb.tf1.event_file import find_runs, is_event_file
+from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
+from profnb.trace.chrome.reader import read_chrome
+from profnb.trace.memory.torch_snapshot import read_torch_snapshot
+from profnb.trace.model import Trace
+from profnb.trace.nvidia import nsys, nvprof
+from profnb.trace.nvidia.database import open_database
+from profnb.trace.nvidia.printed import is_printed, read_printed
+from profnb.trace.xplane import read_xplane
+
+HEAD = 1 << 12
+GZIP = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
+_PPROF = re.compile(rb"\x0a[\x02-\x0a]\x08[\x01-\x7f]\x10[\x01-\x7f]")
+_MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
+_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
+_OPENS = (
+    "profnb opens XPlane (`*.xplane.pb`), Chrome JSON, `RunMetadata`, Nsight Systems' SQLite export and "
+    "nvprof's `.nvvp` or CSV."
+)
+_EXPORT = "`nsys export --type sqlite {name}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A file as it was read.
+
+    Attributes:
+        file: Where it is.
+        data: All of its bytes, unpacked if they were packed.
+        source: Its name, for messages.
+        is_unpacked: Whether they were packed.
+    """
+
+    file: Path
+    data: Bytes
+    source: str
+    is_unpacked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One kind of file.
+
+    Attributes:
+        name: What it is, after "This is".
+        fits: Whether a file's first bytes look like it.
+        read: What reads it; None where nothing here does.
+        remedy: What to do where nothing does, with ``{name}`` for the file's.
+    """
+
+    name: str
+    fits: Callable[[bytes], bool]
+    read: Callable[[Opened], Trace] | None = None
+    remedy: str = ""
+
+
+def _begins(*beginnings: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(beginnings)
+
+
+def _is_json(head: bytes) -> bool:
+    return head.removeprefix(_BOM).lstrip()[:1] in (b"[", b"{") and not _MARSHAL.match(head)
+
+
+def _is_text(head: bytes) -> bool:
+    """Tell whether bytes are text; a protobuf may begin with a line's end or a quotation mark, too."""
+    text = head[:512]
+    return len(text) > 1 and not _NO_TEXT.search(text) and not text.startswith(_UTF_16)
+
+
+def _read_database(opened: Opened) -> Trace:
+    if opened.is_unpacked:
+        raise TraceFormatError(
+            f"{opened.source} is a packed SQLite database. Unpack it and open that."
+        )
+    try:
+        with open_database(opened.file) as database:
+            if database.has(nsys.STRINGS) and not database.has(nvprof.STRINGS):
+                return nsys.read_nsys(database, opened.source)
+            if database.has(*nvprof.KINDS):
+                return nvprof.read_nvprof(database, opened.source)
+            tables = ", ".join(sorted(database.tables)[:5]) or "none"
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{opened.source}: {error}") from None
+    raise TraceFormatError(
+        f"{opened.source} is a SQLite database of neither Nsight Systems nor nvprof (tables: "
+        f"{tables[:200]}). {_OPENS}"
+    )
+
+
+def _read_event_file(opened: Opened) -> Trace:
+    try:
+        runs = find_runs(opened.data)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{opened.source}: {error}") from None
+    return read_run_metadata(runs, opened.source)
+
+
+def _read_utf_16(opened: Opened) -> Trace:
+    text = opened.data.tobytes().decode("utf-16", "replace").encode("utf-8", "replace")
+    return read_chrome(np.frombuffer(text, np.uint8), opened.source)
+
+
+PYTHON = Format("a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None)
+FORMATS = (
+    Format("an SQLite database", _begins(b"SQLite format 3\0"), _read_database),
+    Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
+    Format("an xz archive", _begins(b"\xfd7zXZ\0"), remedy="Unpack it with `xz -d` and open that."),
+    Format("a zstd archive", _begins(b"\x28\xb5\x2f\xfd"), remedy="Unpack it with `zstd -d` and open that."),
+    Format("a bzip2 archive", _begins(b"BZh"), remedy="Unpack it with `bzip2 -d` and open that."),
+    Format(
+        "a report of Nsight Compute", _begins(b"NVR\0"),
+        remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
+    ),
+    Format(
+        "a Python pickle", lambda head: _PICKLE.match(head) is not None,
+        lambda opened: read_torch_snapshot(opened.data, opened.source),
+    ),
+    Format("an event file of TensorBoard", is_event_file, _read_event_file),
+    PYTHON,
+    Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
+    Format(
+        "a table that nvprof or nsys printed", is_printed,
+        lambda opened: read_printed(opened.data, opened.source),
+    ),
+    Format("JSON in UTF-16", _begins(*_UTF_16), _read_utf_16),
+    Format("a text", _is_text, remedy=_OPENS),
+    Format("a profile of pprof", lambda head: _PPROF.match(head) is not None, remedy=_OPENS),
+    Format(
+        "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),
+        lambda opened: read_run_metadata([opened.data], opened.source),
+    ),
+    # Fields 1 to 4 are all that an XSpace has; an empty file is said to be so by its reader.
+    Format(
+        "an XPlane trace", lambda head: not head or head[0] >> 3 in (1, 2, 3, 4),
+        lambda opened: read_xplane(opened.data, opened.source),
+    ),
+)  # fmt: skip
+_UNKNOWN = Format("", lambda _: True, remedy=_OPENS)
+
+
+def tell_format(head: bytes) -> Format:
+    """Tell the format of a file.
+
+    Args:
+        head: Its first bytes, ``HEAD`` of them or all.
+    """
+    return next((one for one in FORMATS if one.fits(head)), _UNKNOWN)
+
+
+def read_opened(opened: Opened) -> Trace:
+    """Read a file of any format that has a reader.
+
+    Raises:
+        TraceFormatError: It has none, or is damaged; the sentence names what it looks like and what opens.
+    """
+    head = opened.data[:HEAD].tobytes()
+    format_ = tell_format(head)
+    if format_.read is not None:
+        return format_.read(opened)
+    if opened.file.name.endswith(_REPORT):
+        export = _EXPORT.format(name=opened.source)
+        raise TraceFormatError(
+            f"{opened.source} is a report of Nsight Systems, which only nsys reads. Run {export} and open "
+            "what it writes."
+        )
+    what = (
+        f"is {format_.name}"
+        if format_.name
+        else f"begins with {head[:8]!r}, which no format here does"
+    )
+    raise TraceFormatError(f"{opened.source} {what}. {format_.remedy}")

@@ -1,0 +1,175 @@
+"""PyTorch's memory snapshot (``torch.cuda.memory._dump_snapshot``) to a ``Trace`` of allocations.
+
+The file is a pickle, which may name anything that is then run. So its instructions are looked at first: only
+those that make dictionaries, lists, texts and numbers are let through; none that names or calls something,
+and no tuples, whose hash may take for ever. Allocations become the events of TensorFlow's allocators, so
+the tables of memory read them; the line of the program stands where those have the op.
+
+Source: torch/cuda/memory.py, torch/csrc/cuda/memory_snapshot.cpp (2.9); Python's Lib/pickletools.py.
+"""
+
+import io
+import pickle
+import pickletools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from profnb.core.columns import Bytes
+from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
+from profnb.trace.assemble import FoundLine
+from profnb.trace.model import Trace
+from profnb.trace.nvidia.records import Records, trace_of
+
+RECORDED = "PyTorch's memory snapshot"
+_MOST_BYTES, _MOST_EVENTS, _MOST_DEVICES = 256 << 20, 5_000_000, 1_000
+_PLAIN = frozenset((
+    "PROTO", "FRAME", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS",
+    "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NONE", "NEWTRUE",
+    "NEWFALSE", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
+))  # fmt: skip
+_FREES = ("free_completed", "free_requested")
+_INSIDE_TORCH = ("/torch/", "\\torch\\")
+_LARGEST = (1 << 62) - 1
+
+
+def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
+    """Read a snapshot.
+
+    Args:
+        buffer: The whole file.
+        source: Its name, for messages.
+
+    Raises:
+        TraceFormatError: It is none, holds something else than plain values, or is damaged.
+    """
+    try:
+        histories = _histories(_load_plain(buffer))
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{source}: {error}") from None
+    records = [_records(device, changes) for device, changes in histories.items()]
+    return trace_of(source, RECORDED, records)
+
+
+def _histories(snapshot: object) -> dict[int, list[tuple[int, int, int, str]]]:
+    """Find what each device allocated and freed, by its number."""
+    devices = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
+    if not isinstance(devices, list):
+        raise TraceFormatError(
+            "A Python pickle that is no memory snapshot of PyTorch: it has no `device_traces`."
+        )
+    histories = {
+        number: [*_changes(history)] for number, history in enumerate(devices[:_MOST_DEVICES])
+    }
+    if not any(histories.values()):
+        raise TraceFormatError(
+            "No allocation in the snapshot. Call torch.cuda.memory._record_memory_history() before the "
+            "program allocates."
+        )
+    return {number: changes for number, changes in histories.items() if changes}
+
+
+class _NothingNamed(pickle.Unpickler):
+    """Makes nothing by name, should an instruction have been let through that asks for it."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+def _load_plain(buffer: Bytes) -> Any:
+    if buffer.size > _MOST_BYTES:
+        raise TraceFormatError(
+            f"{buffer.size / 1e6:,.0f} MB; at most {_MOST_BYTES / 1e6:,.0f} MB are read. Record less."
+        )
+    raw = buffer.tobytes()
+    try:
+        strange = _find_strange(raw)
+        if not strange:
+            return _NothingNamed(io.BytesIO(raw)).load()
+    except (
+        pickle.UnpicklingError, ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError,
+        OverflowError,
+    ) as error:  # fmt: skip
+        raise TraceFormatError(
+            f"The pickle is damaged or cut short ({printable(str(error))[:100]}). Write the snapshot again."
+        ) from None
+    raise TraceFormatError(
+        f"The pickle holds {strange}, which no memory snapshot has. Nothing of it was run."
+    )
+
+
+def _find_strange(raw: bytes) -> str:
+    """Name the first instruction that is not let through; "" where all are.
+
+    A place to remember something at is one of those before it: one far away would take that much memory.
+    """
+    for count, (operation, argument, _) in enumerate(pickletools.genops(raw)):
+        is_far = operation.name == "LONG_BINPUT" and isinstance(argument, int) and argument > count
+        if operation.name not in _PLAIN or is_far:
+            return operation.name
+    return ""
+
+
+def _changes(history: object) -> Iterator[tuple[int, int, int, str]]:
+    """Give (time in ns, address, bytes, line) of each allocation, and of each end of one with bytes below 0.
+
+    A block is free when its streams are done with it (``free_completed``); a history without such events has
+    only the calls that asked for it.
+    """
+    entries = (
+        [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+    )
+    actions = {action for entry in entries if isinstance(action := entry.get("action"), str)}
+    frees = next((action for action in _FREES if action in actions), "")
+    for number, entry in enumerate(entries[:_MOST_EVENTS]):
+        action, size = entry.get("action"), entry.get("size")
+        if (
+            action not in ("alloc", frees)
+            or not isinstance(size, int)
+            or not 0 < size < _LARGEST >> 16
+        ):
+            continue
+        time, address = entry.get("time_us", number), entry.get("addr", 0)
+        time_us = time if isinstance(time, int) and 0 <= time < _LARGEST // 1000 else number
+        address = address & _LARGEST if isinstance(address, int) else 0
+        yield time_us * 1000, address, size if action == "alloc" else -size, _line_of(entry)
+
+
+def _line_of(entry: Mapping[str, Any]) -> str:
+    """Name the line that allocated: the innermost frame of Python that is not PyTorch's own."""
+    frames = entry.get("frames")
+    places = [
+        (frame["filename"], frame["line"], frame.get("name", ""))
+        for frame in (frames[:200] if isinstance(frames, list) else ())
+        if isinstance(frame, dict)
+        and isinstance(frame.get("filename"), str)
+        and isinstance(frame.get("line"), int)
+    ]
+    python = [place for place in places if place[0].endswith(".py")]
+    of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
+    for file, line, name in (of_user or python)[:1]:
+        return f"{file.replace(chr(92), '/').rpartition('/')[2][:200]}:{line} {str(name)[:200]}"
+    return ""
+
+
+def _records(device: int, changes: list[tuple[int, int, int, str]]) -> Records:
+    times, addresses, sizes, lines = zip(*changes, strict=True)
+    when, address, change = (np.array(column, np.int64) for column in (times, addresses, sizes))
+    in_use = np.cumsum(change)
+    in_use -= min(int(in_use.min()), 0)  # what was allocated before the history began, at the least
+    texts = {line: row for row, line in enumerate(dict.fromkeys(lines))}
+    allocator = f"GPU_{device}"
+    stats = {
+        "bytes_allocated": in_use, "allocation_bytes": np.abs(change), "addr": address,
+        "peak_bytes_in_use": np.maximum.accumulate(in_use),
+    }  # fmt: skip
+    return Records(
+        [FoundLine("/host:CPU", "host", f"memory of GPU {device}", device)], np.zeros_like(when),
+        ["MemoryAllocation", "MemoryDeallocation"], (change < 0).astype(np.int64), when, when, stats,
+        {
+            "allocator_name": ([allocator], np.zeros_like(when)),
+            "tf_op": (list(texts), np.array([texts[line] if line else -1 for line in lines], np.int64)),
+        },
+    )  # fmt: skip

@@ -1,0 +1,115 @@
+"""The SQLite export of Nsight Systems to a ``Trace``: kernels, copies, calls, NVTX ranges.
+
+``nsys export --type sqlite`` writes one table per kind of event, of which any may be missing; texts stand in
+``StringIds``. ``globalTid`` holds the process and the thread, 24 bits each. A CUDA graph that was traced as a
+whole is one event on its stream.
+
+Source: "SQLite Schema Reference" of the Nsight Systems User Guide (2021.5 to 2025.1).
+"""
+
+import re
+
+import numpy as np
+
+from profnb.trace.assemble import PlaneStats
+from profnb.trace.model import Trace
+from profnb.trace.names import CORRELATION_ID
+from profnb.trace.nvidia.database import Database, Strings
+from profnb.trace.nvidia.records import (
+    COPY_COLUMNS,
+    KERNEL_COLUMNS,
+    Records,
+    calls_of,
+    copies_of,
+    kernels_of,
+    on_streams,
+    ranges_of,
+    trace_of,
+)
+
+KERNELS, _RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+STRINGS = "StringIds"
+_MEMCPY, _MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
+_GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EVENTS"
+_THREADS, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+# ENUM_CUDA_MEM_KIND
+_MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device"}
+_THREAD = (1 << 24) - 1
+_API_VERSION = re.compile(r"(_ptsz|_ptds)?_v\d+$")
+_FACTS = {
+    "totalMemory": "memory_size", "smCount": "core_count", "computeMajor": "compute_cap_major",
+    "computeMinor": "compute_cap_minor",
+}  # fmt: skip
+
+
+def read_nsys(database: Database, source: str) -> Trace:
+    """Read an export of Nsight Systems.
+
+    Args:
+        database: Its tables.
+        source: The file's name, for messages.
+
+    Raises:
+        TraceFormatError: It holds no event, or something else than tables.
+    """
+    strings, titles = Strings(database, STRINGS, "id"), dict[int, str]()
+    threads, name_ids = database.integers(_THREADS, "globalTid", "nameId")
+    texts, row = strings.of(name_ids)
+    for thread, at in zip((threads & _THREAD).tolist(), row.tolist(), strict=True):
+        titles[thread] = f"{texts[at]}/{thread}"
+    *columns, demangled, short = database.integers(
+        KERNELS, *KERNEL_COLUMNS, "demangledName", "shortName"
+    )
+    records = [kernels_of(columns, *strings.of(np.where(demangled >= 0, demangled, short)))]
+    records.append(copies_of(database.integers(_MEMCPY, *COPY_COLUMNS), _MEMORY))
+    records.append(copies_of(database.integers(_MEMSET, *COPY_COLUMNS), _MEMORY, is_set=True))
+    records.append(_graphs(database))
+    for table in (_RUNTIME, _OF_OS):
+        begin, end, thread, correlation, name_id = database.integers(
+            table, "start", "end", "globalTid", "correlationId", "nameId"
+        )
+        names, row = strings.of(name_id)
+        names = [_API_VERSION.sub("", name) for name in names]
+        records.append(calls_of(begin, end, thread & _THREAD, correlation, names, row, titles))
+    records.append(_ranges(database, strings, titles))
+    return trace_of(source, "Nsight Systems", records, _facts(database))
+
+
+def _graphs(database: Database) -> Records:
+    begin, end, device, stream, correlation, graph = database.integers(
+        _GRAPHS, "start", "end", "deviceId", "streamId", "correlationId", "graphId"
+    )
+    distinct, row = np.unique(graph, return_inverse=True)
+    names = [f"CUDA graph {number}" for number in distinct.tolist()]
+    lines = on_streams(device, stream)
+    return Records(*lines, names, row.reshape(-1), begin, end, {CORRELATION_ID: correlation})
+
+
+def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Records:
+    """Read the NVTX ranges that ended, pushed and popped ones as well as started and ended ones."""
+    (begin, end, thread, text_id), (texts,) = database.rows(
+        _NVTX, ["start", "end", "globalTid", "textId"], ["text"]
+    )
+    distinct: dict[str, int] = {}
+    inline = np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)
+    shared, row = strings.of(text_id)
+    names = [*distinct, *shared]
+    name = np.where(text_id >= 0, row + len(distinct), inline)
+    kept = np.flatnonzero((end >= 0) & (begin >= 0))  # marks and categories have no end
+    return ranges_of(begin[kept], end[kept], thread[kept] & _THREAD, names, name[kept], titles)
+
+
+def _facts(database: Database) -> dict[str, PlaneStats]:
+    """Read what is known of each GPU, by the number that CUDA gives it."""
+    cuda, of_gpu = database.integers(_CUDA_DEVICES, "cudaId", "gpuId")
+    columns, (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
+    number_of = dict(zip(of_gpu.tolist(), cuda.tolist(), strict=True))
+    facts: dict[str, PlaneStats] = {}
+    for name, (gpu, *values) in zip(names, np.stack(columns).T.tolist(), strict=True):
+        present = {
+            key: value for key, value in zip(_FACTS.values(), values, strict=True) if value >= 0
+        }
+        facts[f"/device:GPU:{number_of.get(gpu, gpu)}"] = {
+            "device_vendor": "Nvidia", "gpu_device_name": name, **present,
+        }  # fmt: skip
+    return facts

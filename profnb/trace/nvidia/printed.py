@@ -1,0 +1,228 @@
+"""Tables that nvprof and nsys print, with a row per kernel or call, to a ``Trace``.
+
+They come of ``nvprof --print-gpu-trace`` or ``--print-api-trace``, as CSV or not, and of
+``nsys stats --report cuda_gpu_trace --format csv``.
+
+nvprof's CSV has its units in the row below the header, which differ from file to file; nsys has them in the
+header, ``Start (ns)``; nvprof's text has them in each cell. A kilobyte is 1,024 bytes. A begin is as exact as
+it was printed. Rows of ``[Unified Memory ...]`` are no work of a stream.
+"""
+
+import csv
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from math import isfinite
+
+import numpy as np
+
+from profnb.core.columns import Bytes, Int64s
+from profnb.core.errors import TraceFormatError
+from profnb.trace.assemble import FoundLine, PlaneStats
+from profnb.trace.model import Trace
+from profnb.trace.nvidia.records import (
+    COPY_COLUMNS,
+    KERNEL_COLUMNS,
+    MEMSET,
+    Records,
+    calls_of,
+    copies_of,
+    kernels_of,
+    trace_of,
+)
+
+_MOST_ROWS, _HEAD_ROWS = 5_000_000, 200
+_LATEST_NS = 1 << 62
+# nsys' names of columns, by nvprof's.
+_SAME = {
+    "Correlation_ID": "CorrId", "Stream": "Strm", "Registers Per Thread": "Reg/Trd", "Grid X": "GrdX",
+    "Grid Y": "GrdY", "Grid Z": "GrdZ", "Block X": "BlkX", "Block Y": "BlkY", "Block Z": "BlkZ",
+    "Static SMem": "StcSMem", "Dynamic SMem": "DymSMem", "Size": "Bytes", "SrcMemType": "SrcMemKd",
+    "DstMemType": "DstMemKd",
+}  # fmt: skip
+_SAME_IN_TEXT = {"Regs*": "Registers Per Thread", "SSMem*": "Static SMem", "DSMem*": "Dynamic SMem"}
+_OURS = {theirs: ours for ours, theirs in _SAME.items()} | _SAME_IN_TEXT
+_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+_BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3}
+_UNITS = _NS | _BYTES
+_NUMBER = re.compile(r"([-+\d.eE]+?)\s*([KMG]?B|[mun]?s)?$")
+_DEVICE = re.compile(r"(.*?)\s*\((\d{1,6})\)$")
+_NUMBERED = re.compile(r"\s*\[(\d+)\]$")  # nvprof's text: the correlation stands behind the name
+_COPY = re.compile(r"\[?(?:CUDA )?(memcpy|memset)\s*(\w+?)?(?:-to-(\w+))?\]?$", re.IGNORECASE)
+_DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 8, "htoh": 9, "ptop": 10}
+_KINDS = ("pageable", "pinned", "device", "array", "managed")
+
+_Row = Mapping[str, str]
+
+
+def is_printed(start: bytes) -> bool:
+    """Tell whether a file begins as nvprof prints, or has a row of CSV that names begin and duration."""
+    text = start.decode("utf-8", "replace")
+    return "NVPROF is profiling" in text or any(
+        line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration"))
+        for line in text.splitlines()
+    )
+
+
+def read_printed(buffer: Bytes, source: str) -> Trace:
+    """Read what nvprof or nsys printed.
+
+    Args:
+        buffer: The whole file.
+        source: Its name, for messages.
+
+    Raises:
+        TraceFormatError: It lists no kernels or calls one by one.
+    """
+    lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
+    kernels, copies, calls, others = _Columns(), _Columns(), _Columns(), _Columns()
+    devices: dict[int, str] = {}
+    try:
+        for row in islice(_rows(lines, source), _MOST_ROWS):
+            _put(row, kernels, copies, calls, others, devices)
+    except csv.Error as error:
+        raise TraceFormatError(
+            f"{source}: no CSV as nvprof prints it ({error}). Print it again."
+        ) from None
+    records = [
+        kernels_of(kernels.of(KERNEL_COLUMNS), *kernels.names()),
+        copies_of(copies.of(COPY_COLUMNS), dict(enumerate(_KINDS))),
+        _calls(calls),
+        _unified(others),
+    ]
+    facts: dict[str, PlaneStats] = {
+        f"/device:GPU:{number}": {"device_vendor": "Nvidia", "gpu_device_name": name}
+        for number, name in devices.items()
+    }
+    return trace_of(source, "nvprof", records, facts)
+
+
+class _Columns:
+    """Rows of one kind as they are found."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, int]] = []
+        self._names: dict[str, int] = {}
+
+    def add(self, name: str, values: dict[str, int]) -> None:
+        """Keep a row."""
+        self._rows.append(values | {"name": self._names.setdefault(name, len(self._names))})
+
+    def of(self, columns: Sequence[str]) -> list[Int64s]:
+        """Give columns, -1 where a row lacks one."""
+        return [np.array([row.get(name, -1) for row in self._rows], np.int64) for name in columns]
+
+    def names(self) -> tuple[list[str], Int64s]:
+        """Give the distinct names, and the row of each record's."""
+        return list(self._names), self.of(["name"])[0]
+
+
+def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
+    """Split the lines below the header into cells by column, each number with its unit."""
+    for at, line in enumerate(lines[:_HEAD_ROWS]):
+        if line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration")):
+            header, *rest = csv.reader(lines[at : at + 2])
+            titles = [title.partition(" (") for title in header]
+            units = [unit.rstrip(")") for _, _, unit in titles]
+            columns = [_OURS.get(title, title) for title, _, _ in titles]
+            has_units = not any(units) and bool(rest) and rest[0][:1] != [] and rest[0][0] in _NS
+            if has_units:
+                units = rest[0]
+            for cells in csv.reader(lines[at + 1 + has_units :]):
+                yield {
+                    column: cell + (unit if cell and unit in _UNITS else "")
+                    for column, cell, unit in zip(columns, cells, units, strict=False)
+                }
+            return
+        titles_of_text = re.split(r"\s{2,}", line.strip())
+        if titles_of_text[:2] == ["Start", "Duration"]:
+            columns = [_OURS.get(title, title) for title in titles_of_text]
+            for text in lines[at + 1 :]:
+                cells = re.split(r"\s{2,}", text.strip(), maxsplit=len(columns) - 1)
+                yield {
+                    c: "" if cell == "-" else cell for c, cell in zip(columns, cells, strict=False)
+                }
+            return
+    raise TraceFormatError(
+        f"{source} is printed by nvprof and lists no kernel by itself. Run it with "
+        "`--csv --print-gpu-trace`, or with `-o x.nvvp`, and open that."
+    )
+
+
+def _quantity(text: str) -> int:
+    """Read a number, in nanoseconds or bytes where it has a unit; -1 for what is none."""
+    match = _NUMBER.match(text.strip())
+    try:
+        value = float(match[1]) * _UNITS.get(match[2], 1.0) if match else -1.0
+    except ValueError:
+        return -1
+    return round(value) if isfinite(value) and 0 <= value < _LATEST_NS else -1
+
+
+def _put(
+    row: _Row, kernels: _Columns, copies: _Columns, calls: _Columns, others: _Columns, devices: dict[int, str]
+) -> None:  # fmt: skip
+    """Put a row to those of its kind; one without begin or duration is none."""
+    begin, duration = (_quantity(row.get(title, "")) for title in ("Start", "Duration"))
+    name = row.get("Name", "").strip()
+    if begin < 0 or duration < 0 or not name:
+        return
+    correlation = _quantity(row.get("Correlation_ID", ""))
+    numbered = _NUMBERED.search(name)
+    if numbered and correlation < 0:
+        correlation = _quantity(numbered[1])
+    name = _NUMBERED.sub("", name)
+    values = {"start": begin, "end": begin + duration, "correlationId": correlation}
+    device = _DEVICE.match(row.get("Device", ""))
+    if device is None:
+        calls.add(name.partition(" (")[0], values | {"thread": 0})
+        return
+    number = int(device[2])
+    devices.setdefault(number, device[1])
+    values |= {"deviceId": number, "streamId": _quantity(row.get("Stream", ""))}
+    copy = _COPY.match(name)
+    if copy:
+        _, source_end, target_end = (part or "" for part in copy.groups())
+        direction = f"{source_end[:1]}to{target_end[:1]}" if target_end else source_end
+        is_set = copy[1].lower() == "memset"
+        kind = MEMSET if is_set else _DIRECTIONS.get(direction.lower(), 0)
+        sides = [row.get(title, "").lower() for title in ("SrcMemType", "DstMemType")]
+        source, target = (_KINDS.index(side) if side in _KINDS else -1 for side in sides)
+        values |= {"bytes": _quantity(row.get("Size", "")), "copyKind": kind}
+        copies.add("", values | {"srcKind": source, "dstKind": target})
+    elif name.startswith("["):
+        others.add(name.strip("[]"), values)
+    else:
+        kernels.add(name, values | _shape(row))
+
+
+def _shape(row: _Row) -> dict[str, int]:
+    """Read a kernel's launch shape; nvprof's text has ``(32768 1 1)`` in one cell."""
+    shape = {
+        "registersPerThread": _quantity(row.get("Registers Per Thread", "")),
+        "staticSharedMemory": _quantity(row.get("Static SMem", "")),
+        "dynamicSharedMemory": _quantity(row.get("Dynamic SMem", "")),
+    }
+    for side in ("Grid", "Block"):
+        together = row.get(f"{side} Size", "").strip("()").split()
+        for at, axis in enumerate("XYZ"):
+            cell = row.get(f"{side} {axis}", together[at] if at < len(together) else "")
+            shape[f"{side.lower()}{axis}"] = _quantity(cell)
+    return shape
+
+
+def _calls(calls: _Columns) -> Records:
+    """Put all calls on one line: which thread made them is not printed."""
+    begin, end, thread, correlation = calls.of(("start", "end", "thread", "correlationId"))
+    return calls_of(begin, end, thread, correlation, *calls.names(), {0: "calls"})
+
+
+def _unified(others: _Columns) -> Records:
+    """Give what the driver did for unified memory a line of its own beside the device's work."""
+    begin, end, device = others.of(("start", "end", "deviceId"))
+    devices, line = np.unique(device, return_inverse=True)
+    lines = [
+        FoundLine(f"/device:GPU:{one}", "device", "Unified Memory", repeats=True)
+        for one in devices.tolist()
+    ]
+    return Records(lines, line.reshape(-1), *others.names(), begin, end)

@@ -1,0 +1,249 @@
+"""Kernels, copies, calls and ranges, as NVIDIA's profilers record them, to a ``Trace``.
+
+A device is a plane and a stream a line, as in TensorFlow's own traces; a thread of the host is a line that
+holds its calls of CUDA and, around them, the ranges that the program marked (NVTX). A kernel's launch shape
+and a copy's size stand in the stats that XPlane has for them, so every table reads them alike.
+
+Source: CUPTI's records, docs.nvidia.com/cupti (cupti_activity.h).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profnb.core.columns import Int64s
+from profnb.core.errors import TraceFormatError
+from profnb.core.units import PS_PER_NS
+from profnb.trace.assemble import FoundLine, PlaneStats, assemble_trace
+from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, Trace
+from profnb.trace.names import CORRELATION_ID, RECORDER, USER_RANGE
+
+_LONGEST_NS = (1 << 61) // PS_PER_NS  # 26 days: sums of two times stay inside int64 picoseconds
+_SHAPE = (
+    "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX",
+    "blockY", "blockZ",
+)  # fmt: skip
+KERNEL_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", *_SHAPE)
+COPY_COLUMNS = (
+    "start", "end", "deviceId", "streamId", "correlationId", "bytes", "copyKind", "srcKind", "dstKind",
+)  # fmt: skip
+MEMSET = 1000  # a kind of copy of ours, beside CUPTI's
+_COPY_NAMES = {
+    MEMSET: "Memset",
+    1: "Memcpy HtoD", 2: "Memcpy DtoH", 3: "Memcpy HtoD", 4: "Memcpy DtoH", 5: "Memcpy DtoD",
+    6: "Memcpy DtoD", 7: "Memcpy DtoD", 8: "Memcpy DtoD", 9: "Memcpy HtoH", 10: "Memcpy PtoP",
+}  # fmt: skip
+
+Texts = tuple[Sequence[str], Int64s]  # distinct texts, and the row of each record's, -1 for none
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """N records of one kind.
+
+    Attributes:
+        lines: The lines that they lie on.
+        line: Row of ``lines`` of each, shape (N,).
+        names: Their names.
+        name: Row of ``names``, shape (N,).
+        begin_ns: Begins, on one clock for all records of a file, shape (N,).
+        end_ns: Ends, shape (N,).
+        integers: Stats by name, -1 where one is missing, shape (N,).
+        texts: Stats that are texts.
+    """
+
+    lines: Sequence[FoundLine]
+    line: Int64s
+    names: Sequence[str]
+    name: Int64s
+    begin_ns: Int64s
+    end_ns: Int64s
+    integers: Mapping[str, Int64s] = field(default_factory=dict)
+    texts: Mapping[str, Texts] = field(default_factory=dict)
+
+
+class ColumnStats(Stats):
+    """Stats that are at hand as columns.
+
+    Args:
+        columns: Each stat's, by name.
+    """
+
+    def __init__(self, columns: Mapping[str, StatColumn]) -> None:
+        """Keep them."""
+        self._columns = columns
+
+    def integers(self, name: str) -> StatColumn:
+        """Give the events with an integer of this name."""
+        column = self._columns.get(name, StatColumn())
+        return StatColumn() if column.texts else column
+
+    def texts(self, name: str) -> StatColumn:
+        """Give the events with a text of this name."""
+        column = self._columns.get(name, StatColumn())
+        return column if column.texts else StatColumn()
+
+    def of_event(self, event: int) -> dict[str, StatValue]:
+        """Give every stat of one event."""
+        stats: dict[str, StatValue] = {}
+        for name, column in self._columns.items():
+            at = int(np.searchsorted(column.events, event))
+            if at < len(column) and column.events[at] == event:
+                value = int(column.values[at])
+                stats[name] = column.texts[value] if column.texts else value
+        return stats
+
+
+def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
+    """Find the lines of N pieces of device work, and the line of each, shape (N,)."""
+    pairs, line = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
+    lines = [
+        FoundLine(f"/device:GPU:{max(one, 0)}", "device", f"Stream #{number}", number)
+        for one, number in pairs.T.tolist()
+    ]
+    return lines, line.reshape(-1)
+
+
+def on_threads(thread: Int64s, titles: Mapping[int, str]) -> tuple[list[FoundLine], Int64s]:
+    """Find the lines of what N threads did, and the line of each, shape (N,)."""
+    threads, line = np.unique(thread, return_inverse=True)
+    lines = [
+        FoundLine("/host:CPU", "host", titles.get(one, f"thread {one}"), one)
+        for one in threads.tolist()
+    ]
+    return lines, line.reshape(-1)
+
+
+def kernels_of(columns: Sequence[Int64s], names: Sequence[str], name: Int64s) -> Records:
+    """Make records of kernels.
+
+    Args:
+        columns: As ``KERNEL_COLUMNS``, each of shape (N,).
+        names: Names of kernels.
+        name: Row of ``names`` of each, shape (N,).
+    """
+    begin, end, device, stream, correlation, *shape = columns
+    distinct, row = np.unique(np.stack(shape), axis=1, return_inverse=True)
+    details = [
+        f"regs:{regs} static_shared:{static} dynamic_shared:{dynamic} "
+        f"grid:{','.join(map(str, sizes[:3]))} block:{','.join(map(str, sizes[3:]))}"
+        for regs, static, dynamic, *sizes in distinct.T.tolist()
+    ]
+    return Records(
+        *on_streams(device, stream), names, name, begin, end, {CORRELATION_ID: correlation},
+        {"kernel_details": (details, row.reshape(-1))},
+    )  # fmt: skip
+
+
+def copies_of(
+    columns: Sequence[Int64s], kinds: Mapping[int, str], *, is_set: bool = False
+) -> Records:
+    """Make records of copies.
+
+    Args:
+        columns: As ``COPY_COLUMNS``, each of shape (N,).
+        kinds: What the numbers of kinds of memory mean.
+        is_set: Whether all of them only set memory.
+    """
+    begin, end, device, stream, correlation, size, kind, *sides = columns
+    directions, row = np.unique(np.full_like(kind, MEMSET) if is_set else kind, return_inverse=True)
+    names = [_COPY_NAMES.get(one, "Memcpy") for one in directions.tolist()]
+    distinct, detail = np.unique(np.stack([size, *sides]), axis=1, return_inverse=True)
+    details = [
+        "".join(f"{key}:{kinds[side]} " for key, side in zip(("kind_src", "kind_dst"), ends, strict=True)
+                if side in kinds) + (f"size:{number}" if number >= 0 else "")
+        for number, *ends in distinct.T.tolist()
+    ]  # fmt: skip
+    return Records(
+        *on_streams(device, stream), names, row.reshape(-1), begin, end, {CORRELATION_ID: correlation},
+        {"memcpy_details": (details, detail.reshape(-1))},
+    )  # fmt: skip
+
+
+def calls_of(
+    begin: Int64s, end: Int64s, thread: Int64s, correlation: Int64s, names: Sequence[str], name: Int64s,
+    titles: Mapping[int, str],
+) -> Records:  # fmt: skip
+    """Make records of the host's calls, each by N columns."""
+    lines = on_threads(thread, titles)
+    return Records(*lines, names, name, begin, end, {CORRELATION_ID: correlation})
+
+
+def ranges_of(
+    begin: Int64s, end: Int64s, thread: Int64s, names: Sequence[str], name: Int64s, titles: Mapping[int, str]
+) -> Records:  # fmt: skip
+    """Make records of the ranges that a program marked, each by N columns."""
+    lines = on_threads(thread, titles)
+    return Records(*lines, names, name, begin, end, {USER_RANGE: np.ones_like(begin)})
+
+
+def trace_of(
+    source: str, recorder: str, records: Sequence[Records], facts: Mapping[str, PlaneStats] | None = None
+) -> Trace:  # fmt: skip
+    """Put all records of a file into a trace; ranges come before the calls inside of them.
+
+    Args:
+        source: The file's name, for messages.
+        recorder: The profiler that wrote it.
+        records: The records, of one clock.
+        facts: What is known of devices, by the name of their plane.
+
+    Raises:
+        TraceFormatError: There is none, or they lie too far apart.
+    """
+    lines: dict[FoundLine, int] = {}
+    names: dict[str, int] = {}
+    sums = [0, *np.cumsum([one.begin_ns.size for one in records]).tolist()]
+    line, name, begin, end = (np.zeros(sums[-1], np.int64) for _ in range(4))
+    integers: dict[str, Int64s] = {}
+    texts: dict[str, tuple[dict[str, int], Int64s]] = {}
+    for first, one in zip(sums, records, strict=False):
+        part = slice(first, first + one.begin_ns.size)
+        own_lines = [lines.setdefault(own_line, len(lines)) for own_line in one.lines]
+        line[part] = np.array(own_lines, np.int64)[one.line]
+        name[part] = np.array([names.setdefault(n, len(names)) for n in one.names], np.int64)[
+            one.name
+        ]
+        begin[part], end[part] = one.begin_ns, one.end_ns
+        for key, values in one.integers.items():
+            integers.setdefault(key, np.full(sums[-1], -1, np.int64))[part] = values
+        for key, (own_texts, rows) in one.texts.items():
+            own_codes, column = texts.setdefault(key, ({}, np.full(sums[-1], -1, np.int64)))
+            codes = [own_codes.setdefault(text, len(own_codes)) for text in own_texts]
+            column[part] = np.array([*codes, -1], np.int64)[rows]
+    is_whole = (begin >= 0) & (end >= begin) & (end < np.iinfo(np.int64).max)
+    if not is_whole.any():
+        raise TraceFormatError(
+            f"{source}: no kernel, copy, call or range with a time in it. Record again while "
+            "the device works."
+        )
+    rows = np.flatnonzero(is_whole)
+    origin, last = int(begin[rows].min()), int(end[rows].max())
+    if last - origin > _LONGEST_NS:
+        raise TraceFormatError(
+            f"{source}: its records lie {(last - origin) / 86_400e9:,.0f} days apart. Export it again."
+        )
+    missing = is_whole.size - rows.size
+
+    def stats(order: Int64s) -> ColumnStats:
+        of_trace = rows[order]
+        columns = {}
+        for key, values in integers.items():
+            events = np.flatnonzero(values[of_trace] >= 0)
+            columns[key] = StatColumn(events, values[of_trace[events]])
+        for key, (texts_of_key, values) in texts.items():
+            events = np.flatnonzero(values[of_trace] >= 0)
+            columns[key] = StatColumn(events, values[of_trace[events]], tuple(texts_of_key))
+        return ColumnStats(columns)
+
+    planes = dict.fromkeys(one.plane for one in lines)
+    plane_facts = facts or {}
+    return assemble_trace(
+        source, list(lines), line[rows], name[rows], (begin[rows] - origin) * PS_PER_NS,
+        (end - begin)[rows] * PS_PER_NS, StringTable.of(names),
+        stats=stats,
+        is_op_name=np.zeros(len(names), np.bool_),
+        left_out=(f"{missing:,} records have no begin or no end.",) if missing else (),
+        plane_stats={plane: {RECORDER: recorder, **plane_facts.get(plane, {})} for plane in planes},
+    )  # fmt: skip
