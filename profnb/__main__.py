@@ -291,10 +291,10 @@ def _parser() -> argparse.ArgumentParser:
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
     clean.add_argument("-o", "--out", help="write the repaired notebook here")
 
-    demo = command(_demo, "profile a small real training and write its report", page)
+    demo = command(_demo, "profile a small real training and write its report")
+    demo.add_argument("-o", "--out", default="profnb-demo.html", help="HTML file (%(default)s)")
     demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
     demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
-    demo.set_defaults(out="profnb-demo.html")
     return parser
 
 

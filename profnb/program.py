@@ -91,9 +91,10 @@ def _find_module(name: str, main: dict[str, Any]) -> CodeType | None:
         if not f"{name}.".startswith(f"{error.name}."):  # one that the program imports
             raise
         return None
-    if spec is None or not hasattr(spec.loader, "get_code"):
+    loader: Any = spec.loader if spec is not None else None
+    if spec is None or loader is None:  # a folder without __init__.py has none
         return None
-    code: CodeType | None = spec.loader.get_code(spec.name)
+    code: CodeType | None = loader.get_code(spec.name)
     sys.argv[0] = spec.origin or name
     main.update(__file__=spec.origin, __cached__=spec.cached, __loader__=spec.loader)
     main.update(__package__=spec.parent, __spec__=spec)
