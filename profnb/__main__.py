@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from profnb import __version__
 from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of
 from profnb.core.errors import ProfnbError
-from profnb.core.printable import for_terminal, printable, printable_lines
+from profnb.core.printable import (
+    for_terminal,
+    printable,
+    printable_lines,
+    terminal_columns,
+    with_bold_begin,
+)
 from profnb.lite.entry import ALLOWED, KINDS
 
 if TYPE_CHECKING:
@@ -34,6 +40,11 @@ def _say(text: str) -> None:
     print(for_terminal(printable_lines(text)))
 
 
+def _answer(text: str) -> None:
+    """Print an answer, which begins with what is most important."""
+    print(with_bold_begin(for_terminal(printable_lines(text))))
+
+
 def _complain(error: object) -> None:
     print(printable_lines(f"profnb: {error}"), file=sys.stderr)
 
@@ -46,7 +57,8 @@ def _run(arguments: argparse.Namespace) -> None:
         try:
             with redirect_stdout(sys.stderr):
                 if not arguments.quiet:
-                    _say(f"\n{profile.summary()}")
+                    print()
+                    _answer(profile.summary())
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out).resolve()}")
         except KeyboardInterrupt:
@@ -73,7 +85,9 @@ def _demo(arguments: argparse.Namespace) -> None:
     from profnb.demo import run_demo
 
     result = run_demo(arguments.out, arguments.steps, arguments.epochs)
-    _say(f"\n{result.summary()}\n\nReport: {Path(arguments.out).resolve()}")
+    print()
+    _answer(result.summary())
+    _say(f"\nReport: {Path(arguments.out).resolve()}")
 
 
 def _load(arguments: argparse.Namespace) -> "Profile":
@@ -103,7 +117,7 @@ def _report(arguments: argparse.Namespace) -> None:
         print(result.to_json())
         return
     if arguments.text or arguments.out is None:
-        _say(result.summary())
+        _answer(result.summary())
 
 
 def _timeline(arguments: argparse.Namespace) -> None:
@@ -136,7 +150,11 @@ def _table(arguments: argparse.Namespace) -> None:
         return
     _say(table.rows)
     if len(frame):
-        _say(frame.to_string(index=False, max_rows=_MOST_ROWS, na_rep="-"))
+        _say(
+            frame.to_string(
+                index=False, max_rows=_MOST_ROWS, na_rep="-", line_width=terminal_columns()
+            )
+        )
     if len(frame) > _MOST_ROWS:
         _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
     if not len(frame):
@@ -147,7 +165,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from profnb.comparison import compare
 
     result = compare(arguments.first, arguments.second)
-    _say(result.summary())
+    _answer(result.summary())
     limit = arguments.fail_if_slower
     leading = result.leading
     if limit is None or not leading.is_different or leading.ratio <= 1 + limit:
@@ -191,7 +209,7 @@ def _lite(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(result.to_json())
     else:
-        _say(result.summary())
+        _answer(result.summary())
 
 
 def _clean(arguments: argparse.Namespace) -> None:
