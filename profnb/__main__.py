@@ -52,21 +52,27 @@ def _complain(error: object) -> None:
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
 
+    stderr = sys.stderr  # the program may put something else in its place, or close it
+
     def show(profile: "Profile") -> None:
         """Say the answer; trouble of ours changes nothing about the program's end."""
-        try:
-            with redirect_stdout(sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # whatever the program made of it
+            sys.stdout.flush()
+        with suppress(OSError, ValueError), redirect_stdout(stderr):
+            try:
                 if not arguments.quiet:
                     print()
                     _answer(profile.summary())
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out).resolve()}")
-        except KeyboardInterrupt:
-            _complain("interrupted while it wrote the answer.")
-        except BrokenPipeError:
-            pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-            _complain(f"the answer could not be written ({type(error).__name__}: {error}).")
+                if options.logdir is not None:
+                    kept = profile.recordings[0].path
+                    is_kept = kept is not None and kept.exists()
+                    _say(f"Trace: {kept}" if is_kept else "There is no trace to keep.")
+            except KeyboardInterrupt:
+                _say("profnb: interrupted; the answer is not whole.")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                _say(f"profnb: the answer is not whole ({type(error).__name__}: {error}).")
 
     refuse, what = arguments.parser.error, "module" if arguments.module else "Python file"
     if not arguments.program:

@@ -46,7 +46,7 @@ def run_program(
     """
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main).update(__annotations__={}, __builtins__=builtins)
-    sys.argv = list(words)
+    sys.argv = ["-m", *words[1:]] if is_module else list(words)
     if not getattr(sys.flags, "safe_path", sys.flags.isolated):
         sys.path[0] = str(Path.cwd() if is_module else Path(words[0]).resolve().parent)
     code, process = None, os.getpid()
