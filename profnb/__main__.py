@@ -64,7 +64,7 @@ def _run(arguments: argparse.Namespace) -> None:
                     print()
                     _answer(profile.summary())
                 if arguments.out is not None:
-                    _say(f"Report: {profile.to_html(arguments.out).resolve()}")
+                    _say(f"Report: {profile.to_html(arguments.out)}")
                 if options.logdir is not None:
                     kept = profile.recordings[0].path
                     is_kept = kept is not None and kept.exists()
@@ -82,7 +82,8 @@ def _run(arguments: argparse.Namespace) -> None:
         options = options_of(arguments)
     except ValueError as error:
         refuse(str(error).rstrip("."))
-    options = replace(options, label=options.label or Path(name).name)
+    logdir = options.logdir and Path(options.logdir).expanduser().absolute()
+    options = replace(options, label=options.label or Path(name).name, logdir=logdir)
     if not run_program(arguments.program, options, show, is_module=arguments.module):
         refuse(f"there is no {what} {name!r}")
 
@@ -182,6 +183,14 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 1
 
 
+def _new_file(text: str) -> Path:
+    """Take a path of this folder, which a program may leave before the file is written."""
+    path = Path(text).expanduser().absolute()
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path
+
+
 def _percentage(text: str) -> float:
     number = float(text.rstrip("%"))
     if number < 0:
@@ -256,7 +265,9 @@ def _parser() -> argparse.ArgumentParser:
         return made
 
     page = argparse.ArgumentParser(add_help=False)
-    page.add_argument("-o", "--out", metavar="FILE.html", help="write a page that works offline")
+    page.add_argument(
+        "-o", "--out", type=_new_file, metavar="FILE.html", help="write a page that works offline"
+    )
     saved = argparse.ArgumentParser(add_help=False)
     saved.add_argument("path", help="a trace of any format, run folder or logdir")
     saved.add_argument("--run", help="which run (default: the newest)")

@@ -156,6 +156,7 @@ def test_a_module_runs_as_with_python_m(name, package):
         (["-m", "no_such.module"], "there is no module 'no_such.module'"),
         (["-m", "profnb.magic"], "there is no module 'profnb.magic'"),
         (["-m", "sys"], "there is no module 'sys'"),
+        (["-o", "/no/such/page.html", "a.py"], "argument -o/--out: there is no folder '/no/such'"),
         (["-n", "0", "a.py"], "steps must be at least 1, got 0"),
         (["-n", "many", "a.py"], "argument -n/--steps: invalid int value: 'many'"),
         (["--label", "a\x1b[31m"], "it takes a Python file to run"),
@@ -199,9 +200,17 @@ def test_the_answer_comes_once_however_the_program_ends(script, tmp_path):
 
 def test_a_page_that_cannot_be_written_changes_nothing_about_the_programs_end(tmp_path):
     (tmp_path / "a.py").write_text("import sys; print('a'); sys.exit(4)")
-    done = run(*RUN, "-q", "-o", "no/such/page.html", "a.py", cwd=tmp_path)
+    done = run(*RUN, "-q", "-o", ".", "a.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (4, b"a\n")
-    assert done.stderr.startswith(b"profnb: the answer is not whole (FileNotFoundError: ") and done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"profnb: the answer is not whole (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
+
+
+def test_a_program_that_goes_elsewhere_leaves_its_page_here(tmp_path):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "a.py").write_text("import os; os.chdir('other'); print('a')")
+    done = run(*RUN, "-q", "-o", "page.html", "a.py", cwd=tmp_path)
+    assert done.stderr.decode() == f"Report: {tmp_path / 'page.html'}\n"
+    assert (tmp_path / "page.html").stat().st_size > 1000
 
 
 def test_outputs_that_nobody_reads_end_quietly(tmp_path):
