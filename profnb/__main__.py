@@ -1,22 +1,38 @@
-"""``python -m profnb``: demo, report, timeline, table, compare, lite and clean."""
+"""``profnb``, the command: run, report, timeline, table, compare, lite, clean and demo.
+
+What they say goes to standard output, but for ``run``: there that is the program's, byte by byte, and the
+answer goes to standard error.
+"""
 
 import argparse
 import io
 import json
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from profnb import __version__
+from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of
 from profnb.core.errors import ProfnbError
-from profnb.core.printable import for_terminal, printable, printable_lines
+from profnb.core.printable import (
+    for_terminal,
+    printable,
+    printable_lines,
+    terminal_columns,
+    with_bold_begin,
+)
 from profnb.lite.entry import ALLOWED, KINDS
+
+if TYPE_CHECKING:
+    from profnb.profile import Profile
 
 _MOST_ROWS = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
+_USAGE = 2
 
 
 def _say(text: str) -> None:
@@ -24,15 +40,72 @@ def _say(text: str) -> None:
     print(for_terminal(printable_lines(text)))
 
 
+def _answer(text: str) -> None:
+    """Print an answer, which begins with what is most important."""
+    print(with_bold_begin(for_terminal(printable_lines(text))))
+
+
+def _complain(error: object) -> None:
+    print(printable_lines(f"profnb: {error}"), file=sys.stderr)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    from profnb.program import run_program
+
+    stderr = sys.stderr  # the program may put something else in its place, or close it
+
+    def show(profile: "Profile") -> None:
+        """Say the answer; trouble of ours changes nothing about the program's end."""
+        with suppress(OSError, ValueError, AttributeError):  # whatever the program made of it
+            sys.stdout.flush()
+        with suppress(OSError, ValueError), redirect_stdout(stderr):
+            try:
+                if not arguments.quiet:
+                    print()
+                    _answer(profile.summary())
+                if arguments.out is not None:
+                    _say(f"Report: {profile.to_html(arguments.out)}")
+                if options.logdir is not None:
+                    kept = profile.recordings[0].path
+                    is_kept = kept is not None and kept.exists()
+                    _say(f"Trace: {kept}" if is_kept else "There is no trace to keep.")
+            except KeyboardInterrupt:
+                _say("profnb: interrupted; the answer is not whole.")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                _say(f"profnb: the answer is not whole ({type(error).__name__}: {error}).")
+
+    refuse, what = arguments.parser.error, "module" if arguments.module else "Python file"
+    if not arguments.program:
+        refuse(f"it takes a {what} to run")
+    name = arguments.program[0]
+    try:
+        options = options_of(arguments)
+    except ValueError as error:
+        refuse(str(error).rstrip("."))
+    logdir = options.logdir and Path(options.logdir).expanduser().absolute()
+    options = replace(options, label=options.label or Path(name).name, logdir=logdir)
+    if not run_program(arguments.program, options, show, is_module=arguments.module):
+        refuse(f"there is no {what} {name!r}")
+
+
 def _demo(arguments: argparse.Namespace) -> None:
     from profnb.demo import run_demo
 
     result = run_demo(arguments.out, arguments.steps, arguments.epochs)
-    _say(f"\n{result.summary()}\n\nReport: {Path(arguments.out).resolve()}")
+    print()
+    _answer(result.summary())
+    _say(f"\nReport: {Path(arguments.out).resolve()}")
+
+
+def _load(arguments: argparse.Namespace) -> "Profile":
+    from profnb.loading import load
+
+    return load(
+        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
+    )
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from profnb.loading import load
     from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 
@@ -44,23 +117,20 @@ def _report(arguments: argparse.Namespace) -> None:
             )
         return
     fleet = find_fleet(arguments.path, arguments.run) if arguments.host is None else None
-    result = fleet or load(
-        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
-    )
+    result = fleet or _load(arguments)
     if arguments.out is not None:
         _say(f"Report: {result.to_html(arguments.out).resolve()}")
     if arguments.json:
         print(result.to_json())
         return
     if arguments.text or arguments.out is None:
-        _say(result.summary())
+        _answer(result.summary())
 
 
 def _timeline(arguments: argparse.Namespace) -> None:
-    from profnb.loading import load
     from profnb.timeline.element import build_timeline
 
-    result = load(arguments.path, run=arguments.run, host=arguments.host)
+    result = _load(arguments)
     if arguments.out is None:
         _say(build_timeline(result.study).text)
     elif arguments.out.endswith((".html", ".htm")):
@@ -71,7 +141,6 @@ def _timeline(arguments: argparse.Namespace) -> None:
 
 def _table(arguments: argparse.Namespace) -> None:
     from profnb.core.table import tables_of
-    from profnb.loading import load
     from profnb.tables import Tables
 
     tables = tables_of(Tables)
@@ -82,16 +151,17 @@ def _table(arguments: argparse.Namespace) -> None:
         return
     if arguments.name not in tables:
         raise ValueError(f"No table {arguments.name!r}; there are: {', '.join(tables)}.")
-    result = load(
-        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
-    )
-    table, frame = tables[arguments.name], getattr(result, arguments.name)
+    table, frame = tables[arguments.name], getattr(_load(arguments), arguments.name)
     if arguments.json:
         print(json.dumps(table.to_json(frame), default=str))
         return
     _say(table.rows)
     if len(frame):
-        _say(frame.to_string(index=False, max_rows=_MOST_ROWS, na_rep="-"))
+        _say(
+            frame.to_string(
+                index=False, max_rows=_MOST_ROWS, na_rep="-", line_width=terminal_columns()
+            )
+        )
     if len(frame) > _MOST_ROWS:
         _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
     if not len(frame):
@@ -102,7 +172,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     from profnb.comparison import compare
 
     result = compare(arguments.first, arguments.second)
-    _say(result.summary())
+    _answer(result.summary())
     limit = arguments.fail_if_slower
     leading = result.leading
     if limit is None or not leading.is_different or leading.ratio <= 1 + limit:
@@ -111,6 +181,14 @@ def _compare(arguments: argparse.Namespace) -> int:
         f"\nSlower{'' if leading is result.difference else ' per example'} by more than {limit:.1%}."
     )
     return 1
+
+
+def _new_file(text: str) -> Path:
+    """Take a path of this folder, which a program may leave before the file is written."""
+    path = Path(text).expanduser().absolute()
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    return path
 
 
 def _percentage(text: str) -> float:
@@ -146,7 +224,7 @@ def _lite(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(result.to_json())
     else:
-        _say(result.summary())
+        _answer(result.summary())
 
 
 def _clean(arguments: argparse.Namespace) -> None:
@@ -156,55 +234,83 @@ def _clean(arguments: argparse.Namespace) -> None:
     _say("\n".join(changes) or "Nothing to repair.")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with a line, and where to read what it takes."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(
+            _USAGE, printable(f"{self.prog}: {message}; `{self.prog} --help` has all.") + "\n"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m profnb", description="A TensorFlow profiler inside the notebook."
+    parser = _Parser(
+        prog="profnb",
+        description="A TensorFlow, JAX and PyTorch profiler: in the notebook, and here.",
     )
     parser.add_argument("--version", action="version", version=f"profnb {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="profile a small real training and write its report")
-    demo.add_argument("-o", "--out", default="profnb-demo.html", help="HTML file (%(default)s)")
-    demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
-    demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
-    demo.set_defaults(run_command=_demo)
+    def command(
+        run_command: Callable[[argparse.Namespace], int | None],
+        summary: str,
+        *parents: Any,
+        usage: str | None = None,
+    ) -> argparse.ArgumentParser:
+        name = run_command.__name__.removeprefix("_")
+        made = commands.add_parser(
+            name, help=summary, description=f"{summary}.", parents=parents, usage=usage
+        )
+        made.set_defaults(run_command=run_command, parser=made)
+        return made
 
-    report = commands.add_parser("report", help="report on a saved trace or TensorBoard logdir")
-    report.add_argument("path", help="a trace of any format, run folder or logdir")
-    report.add_argument("-o", "--out", help="write one HTML file that works offline")
+    page = argparse.ArgumentParser(add_help=False)
+    page.add_argument(
+        "-o", "--out", type=_new_file, metavar="FILE.html", help="write a page that works offline"
+    )
+    saved = argparse.ArgumentParser(add_help=False)
+    saved.add_argument("path", help="a trace of any format, run folder or logdir")
+    saved.add_argument("--run", help="which run (default: the newest)")
+    saved.add_argument(
+        "--host",
+        help="which host of the run (default: the first; `report` takes all that worked together)",
+    )
+    saved.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
+
+    line = "[OPTIONS] SCRIPT [ARGS ...]"
+    run = command(
+        _run,
+        "profile a script or module, and say on standard error where its time went",
+        page,
+        usage=f"profnb run {line}\n       profnb run {line.replace('SCRIPT', '-m MODULE')}",
+    )
+    run.add_argument("-q", "--quiet", action="store_true", help="do not print the answer")
+    for flags, settings in CAPTURE_ARGUMENTS:
+        run.add_argument(*flags, **settings)
+    run.add_argument(
+        "-m", "--module", action="store_true", help="run a module, as `python -m` does"
+    )
+    run.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="SCRIPT", help="what to run, and its arguments"
+    )
+
+    report = command(_report, "report on a saved trace or TensorBoard logdir", saved, page)
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
-    report.add_argument("--run", help="which run (default: the newest)")
-    report.add_argument(
-        "--host", help="which host of the run (default: all, where they worked together)"
-    )
-    report.add_argument(
-        "-w", "--warmup", type=int, default=0, help="steps to leave out of averages"
-    )
     report.add_argument("--list", action="store_true", help="list runs and hosts")
-    report.set_defaults(run_command=_report)
 
-    timeline = commands.add_parser("timeline", help="convert a trace, or show it as text")
-    timeline.add_argument("path", help="a trace of any format, run folder or logdir")
+    timeline = command(_timeline, "convert a trace, or show it as text", saved)
     timeline.add_argument(
         "-o",
         "--out",
         help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
     )
-    timeline.add_argument("--run", help="which run (default: the newest)")
-    timeline.add_argument("--host", help="which host of the run (default: the first)")
-    timeline.set_defaults(run_command=_timeline)
 
-    table = commands.add_parser("table", help="print one table of a trace, as text or JSON")
-    table.add_argument("path", help="a trace of any format, run folder or logdir")
+    table = command(_table, "print one table of a trace, as text or JSON", saved)
     table.add_argument("name", nargs="?", help="which table (default: list them)")
     table.add_argument("--json", action="store_true", help="every row, and what columns mean")
-    table.add_argument("--run", help="which run (default: the newest)")
-    table.add_argument("--host", help="which host of the run (default: the first)")
-    table.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
-    table.set_defaults(run_command=_table)
 
-    compare = commands.add_parser("compare", help="compare saved traces: did a change help?")
+    compare = command(_compare, "compare saved traces: did a change help?")
     compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")
     compare.add_argument("second", help="B")
     compare.add_argument(
@@ -213,19 +319,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PERCENT",
         help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
     )
-    compare.set_defaults(run_command=_compare)
 
-    _add_lite(commands)
-    clean = commands.add_parser("clean", help="repair a saved notebook for GitHub and nbviewer")
+    _add_lite_options(command(_lite, "run and compare LiteRT (TensorFlow Lite) models", page))
+
+    clean = command(_clean, "repair a saved notebook for GitHub and nbviewer")
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
     clean.add_argument("-o", "--out", help="write the repaired notebook here")
-    clean.set_defaults(run_command=_clean)
+
+    demo = command(_demo, "profile a small real training and write its report")
+    demo.add_argument("-o", "--out", default="profnb-demo.html", help="HTML file (%(default)s)")
+    demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
+    demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
     return parser
 
 
-def _add_lite(commands: Any) -> None:
-    """The options of ``lite``."""
-    lite = commands.add_parser("lite", help="run and compare LiteRT (TensorFlow Lite) models")
+def _add_lite_options(lite: argparse.ArgumentParser) -> None:
     lite.add_argument(
         "model",
         nargs="+",
@@ -239,10 +347,8 @@ def _add_lite(commands: Any) -> None:
     lite.add_argument("--allow", default="", metavar="WHAT", help=f"of {', '.join(ALLOWED)}")
     lite.add_argument("--fixed-batch", action="store_true", help="convert for exactly this batch")
     lite.add_argument("--label", help="what to call the result")
-    lite.add_argument("-o", "--out", help="write one HTML file that works offline")
     lite.add_argument("--save", metavar="FILE", help="keep the result, to open or compare it later")
     lite.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
-    lite.set_defaults(run_command=_lite)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -250,9 +356,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0; 1 after an error that is the input's fault, said in one line, or where `compare` found that
-        the second is slower than allowed; 141 where who reads what is printed has stopped, as `head` does.
+        the second is slower than allowed; 2 where the line itself is wrong; 141 where who reads what is
+        printed has stopped, as `head` does. What a program of `run` raises is raised, ``SystemExit`` too.
     """
     parsed = _parser().parse_args(arguments)
+    if parsed.run_command is _run:  # which leaves errors and streams as they are
+        _run(parsed)
+        return 0
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, io.TextIOWrapper
@@ -266,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
-        print(printable_lines(f"profnb: {error}"), file=sys.stderr)
+        _complain(error)
         return 1
     return status or 0
 

@@ -195,8 +195,18 @@ def profile(
     Yields:
         The profile. It holds what was captured even if the block raises.
     """
-    captured = CapturedProfile(options or CaptureOptions(**settings))
-    open_block = _OpenBlock(captured, _globals_of_caller(), model)
+    options = options or CaptureOptions(**settings)
+    with profiled_block(options, _globals_of_caller(), model) as result:
+        yield result
+
+
+@contextmanager
+def profiled_block(
+    options: CaptureOptions, namespace: Mapping[str, object], model: Any = None
+) -> Iterator[Profile]:
+    """Capture the block as ``profile`` does; ``namespace`` has its datasets and models."""
+    captured = CapturedProfile(options)
+    open_block = _OpenBlock(captured, namespace, model)
     try:
         with interrupt_held_back():
             captured.start()

@@ -33,7 +33,7 @@ from profnb.lite.entry import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError
 from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line
 from profnb.magic.magic_options import (
-    CAPTURE_ARGUMENTS,
+    CELL_ARGUMENTS,
     COMPARE_ARGUMENTS,
     LITE_ARGUMENTS,
     OPEN_ARGUMENTS,
@@ -98,7 +98,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tfprofile")
-    @with_arguments(*CAPTURE_ARGUMENTS)
+    @with_arguments(*CELL_ARGUMENTS)
     def tfprofile_cell(self, line: str, cell: str) -> None:
         """Profile the TensorFlow work of this cell and show where its time went.
 
@@ -110,7 +110,7 @@ class ProfnbMagics(Magics):
 
     @no_var_expand
     @cell_magic("tftimeline")
-    @with_arguments(*CAPTURE_ARGUMENTS)
+    @with_arguments(*CELL_ARGUMENTS)
     def tftimeline_cell(self, line: str, cell: str) -> None:
         """Show the timeline of this cell's TensorFlow work: threads, streams, events, steps.
 

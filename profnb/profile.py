@@ -54,6 +54,7 @@ class Profile(Tables):
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
         ran_here: Whether its code ran in this process.
+        title: What the page is called where there is no label: the cell's first line of code; "" for none.
         opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         other_hosts: How many more hosts the capture has that are not shown.
@@ -79,7 +80,7 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.other_hosts = 0
-        self.opened_as = ""
+        self.title = self.opened_as = ""
         self.ran_here = False
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
@@ -281,7 +282,9 @@ class Profile(Tables):
         has_runs = bool(self.repeats) and self.has_trace
         report = build_report(
             self.study if self.has_trace else None,
-            title=self.options.label or (self._trace.source if self._trace else "capture"),
+            title=self.options.label
+            or self.title
+            or (self._trace.source if self._trace else "capture"),
             notes=self._other_notes,
             advice=self.advice,
             runs=[times for times, _ in self.steady_step_times] if has_runs else (),

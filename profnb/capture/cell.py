@@ -22,10 +22,12 @@ from profnb.capture import seams
 from profnb.capture.hooks import replace_attribute
 from profnb.capture.signals import interrupt_held_back
 from profnb.core.parsing import parse_again
+from profnb.core.printable import shortened
 
 Transformer = Callable[[list[str]], list[str]]
 _CELL_MAGIC = re.compile(r"%%(\w+)[ \t]*(.*)")
 _HELP = re.compile(r"^\?|(^|\s)(-h|--help)(\s|$)")
+_TITLE = 70  # characters
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _FIRST_LINE = re.compile(r"(?:-+> ?)?\s*1 (?=\S)")  # what a traceback writes before it
 
@@ -174,6 +176,12 @@ def body_of(cell: str) -> str:
     body = "".join(lines[1:])
     # A comment stands for the magic's line; another cell magic must come first.
     return body if body.startswith("%%") else f"#\n{body}"
+
+
+def title_of(cell: str) -> str:
+    """Call a cell by its first line of code below the magic's; "" where it has none."""
+    lines = (line.strip() for line in body_of(cell).splitlines())
+    return shortened(next((line for line in lines if line and line[0] not in "#%"), ""), _TITLE)
 
 
 def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -1,10 +1,13 @@
-"""The choice of what to record: one frozen value that the magics, the API and the command line share."""
+"""The choice of what to record: one frozen value that the magics, the API and the command line share.
+
+``capture_arguments`` has how it is written in a line.
+"""
 
 import os
 from dataclasses import dataclass
 
 _STEPS, _SECONDS = 100, 20.0
-_BACKENDS = ("tensorflow", "jax", "pytorch")
+BACKENDS = ("tensorflow", "jax", "pytorch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +72,8 @@ class CaptureOptions:
             raise ValueError(f"warmup must be 0 or more, got {self.warmup_steps}.")
         if self.logdir is not None and "://" in str(self.logdir):
             raise ValueError(f"logdir must be a local folder, got {self.logdir!r}.")
-        if self.backend not in (None, *_BACKENDS):
-            raise ValueError(
-                f"backend must be one of {', '.join(_BACKENDS)}, got {self.backend!r}."
-            )
+        if self.backend not in (None, *BACKENDS):
+            raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {self.backend!r}.")
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
         if self.rank is not None and self.rank < 0:

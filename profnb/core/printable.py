@@ -1,12 +1,19 @@
-"""Text for a terminal: names of others command nothing, and what it cannot show is written more simply."""
+"""Text for a terminal: names of others command nothing, and what it cannot show is written more simply.
 
+Where standard output is a terminal, lines are as wide as it is, and the first paragraph is bold; elsewhere
+(a file, a pipe, a notebook) nothing is broken and nothing coloured.
+"""
+
+import os
 import sys
+from textwrap import fill, wrap
 
 # What we draw with and write, and what stands for it where there is only ASCII.
 _SIMPLER = {
     **dict.fromkeys("█▉▊▋▌■▇▆", "#"), **dict.fromkeys("▅▄", "+"), **dict.fromkeys("▃▂▁▍▎▏⋮", "."),
     "·": "-", "—": "-", "…": "...", "→": "->", "↑": "^", "‖": "||", "±": "+-", "µ": "u", "\u00a0": " ",
 }  # fmt: skip
+_NARROWEST = 20  # columns below which nothing is broken
 _NBSP = "\u00a0"  # what indents, and commands nothing
 
 
@@ -20,11 +27,46 @@ def printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
+def terminal_columns() -> int | None:
+    """Count the columns of the terminal that standard output is; None where it is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return None
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+    except (OSError, ValueError):  # one that a program plays
+        return None
+
+
+def filled(text: str, most: int, indent: str = "") -> str:
+    """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
+    columns = terminal_columns() or most
+    return fill(text, max(min(most, columns), _NARROWEST), subsequent_indent=indent)
+
+
+def column_lines(text: str, begin: int) -> list[str]:
+    """Break the last cell of a table's row, which begins so far right, where the terminal ends."""
+    room = (terminal_columns() or sys.maxsize) - begin
+    return wrap(text, room) if _NARROWEST <= room < len(text) else [text]
+
+
 def for_terminal(text: str) -> str:
-    """Text with only such characters as standard output can encode, in a terminal that has few."""
+    """Text that standard output can show: characters that it can encode, lines as wide as a terminal is."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # None where there is no output
     missing = {char for char in set(text) if not char.encode(encoding, "ignore")}
-    return text.translate({ord(char): _SIMPLER.get(char, "?") for char in missing})
+    text = text.translate({ord(char): _SIMPLER.get(char, "?") for char in missing})
+    columns = terminal_columns() or sys.maxsize
+    return "\n".join(
+        filled(line, columns, "  ") if len(line) > columns else line for line in text.split("\n")
+    )
+
+
+def with_bold_begin(text: str) -> str:
+    """Text whose first paragraph is bold, on a terminal that shows it, unless NO_COLOR is set."""
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if terminal_columns() is None or is_plain:
+        return text
+    first, gap, rest = text.partition("\n\n")
+    return f"\x1b[1m{first}\x1b[0m{gap}{rest}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -7,10 +7,11 @@ tags that nbconvert's sanitizer lets through are used (``div``, ``span``, ``b``,
 
 import re
 from collections.abc import Sequence
+from itertools import zip_longest
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import cut_middle, printable
+from profnb.core.printable import column_lines, cut_middle, printable
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED, NUMBER
 
@@ -113,11 +114,24 @@ def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
 
 
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
-    """Write rows as aligned columns of plain text; number columns align right."""
+    """Write rows as aligned columns of plain text; number columns align right.
+
+    In a terminal that ends within the last column, its cells go on below.
+    """
     if not rows:
         return ""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
+    begin = sum(width + 2 for width in widths[:-1])
+    rows = [
+        line
+        for row in rows
+        for line in zip_longest(
+            *([cell] for cell in row[:-1]),
+            *(column_lines(cell, begin) for cell in row[-1:]),
+            fillvalue="",
+        )
+    ]
     return "\n".join(
         "  ".join(
             cell.rjust(width) if is_number else cell.ljust(width)

@@ -10,13 +10,12 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from textwrap import fill
 from typing import Any, TypeVar
 
 from markupsafe import Markup
 
 from profnb.core.glossary import explain
-from profnb.core.printable import printable
+from profnb.core.printable import filled, printable
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
@@ -354,6 +353,6 @@ def section_text(section: Section) -> str:
     section = without_empty_columns(section)
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
     rows = [tuple(printable(plain_text(cell))[:90] for cell in row[1:]) for row in listed]
-    sentence = fill(printable(section.sentence), _WIDTH)
+    sentence = filled(printable(section.sentence), _WIDTH)
     head = "\n".join(part for part in (section.title, sentence) if part)
     return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
-from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly
+from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly, title_of
 from profnb.capture.seams import KERNEL, SUCCESS
 from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
@@ -110,6 +110,7 @@ class CellRuns:
             with interrupt_held_back():
                 arguments.line.end("reading what was captured")
                 self._results.keep(profile, "_tfprofile", arguments.out)
+                profile.title = title_of(cell or "")
                 captured.finish(self.shell.user_ns)
                 arguments.line.close()
             sentence = self._repeat(captured, arguments, cell) if cell is not None else ""

@@ -1,24 +1,19 @@
 """The options of the magics: each documented once, for ``%magic?`` and for parsing."""
 
 import ast
-from argparse import SUPPRESS, ArgumentTypeError, Namespace
+from argparse import ArgumentTypeError, Namespace
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
+from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of, unquoted
 from profnb.core.options import CaptureOptions
 from profnb.lite.entry import ALLOWED, KINDS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-
-def _unquoted(text: str) -> str:
-    """Take off the quotes around an argument, which IPython leaves."""
-    return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
 def _count(text: str) -> int:
@@ -28,7 +23,7 @@ def _count(text: str) -> int:
 
 
 def _listed(text: str) -> list[str]:
-    return [part.strip() for part in _unquoted(text).split(",")]
+    return [part.strip() for part in unquoted(text).split(",")]
 
 
 def _numbers(text: str) -> list[int]:
@@ -39,7 +34,6 @@ def _numbers(text: str) -> list[int]:
 
 
 _MOST_RUNS = 1000
-_DEFAULTS = CaptureOptions()
 _QUIET = argument("-q", "--quiet", action="store_true", help="show nothing")
 
 
@@ -50,7 +44,7 @@ def _out(what: str) -> Decorator:
 
 SHOW_ARGUMENTS = (
     argument(
-        "--json", metavar="FILE", type=_unquoted,
+        "--json", metavar="FILE", type=unquoted,
         help="also write a Chrome trace (timeline.json) for chrome://tracing and Perfetto",
     ),
     argument("--live", dest="live", action="store_true", default=None, help="add live controls"),
@@ -59,34 +53,12 @@ SHOW_ARGUMENTS = (
         help="leave live controls out, and what is shown while the cell runs",
     ),
 )  # fmt: skip
-CAPTURE_ARGUMENTS = (
+CELL_ARGUMENTS = (
     _out("profile"),
     _QUIET,
+    *(argument(*flags, **settings) for flags, settings in CAPTURE_ARGUMENTS),
     argument(
-        "-n", "--steps", dest="max_steps", metavar="STEPS", type=int, default=_DEFAULTS.max_steps,
-        help="stop tracing after this many steps (default %(default)s); the cell goes on",
-    ),
-    argument(
-        "-w", "--warmup", dest="warmup_steps", metavar="WARMUP", type=int, default=_DEFAULTS.warmup_steps,
-        help="leave this many first steps out of averages, besides those that trace or compile",
-    ),
-    argument(
-        "-t", "--seconds", dest="max_seconds", metavar="SECONDS", type=float, default=_DEFAULTS.max_seconds,
-        help="stop tracing after this many seconds (default %(default)s)",
-    ),
-    argument(
-        "-d", "--logdir", type=_unquoted, help="keep the trace here, in TensorBoard's layout"
-    ),
-    argument(
-        "--rank", type=int, metavar="N",
-        help="which process of a job this is (default: what TF_CONFIG, RANK, SLURM_PROCID or the like say)",
-    ),
-    argument(
-        "--label", type=_unquoted,
-        help="a name for the result, shown in its report; %%tfcompare and --vs know it by this name",
-    ),
-    argument(
-        "--vs", metavar="NAME", type=_unquoted,
+        "--vs", metavar="NAME", type=unquoted,
         help="compare with an earlier result: its label, the name it is bound to, or a path",
     ),
     argument(
@@ -94,34 +66,11 @@ CAPTURE_ARGUMENTS = (
         help="run the cell N times: the first under trace, the others only timed; a repetition that fails "
         "ends the series, not the cell",
     ),
-    argument(
-        "--host-level", type=int, choices=(1, 2, 3), default=_DEFAULTS.host_level,
-        help="detail of host events: 1 critical, 2 info (default), 3 verbose; with 3 PyTorch's ops have "
-        "shapes, which tell the operations of layers",
-    ),
-    argument("--source", dest="source", action="store_true", default=True, help=SUPPRESS),
-    argument(
-        "--no-source", dest="source", action="store_false",
-        help="do not find the lines of your code that the time goes to",
-    ),
-    argument("--python", action="store_true", help="sample Python's stack, 1000 times a second"),
-    argument(
-        "--python-tracer", action="store_true",
-        help="let TensorFlow or PyTorch record every Python call (slow; TensorFlow 2.20 and 2.21 ignore it); "
-        "tells the lines of PyTorch's ops before Python 3.12",
-    ),
-    argument(
-        "--no-device", dest="device_tracer", action="store_false", help="do not record device activity"
-    ),
-    argument(
-        "--backend", choices=("tensorflow", "jax", "pytorch"),
-        help="record by this framework's profiler alone (default: by those of the frameworks that work)",
-    ),
     *SHOW_ARGUMENTS,
 )  # fmt: skip
 OPEN_ARGUMENTS = (
     argument(
-        "what", type=_unquoted,
+        "what", type=unquoted,
         help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
         "grpc://HOST:PORT,HOST:PORT",
     ),
@@ -138,7 +87,7 @@ OPEN_ARGUMENTS = (
 )  # fmt: skip
 COMPARE_ARGUMENTS = (
     argument(
-        "what", nargs="+", type=_unquoted,
+        "what", nargs="+", type=unquoted,
         help="results to compare, the first with each of the others: labels, names of results or of lists "
         "of them, or paths",
     ),
@@ -147,7 +96,7 @@ COMPARE_ARGUMENTS = (
 )  # fmt: skip
 SWEEP_ARGUMENTS = (
     argument(
-        "settings", nargs="+", metavar="NAME=VALUE,VALUE", type=_unquoted,
+        "settings", nargs="+", metavar="NAME=VALUE,VALUE", type=unquoted,
         help="names that the cell reads, bound to each combination of values; or switches applied around it: "
         f"{', '.join(SWITCHES)}",
     ),
@@ -158,7 +107,7 @@ SWEEP_ARGUMENTS = (
         "-n", "--steps", type=int, default=20,
         help="trace this many steps of a combination's first run (default %(default)s); others are timed",
     ),
-    argument("--metric", type=_unquoted, help="the metric of Keras' History to weigh throughput against"),
+    argument("--metric", type=unquoted, help="the metric of Keras' History to weigh throughput against"),
     argument(
         "--executor", metavar="NAME",
         help="make the runs on the workers of this concurrent.futures.Executor, each in a process of its own",
@@ -168,12 +117,12 @@ SWEEP_ARGUMENTS = (
 )  # fmt: skip
 LITE_ARGUMENTS = (
     argument(
-        "model", type=_unquoted,
+        "model", type=unquoted,
         help="a Keras model by its name, or the path of a SavedModel, .keras or .tflite file, or of what "
         "a result's save wrote",
     ),
     argument(
-        "--data", nargs="+", metavar="NAME", type=_unquoted, default=[],
+        "--data", nargs="+", metavar="NAME", type=unquoted, default=[],
         help="x and y, a pair of them, a dataset, or the path of an .npz file with x and y",
     ),
     argument(
@@ -181,7 +130,7 @@ LITE_ARGUMENTS = (
         help=f"of {', '.join(KINDS)} (all)",
     ),
     argument(
-        "--representative", metavar="NAME", type=_unquoted,
+        "--representative", metavar="NAME", type=unquoted,
         help="what int8 is calibrated with (default: the first 100 examples of the data)",
     ),
     argument(
@@ -195,7 +144,7 @@ LITE_ARGUMENTS = (
     argument(
         "--fixed-batch", action="store_true", help="convert for exactly this batch size"
     ),
-    argument("--label", type=_unquoted, help="a name for the result"),
+    argument("--label", type=unquoted, help="a name for the result"),
     _out("result"),
     _QUIET,
 )  # fmt: skip
@@ -246,8 +195,6 @@ def capture_options(arguments: Namespace) -> CaptureOptions:
         UsageError: A value cannot be meant.
     """
     try:
-        return CaptureOptions(
-            **{one.name: getattr(arguments, one.name) for one in fields(_DEFAULTS)}
-        )
+        return options_of(arguments)
     except ValueError as error:
         raise UsageError(str(error)) from None

@@ -1,14 +1,13 @@
 """Advice as the report shows it: the gain at most, what to do, why, where, and what to write."""
 
 from collections.abc import Sequence
-from textwrap import fill
 from urllib.parse import urlsplit
 
 from markupsafe import Markup
 
 from profnb.advice.proposals import Advice, saves_text
 from profnb.core.glossary import explain
-from profnb.core.printable import printable
+from profnb.core.printable import filled, printable
 from profnb.drawing.theme import CHIP, MUTED
 from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
@@ -31,7 +30,7 @@ def advice_text(advice: Advice) -> str:
     code = f" {advice.code}" if advice.code else ""
     saves = f" (saves {text})" if (text := saves_text(advice)) else ""
     said = f"{advice.title}{saves}. {advice.evidence}{where}{code}"
-    return fill(f"- {printable(said)}", width=_WIDTH, subsequent_indent="  ")
+    return filled(f"- {printable(said)}", _WIDTH, "  ")
 
 
 def first_change(listed: Sequence[Advice]) -> str:

@@ -1,8 +1,6 @@
 """A report as plain text, for a terminal and wherever HTML is not shown."""
 
-from textwrap import fill
-
-from profnb.core.printable import for_terminal, printable
+from profnb.core.printable import filled, for_terminal, printable
 from profnb.drawing.drawn_tables import plain_table
 from profnb.drawing.section import section_text
 from profnb.report.advice import advice_section_text, first_change
@@ -16,7 +14,7 @@ def content_text(content: Content) -> str:
     parts = [printable(f"{content.first_line}. {content.answer}".strip())]
     if content.cell is not None:
         change = f" First change: {first_change(content.advice)}." if content.advice else ""
-        parts[0] = f"{fill(printable(f'{content.cell.text}{change}'), _WIDTH)}\n{parts[0]}"
+        parts[0] = f"{filled(printable(f'{content.cell.text}{change}'), _WIDTH)}\n{parts[0]}"
     if content.advice is not None:
         parts.append(advice_section_text(content.advice, content.again))
     parts.extend(f"Note: {printable(note)}" for note in content.notes)
