@@ -289,7 +289,7 @@ class Comparison:
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.report.paired import show_pair
+        from profnb.report.frontend import show_pair
 
         show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
 

@@ -241,7 +241,7 @@ class Profile(Tables):
     @property
     def _report(self) -> "Report":
         """The report, decided anew where the CPU's limits were measured since, or it has a new name."""
-        from profnb.report.doing.again import again_line, name_in_notebook
+        from profnb.report.advice import again_line, name_in_notebook
         from profnb.subjects.bounds.measured_peak import kept_peak
 
         report_key = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
@@ -257,7 +257,7 @@ class Profile(Tables):
         """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
-        from profnb.report.report import with_cell
+        from profnb.report.build import with_cell
 
         report = self._report
         if as_html:
@@ -272,7 +272,7 @@ class Profile(Tables):
             self._shown = self._shown[0], with_cell(report, breakdown, tree)
 
     def _decide_report(self, again: str = "") -> "Report":
-        from profnb.report.report import build_python_report, build_report
+        from profnb.report.build import build_python_report, build_report
         from profnb.subjects.system.section import system_sections
 
         if self._counted is not None:
@@ -405,10 +405,10 @@ class Profile(Tables):
 
         Returns:
             Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,
-            and definitions: at most 8 kB as JSON, by ``profnb/report/forms/report.schema.json``.
+            and definitions: at most 8 kB as JSON, by ``profnb/report/report.schema.json``.
         """
         from profnb import __version__
-        from profnb.report.forms.as_data import TOP_TABLES, report_data
+        from profnb.report.as_data import TOP_TABLES, report_data
 
         table_names = (
             TOP_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
@@ -428,7 +428,7 @@ class Profile(Tables):
 
     def to_json(self) -> str:
         """``to_dict()`` as JSON, in one line."""
-        from profnb.report.forms.as_data import as_json
+        from profnb.report.as_data import as_json
 
         return as_json(self.to_dict())
 
@@ -514,7 +514,7 @@ class Profile(Tables):
         Returns:
             The file's path.
         """
-        from profnb.report.page import page_html
+        from profnb.report.report import page_html
 
         target = Path(path).expanduser()
         study = self.study if self.has_trace else None

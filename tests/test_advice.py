@@ -17,7 +17,7 @@ import profnb
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
 from profnb.advice.advise import RULES
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores

@@ -4,7 +4,7 @@ import pytest
 from advised import advised
 from traces import event, gpu, host, line, plane, read
 
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.causes.python_work import share_around_calls, share_around_ops
 from profnb.subjects.study import Study
 

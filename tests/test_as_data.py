@@ -10,12 +10,12 @@ from traces import event, host, line, read
 import profnb
 from profnb.__main__ import main
 from profnb.profile import Profile
-from profnb.report.forms.as_data import MOST_BYTES
+from profnb.report.as_data import MOST_BYTES
 from profnb.report.text import MEANINGS
 from profnb.steps.activities import CATEGORIES
 
 jsonschema = pytest.importorskip("jsonschema")
-SCHEMA = json.loads((Path(profnb.__file__).parent / "report" / "forms" / "report.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((Path(profnb.__file__).parent / "report" / "report.schema.json").read_text("utf-8"))
 MS = 10**9
 
 

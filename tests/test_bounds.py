@@ -18,7 +18,7 @@ from profnb.capture.source.graph_lines import read_shapes
 from profnb.capture.source.source_records import GraphShapes
 from profnb.capture.source.source_records import SourceRecords
 from profnb.core.errors import TraceFormatError
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.bounds.op_costs import OpTensors, Tensor, find_costs, op_cost
 from profnb.subjects.bounds.op_roofline import OP_ROOFLINE, bound_by
 from profnb.subjects.bounds.tensor_sizes import fill_shapes, find_recorded_shapes, read_sizes

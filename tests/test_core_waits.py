@@ -10,7 +10,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.options import CaptureOptions
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 
 MS, S = 10**9, 10**9  # picoseconds, nanoseconds

@@ -13,7 +13,7 @@ import pytest
 import profnb
 from profnb.capture.recording import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.untraced import TracingCost
 from profnb.subjects.study import Study

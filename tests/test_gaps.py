@@ -8,7 +8,7 @@ from traces import event, host, line, read
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import USER, StepRecords
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import answer_text, fact_rows, headline_text
 from profnb.steps.windows import GAP_KINDS, is_pause

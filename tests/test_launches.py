@@ -15,7 +15,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.device.devices import DEVICE_STEPS
 from profnb.subjects.device.idle import UTILIZATION
 from profnb.subjects.device.launches import LAUNCHES, STREAMS
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 
 US = 10**6
 MS = 10**9

@@ -20,7 +20,7 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
 from profnb.subjects.layers.layer_table import LAYERS
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 
 US = 1_000_000
 

@@ -9,7 +9,7 @@ import profnb
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.core.units import percent_text
 from profnb.profile import Profile
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.causes.python_work import share_around_ops
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace

@@ -32,7 +32,7 @@ FIT = "runs.append(1)\nmodel = make()\nmodel.fit(x, y, batch_size=16, epochs=2, 
 
 # The texts that are shown while a cell runs.
 SHOWN = """
-from profnb.report.running.slot import Slot
+from profnb.report.progress import Slot
 shown, show = [], Slot.show
 Slot.show = lambda slot, html, text: (show(slot, html, text), shown.append(text))
 """

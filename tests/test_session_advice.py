@@ -11,7 +11,7 @@ from profnb.capture.recording import AFTER, RUN_ITSELF, GapPlace, GapRecords, Se
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.causes.threads import note_threads

@@ -9,7 +9,7 @@ from traces import event, gpu, host, line, plane, read, ref
 import profnb
 from profnb.capture.recording import Recording
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
 from profnb.steps.finding.calls import find_phases, find_sequence, pick_cycle

@@ -6,7 +6,7 @@ from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, wall_step_times
 from profnb.steps.untraced import tracing_cost
 from profnb.report.notes import note_cost, notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 from profnb.steps.summary import GAP, share_time, summarize
 from profnb.capture.step_records import StepRecords

@@ -12,7 +12,7 @@ from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 
 MS = 10**9

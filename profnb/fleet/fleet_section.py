@@ -19,7 +19,7 @@ from profnb.fleet.fleet_tables import FLEET_HOSTS
 from profnb.fleet.merging import Merged
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
-from profnb.report.script import report_script
+from profnb.report.report import report_script
 
 _MOST_HOSTS, _MOST_STEPS = 64, 200
 _SHARING = Sharing(names_hosts=True)

@@ -14,9 +14,7 @@ from profnb.core.errors import ProfnbError
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
 from profnb.profile import Profile
-from profnb.report.running.live_line import LiveLine
-from profnb.report.running.live_text import LiveText, run_words
-from profnb.report.running.progress import Progress
+from profnb.report.progress import LiveLine, LiveText, Progress, run_words
 from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]

@@ -23,7 +23,7 @@ from profnb.core.options import CaptureOptions
 from profnb.magic.magic_options import parse_settings
 from profnb.many_traces.sweep_rounds import FreshRound, run_rounds
 from profnb.report.frontend import show_sentence
-from profnb.report.running.progress import Progress
+from profnb.report.progress import Progress
 from profnb.sweep import Sweep, combine, run_order
 
 _MOST_SETTINGS = 500

@@ -199,10 +199,9 @@ class Fleet:
         """
         from profnb.fleet.fleet_section import fleet_bundle
         from profnb.report.frontend import show_bundles
-        from profnb.report.script import script_bundle
 
         del live
-        show_bundles([fleet_bundle(self._view), script_bundle()], self.summary())
+        show_bundles([fleet_bundle(self._view)], self.summary())
 
     def timeline(self, live: bool | None = None) -> None:
         """Show all hosts on one axis of time, which is the first one's clock.

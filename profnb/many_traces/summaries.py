@@ -185,7 +185,7 @@ def _followed(results: Iterator[_Result], total: int) -> Iterator[_Result]:
     if total < _FEWEST_FOR_PROGRESS or "IPython" not in sys.modules:
         yield from results
         return
-    from profnb.report.running.progress import Progress
+    from profnb.report.progress import Progress
 
     with closing(Progress(total, counted="traces")) as progress:
         for done, result in enumerate(results, start=1):

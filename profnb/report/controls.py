@@ -16,7 +16,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.section import Section
-from profnb.report.forms.as_html import live_parts
+from profnb.report.report import live_parts
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.layers.section import sections_of_layers

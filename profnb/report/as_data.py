@@ -13,7 +13,7 @@ from profnb.advice.proposals import Advice
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import PS_PER_MS
-from profnb.report.content import Content
+from profnb.report.report import Report
 from profnb.report.text import MEANINGS
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
@@ -58,7 +58,7 @@ TOP_TABLES = tuple(_TOP)
 
 
 def report_data(
-    report: Content,
+    report: Report,
     study: Study | None,
     frames: Mapping[str, "pd.DataFrame"],
     *,
