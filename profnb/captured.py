@@ -71,7 +71,7 @@ class CapturedProfile:
             raise
 
     def standing(self) -> Standing:
-        """Where the capture stands now; any thread may ask."""
+        """The state of the capture now; any thread may ask."""
         return self._capture.standing()
 
     @contextmanager

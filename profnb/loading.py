@@ -94,7 +94,7 @@ def load(
 
 
 def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bool]:
-    """Whether what stands beside session runs saw others than these, in sentences; and whether surely so."""
+    """Doubt, in sentences, that what stands beside session runs saw these; and whether it surely did not."""
     import numpy as np
 
     from profnb.capture.step_records import RUN
@@ -132,7 +132,7 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
 def _remarks(
     traces: "Sequence[TraceFile]", picked: "TraceFile", run: str | None, host: str | None
 ) -> list[str]:
-    """Which of several runs and hosts was opened, where that was not asked for by name."""
+    """Name which of several runs and hosts was opened, where nobody asked for it by name."""
     runs = dict.fromkeys(trace.run for trace in traces)
     hosts = [trace.host for trace in traces if trace.run == picked.run]
     remarks = []

@@ -107,7 +107,7 @@ class Profile(Tables):
 
     @property
     def sharing(self) -> Sharing:
-        """What of it may leave in a page, a notebook or a file."""
+        """The rule for what of it may leave in a page, a notebook or a file."""
         return (
             Sharing(has_files=self.options.source) if self._trace is None else self._trace.sharing
         )
@@ -130,7 +130,7 @@ class Profile(Tables):
 
     @property
     def has_trace(self) -> bool:
-        """Whether there is a trace to ask about."""
+        """True if there is a trace to ask about."""
         return self._trace is not None
 
     @cached_property
@@ -210,19 +210,19 @@ class Profile(Tables):
 
     @property
     def steady_rounds(self) -> list[int]:
-        """Which runs these are: 0 is the one that was traced, 1 the first repeat."""
+        """The numbers of these runs: 0 is the one that was traced, 1 the first repeat."""
         return [at for at, _ in self._steady_runs]
 
     @property
     def capture_time(self) -> "CaptureTime":
-        """When and on which host it was captured, as far as its trace tells."""
+        """Time and host of the capture, as far as its trace tells."""
         from profnb.trace.runs import capture_time
 
         return capture_time(self.trace)
 
     @property
     def recordings(self) -> list[Recording]:
-        """What was seen of each run of the code: the traced one, then its repeats; none of others' traces."""
+        """The record of each run of the code: the traced one, then its repeats; none of others' traces."""
         return ([self.recording] if self.recording else []) + self.repeats
 
     @property
@@ -235,7 +235,7 @@ class Profile(Tables):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the code ran with (versions, precision policy); empty for others' traces."""
+        """Versions and precision policy that the code ran with; empty for others' traces."""
         return dict(self.recording.environment) if self.recording else {}
 
     @property
@@ -296,7 +296,7 @@ class Profile(Tables):
 
     @cached_property
     def advice(self) -> "list[Advice]":
-        """What to change, with the numbers that say so; what can gain most comes first."""
+        """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
         from profnb.fleet.device_advice import refine_with_devices
 
@@ -319,7 +319,7 @@ class Profile(Tables):
         )
 
     def what_if(self, **changes: object) -> "WhatIf":
-        """What the cell would take if something were different: ``p.what_if(without="Score.on_epoch_end")``.
+        """Predict the cell's time after a change: ``p.what_if(without="Score.on_epoch_end")``.
 
         Args:
             changes: ``without``: the name of a callback, an own function or ``predict`` that is not called
@@ -345,7 +345,7 @@ class Profile(Tables):
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is missing, cut or averaged, and why, and what starves the training, in sentences."""
+        """Sentences on what is missing, cut or averaged, and why, and what starves the training."""
         from profnb.report.notes import note_starvation
 
         starving = note_starvation(self.study.input.diagnosis) if self.has_trace else []
@@ -401,7 +401,7 @@ class Profile(Tables):
         return self._report.text()
 
     def to_dict(self) -> dict[str, Any]:
-        """What the report says as plain values, for programs and agents.
+        """Give what the report says as plain values, for programs and agents.
 
         Returns:
             Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,

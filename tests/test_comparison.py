@@ -319,11 +319,11 @@ def test_the_same_capture_under_another_name_is_one_run(tmp_path):
 
 
 def test_in_ci_a_larger_batch_that_is_faster_per_example_is_no_failure(monkeypatch):
-    import profnb.compared_runs
+    import profnb.comparison
     from profnb.__main__ import main
 
     results = {"small": profile(batch=32), "large": profile(batch=64), "slow": profile(batch=16)}
-    monkeypatch.setattr(profnb.compared_runs, "_load_runs", lambda path, _: [results[path]])
+    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path, _: [results[path]])
     assert main(["compare", "small", "large", "--fail-if-slower", "5%"]) == 0
     assert main(["compare", "small", "slow", "--fail-if-slower", "5%"]) == 1
 

@@ -3,7 +3,6 @@
 report                  a report as a value, and as HTML, plain text, an offline page
 build                   decide all that it shows
 text, cell_words        its words and figures; the sentence of the whole cell
-lead                    its first sentence
 step_chart              its chart
 notes, advice           what is missing and why; how advice looks
 as_data                 plain values for programs, by the JSON Schema in report.schema.json

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_FORMAT = 1
-MOST_BYTES = 8192
-_MOST_ADVICE, _MOST_NOTES, _MOST_PARTS, _MOST_OTHERS = 5, 8, 8, 12
+JSON_BYTES = 8192
+_MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
 # Which columns of each table are in it, and by which its rows are chosen: the largest first.
 TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
@@ -70,7 +70,7 @@ def report_data(
     cell: CellBreakdown | None,
     tops: TopColumns = _TOP,
 ) -> dict[str, Any]:
-    """What a report says, as plain values whose JSON has at most ``MOST_BYTES``.
+    """Give what a report says as plain values whose JSON has at most ``JSON_BYTES``.
 
     Args:
         report: The report.
@@ -170,7 +170,7 @@ def _tracing_cost(study: Study | None) -> dict[str, Any] | None:
 
 
 def _cell(cell: CellBreakdown) -> dict[str, Any]:
-    largest = sorted(range(len(cell)), key=lambda row: -int(cell.wall_ps[row]))[:_MOST_PARTS]
+    largest = sorted(range(len(cell)), key=lambda row: -int(cell.wall_ps[row]))[:_MOST_CELL_PARTS]
     return {
         "wall_ms": _ms(cell.whole_ps),
         "parts": [
@@ -228,7 +228,7 @@ def _fit(
         }
         is_shortened = texts.has_cut or cells.has_cut or not is_all
         fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
-        if len(as_json(fitted).encode()) <= MOST_BYTES:
+        if len(as_json(fitted).encode()) <= JSON_BYTES:
             break
     return fitted
 

@@ -10,7 +10,6 @@ from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
 from profnb.report.cell_words import cell_words
-from profnb.report.lead import lead_text, unmeasured_text
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import (
@@ -18,8 +17,10 @@ from profnb.report.text import (
     answer_text,
     fact_rows,
     headline_text,
+    lead_text,
     run_facts,
     share_rows,
+    unmeasured_text,
 )
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
@@ -124,7 +125,7 @@ def build_report(
 
 
 def _explain_largest(study: Study) -> str:
-    """What the largest part of the time is, where more is known than its category tells."""
+    """Name the largest part of the time, where more is known than its category tells."""
     largest = study.summary.largest
     if largest is not None and largest.category == "host compute":
         if share_around_ops(study) > largest.fraction / 2:
@@ -136,7 +137,7 @@ def _explain_largest(study: Study) -> str:
 
 
 def _between(study: Study) -> str:
-    """What passes between steps, where that is known."""
+    """Name what passes between steps, where that is known."""
     if find_growth(study.recording.graph_versions) is not None:
         return "ops are made, and the session takes in the graph"
     feeding = study.input.feeding
@@ -154,7 +155,7 @@ def _between(study: Study) -> str:
 
 
 def _foot(study: Study) -> str:
-    """What a reader of the report, the notebook or the page learns besides times."""
+    """Say what a reader of the report, the notebook or the page learns besides times."""
     names = "names of ops, layers, threads and devices"
     lines = study.source.lines
     if lines is None or not any(lines.texts.values()):
@@ -174,7 +175,7 @@ def _report_without_trace(
     *,
     has_tensorflow: bool,
 ) -> Report:
-    """What can be said of code that left no trace: how long it took, and where."""
+    """Report code that left no trace: how long it took, and where."""
     if cell is None:
         return Report(title, "Nothing was captured", notes=notes)
     why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"

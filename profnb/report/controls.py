@@ -39,7 +39,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What of a trace is shown.
+    """The steps and events of a trace that are shown.
 
     Attributes:
         rows: The steps.
@@ -66,7 +66,7 @@ def show_controls(study: Study, live_id: str) -> Any:
 
 
 def answer_choice(study: Study, question: str) -> str:
-    """What a report's script asked, as text.
+    """Answer a report's script, in text.
 
     Args:
         study: The analyses.

@@ -1,4 +1,4 @@
-"""What is shown while code runs, in one output under the cell that is empty again when that is over.
+"""The output under a cell while its code runs, which is empty again when that is over.
 
 `Slot` is the output, `LiveLine` the line under a running cell, `LiveText` what it says of a capture, and
 `Progress` the table of a series of runs, which fills row by row.

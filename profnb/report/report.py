@@ -59,7 +59,7 @@ _SCRIPTS = {
 
 @dataclass(frozen=True)
 class Report:
-    """What a report shows, and the forms it takes.
+    """All that a report shows, and the forms it takes.
 
     Attributes:
         title: Its name.
@@ -169,7 +169,7 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
 
 
 def _head_html(report: Report) -> Markup:
-    """What is read first: what was not seen, the answer, what to do, facts, the typical step, the steps."""
+    """The part that is read first: what was not seen, the answer, what to do, facts, the steps."""
     alarm = f"{report.alarm} {report.unmeasured}".strip()
     amber = Markup(
         '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
@@ -284,7 +284,7 @@ def _steps_html(shares: Sequence[ShareRow]) -> Markup:
 
 
 def live_parts(facts: str, shares: Sequence[ShareRow], sections: Sequence[Section]) -> Markup:
-    """What of a report is of some steps, to take the place of what it shows of all.
+    """The parts of a report that are of some steps, to take the place of those of all.
 
     Args:
         facts: What steps they are.
@@ -306,7 +306,7 @@ def live_parts(facts: str, shares: Sequence[ShareRow], sections: Sequence[Sectio
 
 
 def _about_html(report: Report) -> Markup:
-    """What qualifies the figures and what is missing: folded where scripts run."""
+    """The part that qualifies the figures and says what is missing: folded where scripts run."""
     facts = _facts_table(report.facts)
     foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:6px 0 0">{}</div>')
     body = facts + note_list(report.notes)
@@ -327,7 +327,7 @@ def _facts_table(facts: Sequence[Fact]) -> Markup:
 
 
 def _cell_sentence(cell: CellWords) -> Markup:
-    """Where the cell's time went, each part in the colour that it has in the bar."""
+    """The sentence of the cell, each part in the colour that it has in the bar."""
     last = len(cell.shares) - 1
     named = Markup(" ").join(
         Markup(
