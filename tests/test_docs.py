@@ -26,7 +26,7 @@ def load_make():
     return module
 
 
-@pytest.mark.parametrize("name", ["glossary.md", "tables.md"])
+@pytest.mark.parametrize("name", ["glossary.md", "tables.md", "../CONTRIBUTING.md"])
 def test_a_page_is_what_the_script_writes(name):
     assert (DOCS / name).read_text("utf-8") == load_make().pages()[name], "run python docs/make.py"
 
