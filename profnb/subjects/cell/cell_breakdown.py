@@ -32,7 +32,7 @@ from profnb.steps.windows import Steps
 _LONGEST = 110
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
-_MOST_PLACES, _LONGEST_NAME = 64, 60
+_MOST_PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ class GapCause:
     @property
     def text(self) -> str:
         """As a sentence names it: "`Pause.on_epoch_end`, Cell [1]:8"."""
-        name = quoted(self.name, _LONGEST_NAME)
+        name = quoted(self.name)
         return f"{name}, {self.line}" if self.line else name
 
 
