@@ -1,6 +1,6 @@
-"""The pages of the documentation that follow from the code: the glossary, and the tables of a profile.
+"""The pages of the documentation that follow from the code: the glossary, the tables of a profile, all sentences.
 
-python docs/make.py            write docs/glossary.md and docs/tables.md
+python docs/make.py            write docs/glossary.md, docs/tables.md and docs/sentences.md
 python docs/make.py --check    exit with 1 if they are not what would be written
 """
 
@@ -17,6 +17,9 @@ from profnb.many_traces.summaries import SUMMARIES
 from profnb.tables import Tables
 
 FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))  # for those who load this file by its path
+
+from sentences import sentences_markdown  # noqa: E402
 
 
 def tables_markdown() -> str:
@@ -37,17 +40,18 @@ def tables_markdown() -> str:
 
 def pages() -> dict[str, str]:
     """The text of each page by its file's name."""
-    return {"glossary.md": glossary_markdown(), "tables.md": tables_markdown()}
+    return {"glossary.md": glossary_markdown(), "tables.md": tables_markdown(), "sentences.md": sentences_markdown()}
 
 
 def main() -> int:
     """Write the pages, or check them."""
-    stale = [name for name, text in pages().items() if not _is_written(FOLDER / name, text)]
+    written = pages()
+    stale = [name for name, text in written.items() if not _is_written(FOLDER / name, text)]
     if "--check" in sys.argv[1:]:
         print("\n".join(f"{name} is not what docs/make.py writes" for name in stale))
         return 1 if stale else 0
     for name in stale:
-        (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        (FOLDER / name).write_text(written[name], encoding="utf-8")
         print(f"docs/{name}")
     return 0
 
