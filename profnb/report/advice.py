@@ -14,7 +14,7 @@ from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
 _WIDTH = 110
 _NOTHING = "Nothing to change stands out"
-_UNBOUNDED = "This trace does not tell how much it can save."
+_UNBOUNDED = "The saving is unknown in this trace."
 _CODE = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
 

@@ -25,12 +25,12 @@ _ABSENT, _DROPPED = "absent, not zero", "Events were dropped"  # as notes say it
 _CLAUSES = {
     "compiling": "functions are traced or compiled",
     "waiting for input": "the next batch is not there yet",
-    "copying input": "the next batch is still being copied to it",
-    "synchronising copy": "the host waits for results of it or copies them back",
+    "copying input": "the next batch is still being copied to the device",
+    "synchronising copy": "the host waits for results or copies results back",
     "host compute": "ops compute on the CPU",
-    "kernel launch": "the host is still launching its kernels",
-    "host collectives": "the host waits for other workers or replicas, or exchanges with them",
-    "Python in the step": "the host runs Python, or what was not recorded, in the step",
+    "kernel launch": "the host is still launching kernels",
+    "host collectives": "the host waits for other workers or replicas, or exchanges data",
+    "Python in the step": "the host runs Python or unrecorded work in the step",
     "Python between steps": "the host runs Python between steps",
 }
 
@@ -113,7 +113,7 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:_LONGEST]
-    return f"; {name} takes {percent_text(took / whole)} of the ops' own time"
+    return f"; {name} takes {percent_text(took / whole)} of the ops' time"
 
 
 def unmeasured_text(study: Study) -> str:
@@ -122,7 +122,7 @@ def unmeasured_text(study: Study) -> str:
     backend = unrecorded_backend(study)
     framework, devices = study.framework, study.recording.devices
     notes = (
-        [f"{backend}'s work was not recorded: of a step only its time is known."] if backend else []
+        [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
     )
     if worked:
         notes += note_missing_devices(study.trace, devices, worked=True, framework=framework)

@@ -132,7 +132,7 @@ def note_steps(
             f"{_marking(framework)}"
         )
     elif not steps.origin.startswith("step markers"):
-        notes.append(f"No step markers in the trace; steps are {steps.origin}.")
+        notes.append(f"The trace has no step markers; steps are {steps.origin}.")
     if summary.all_warm_up and not steps.is_window:
         notes.append(
             f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "

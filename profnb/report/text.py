@@ -36,11 +36,11 @@ _WORTH_A_FACT, _WORTH_NAMING = 0.01, 0.1
 MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
-    "device collectives": "devices or workers exchanging data, and waiting for one another",
+    "device collectives": "devices or workers exchanging data and waiting",
     "host compute": "ops computing on the CPU",
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
-    "output": "copying results to the host, or waiting for them",
+    "output": "copying results to the host, or waiting for results",
     "compilation": "XLA compiling, or functions being traced",
     OTHERS: "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
@@ -62,11 +62,11 @@ def alarm_text(study: Study) -> str:
     growth = find_growth(study.recording.graph_versions)
     if growth is not None:
         runs = f"{count_text(growth[0])} of {count_text(len(study.recording.graph_versions))}"
-        return f"The graph grows in the loop: {runs} session runs found new ops in it."
+        return f"The graph grows in the loop: {runs} session runs found new ops."
     if not study.device.unused:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
-    return f"There is a GPU, and this training does not use it{mixed}."
+    return f"This training does not use the GPU{mixed}."
 
 
 def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
@@ -194,8 +194,8 @@ def _facts_between(study: Study) -> list[Fact]:
             Fact(
                 "between epochs",
                 duration_text(float(gaps.duration_ps[ends].sum())),
-                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; "
-                "no part of a step",
+                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; not part "
+                "of a step",
             )
         )
     if pauses.size:

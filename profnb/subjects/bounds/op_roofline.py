@@ -123,7 +123,7 @@ def _without_refuted(roofline: OpRoofline) -> OpRoofline:
 
 OP_ROOFLINE = Table[OpRoofline](
     "op_roofline",
-    "One row per op that TensorFlow ran itself in the steps that averages are of, most time first.",
+    "One row per op run by TensorFlow itself in the averaged steps, most time first.",
     (
         Column(
             "side",

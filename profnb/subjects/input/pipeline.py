@@ -338,7 +338,7 @@ def tabulate_buffers(
 
 BUFFERS = Table[BufferSamples](
     "buffers",
-    "One row per time that a buffer of tf.data was asked, or a queue of TensorFlow 1 was looked at.",
+    "One row per request to a buffer of tf.data, or look at a queue of TensorFlow 1.",
     (
         Column("iterator", lambda t: t.iterator, "its place in the pipeline, or the queue's name"),
         Column("time_ms", lambda t: t.time_ps, "when it was asked"),

@@ -138,7 +138,7 @@ def _part(name: str) -> Callable[[LayerTable], Int64s]:
 
 LAYERS = Table[LayerTable](
     "layers",
-    "One row per layer in the order of the model, then name scopes, then what is neither.",
+    "One row per layer in the order of the model, then name scopes, then the rest.",
     (
         Column("layer", lambda t: t.layer, "its path in the model, or what else the row is"),
         Column(
@@ -341,8 +341,8 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
     """Say what of the models could not be distinguished, or did not run."""
     for name, often in times.rows.alike.items():
         yield (
-            f"{often} models named {name} ran with layers named alike, so their rows cannot be told apart: "
-            "the time of all stands at one of them. Give the models names, or capture one at a time."
+            f"{often} models named {name} ran with the same layer names. One model's rows hold the time of "
+            "all. Name the models, or capture one at a time."
         )
     spent = times.time_ps.sum(axis=(0, 2))
     for model, layers in times.rows.models:
@@ -351,8 +351,8 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
         has_only_name = of_layers[0] > 0 and is_rest_idle
         if has_only_name or (model.is_given and not of_layers.any()):
             yield (
-                f"The layers of {model.name} were not found in this trace: it is not the model that ran, or "
-                "its layers have other names by now (Keras numbers layers on; name them to be sure)."
+                f"The layers of {model.name} were not found in this trace. Either another model ran, or "
+                "Keras has numbered the layers anew since. Name the layers to be sure."
             )
 
 
