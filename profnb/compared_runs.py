@@ -10,7 +10,7 @@ from profnb.loading import load
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
 
-NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
+NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare two lite results."
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 

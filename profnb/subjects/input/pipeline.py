@@ -260,7 +260,7 @@ INPUT_PIPELINE = Table[InputPipeline](
             "what it could deliver if its input kept up",
         ),
     ),
-    'What the trace does not tell is NaN, or "" for names.',
+    'Unknown values are NaN, or "" for names.',
 )
 
 
