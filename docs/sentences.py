@@ -45,11 +45,7 @@ _POINTING = frozenset(
     "that which what whose who it its those these they them such there then so also too else other others one ones".split()
 )
 _LONG = 22
-_STOP, _SPLIT, _FEW = (
-    re.compile(r"(?<=[.?!])\s+(?=[`'\"(]?[A-Z\d@.\0])"),
-    re.compile(r"[\s,.;:()]+"),
-    2,
-)
+_STOP, _SPLIT, _FEW = re.compile(r"(?<=[.?!])(?<!\.\.)\s+"), re.compile(r"[\s,.;:()]+"), 2
 _FORM = re.compile(r"%\(?\w*\)?[sdrf]|\{\w*(?:[!:][^{}]*)?\}")
 
 

@@ -99,9 +99,9 @@ def _filling(use: QueueUse, cause: str) -> str:
         source_ops = "a function of Python (PyFunc)"
     elif cause == "read" and any(op.startswith(_WHOLE) for op in record.sources):
         source_ops = f"{source_ops}, one file for each element{_files(use)}"
-    through = f" and runs {source_ops}" if source_ops else ""
+    through = f". Each element runs {source_ops}" if source_ops else ""
     return (
-        f"{threads} in{made} with {ops}: {duration_text(use.enqueue_ps)} each time{through}. Filling takes "
+        f"{threads} in{made} with {ops}, in {duration_text(use.enqueue_ps)} each{through}. Filling takes "
         f"{percent_text(min(use.busy_fraction, 1.0))} of the time."
     )
 

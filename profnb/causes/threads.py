@@ -106,8 +106,8 @@ def _note_starts(study: Study, pool: int) -> list[str]:
     if threads < pool or inside < _LONG_START * period:
         return []
     return [
-        f"Each step spends {duration_text(inside)} inside of Session.run before the first op or after the "
-        f"last: {_threads_fill(threads)} queues with functions of Python. Each function holds one of "
+        f"Each step spends {duration_text(inside)} inside of Session.run around the ops: "
+        f"{_threads_fill(threads)} queues with functions of Python. Each function holds one of "
         f"{count_text(pool)} inter-op threads. ConfigProto(inter_op_parallelism_threads={threads + pool}) "
         "for the first session leaves some for the steps."
     ]

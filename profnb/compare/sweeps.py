@@ -260,7 +260,7 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
     if without_effect:
         notes.append(
             f"{', '.join(sorted(without_effect))} had no effect. Perhaps the cell sets the value, compiles "
-            "no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow (threads), or the "
+            "no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow (threads). Or the "
             "installed version cannot change the value. Rows with no further difference differ by chance."
         )
     if any(point.was_traced for point in points):

@@ -46,8 +46,8 @@ _REMEDIES = {
     "the lines.",
 }
 _REMEDY = (
-    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
-    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
+    "Look for differences on this host: more work per step (uneven shards or batches), a slower machine, "
+    "another program. fleet[{host!r}].report() shows its ops."
 )
 _COPYING = ("output", "device to device")
 _OF_DEVICES = {

@@ -90,7 +90,7 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
             gain = f": {percent_text(share)} of a run, including the time outside of ops"
         evidence = (
             f"The batch size of {one.name} is open, so {len(chain)} ops of {layers} ({names}) compute a "
-            f"shape in every run and {where}{gain}."
+            f"shape in every run. These ops {where}{gain}."
         )
         title = "Fix the batch size"
         yield Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)

@@ -78,7 +78,7 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
     second, second_ps = causes[1]
     is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
     if second in _CLAUSES and is_worth_it and not is_most:
-        said += f", and because {_CLAUSES[second]} ({percent_text(second_ps / window)})"
+        said += f". Second cause: {_CLAUSES[second]} ({percent_text(second_ps / window)})"
     return f"{said}."
 
 

@@ -197,8 +197,8 @@ def _foot(study: Study) -> str:
     if lines is None or not any(lines.texts.values()):
         return f"Shared, this shows {names}, and no source code."
     return (
-        f"Shared, this shows {names}. It also shows your lines of code with ops or Python time, and up to "
-        "two lines around each (--no-source hides your code)."
+        f"Shared, this shows {names}. Your lines of code with ops or Python time are shown, with up to two "
+        "lines around each (--no-source hides your code)."
     )
 
 

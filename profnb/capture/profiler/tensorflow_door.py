@@ -118,9 +118,8 @@ class TensorFlowDoor(Door):
             return
         self._has_warned = True
         self._messages.append(
-            "A defect of TensorFlow's profiler may end a process with collectives at the end of a capture "
-            "(in our tests up to one capture in twelve). Save checkpoints before a capture, and capture "
-            "few steps."
+            "At the end of a capture TensorFlow's profiler may end a process with collectives (in our "
+            "tests up to one in twelve). Save checkpoints before a capture, and capture few steps."
         )
         if sys.stderr is not None:
             sys.stderr.write(f"profnb: {self._messages[-1]}\n")

@@ -72,7 +72,10 @@ class MeasuredPeak:
     def _remark(self) -> str:
         if self.cores_fraction >= _NEARLY_ALL:
             return ""
-        return f"; with only {percent_text(self.cores_fraction)} of the cores' time, so both may be higher"
+        return (
+            f". Both may be higher: other programs left only {percent_text(self.cores_fraction)} of the "
+            "cores' time"
+        )
 
     def _interval_texts(self) -> tuple[str, str]:
         return (

@@ -83,11 +83,11 @@ def _share_sentence(roofline: OpRoofline) -> str:
         for bound in (COMPUTE, MEMORY, NEITHER)
     }
     unknown = 1 - sum(shares.values())
-    rest = f"; {percent_text(unknown)} is unknown" if unknown > 0 else ""
+    rest = f", {percent_text(unknown)} unknown" if unknown > 0 else ""
     return (
-        f"Of the time of ops on {'the device' if roofline.is_device else 'the CPU'}, "
-        f"{percent_text(shares[COMPUTE])} is compute-bound (60 % of the peak of operations or more), "
-        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of the peak of memory) and "
+        f"Time of ops on {'the device' if roofline.is_device else 'the CPU'}: "
+        f"{percent_text(shares[COMPUTE])} compute-bound (60 % of peak operations or more), "
+        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of peak memory), "
         f"{percent_text(shares[NEITHER])} neither{rest}."
     )
 
@@ -117,9 +117,12 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
         return (
             f"A product of matrices reached {roofline.refuted_by:.2g} times the measured limit of this CPU, "
             "so the limit was measured too low. Nothing is called compute-bound. Run profnb.measure_peak() "
-            f"again on an idle machine. At most {memory} of memory ({peak.source})."
+            f"again on an idle machine. At most {memory} of memory. Source: {peak.source}."
         )
-    return f"At most {flops or 'an unknown number of operations'} and {memory} of memory ({peak.source})."
+    return (
+        f"At most {flops or 'an unknown number of operations'} and {memory} of memory. Source: "
+        f"{peak.source}."
+    )
 
 
 def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:

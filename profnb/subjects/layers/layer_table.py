@@ -239,9 +239,9 @@ LAYERS = Table[LayerTable](
             "whether some of the time was shared out by operations",
         ),
     ),
-    "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to the "
-    "op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some rows are "
-    "no layers: loss, metrics, optimizer (updates of unknown weights), input, outside the model. "
+    "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to "
+    "the op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some "
+    "rows are no layers: loss, metrics, optimizer (updates of unknown weights), input, outside the model. "
     'Unknown values are NaN or "".',
     attributes=lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
 )

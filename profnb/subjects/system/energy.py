@@ -82,7 +82,8 @@ ENERGY = Table[Sequence[Energy]](
     ),
     "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
     "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "
-    "readings, not the gaps in a board's readings (an A100 or H100 looks for a quarter of the time).",
+    "readings. Gaps in a board's readings are not included (an A100 or H100 looks for a quarter of the "
+    "time).",
 )  # fmt: skip
 
 

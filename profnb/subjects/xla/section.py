@@ -107,7 +107,7 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
         for width, flops in peak.flops.items()
     )
     memory = rate_text(peak.bytes_per_second, "B/s")
-    sentence = f"The device could do {peaks} and move {memory} ({peak.source})."
+    sentence = f"The device could do {peaks} and move {memory}. Source: {peak.source}."
     if (roofline.bytes_fraction > _ABOVE).any():
         sentence += (
             " Some ops moved more bytes than the memory could: from caches, or the trace understates the "
