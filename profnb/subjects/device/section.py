@@ -170,7 +170,8 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
     if time and tells:
         sentence += f": {percent_text(in_cores / time)} in tensor cores"
         if kernels.is_tensor_core_eligible.any():
-            sentence += f", {percent_text(could / time)} in such products without them"
+            sentence += f", {percent_text(could / time)} in matrix products and convolutions "
+            sentence += "without tensor cores"
     widths = [
         f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}"
         for row in np.argsort(-precision.total_ps, kind="stable").tolist()
