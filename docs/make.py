@@ -1,6 +1,6 @@
-"""The pages of the documentation that follow from the code: the glossary, the tables, the walk of a cell.
+"""The pages of the documentation that follow from the code: the glossary, the tables, all sentences, the walk of a cell.
 
-python docs/make.py            write docs/glossary.md and docs/tables.md, and the walk into CONTRIBUTING.md
+python docs/make.py            write docs/glossary.md, tables.md and sentences.md, and the walk into CONTRIBUTING.md
 python docs/make.py --check    exit with 1 if they are not what would be written
 """
 
@@ -21,6 +21,10 @@ from profnb.tables import Tables
 FOLDER = Path(__file__).resolve().parent
 PACKAGE = FOLDER.parent / "profnb"
 CONTRIBUTING = "../CONTRIBUTING.md"
+sys.path.insert(0, str(FOLDER))  # for those who load this file by its path
+
+from sentences import sentences_markdown  # noqa: E402
+
 # The files that a profiled cell walks through, in order. Who calls whom and what each does is read from them.
 WALK = (
     "magics", "magic/cell_runs", "captured", "capture/session", "trace/files", "profile", "subjects/study", "steps/spine",
@@ -71,18 +75,20 @@ def pages() -> dict[str, str]:
     return {
         "glossary.md": glossary_markdown(),
         "tables.md": tables_markdown(),
+        "sentences.md": sentences_markdown(),
         CONTRIBUTING: contributing_markdown(),
     }
 
 
 def main() -> int:
     """Write the pages, or check them."""
-    stale = [name for name, text in pages().items() if not _is_written(FOLDER / name, text)]
+    written = pages()
+    stale = [name for name, text in written.items() if not _is_written(FOLDER / name, text)]
     if "--check" in sys.argv[1:]:
         print("\n".join(f"{name} is not what docs/make.py writes" for name in stale))
         return 1 if stale else 0
     for name in stale:
-        (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        (FOLDER / name).write_text(written[name], encoding="utf-8")
         print(f"docs/{name}")
     return 0
 

@@ -165,9 +165,7 @@ class CapturedProfile:
         try:
             write_recordings(recording.path, self.profile.options, self.profile.recordings)
         except OSError as error:
-            recording.messages.append(
-                f"What was seen besides the trace was not written beside it: {error}"
-            )
+            recording.messages.append(f"The records beside the trace were not written: {error}")
 
 
 def _load_readers(path: Path) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profnb.drawing.figures import Figures
     from profnb.lite.lite_comparison import LiteComparison
 
-_NOT_ALIKE = "A result of profnb.lite is compared with another one, not with a profile."
+_NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare two lite results."
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
@@ -61,7 +61,7 @@ class Comparison:
         self._given_again = given - len(first) - len(second)
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
-                raise CaptureError("Both sides of a comparison need a profile that has a trace.")
+                raise CaptureError("Both sides of a comparison need a profile with a trace.")
         self.first, first_aside = _one_per_capture(first)
         self.second, second_aside = _one_per_capture(second)
         self.labels, self._fleets = labels, fleets
@@ -159,19 +159,15 @@ class Comparison:
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
         profiles = [*self.first, *self.second]
         if self._given_again or len(_distinct(profiles)) < len(profiles):
-            guards.append(
-                "The same result was given more than once: it is one run, and counts as one."
-            )
+            guards.append("The same result was given more than once and counts as one run.")
         if len({all(was_traced for _, was_traced in side) for side in self._timed}) > 1:
-            guards.append(
-                "Steps of one side were timed under tracing, of the other without: tracing slows them."
-            )
+            guards.append("Only one side was timed under tracing, and tracing slows steps.")
         guards.extend(layer_guards(self._across[0]))
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
-                "A model had been trained before its fit began (it is made outside the cell?), so its "
-                "metrics are not those of a run of its own."
+                "A model was trained before its fit began (made outside the cell?), so the metrics include "
+                "earlier training."
             )
         return guards
 
@@ -180,18 +176,16 @@ class Comparison:
         guards: list[str] = []
         if all(self._fleets):
             named = " and ".join(next(iter(side[0])) for side in self._fleets)
-            return [
-                f"Steps are those of all hosts; categories and ops are of one of each: {named}."
-            ]
+            return [f"Steps are of all hosts; categories and ops are of one host each: {named}."]
         for label, profiles, aside in zip(
             self.labels, (self.first, self.second), self._aside, strict=True
         ):
             hosts = aside + sum(profile.other_hosts for profile in profiles)
             if hosts:
                 guards.append(
-                    f"{label} was captured on several hosts: one of each capture was compared, "
-                    f"{count_text(hosts)} more not. Hosts of one capture are no repeated runs; "
-                    "profnb.load_fleet opens all of them."
+                    f"{label} was captured on several hosts. One host of each capture was compared, "
+                    f"{count_text(hosts)} more not: hosts of one capture are no repeated runs. "
+                    "profnb.load_fleet opens all hosts."
                 )
         return guards
 

@@ -34,8 +34,7 @@ def run_demo(target: str | os.PathLike[str], steps: int = 200, epochs: int = 2) 
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise CaptureError(
-            "The demo trains a TensorFlow model and TensorFlow is not installed. "
-            "Install it with: pip install 'profnb[cpu]'"
+            "The demo needs TensorFlow. Install TensorFlow with: pip install 'profnb[cpu]'"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     model, dataset = _build(steps)

@@ -340,7 +340,7 @@ class Profile(Tables):
 
         model = self._model
         if model is None:
-            raise ValueError("Nothing was recorded, so there is no time that a change could save.")
+            raise ValueError("Nothing was recorded, so no change can save time.")
         return what_if(model, changes)
 
     @cached_property

@@ -169,7 +169,7 @@ def test_what_a_loop_runs_one_by_one_between_its_steps_is_said_of_the_loop(cell)
             trained(cell, 1, 10, kind=CALL, name="learn")
             cell.work(40, EAGER_OP)
     (advice,) = advise(model_of(cell))
-    assert advice.title == "Put what `train` runs between the steps into a tf.function"
+    assert advice.title == "Put the work of `train` between the steps into a tf.function"
 
 
 def test_python_of_ones_own_between_the_steps_is_named(cell):

@@ -95,7 +95,7 @@ def test_verdicts():
     by_hand = estimate_step([np.exp([at] * 3) for at in (1.0, 2.0, 6.0)])
     assert (by_hand.mean, by_hand.variance) == (pytest.approx(3), pytest.approx(7 / 3))  # of three logarithms, 1, 2 and 6
     same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
-    assert same.startswith("No difference that these runs can show")
+    assert same.startswith("These runs show no difference")
     nothing = compare_runs(RunSet("a", ()), slow)
     assert math.isnan(nothing.ratio)
     assert "cannot be compared" in nothing.verdict("a", "b")
@@ -219,7 +219,7 @@ def test_ops_and_categories_by_hand():
 def test_guards_are_said_before_the_verdict():
     one, two = profile(batch=32), profile(batch=64)
     guards = find_guards(one.study, two.study, ({"TensorFlow": "2.20.0"}, {"TensorFlow": "2.21.0"}))
-    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64), so the verdict is of the time per example."]
+    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64), so the verdict compares time per example."]
     on_cpu = Study(read(host(line("python", *(event("train", n * MS, MS // 2, step_num=n, _r=1) for n in range(6))))))
     assert any("different devices" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
     found = compare(one, two, labels=("small", "large"))
@@ -281,7 +281,7 @@ def test_the_same_result_twice_is_one_run():
     one, two = profile(gap=1), profile(gap=4)
     found = compare([one, one, one], [two, two])
     assert found.difference.runs == (1, 1)
-    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
+    assert found.guards[-1] == "The same result was given more than once and counts as one run."
     assert "one run cannot tell" in found.verdict
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
@@ -301,7 +301,7 @@ def test_the_same_path_twice_is_one_run(tmp_path):
     link.symlink_to(one)
     found = compare([one, str(one), link], two)
     assert found.difference.runs == (1, 1)
-    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
+    assert found.guards[-1] == "The same result was given more than once and counts as one run."
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
@@ -332,7 +332,7 @@ def test_guards_on_how_much_was_run():
     one, two = profile(steps=12), profile(steps=9)
     one.recording, two.recording = (Recording(cardinalities={"train": count, "test": 5}) for count in (100, 50))
     guards = find_guards(one.study, two.study, ({}, {}))
-    assert guards == ["They ran 12 and 9 train steps.", "The dataset train has 100 elements in one and 50 in the other."]
+    assert guards == ["The two sides ran 12 and 9 train steps.", "The dataset train has 100 elements in A and 50 in B."]
 
 
 def test_a_comparison_of_profiles_and_of_lists_of_them():

@@ -58,7 +58,7 @@ def test_a_trace_that_is_rewritten_while_it_is_read_is_an_error(tmp_path, monkey
         return real(descriptor)
 
     monkeypatch.setattr(files.os, "fstat", rewrites_between)
-    with pytest.raises(TraceFormatError, match="changed while it was read"):
+    with pytest.raises(TraceFormatError, match="changed during reading"):
         read_trace(file)
 
 
@@ -72,7 +72,7 @@ def test_a_trace_that_is_cut_while_it_is_read_is_an_error(tmp_path, monkeypatch)
         return real(*shape)
 
     monkeypatch.setattr(files.np, "empty", cuts_first)
-    with pytest.raises(TraceFormatError, match="changed while it was read"):
+    with pytest.raises(TraceFormatError, match="changed during reading"):
         read_trace(file)
 
 
@@ -138,7 +138,7 @@ def test_waiting_for_workers_is_collectives_in_steps_and_between_them():
     rules = {one.rule: one for one in p.advice}
     assert "idle-cores" not in rules
     assert rules["exposed-collectives"].bound_fraction == pytest.approx(0.76, abs=0.01)
-    assert "One trace does not tell" in rules["exposed-collectives"].evidence
+    assert "One trace does not show" in rules["exposed-collectives"].evidence
     assert rules["python-between-steps"].bound_fraction < 0.16
 
 
@@ -233,7 +233,7 @@ def test_a_device_that_idles_while_the_host_exchanges_waits_for_no_launch():
     shares = {one.category: one.fraction for one in p.study.summary.shares}
     assert shares["device collectives"] == pytest.approx(0.5)  # as the breakdown has it
     rules = {one.rule: one for one in p.advice}
-    assert rules["exposed-collectives"].title == "Find out which worker is waited for"
+    assert rules["exposed-collectives"].title == "Find the worker that comes late"
     assert "while the device computes nothing" in rules["exposed-collectives"].evidence
     assert "idle-device" not in rules
     assert "most of it host collectives" in p.summary()
@@ -286,7 +286,7 @@ def test_hosts_whose_captures_overlap_are_one_run_whatever_their_folders(tmp_pat
     assert pick_trace(find_traces(tmp_path), "06", "worker-2").path.parent.name == "06_2"  # by any of its folders
     p = profnb.load(tmp_path, run="05")
     assert p.other_hosts == 2
-    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens another, profnb.load_fleet all." in p.notes
+    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens a different host, profnb.load_fleet all." in p.notes
     assert "The first of 3 hosts" in p.summary()
 
 
@@ -403,7 +403,7 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     quiet = []
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
-    assert "not all steps of the training" in quiet[1]
+    assert "only functions sent to workers" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2

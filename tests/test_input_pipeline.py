@@ -390,7 +390,7 @@ def test_work_on_the_training_thread_is_told_to_prefetch():
     p = program("no-prefetch")
     found = p.study.input.diagnosis
     assert found.cause == "sequential map"
-    assert "nothing runs while the model works" in found.fix
+    assert "Nothing runs while the model works" in found.fix
     assert not p.input_pipeline.is_async.any()
 
 

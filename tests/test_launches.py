@@ -122,7 +122,7 @@ def test_one_call_that_starts_a_graph_is_one_call():
     assert row.shorter_than_launch_fraction == 0.5  # the small ones'
     assert not study.device.launches.sets_the_pace
     text = build_report(study, title="t", notes=(), overhead_ps=None).text()
-    assert "50.0 % of the 8 calls that launched them took longer than what they started." in text
+    assert "50.0 % of the 8 launch calls took longer than their kernels." in text
     guilty = graph_study(call=190, kernel=10)
     assert LAUNCHES.frame(guilty.device.launches).shorter_than_launch_fraction[0] == 1
     assert guilty.device.launches.sets_the_pace

@@ -90,7 +90,7 @@ def op(begin, end, name="m/a/MatMul:MatMul"):
 def test_the_same_ops_that_take_longer():
     found = said(study_of(np.repeat([10.0, 20.0], 30)))
     assert "100.0 % longer" not in found.evidence  # the gap of 100 us belongs to the step
-    assert "The last quarter of 60 steps took 20.1 ms each, the first 10.1 ms: 99.0 % longer, most of it from about step 30 on" in found.evidence
+    assert "The last quarter of 60 steps took 20.1 ms each, the first 10.1 ms: 99.0 % longer, mostly from about step 30 on" in found.evidence
     assert "As many ops ran as before" in found.evidence
     assert "nvidia-smi" in found.code
     assert found.bound_fraction == pytest.approx(1 - 10.1 / 15.1, abs=0.01)

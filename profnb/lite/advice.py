@@ -87,12 +87,10 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
         if share is not None and whole is not None:
             # With it goes all that a run spends outside of ops, of which going in and out is part.
             share += max(1 - whole, 0.0)
-            gain = (
-                f"; with all that a run spends outside of ops they are {percent_text(share)} of it"
-            )
+            gain = f": {percent_text(share)} of a run, including the time outside of ops"
         evidence = (
-            f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out a shape in "
-            f"every run and {where}{gain}."
+            f"The batch size of {one.name} is open, so {len(chain)} ops of {layers} ({names}) compute a "
+            f"shape in every run. These ops {where}{gain}."
         )
         title = "Fix the batch size"
         yield Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)
@@ -115,8 +113,8 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
                 for op in largest
             )
             evidence = (
-                f"{len(outside)} of its {len(ops)} ops have built-in kernels, {percent_text(share)} of a "
-                f"run: {listed}."
+                f"{len(outside)} of {len(ops)} ops have built-in kernels, {percent_text(share)} of a run: "
+                f"{listed}."
             )
             title = f"Ops of {one.name} run outside of XNNPACK"
             yield Finding("not-delegated", title, evidence, share, "", _OPS)
@@ -134,8 +132,7 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
         if any(op.op_type.startswith("Flex") for op in custom):
             needs = "the Flex delegate, which has TensorFlow's kernels"
         evidence = (
-            f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator takes "
-            f"{'it' if len(custom) == 1 else 'them'}."
+            f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
         )
         title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
         yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS, 0.1)
@@ -174,8 +171,8 @@ def _slower(findings: LiteFindings) -> Iterator[Finding]:
         blamed = _slower_layers(findings, one, base)
         interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
         evidence = (
-            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine"
-            f"{blamed}. Other processors differ: time it on the device before it is chosen for speed."
+            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine{blamed}. Other "
+            "processors differ: time the model on the target device first."
         )
         title = f"{one.name} gains no time"
         yield Finding("slower-than-float", title, evidence, 1 - ratio, "", _QUANTIZING)
@@ -231,15 +228,14 @@ def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
         worst = max(wide, key=lambda row: row.clipped_fraction)
         rule, title, weight = "representative-range", "Calibrate with examples like the data", 0.5
         evidence = (
-            f"{percent_text(worst.clipped_fraction)} of what {quoted(worst.layer)} gives for the data "
-            f"lies outside of the range that the {count} representative examples set, and is cut off there; "
-            f"its error in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not "
-            "time."
+            f"{percent_text(worst.clipped_fraction)} of the outputs of {quoted(worst.layer)} for the "
+            f"data are cut off, outside the range of the {count} representative examples. The layer's error "
+            f"in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not time."
         )
     elif count < _FEWEST_EXAMPLES:
         rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST
         evidence = (
-            f"int8's ranges come from {count} example{'s' * (count > 1)}; a few hundred are usual. This may "
+            f"int8's ranges come from {count} example{'s' * (count > 1)}. A few hundred are usual. This may "
             "cost accuracy, not time."
         )
     else:

@@ -144,9 +144,9 @@ class LiteComparison:
         if one.batch_size != two.batch_size:
             guards.append(f"Batch size differs: {one.batch_size} and {two.batch_size}.")
         if one.data_digest != two.data_digest:
-            guards.append("They were judged on different data, so accuracy is not compared.")
+            guards.append("The two were judged on different data, so accuracy is not compared.")
         guards.append(
-            "The two were timed at different times; models given to one profnb.lite are timed by turns."
+            "The two were timed at different times. Models of one profnb.lite call are timed by turns."
         )
         return guards
 

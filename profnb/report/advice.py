@@ -22,7 +22,7 @@ from profnb.drawing.theme import CHIP, MUTED
 
 _ADVICE_WIDTH = 110
 _NOTHING_TO_CHANGE = "Nothing to change stands out"
-_UNBOUNDED = "This trace does not tell how much it can save."
+_UNBOUNDED = "The saving is unknown in this trace."
 _CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
 _LAST_RESULT = "_tfprofile"

@@ -46,7 +46,7 @@ _TOP: TopColumns = {
     "python": ("self_ms", ("function", "file", "line", "self_ms", "total_ms")),
 }
 _DEFINITIONS = {
-    "median_ms": "median time of a counted step; warm-up and the few steps far slower are left out",
+    "median_ms": "median time of a counted step; warm-up and a few far slower steps are left out",
     "mean_period_ms": "mean time of a step and of the gap behind it that belongs to it",
     "fraction": "share of all counted periods, 0 to 1; in a table, of what its columns' documentation says",
     "saves_low_ms": "least of the wall time of the cell, or of a loaded trace, that an advice saves",

@@ -130,7 +130,7 @@ def _explain_largest(study: Study) -> str:
     if largest is not None and largest.category == "host compute":
         if share_around_ops(study) > largest.fraction / 2:
             framework = JAX if study.framework == JAX else TENSORFLOW
-            return f"{framework} at work on the CPU, mostly outside of the ops that it records"
+            return f"{framework} at work on the CPU, mostly outside of recorded ops"
         crowded = is_crowded(study.recording.core_waits)
         return "ops on the CPU, computing or waiting for a core" if crowded else ""
     return _between(study) if largest is not None and largest.category == GAP else ""
@@ -139,10 +139,10 @@ def _explain_largest(study: Study) -> str:
 def _between(study: Study) -> str:
     """Name what passes between steps, where that is known."""
     if find_growth(study.recording.graph_versions) is not None:
-        return "ops are made, and the session takes in the graph"
+        return "ops are made, and the session reads the graph"
     feeding = study.input.feeding
     if feeding and feeding.makes_input:
-        return "Python making the arrays that are fed"
+        return "Python making the fed arrays"
     gaps, rows = session_gaps(study), study.summary.counted
     if gaps is None or not rows.size:
         return ""
@@ -161,8 +161,8 @@ def _foot(study: Study) -> str:
     if lines is None or not any(lines.texts.values()):
         return f"Shared, this shows {names}, and no source code."
     return (
-        f"Shared, this shows {names}, and the lines of your code that ran or made ops, with up to two "
-        "around each (--no-source leaves them out)."
+        f"Shared, this shows {names}. Your lines of code with ops or Python time are shown, with up to two "
+        "lines around each (--no-source hides your code)."
     )
 
 

@@ -44,15 +44,15 @@ def _cupti(framework: str) -> str:
     library = words(
         framework,
         "put its folder on LD_LIBRARY_PATH",
-        tensorflow="`pip install 'tensorflow[and-cuda]'` brings it; else put its folder on LD_LIBRARY_PATH",
-        jax="`pip install 'jax[cuda12]'` brings it; else put its folder on LD_LIBRARY_PATH",
+        tensorflow=(
+            "`pip install 'tensorflow[and-cuda]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH"
+        ),
+        jax="`pip install 'jax[cuda12]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH",
     )
     return (
-        f"On NVIDIA the cause is CUPTI: libcupti is missing ({library}, on Windows cupti64_*.dll on "
-        f"PATH), or "
-        "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the "
-        "container "
-        "with --privileged). Capture again in a fresh process."
+        f"On NVIDIA the cause is CUPTI. Either libcupti is missing: {library} (on Windows cupti64_*.dll on "
+        "PATH). Or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: set NVreg_RestrictProfilingToAdminUsers=0, or run "
+        "the container with --privileged. Capture again in a fresh process."
     )
 
 
@@ -84,12 +84,12 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
 def _marking(framework: str) -> str:
     return words(
         framework,
-        "Mark each iteration as a step, in the way of the profiler that recorded it.",
+        "Mark each iteration as a step, with the recording profiler's marker.",
         tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
         "tf.function.",
         sessions="Record each session run with RunMetadata, or profile a cell that calls sess.run.",
         jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
-        pytorch="Call `step()` of torch.profiler.profile after each iteration; it needs CPU activities too.",
+        pytorch="Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
     )
 
 
@@ -97,24 +97,24 @@ def _note_steps(study: Study) -> list[str]:
     """Say how steps were found and which of them count."""
     steps, summary, notes = study.steps, study.summary, []
     if not len(steps):
-        return ["The trace has no events: nothing that it records ran meanwhile."]
+        return ["The trace has no events: nothing ran while it was recorded."]
     if steps.is_window:
         notes.append(
             note_window(study)
-            or f"No steps among {count_text(len(study.trace.events))} events, so the whole capture is shown "
-            f"as one window. {_marking(study.framework)}"
+            or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
+            f"one window. {_marking(study.framework)}"
         )
     elif not steps.origin.startswith("step markers"):
-        notes.append(f"No step markers in the trace; steps are {steps.origin}.")
+        notes.append(f"The trace has no step markers; steps are {steps.origin}.")
     if summary.all_warm_up and not steps.is_window:
         notes.append(
-            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so the averages are of "
+            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "
             "warm-up steps. Run more steps, or look for retracing."
         )
     if summary.iterations > 1:
         notes.append(
-            f"Each step runs {summary.iterations} iterations (steps_per_execution="
-            f"{summary.iterations}); step times are per execution."
+            f"Each step runs {summary.iterations} iterations (steps_per_execution={summary.iterations}). "
+            "Step times are per execution."
         )
     if summary.others:
         shown, more = summary.others[:_MOST_PHASES], summary.others[_MOST_PHASES:]
@@ -124,11 +124,11 @@ def _note_steps(study: Study) -> list[str]:
             steps_more = count_text(sum(count for _, count in more))
             plural = f"steps and {steps_more} of {count_text(len(more))} other kinds"
         phase = steps.title_of(summary.phase)
-        notes.append(f"Averages are of {phase} steps; also recorded: {listed} {plural}.")
+        notes.append(f"Averages are of {phase} steps. The trace also holds {listed} {plural}.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(
-            f"Only {counted_text(len(summary.counted), 'step')} to average; a few more would make the "
-            "figures firmer."
+            f"Only {counted_text(len(summary.counted), 'step')} to average. Run a few more for firmer "
+            "figures."
         )
     return notes
 
@@ -144,12 +144,12 @@ def _note_steps_ahead(study: Study) -> list[str]:
         return []
     if not study.has_device:
         return [
-            f"The calls run {counted_text(ahead, 'step')} ahead of their programs, so a step is the "
-            "period of the programs: from the end of one step's to the end of the next one's."
+            f"Python runs {counted_text(ahead, 'step')} ahead of the compiled programs. A step is "
+            "counted from the end of one step's programs to the end of the next."
         ]
     return [
-        f"The host runs {counted_text(ahead, 'step')} ahead of the device, so a step is the period of the "
-        "device's work: from the end of one step's work to the end of the next one's."
+        f"The host runs {counted_text(ahead, 'step')} ahead of the device. A step is counted from the "
+        "end of one step's device work to the end of the next."
     ]
 
 
@@ -173,11 +173,14 @@ def note_cost(
     left = cost.fraction
     if clock is not None:
         left -= clock.step_ps / cost.untraced_ps
-        note += f" Recording an event took {duration_text(clock.event_ps)}; the times below are without that."
+        note += (
+            f" Recording an event took {duration_text(clock.event_ps)}. The times below leave this cost "
+            "out."
+        )
     if left >= _COSTLY:
         still = "" if clock is None else "still "
         note += (
-            f" The times below are {still}{percent_text(left)} too long: without tracing a {one} takes "
+            f" The times below are {still}{percent_text(left)} too long. Without tracing a {one} takes "
             f"{duration_text(cost.untraced_ps)}."
         )
     return [note]
@@ -205,7 +208,7 @@ def note_devices(study: Study) -> list[str]:
     names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
     if len(empty) == len(devices) and worked:
         return [
-            f"Nothing was recorded on {names} although it worked: device times are absent, not zero. "
+            f"Nothing was recorded on {names} despite work: device times are absent, not zero. "
             f"{_cupti(study.framework)}"
         ]
     return [
@@ -220,13 +223,11 @@ def _note_memory(uses: Sequence[MemoryUse]) -> list[str]:
     for use in uses:
         name, limit = use.allocator.name, use.allocator.limit
         if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
-            culprit = (
-                f"; {use.growth_op[:100]} allocates most of what stays" if use.growth_op else ""
-            )
+            culprit = f", mostly from {use.growth_op[:100]}" if use.growth_op else ""
             notes.append(
-                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something "
-                "keeps tensors: a Python list of losses or outputs (append float(x) instead), or a "
-                "variable made anew in each step."
+                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something keeps "
+                "tensors: a Python list of losses or outputs, or a new variable in each step. Append "
+                "float(x) instead of the tensor."
             )
         if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
             notes.append(
@@ -260,18 +261,16 @@ def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
         return []
     unseen = words(
         study.framework,
-        "and nothing that fetches data was recorded: a loop, a generator or a loader in Python cannot "
-        "be seen "
-        "here. If it is that, let it",
-        tensorflow="and no tf.data iterator ran: whatever fetches the data (a Python loop, a generator, a "
-        "DataLoader) is not TensorFlow's and cannot be seen here. If it is that,",
+        "and the trace shows no input. A loop, generator or loader in Python may be the cause:",
+        tensorflow="and no tf.data iterator ran. A Python loop, generator or DataLoader may fetch the data "
+        "unseen:",
     )
     ready = words(
         study.framework,
         "fetch the next batch while the model works.",
         tensorflow="tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works.",
     )
-    return [f"Between steps is {percent_text(gap)} of the time, {unseen} {ready}"]
+    return [f"{percent_text(gap)} of the time passes between steps, {unseen} {ready}"]
 
 
 def note_contents(trace: Trace) -> list[str]:

@@ -185,7 +185,7 @@ def strip_caption(chart: StepChart) -> str:
     first, last = chart.ticks[0], chart.last or chart.ticks[-1]
     ticks = first if first == last else f"{first} to {last}"
     top = duration_text(chart.ceiling_ms * PS_PER_MS)
-    warm = "; faint: warm-up, cut off above that" if any(chart.is_warmup) else ""
+    warm = "; faint: warm-up, cut off at full height" if any(chart.is_warmup) else ""
     return f"Each bar is {kind} ({ticks}), {top} at full height{warm}."
 
 

@@ -49,11 +49,11 @@ _ABSENT, _DROPPED = "absent, not zero", "Events were dropped"  # as notes say it
 MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
-    "device collectives": "devices or workers exchanging data, and waiting for one another",
+    "device collectives": "devices or workers exchanging data and waiting",
     "host compute": "ops computing on the CPU",
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
-    "output": "copying results to the host, or waiting for them",
+    "output": "copying results to the host, or waiting for results",
     "compilation": "XLA compiling, or functions being traced",
     OTHERS: "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
@@ -62,12 +62,12 @@ MEANINGS = {
 _IDLE_CLAUSES = {
     "compiling": "functions are traced or compiled",
     "waiting for input": "the next batch is not there yet",
-    "copying input": "the next batch is still being copied to it",
-    "synchronising copy": "the host waits for results of it or copies them back",
+    "copying input": "the next batch is still being copied to the device",
+    "synchronising copy": "the host waits for results or copies results back",
     "host compute": "ops compute on the CPU",
-    "kernel launch": "the host is still launching its kernels",
-    "host collectives": "the host waits for other workers or replicas, or exchanges with them",
-    "Python in the step": "the host runs Python, or what was not recorded, in the step",
+    "kernel launch": "the host is still launching kernels",
+    "host collectives": "the host waits for other workers or replicas, or exchanges data",
+    "Python in the step": "the host runs Python or unrecorded work in the step",
     "Python between steps": "the host runs Python between steps",
 }
 
@@ -86,11 +86,11 @@ def alarm_text(study: Study) -> str:
     growth = find_growth(study.recording.graph_versions)
     if growth is not None:
         runs = f"{count_text(growth[0])} of {count_text(len(study.recording.graph_versions))}"
-        return f"The graph grows in the loop: {runs} session runs found new ops in it."
+        return f"The graph grows in the loop: {runs} session runs found new ops."
     if not study.device.unused:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
-    return f"There is a GPU, and this training does not use it{mixed}."
+    return f"This training does not use the GPU{mixed}."
 
 
 def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
@@ -213,7 +213,7 @@ def _idle_text(study: Study, idle: IdleTable) -> str:
     second, second_ps = causes[1]
     is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
     if second in _IDLE_CLAUSES and is_worth_it and not is_most:
-        said += f", and because {_IDLE_CLAUSES[second]} ({percent_text(second_ps / window)})"
+        said += f". Second cause: {_IDLE_CLAUSES[second]} ({percent_text(second_ps / window)})"
     return f"{said}."
 
 
@@ -244,14 +244,14 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     if took < _LEAST_OP * whole or not kind:
         return ""
     name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:LONGEST_NAME]
-    return f"; {name} takes {percent_text(took / whole)} of the ops' own time"
+    return f"; {name} takes {percent_text(took / whole)} of the ops' time"
 
 
 def unmeasured_text(study: Study) -> str:
     """Say what was not recorded although it happened, if that is more important than what was."""
     backend = unrecorded_backend(study)
     notes = (
-        [f"{backend}'s work was not recorded: of a step only its time is known."] if backend else []
+        [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
     )
     notes += [note for note in note_devices(study) if _ABSENT in note]
     notes += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
@@ -309,8 +309,8 @@ def _facts_between(study: Study) -> list[Fact]:
             Fact(
                 "between epochs",
                 duration_text(float(gaps.duration_ps[ends].sum())),
-                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; "
-                "no part of a step",
+                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; not part "
+                "of a step",
             )
         )
     if pauses.size:

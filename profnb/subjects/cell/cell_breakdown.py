@@ -83,7 +83,7 @@ _MEANINGS = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
 
 CELL_BREAKDOWN = Table[CellBreakdown](
     "cell_breakdown",
-    "One row per part of the cell, in the order in which they first began.",
+    "One row per part of the cell, in the order of first begin.",
     (
         Column("part", lambda c: c.part, "what the time was spent on; see above"),
         Column(
@@ -107,9 +107,9 @@ CELL_BREAKDOWN = Table[CellBreakdown](
             "not known",
         ),
     ),
-    "They add up to the cell's wall time exactly, from the capture's start until the trace was read; of "
-    "parts inside each other the innermost counts. Measured by the wall clock on the thread that runs the "
-    f"cell, traced or not. {_MEANINGS}.",
+    "The parts add up to the cell's wall time exactly, from the capture's start until the trace was read. "
+    "Of nested parts the innermost counts. The wall clock of the cell's thread counts, traced or not. "
+    f"{_MEANINGS}.",
 )  # fmt: skip
 
 
