@@ -101,7 +101,7 @@ def test_what_a_callback_calls_is_said(cell):
 
     fit_with(cell, inside=evaluates)
     first = advise(model_of(cell))[0]
-    assert first.rule == "callback" and "most of it in `evaluate`" in first.evidence
+    assert first.rule == "callback" and "mostly in `evaluate`" in first.evidence
 
     other = Cell()
     fit_with(other, inside=lambda: other.work(60, saves()))
