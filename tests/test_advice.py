@@ -584,7 +584,7 @@ def test_a_program_compiled_again_with_the_shapes_it_had_is_not_told_to_fix_its_
     found = advised(compiling(5, metadata_plane(step1=(1, text), step2=(2, text))))["recompiling"]
     assert "the shapes are the same" in found.evidence
     assert "shape" not in found.code
-    assert "or the function is made anew" in advised(compiling(5))["recompiling"].evidence  # no program is saved
+    assert "or each call makes a new function" in advised(compiling(5))["recompiling"].evidence  # no program is saved
 
 
 def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():

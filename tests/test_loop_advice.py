@@ -62,7 +62,7 @@ def test_a_new_model_in_each_turn_by_hand():
     assert found.title == "Make the model once, not in a loop"
     assert found.bound_fraction == pytest.approx(960 / 2280)
     assert "One line ran a newly made model 4 times" in found.evidence
-    assert "took 960 ms besides the first" in found.evidence
+    assert "took 960 ms, the first time aside" in found.evidence
     assert found.saves_ms[0] == pytest.approx(960 - 3)  # three usual steps of 1 ms stay
     assert found.where == "Cell [3]:8"
     assert "input_signature" not in found.code

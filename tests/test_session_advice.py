@@ -180,7 +180,7 @@ def test_more_threads_than_cores_are_said_with_what_measures_them():
         "take turns. `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures the cost."
     ]
     (one,) = thread_notes(SET | {"Intra-op threads": "default"})
-    assert "Threads were set to 22 to run ops (inter-op); there" in one and "`%%tfsweep inter_op_threads=2,22`" in one
+    assert "Threads were set to 22 to run ops (inter-op), on 2 cores" in one and "`%%tfsweep inter_op_threads=2,22`" in one
 
 
 @pytest.mark.parametrize(
