@@ -473,7 +473,9 @@ class Sentences:
             (module, node) for module in self.modules.values() for node in _advice_calls(module)
         ]
         for module, node in roots:
-            lines[module.name] += _new_only([_line(text) for text in self._advice(node)])
+            lines[module.name] += _new_only(
+                [_line(text) for text in self._advice(node) if "`rule`" not in text]
+            )
             covered |= self.seen
             self.seen = set()
         found = []

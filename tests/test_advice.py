@@ -195,7 +195,7 @@ def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_
 
     found = advised(waits(2 * MS))["waiting-for-input"]
     assert found.saves_ms == (0, pytest.approx(20))  # why is not known
-    assert "unknown" in found.evidence
+    assert "does not show how batches are made" in found.evidence
     assert "waiting-for-input" in advised(waits(1100 * US))
     assert "waiting-for-input" not in advised(waits(900 * US))
     assert "waiting-for-input" not in advised(waits(2 * MS, "Iterator::Root"))  # other rules say what tf.data tells
@@ -237,7 +237,7 @@ def test_of_two_loaders_the_one_that_the_steps_wait_for_is_meant(slow):
     found = advised(study)["waiting-for-input"]
     has_workers = slow.startswith("_Multi")
     assert ("has no workers" in found.evidence, "workers did not have the batch ready" in found.evidence) == (not has_workers, has_workers)
-    assert ("num_workers=4" in found.code, "More of them" in found.code) == (not has_workers, has_workers)
+    assert ("num_workers=4" in found.code, "Use more workers" in found.code) == (not has_workers, has_workers)
 
 
 LAUNCHES = "cuLaunchKernel"
@@ -551,7 +551,7 @@ def test_the_argument_that_traces_a_function_anew_is_named():
     calls = [event("scaled", at * 10 * MS + MS, 6 * MS, tf_function_call="traced-nonXla") for at in range(10)]
     recording = Recording(changing_arguments={"scaled": (("factor", ("1", "2", "3", "4", "5")),)})
     study = Study(read(host(line("python", *steps, *calls))), recording=recording)
-    assert "its argument factor was 1, 2, 3, 4, ..." in advised(study)["retracing"].evidence
+    assert "argument factor was 1, 2, 3, 4, ..." in advised(study)["retracing"].evidence
 
 
 def test_what_is_traced_because_its_caller_is_does_not_change_from_call_to_call():
@@ -582,9 +582,9 @@ def test_the_argument_whose_shape_compiles_anew_is_named():
 def test_a_program_compiled_again_with_the_shapes_it_had_is_not_told_to_fix_its_shapes():
     text = program("step", {"main": [parameter("x", 0, shape(F32, 8, 16)), op("t", "tanh", shape(F32, 8, 16), "x")]}, "main")
     found = advised(compiling(5, metadata_plane(step1=(1, text), step2=(2, text))))["recompiling"]
-    assert "its shapes are the same" in found.evidence
+    assert "the shapes are the same" in found.evidence
     assert "shape" not in found.code
-    assert "or the function is made anew" in advised(compiling(5))["recompiling"].evidence  # no program is saved
+    assert "or each call makes a new function" in advised(compiling(5))["recompiling"].evidence  # no program is saved
 
 
 def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():
@@ -934,9 +934,9 @@ def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_bet
 @pytest.mark.parametrize(
     ("op", "count", "us", "said"),
     [
-        ("AssignAddVariableOp", 30, 40, "fuses its ops"),
-        ("AssignAddVariableOp", 7, 1000, "fuses its ops"),
-        ("ResourceApplyAdam", 30, 40, "fuses its ops"),
+        ("AssignAddVariableOp", 30, 40, "fuses the optimizer's ops"),
+        ("AssignAddVariableOp", 7, 1000, "fuses the optimizer's ops"),
+        ("ResourceApplyAdam", 30, 40, "fuses the optimizer's ops"),
         ("ResourceApplyAdam", 7, 1000, ""),  # one op for each variable already, bound by its memory
     ],
 )

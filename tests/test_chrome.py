@@ -158,9 +158,9 @@ def test_what_is_not_read_is_counted():
         (b'[1,2,"x",null]', "No event has a time"),
         (b'{"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"x"}}]}', "No event has a time"),
         (b'[{"ph":"X","name":"a","ts":0,"dur":1},{"ph":"X","name":"b","ts":1e16,"dur":1}]', "days apart"),
-        (b"hello", "It begins with b'hello'"),
+        (b"hello", "The file begins with b'hello'"),
         (b'\xef\xbb\xbf{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}', "Damaged or cut short"),
-        (b"  \n", "It begins with b''"),
+        (b"  \n", "The file begins with b''"),
         (b'[{"ph":"X" "name":"a"}]', "Damaged"),
         (b"[" * 100_000, "Damaged"),
     ],
@@ -173,7 +173,7 @@ def test_a_bad_file_is_refused_in_words(body, essence):
 def test_a_list_without_its_closing_bracket_is_read_and_said():
     trace = read(b'[\n{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},\n')
     assert len(trace.events) == 1
-    assert "without its closing bracket" in trace.left_out[0]
+    assert "without a closing bracket" in trace.left_out[0]
 
 
 def test_deep_nesting_in_args_costs_nothing():

@@ -176,7 +176,7 @@ def test_of_two_groups_the_larger_one_is_shown_and_the_other_said(tmp_path):
         file = file.rename(files[0].with_name(f"other-{file.name}"))
     fleet = profnb.load_fleet(tmp_path / "run")
     assert len(fleet) == 5 and fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
-    assert any("this is of 3 of 5 hosts" in note for note in fleet.notes)
+    assert any("this covers 3 of 5 hosts" in note for note in fleet.notes)
     assert any("exchange among themselves" in note for note in fleet.notes)
 
 
@@ -247,7 +247,7 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
         (tmp_path / f"worker-{one}.xplane.pb").write_bytes(xspace(host(line("python", *calls, *receives)), hostnames=[f"worker-{one}"]))
     fleet = profnb.load_fleet(tmp_path)
     assert not fleet.has_met and "no verdict" in fleet.verdict
-    assert any("by twos (parameter servers" in note for note in fleet.notes)
+    assert any("in pairs (parameter servers" in note for note in fleet.notes)
     assert fleet.hosts.empty and fleet.steps.empty and "no verdict" in fleet.summary()
     assert find_fleet(tmp_path) is None  # one of them says more
 

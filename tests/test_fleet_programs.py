@@ -127,7 +127,7 @@ def test_a_device_whose_input_comes_late_is_told_copies_from_waiting(tmp_path):
     waits = fleet_of(tmp_path, 2, lambda one, step: [*[("next", 9.0)] * one, ("copy", 1.0), *plain(one, step)])
     assert waits.stragglers == ("GPU:1",)
     assert "9.00 ms a step more waiting for input than" in waits.verdict
-    assert "that device's batches" in waits.advice[0].code and "copied" not in waits.advice[0].code
+    assert "input of this device" in waits.advice[0].code and "copied" not in waits.advice[0].code
 
 
 def test_waiting_in_an_exchange_is_no_work_that_is_uneven(tmp_path):

@@ -84,7 +84,7 @@ def test_ranks_of_two_process_groups_are_two_fleets(tmp_path):
     files = kineto_ranks(tmp_path, [*SLOW, *EVEN[:2]], groups=([0, 1, 2],) * 3 + ([3, 4],) * 2)
     fleet = profnb.load_fleet(files)
     assert fleet.hosts.host.tolist() == ["node_0", "node_1", "node_2"]
-    assert any("this is of 3 of 5 hosts" in note for note in fleet.notes)
+    assert any("this covers 3 of 5 hosts" in note for note in fleet.notes)
     assert any("exchange among themselves" in note for note in fleet.notes)
 
 

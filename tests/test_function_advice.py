@@ -32,7 +32,7 @@ def test_a_function_that_each_step_calls_is_named_with_its_time():
     assert found.bound_fraction == pytest.approx(0.3)
     assert found.saves_ms[0] == pytest.approx(12 * 10 * 0.3 / 2)
     assert "calls Python once (metric/PyFunc), for 3.00 ms each time. For 30.0 % of the time no other op of the step runs" in found.evidence
-    assert "calls Python 3 (" in said(study_of(lambda _: [(3, 4), (5, 6), (7, 8)])).evidence
+    assert "calls Python 3 times (" in said(study_of(lambda _: [(3, 4), (5, 6), (7, 8)])).evidence
 
 
 def test_the_function_that_takes_most_is_named_and_only_those_of_the_steps_spoken_of_count():

@@ -100,7 +100,7 @@ def test_the_report_has_a_tab_for_what_there_is(study):
     assert tabs == ["Ops", "Device", "Device", "Device", "Device", "Kernels", "Kernels"]
     assert 'data-tab="Device"' in report.html
     assert 'data-tab="XLA"' not in report.html
-    assert "2 devices ran something" in report.text()
+    assert "2 devices worked" in report.text()
 
 
 def graph_study(call, kernel, steps=4):

@@ -176,11 +176,11 @@ def thread_notes(environment):
 
 def test_more_threads_than_cores_are_said_with_what_measures_them():
     assert thread_notes(SET) == [
-        "Threads were set to 22 for each op (intra-op) and 22 to run ops (inter-op); there are 2 cores, and threads that "
-        "compute at once take turns. What that costs here, `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures."
+        "Threads were set to 22 for each op (intra-op) and 22 to run ops (inter-op), on 2 cores. More threads than cores "
+        "take turns. `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures the cost."
     ]
     (one,) = thread_notes(SET | {"Intra-op threads": "default"})
-    assert "Threads were set to 22 to run ops (inter-op); there" in one and "`%%tfsweep inter_op_threads=2,22`" in one
+    assert "Threads were set to 22 to run ops (inter-op), on 2 cores" in one and "`%%tfsweep inter_op_threads=2,22`" in one
 
 
 @pytest.mark.parametrize(

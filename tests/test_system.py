@@ -142,7 +142,7 @@ def test_energy_that_is_not_known_is_said_to_be_unknown():
     assert "less than 2 s" in energy_sentence(short)
     (none,) = find_energy(looks(boards=[board()]), None, None, None)
     assert none.joules == pytest.approx(3000)
-    assert "there are none" in energy_sentence(none)
+    assert "no step was timed" in energy_sentence(none)
     assert find_energy(None, steps(), "train", 32) == ()
 
 

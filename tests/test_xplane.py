@@ -166,7 +166,7 @@ def test_more_planes_than_any_trace_has_are_refused(monkeypatch, count, is_read)
     if is_read:
         assert len(decode(raw).planes) == 3
         return
-    with pytest.raises(TraceFormatError, match="It claims 4 planes, more than any real trace has"):
+    with pytest.raises(TraceFormatError, match="The file claims 4 planes, more than any real trace has"):
         decode(raw)
 
 

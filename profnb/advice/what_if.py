@@ -87,7 +87,7 @@ def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.tree.named(str(name))
     took = f"took {_took(model, rows)}, with all calls below"
-    because = f"{printable(str(name))} {took}"
+    because = f"`{printable(str(name))}` {took}"
     return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 

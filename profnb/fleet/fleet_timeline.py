@@ -304,7 +304,7 @@ def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
         for row in rows
     )
     left = len(names) - 1 - len(rows)
-    more = f"; {count_text(left)} more hosts by less" if left > 0 else ""
+    more = f"; {count_text(left)} more by less" if left > 0 else ""
     return (
         f"Clocks are joined to {names[0]}'s by the order of leaving collectives. Events may lie off the "
         f"drawn place: {deviations_text}{more}."

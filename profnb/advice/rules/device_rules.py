@@ -430,7 +430,7 @@ _CAUSES: dict[str, tuple[str, str, Words]] = {
     "Python in the step": (OTHERS, "at most Python ran in a step", _MORE_TO_DO),
     "Python between steps": ("", "at most Python ran between steps", _LESS_BETWEEN),
     "unknown": (
-        OTHERS, "the cause is unknown, as the trace lacks the host's work",
+        OTHERS, "the cause is unknown: nothing recorded explains the idle time",
         ("Find out why the device is idle", _RECORD, _GUIDE),
     ),
 }  # fmt: skip
