@@ -1,9 +1,11 @@
-"""The pages of the documentation that follow from the code: the glossary, and the tables of a profile.
+"""The pages of the documentation that follow from the code: the glossary, the tables, all sentences, the walk of a cell.
 
-python docs/make.py            write docs/glossary.md and docs/tables.md
+python docs/make.py            write docs/glossary.md, tables.md and sentences.md, and the walk into CONTRIBUTING.md
 python docs/make.py --check    exit with 1 if they are not what would be written
 """
 
+import ast
+import re
 import sys
 from pathlib import Path
 
@@ -11,12 +13,24 @@ from profnb.comparison import Comparison
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
 from profnb.lite.entry import LiteResult
-from profnb.lite_comparison import LiteComparison
+from profnb.lite.lite_comparison import LiteComparison
 from profnb.many_traces.fleets import Fleet
 from profnb.many_traces.summaries import SUMMARIES
 from profnb.tables import Tables
 
 FOLDER = Path(__file__).resolve().parent
+PACKAGE = FOLDER.parent / "profnb"
+CONTRIBUTING = "../CONTRIBUTING.md"
+sys.path.insert(0, str(FOLDER))  # for those who load this file by its path
+
+from sentences import sentences_markdown  # noqa: E402
+
+# The files that a profiled cell walks through, in order. Who calls whom and what each does is read from them.
+WALK = (
+    "magics", "magic/cell_runs", "captured", "capture/session", "trace/files", "profile", "subjects/study", "steps/spine",
+    "subjects/ops/find", "subjects/ops/op_table", "causes/cell_tree", "advice/advise", "advice/rules/op_rules",
+    "report/build", "subjects/ops/section", "report/report", "report/frontend", "timeline/element",
+)  # fmt: skip
 
 
 def tables_markdown() -> str:
@@ -35,19 +49,46 @@ def tables_markdown() -> str:
     return "\n\n".join([head, listed, *(table.markdown().rstrip() for table in tables)]) + "\n"
 
 
+def walk_text() -> str:
+    """The walk of a cell as a tree: each file below the last one before it that imports it."""
+    parsed = {place: ast.parse((PACKAGE / f"{place}.py").read_text("utf-8")) for place in WALK}
+    needs = {place: {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)} for place, tree in parsed.items()}
+    depth = {WALK[0]: 0}
+    for at, place in enumerate(WALK[1:], 1):
+        module = "profnb." + place.replace("/", ".")
+        depth[place] = 1 + depth[next(before for before in WALK[at - 1 :: -1] if module in needs[before])]
+    width = max(2 * depth[place] + len(place) for place in WALK) + 3
+    return "\n".join(
+        f"{'  ' * depth[place] + place + '.py':{width}}  {ast.get_docstring(tree).splitlines()[0].replace('``', '')}"
+        for place, tree in parsed.items()
+    )
+
+
+def contributing_markdown() -> str:
+    """The page for contributors with the walk of a cell put in anew."""
+    page = (FOLDER / CONTRIBUTING).read_text("utf-8")
+    return re.sub(r"(<!-- walk -->\n```text\n).*?(\n```)", lambda found: found[1] + walk_text() + found[2], page, flags=re.DOTALL)
+
+
 def pages() -> dict[str, str]:
     """The text of each page by its file's name."""
-    return {"glossary.md": glossary_markdown(), "tables.md": tables_markdown()}
+    return {
+        "glossary.md": glossary_markdown(),
+        "tables.md": tables_markdown(),
+        "sentences.md": sentences_markdown(),
+        CONTRIBUTING: contributing_markdown(),
+    }
 
 
 def main() -> int:
     """Write the pages, or check them."""
-    stale = [name for name, text in pages().items() if not _is_written(FOLDER / name, text)]
+    written = pages()
+    stale = [name for name, text in written.items() if not _is_written(FOLDER / name, text)]
     if "--check" in sys.argv[1:]:
         print("\n".join(f"{name} is not what docs/make.py writes" for name in stale))
         return 1 if stale else 0
     for name in stale:
-        (FOLDER / name).write_text(pages()[name], encoding="utf-8")
+        (FOLDER / name).write_text(written[name], encoding="utf-8")
         print(f"docs/{name}")
     return 0
 

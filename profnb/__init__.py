@@ -26,7 +26,7 @@ Each folder's own docstring says what is in it.
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
-    captured, *comparison, compared_runs, sweep*, warm   from code that runs to answers; runs against runs
+    captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
     magic/, magics, demo, program, __main__          the doors: magics and the command line
 """
 
@@ -140,14 +140,14 @@ def summarize(
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext profnb`` calls."""
+    """Load the magics: ``%load_ext profnb`` calls this."""
     from profnb.magics import load_magics
 
     load_magics(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """What ``%unload_ext profnb`` calls."""
+    """Take the magics away: ``%unload_ext profnb`` calls this."""
     from profnb.magics import unload_magics
 
     unload_magics(shell)

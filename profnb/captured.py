@@ -71,7 +71,7 @@ class CapturedProfile:
             raise
 
     def standing(self) -> Standing:
-        """Where the capture stands now; any thread may ask."""
+        """The state of the capture now; any thread may ask."""
         return self._capture.standing()
 
     @contextmanager
@@ -165,9 +165,7 @@ class CapturedProfile:
         try:
             write_recordings(recording.path, self.profile.options, self.profile.recordings)
         except OSError as error:
-            recording.messages.append(
-                f"What was seen besides the trace was not written beside it: {error}"
-            )
+            recording.messages.append(f"The records beside the trace were not written: {error}")
 
 
 def _load_readers(path: Path) -> None:

@@ -7,19 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profnb.compared_runs import (
-    NOT_ALIKE,
-    Source,
-    differing_parts,
-    distinct,
-    one_per_capture,
-    profiles_of,
-)
 from profnb.core.errors import CaptureError
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text
 from profnb.lite.entry import LiteResult, is_saved, open_result
+from profnb.loading import load
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
 
@@ -32,7 +25,10 @@ if TYPE_CHECKING:
     from profnb.compare.speedup import Difference, RunSet
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
-    from profnb.lite_comparison import LiteComparison
+    from profnb.lite.lite_comparison import LiteComparison
+
+_NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare two lite results."
+Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
 class Comparison:
@@ -61,13 +57,13 @@ class Comparison:
     ) -> None:
         """Compare nothing yet; of sides that are fleets, their own steps are compared."""
         given = len(first) + len(second)
-        first, second = distinct(first), distinct(second)
+        first, second = _distinct(first), _distinct(second)
         self._given_again = given - len(first) - len(second)
         for profiles in (first, second):
             if not profiles or not all(profile.has_trace for profile in profiles):
-                raise CaptureError("Both sides of a comparison need a profile that has a trace.")
-        self.first, first_aside = one_per_capture(first)
-        self.second, second_aside = one_per_capture(second)
+                raise CaptureError("Both sides of a comparison need a profile with a trace.")
+        self.first, first_aside = _one_per_capture(first)
+        self.second, second_aside = _one_per_capture(second)
         self.labels, self._fleets = labels, fleets
         self._aside = first_aside, second_aside
 
@@ -125,7 +121,7 @@ class Comparison:
 
     @property
     def leading(self) -> "Difference":
-        """What the verdict speaks of: times per example where batch sizes differ, else times of steps."""
+        """The difference that the verdict speaks of: per example where batch sizes differ, else per step."""
         sizes = self._batch_sizes
         if sizes is None or sizes[0] == sizes[1]:
             return self.difference
@@ -133,7 +129,7 @@ class Comparison:
 
     @property
     def is_different(self) -> bool:
-        """Whether the interval leaves out 1."""
+        """True if the interval leaves out 1."""
         return self.difference.is_different
 
     @property
@@ -150,53 +146,46 @@ class Comparison:
 
     @property
     def quality_verdict(self) -> str:
-        """What the change did to what was learned, in a sentence; "" where no metric is known."""
+        """What was learned, compared in a sentence; "" where no metric is known."""
         return self._metrics[0].sentence(*self.labels) if self._metrics else ""
 
     @cached_property
     def guards(self) -> list[str]:
-        """What differs besides what was meant to, in sentences; read them before the verdict."""
+        """Further differences than the one that was meant, in sentences; read them before the verdict."""
         from profnb.compare.differences import find_guards
         from profnb.compare.op_differences import layer_guards
 
         one, two = self.first[0], self.second[0]
         guards = find_guards(one.study, two.study, (one.environment, two.environment))
-        if self._given_again or len(distinct([*self.first, *self.second])) < len(
-            [*self.first, *self.second]
-        ):
-            guards.append(
-                "The same result was given more than once: it is one run, and counts as one."
-            )
+        profiles = [*self.first, *self.second]
+        if self._given_again or len(_distinct(profiles)) < len(profiles):
+            guards.append("The same result was given more than once and counts as one run.")
         if len({all(was_traced for _, was_traced in side) for side in self._timed}) > 1:
-            guards.append(
-                "Steps of one side were timed under tracing, of the other without: tracing slows them."
-            )
+            guards.append("Only one side was timed under tracing, and tracing slows steps.")
         guards.extend(layer_guards(self._across[0]))
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
-                "A model had been trained before its fit began (it is made outside the cell?), so its "
-                "metrics are not those of a run of its own."
+                "A model was trained before its fit began (made outside the cell?), so the metrics include "
+                "earlier training."
             )
         return guards
 
     def _guards_of_hosts(self) -> list[str]:
-        """What is said where a side's captures are of several hosts: one of each capture is compared."""
+        """Say that of a capture on several hosts one is compared."""
         guards: list[str] = []
         if all(self._fleets):
             named = " and ".join(next(iter(side[0])) for side in self._fleets)
-            return [
-                f"Steps are those of all hosts; categories and ops are of one of each: {named}."
-            ]
+            return [f"Steps are of all hosts; categories and ops are of one host each: {named}."]
         for label, profiles, aside in zip(
             self.labels, (self.first, self.second), self._aside, strict=True
         ):
             hosts = aside + sum(profile.other_hosts for profile in profiles)
             if hosts:
                 guards.append(
-                    f"{label} was captured on several hosts: one of each capture was compared, "
-                    f"{count_text(hosts)} more not. Hosts of one capture are no repeated runs; "
-                    "profnb.load_fleet opens all of them."
+                    f"{label} was captured on several hosts. One host of each capture was compared, "
+                    f"{count_text(hosts)} more not: hosts of one capture are no repeated runs. "
+                    "profnb.load_fleet opens all hosts."
                 )
         return guards
 
@@ -289,7 +278,7 @@ class Comparison:
             live: Whether zooming in may ask the kernel for events that were merged; None for what the
                 notebook was configured to.
         """
-        from profnb.report.paired import show_pair
+        from profnb.report.frontend import show_pair
 
         show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
 
@@ -339,12 +328,12 @@ def compare(
         single = isinstance(source, Profile | Fleet | LiteResult | str | os.PathLike)
         listed: list[Any] = [source] if single else list(source)  # type: ignore[arg-type]
         fleets.append([item for item in listed if isinstance(item, Fleet)])
-        profiles = [profile for item in listed for profile in profiles_of(item, opened)]
+        profiles = [profile for item in listed for profile in _profiles_of(item, opened)]
         sides.append(profiles)
         labelled.append(profiles[0].options.label if profiles else None)
         is_named = not listed or isinstance(listed[0], Profile | Fleet)
         paths.append("" if is_named else os.fspath(listed[0]))
-    given, short = labels or (None, None), differing_parts(paths[0], paths[1])
+    given, short = labels or (None, None), _differing_parts(paths[0], paths[1])
     names = zip(given, labelled, short, ("A", "B"), strict=True)
     one, two = (asked or label or path or place for asked, label, path, place in names)
     both = (one, two) if one != two else ("A", "B")
@@ -362,11 +351,80 @@ def _lite_result(source: Any) -> LiteResult | None:
 def _compare_lite(
     results: Sequence[LiteResult | None], labels: tuple[str | None, str | None] | None
 ) -> "LiteComparison":
-    from profnb.lite_comparison import LiteComparison
+    from profnb.lite.lite_comparison import LiteComparison
 
     one, two = results
     if one is None or two is None:
-        raise CaptureError(NOT_ALIKE)
+        raise CaptureError(_NOT_ALIKE)
     titles = one.findings.title, two.findings.title
     given = tuple(asked or name for asked, name in zip(labels or (None, None), titles, strict=True))
     return LiteComparison(one, two, (given[0], given[1]) if given[0] != given[1] else ("A", "B"))
+
+
+def _differing_parts(first: str, second: str) -> tuple[str, str]:
+    """Two paths without the parts that they share: ``a`` and ``b`` of ``logs/a/x.pb`` and ``logs/b/x.pb``."""
+    one, two = list(Path(first).parts), list(Path(second).parts)
+    for end in (0, -1):
+        while len(one) > 1 and len(two) > 1 and one[end] == two[end]:
+            del one[end], two[end]
+    return "/".join(one), "/".join(two)
+
+
+def _profiles_of(source: Source, opened: dict[Path, Profile]) -> list[Profile]:
+    """The profiles of one source; of a fleet, that of its first host."""
+    if isinstance(source, Profile):
+        return [source]
+    if isinstance(source, LiteResult):
+        raise CaptureError(_NOT_ALIKE)
+    return [source[next(iter(source))]] if isinstance(source, Fleet) else _load_runs(source, opened)
+
+
+def _load_runs(path: str | os.PathLike[str], opened: dict[Path, Profile]) -> list[Profile]:
+    """Every run of a logdir, the oldest first; the trace, if the path is one.
+
+    Args:
+        path: A logdir or a trace.
+        opened: What each file gave before, which it gives again: a file is one run however often it is named.
+    """
+    from profnb.trace.runs import find_traces, pick_trace
+
+    traces = find_traces(path)
+    runs = dict.fromkeys(trace.run for trace in traces)
+    profiles = []
+    for run in runs if len(runs) > 1 else [None]:
+        file = pick_trace(traces, run, None).path.resolve()
+        if file not in opened:
+            opened[file] = load(path, run=run)
+        profiles.append(opened[file])
+    return profiles
+
+
+def _distinct(profiles: Sequence[Profile]) -> list[Profile]:
+    """The profiles without those given again: as the same object, or as the same capture opened twice."""
+    kept: list[Profile] = []
+    for profile in dict.fromkeys(profiles):
+        time = profile.capture_time if profile.has_trace else None
+        again = [
+            one
+            for one in kept
+            if time is not None
+            and time.is_known
+            and one.has_trace
+            and one.capture_time == time
+            and one.trace.hostnames == profile.trace.hostnames
+            and len(one.trace.events) == len(profile.trace.events)
+        ]
+        if not again:
+            kept.append(profile)
+    return kept
+
+
+def _one_per_capture(profiles: Sequence[Profile]) -> tuple[tuple[Profile, ...], int]:
+    """The profiles without those that another host recorded while one before them was recorded."""
+    kept: list[Profile] = []
+    for profile in profiles:
+        time = profile.capture_time
+        others = [one.capture_time for one in kept if one.capture_time.hostname != time.hostname]
+        if not any(time.overlaps(other) for other in others):
+            kept.append(profile)
+    return tuple(kept), len(profiles) - len(kept)

@@ -15,7 +15,7 @@ from profnb.core.errors import CaptureError
 from profnb.profile import Profile
 
 _CLASSES = 4
-_SIZE = 28
+_IMAGE_SIZE = 28
 
 
 def run_demo(target: str | os.PathLike[str], steps: int = 200, epochs: int = 2) -> Profile:
@@ -34,8 +34,7 @@ def run_demo(target: str | os.PathLike[str], steps: int = 200, epochs: int = 2) 
     """
     if importlib.util.find_spec("tensorflow") is None:
         raise CaptureError(
-            "The demo trains a TensorFlow model and TensorFlow is not installed. "
-            "Install it with: pip install 'profnb[cpu]'"
+            "The demo needs TensorFlow. Install TensorFlow with: pip install 'profnb[cpu]'"
         )
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     model, dataset = _build(steps)
@@ -54,8 +53,8 @@ def _build(steps: int, batch_size: int = 64) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     count = steps * batch_size
     labels = rng.integers(0, _CLASSES, count)
-    images = rng.normal(0, 0.3, (count, _SIZE, _SIZE, 1)).astype(np.float32)
-    half = _SIZE // 2
+    images = rng.normal(0, 0.3, (count, _IMAGE_SIZE, _IMAGE_SIZE, 1)).astype(np.float32)
+    half = _IMAGE_SIZE // 2
     for quarter in range(_CLASSES):
         row, column = half * (quarter // 2), half * (quarter % 2)
         is_of_class = labels == quarter
@@ -72,7 +71,7 @@ def _build(steps: int, batch_size: int = 64) -> tuple[Any, Any]:
     )
     model = keras.Sequential(
         [
-            keras.Input((_SIZE, _SIZE, 1)),
+            keras.Input((_IMAGE_SIZE, _IMAGE_SIZE, 1)),
             keras.layers.Conv2D(16, 3, activation="relu"),
             keras.layers.MaxPooling2D(),
             keras.layers.Conv2D(32, 3, activation="relu"),

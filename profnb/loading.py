@@ -95,7 +95,7 @@ def load(
 
 
 def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bool]:
-    """Whether what stands beside session runs saw others than these, in sentences; and whether surely so."""
+    """Doubt, in sentences, that what stands beside session runs saw these; and whether it surely did not."""
     import numpy as np
 
     from profnb.capture.step_records import RUN
@@ -116,36 +116,34 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
     apart_ns = abs(began_ns - recording.sessions.epoch_ns - min(seen))
     if trace.epoch_ns and apart_ns > _FAR_NS:
         return [
-            "What stands beside the session runs was seen at another time, so it is of another capture, and "
-            "is left out."
+            "The records beside the session runs come from another capture and are left out."
         ], True
     if (
         0.9 * len(seen) - 1 <= run_events.size <= len(seen)
     ):  # a run that recorded nothing is none in the file
         return [], False
     return [
-        f"What stands beside the session runs saw {counted_text(len(seen), 'traced run')}, of which "
-        f"{count_text(run_events.size)} are in the file: what is told of the steps traced and of the whole "
-        "time is not of these alone."
+        f"The records beside the session runs cover {counted_text(len(seen), 'traced run')}, the file only "
+        f"{count_text(run_events.size)}. So traced steps and the whole time cover more runs than the file."
     ], False
 
 
 def _remarks(
     traces: "Sequence[TraceFile]", picked: "TraceFile", run: str | None, host: str | None
 ) -> list[str]:
-    """Which of several runs and hosts was opened, where that was not asked for by name."""
+    """Name which of several runs and hosts was opened, where nobody asked for it by name."""
     runs = dict.fromkeys(trace.run for trace in traces)
     hosts = [trace.host for trace in traces if trace.run == picked.run]
     remarks = []
     if run is None and len(runs) > 1:
         remarks.append(
-            f"The newest of {count_text(len(runs))} runs was opened, {picked.run}; "
-            "run= (--run) opens another."
+            f"The newest of {count_text(len(runs))} runs was opened, {picked.run}; run= (--run) opens a "
+            "different run."
         )
     if host is None and len(hosts) > 1:
         remarks.append(
-            f"The first of {count_text(len(hosts))} hosts was opened, {picked.host}; "
-            "host= (--host) opens another, profnb.load_fleet all."
+            f"The first of {count_text(len(hosts))} hosts was opened, {picked.host}; host= (--host) opens a "
+            "different host, profnb.load_fleet all."
         )
     return remarks
 

@@ -206,8 +206,8 @@ def _parse_open(magic: Any, line: str) -> Namespace:
         name = magic.__name__.removesuffix("_line")
         asked = f"%%{name} {line}".rstrip()
         raise UsageError(
-            f"%{name} shows a saved trace, or a result again ({error}). To profile a cell, its "
-            f"first line is: {asked}"
+            f"%{name} shows a saved trace, or a result again ({error}). To profile a cell, write as the "
+            f"first line: {asked}"
         ) from None
     return arguments
 

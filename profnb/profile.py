@@ -108,7 +108,7 @@ class Profile(Tables):
 
     @property
     def sharing(self) -> Sharing:
-        """What of it may leave in a page, a notebook or a file."""
+        """The rule for what of it may leave in a page, a notebook or a file."""
         return (
             Sharing(has_files=self.options.source) if self._trace is None else self._trace.sharing
         )
@@ -131,7 +131,7 @@ class Profile(Tables):
 
     @property
     def has_trace(self) -> bool:
-        """Whether there is a trace to ask about."""
+        """True if there is a trace to ask about."""
         return self._trace is not None
 
     @cached_property
@@ -211,19 +211,19 @@ class Profile(Tables):
 
     @property
     def steady_rounds(self) -> list[int]:
-        """Which runs these are: 0 is the one that was traced, 1 the first repeat."""
+        """The numbers of these runs: 0 is the one that was traced, 1 the first repeat."""
         return [at for at, _ in self._steady_runs]
 
     @property
     def capture_time(self) -> "CaptureTime":
-        """When and on which host it was captured, as far as its trace tells."""
+        """Time and host of the capture, as far as its trace tells."""
         from profnb.trace.runs import capture_time
 
         return capture_time(self.trace)
 
     @property
     def recordings(self) -> list[Recording]:
-        """What was seen of each run of the code: the traced one, then its repeats; none of others' traces."""
+        """The record of each run of the code: the traced one, then its repeats; none of others' traces."""
         return ([self.recording] if self.recording else []) + self.repeats
 
     @property
@@ -236,13 +236,13 @@ class Profile(Tables):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the code ran with (versions, precision policy); empty for others' traces."""
+        """Versions and precision policy that the code ran with; empty for others' traces."""
         return dict(self.recording.environment) if self.recording else {}
 
     @property
     def _report(self) -> "Report":
         """The report, decided anew where the CPU's limits were measured since, or it has a new name."""
-        from profnb.report.doing.again import again_line, name_in_notebook
+        from profnb.report.advice import again_line, name_in_notebook
         from profnb.subjects.bounds.measured_peak import kept_peak
 
         report_key = kept_peak(), again_line(name_in_notebook(self) or self.opened_as)
@@ -258,7 +258,7 @@ class Profile(Tables):
         """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
-        from profnb.report.report import with_cell
+        from profnb.report.build import with_cell
 
         report = self._report
         if as_html:
@@ -273,7 +273,7 @@ class Profile(Tables):
             self._shown = self._shown[0], with_cell(report, breakdown, tree)
 
     def _decide_report(self, again: str = "") -> "Report":
-        from profnb.report.report import build_python_report, build_report
+        from profnb.report.build import build_python_report, build_report
         from profnb.subjects.system.section import system_sections
 
         if self._counted is not None:
@@ -299,7 +299,7 @@ class Profile(Tables):
 
     @cached_property
     def advice(self) -> "list[Advice]":
-        """What to change, with the numbers that say so; what can gain most comes first."""
+        """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
         from profnb.fleet.device_advice import refine_with_devices
 
@@ -322,7 +322,7 @@ class Profile(Tables):
         )
 
     def what_if(self, **changes: object) -> "WhatIf":
-        """What the cell would take if something were different: ``p.what_if(without="Score.on_epoch_end")``.
+        """Predict the cell's time after a change: ``p.what_if(without="Score.on_epoch_end")``.
 
         Args:
             changes: ``without``: the name of a callback, an own function or ``predict`` that is not called
@@ -343,12 +343,12 @@ class Profile(Tables):
 
         model = self._model
         if model is None:
-            raise ValueError("Nothing was recorded, so there is no time that a change could save.")
+            raise ValueError("Nothing was recorded, so no change can save time.")
         return what_if(model, changes)
 
     @cached_property
     def notes(self) -> list[str]:
-        """What is missing, cut or averaged, and why, and what starves the training, in sentences."""
+        """Sentences on what is missing, cut or averaged, and why, and what starves the training."""
         from profnb.report.notes import note_starvation
 
         starving = note_starvation(self.study.input.diagnosis) if self.has_trace else []
@@ -404,14 +404,14 @@ class Profile(Tables):
         return self._report.text()
 
     def to_dict(self) -> dict[str, Any]:
-        """What the report says as plain values, for programs and agents.
+        """Give what the report says as plain values, for programs and agents.
 
         Returns:
             Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,
-            and definitions: at most 8 kB as JSON, by ``profnb/report/forms/report.schema.json``.
+            and definitions: at most 8 kB as JSON, by ``profnb/report/report.schema.json``.
         """
         from profnb import __version__
-        from profnb.report.forms.as_data import TOP_TABLES, report_data
+        from profnb.report.as_data import TOP_TABLES, report_data
 
         table_names = (
             TOP_TABLES if self.has_trace else ("python",) if self._counted is not None else ()
@@ -431,7 +431,7 @@ class Profile(Tables):
 
     def to_json(self) -> str:
         """``to_dict()`` as JSON, in one line."""
-        from profnb.report.forms.as_data import as_json
+        from profnb.report.as_data import as_json
 
         return as_json(self.to_dict())
 
@@ -517,7 +517,7 @@ class Profile(Tables):
         Returns:
             The file's path.
         """
-        from profnb.report.page import page_html
+        from profnb.report.report import page_html
 
         target = Path(path).expanduser()
         study = self.study if self.has_trace else None

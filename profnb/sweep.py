@@ -57,7 +57,7 @@ class Sweep:
 
     @cached_property
     def columns(self) -> "SweepTable":
-        """What each setting achieves, as columns; ask when all runs are made."""
+        """Columns of what each setting achieves; ask when all runs are made."""
         from profnb.compare.sweeps import tabulate_sweep
 
         points = [self._point(row) for row in range(len(self.settings))]
@@ -93,7 +93,7 @@ class Sweep:
 
     @property
     def notes(self) -> list[str]:
-        """What to know before trusting the figures."""
+        """Sentences to know before trusting the figures."""
         return list(self.columns.notes)
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Tables:
-    """What ``Profile`` shows as tables."""
+    """The tables of ``Profile``."""
 
     recording: "Recording | None"
 
@@ -96,7 +96,7 @@ class Tables:
 
     @property
     def utilisation(self) -> "pd.DataFrame":
-        """What ``utilization`` was called one release ago."""
+        """The name of ``utilization`` one release ago."""
         warnings.warn("p.utilisation is called p.utilization now.", FutureWarning, stacklevel=2)
         return self.utilization
 

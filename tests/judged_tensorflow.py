@@ -5,7 +5,7 @@ from judged import Judged
 # The Keras CNN on one GPU (cc 7.5): the host launches 180 kernels a step, most of them shorter than their launch.
 _CNN_NEVER = ("host compute", "Python", "all others", "not TensorFlow")
 _CNN_FORBIDDEN = ("mixed-precision", "missed-tensor-cores", "gpu-thread-mode", "unused-gpu", "imbalance", "idle-device", "waiting-for-input", "large-optimizer")
-_UNUSED = "There is a GPU, and this training does not use it"
+_UNUSED = "This training does not use the GPU"
 
 
 def _cnn(path, because, fact, advice=("larger-batch",)):

@@ -17,7 +17,7 @@ import profnb
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
 from profnb.advice.advise import RULES
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
 from profnb.subjects.device.precision import ops_without_tensor_cores
@@ -139,7 +139,7 @@ def test_launching_sets_the_pace_only_where_the_device_waits_longer_for_it_than_
     kernels = [event("k", at * 10 * MS + 9 * MS + n * 10 * US, 5 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
     calls = [event("cuLaunchKernel", at * 10 * MS + 9 * MS + n * 10 * US - 7 * US, 6 * US, correlation_id=at * 100 + n + 1) for at in range(10) for n in range(90)]
     waiting = sentences(Study(read(host(line("python", *loading), line("l", *calls, line_id=2)), gpu(line("Stream #1", *kernels), stats=T4))))
-    assert "took longer than what they started." in waiting
+    assert "took longer than their kernels." in waiting
     assert "sets the pace" not in waiting
 
 
@@ -150,7 +150,7 @@ def test_copying_input_from_pageable_memory_and_pinned():
 
     found = advised(on_gpu(work(memcpy_details="kind_src:pageable kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert found.bound_fraction == pytest.approx(0.3, abs=0.02)
-    assert "30.2 % of the time data moved to the device while it computed nothing, 40.0 MB of it from pageable memory." in found.evidence
+    assert "30.2 % of the time the device computed nothing while data moved to the device, 40.0 MB of it from pageable memory." in found.evidence
     assert found.saves_ms[0] == pytest.approx(found.saves_ms[1] / 2)  # computing takes longer, and hides them
     found = advised(on_gpu(work(memcpy_details="kind_src:pinned kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert "pageable" not in found.evidence
@@ -195,7 +195,7 @@ def test_a_wait_for_input_is_said_without_iterators_of_tf_data_from_a_twentieth_
 
     found = advised(waits(2 * MS))["waiting-for-input"]
     assert found.saves_ms == (0, pytest.approx(20))  # why is not known
-    assert "unknown" in found.evidence
+    assert "does not show how batches are made" in found.evidence
     assert "waiting-for-input" in advised(waits(1100 * US))
     assert "waiting-for-input" not in advised(waits(900 * US))
     assert "waiting-for-input" not in advised(waits(2 * MS, "Iterator::Root"))  # other rules say what tf.data tells
@@ -236,8 +236,8 @@ def test_of_two_loaders_the_one_that_the_steps_wait_for_is_meant(slow):
         *(event(f"enumerate(DataLoader)#{kind}.__next__", at * 10 * MS + (kind != slow) * 5 * MS, ps) for kind, ps in took.items()))])  # fmt: skip
     found = advised(study)["waiting-for-input"]
     has_workers = slow.startswith("_Multi")
-    assert ("has no workers" in found.evidence, "workers did not have it ready" in found.evidence) == (not has_workers, has_workers)
-    assert ("num_workers=4" in found.code, "More of them" in found.code) == (not has_workers, has_workers)
+    assert ("has no workers" in found.evidence, "workers did not have the batch ready" in found.evidence) == (not has_workers, has_workers)
+    assert ("num_workers=4" in found.code, "Use more workers" in found.code) == (not has_workers, has_workers)
 
 
 LAUNCHES = "cuLaunchKernel"
@@ -315,7 +315,7 @@ def test_a_window_without_steps_gets_no_advice_per_step():
     found = advised(Study(read(host(calls), gpu(kernels, stats=T4))))
     assert list(found) == ["idle-device"]
     assert found["idle-device"].saves_ms[0] == 0
-    assert "no step divides them" in found["idle-device"].evidence
+    assert "no steps were found" in found["idle-device"].evidence
 
 
 def test_synchronising_reads():
@@ -478,7 +478,7 @@ def test_fewer_threads_than_cores_and_more_ops_at_once_than_cores():
     assert "idle-cores" not in advised(on_cpu([("a/MatMul:MatMul", 40 * US)], {"CPU cores": "4", "Intra-op threads": "1"}))
     many = [(f"{at}/MatMul:MatMul", 8 * MS) for at in range(8)]
     found = advised(on_cpu(many, {"CPU cores": "2"}))["oversubscribed"]
-    assert "8.0 ops were at work at once on average, on 2 cores" in found.evidence
+    assert "On average 8.0 ops ran at once on 2 cores" in found.evidence
     assert found.bound_fraction == pytest.approx(0.8 * 0.75, abs=0.03)
     assert "oversubscribed" not in advised(on_cpu(many, {"CPU cores": "8"}))
 
@@ -526,10 +526,10 @@ def test_xla_is_not_asked_to_compile_a_step_with_an_op_that_it_has_no_kernel_for
     rule = "small-ops-without-xla" if is_said else "large-optimizer"  # the same ops: one advice
     assert [one for one in found if one in ("small-ops-without-xla", "large-optimizer")] == [rule]
     code = found[rule].code
-    assert code.startswith("model.compile(..., jit_compile=True) or" if is_said else "A larger batch runs it less often.")
+    assert code.startswith("model.compile(..., jit_compile=True) or" if is_said else "A larger batch runs the optimizer less often.")
     # The optimizer computes for 8 of 20 ms; of a larger batch a half or a fifth of that remains.
     assert is_said or found[rule].saves_ms == (pytest.approx(8 * 0.5), pytest.approx(8 * 0.8))
-    assert is_said or f"XLA cannot compile this step, which runs `{op_type}`." in code
+    assert is_said or f"XLA cannot compile this step: the step runs `{op_type}`." in code
 
 
 @pytest.mark.parametrize("name", ["pipeline-py-function", "pipeline-small-files", "python-input-slow"])
@@ -551,7 +551,7 @@ def test_the_argument_that_traces_a_function_anew_is_named():
     calls = [event("scaled", at * 10 * MS + MS, 6 * MS, tf_function_call="traced-nonXla") for at in range(10)]
     recording = Recording(changing_arguments={"scaled": (("factor", ("1", "2", "3", "4", "5")),)})
     study = Study(read(host(line("python", *steps, *calls))), recording=recording)
-    assert "its argument factor was 1, 2, 3, 4, ..." in advised(study)["retracing"].evidence
+    assert "argument factor was 1, 2, 3, 4, ..." in advised(study)["retracing"].evidence
 
 
 def test_what_is_traced_because_its_caller_is_does_not_change_from_call_to_call():
@@ -582,9 +582,9 @@ def test_the_argument_whose_shape_compiles_anew_is_named():
 def test_a_program_compiled_again_with_the_shapes_it_had_is_not_told_to_fix_its_shapes():
     text = program("step", {"main": [parameter("x", 0, shape(F32, 8, 16)), op("t", "tanh", shape(F32, 8, 16), "x")]}, "main")
     found = advised(compiling(5, metadata_plane(step1=(1, text), step2=(2, text))))["recompiling"]
-    assert "its shapes are the same" in found.evidence
+    assert "the shapes are the same" in found.evidence
     assert "shape" not in found.code
-    assert "or the function is made anew" in advised(compiling(5))["recompiling"].evidence  # no program is saved
+    assert "or each call makes a new function" in advised(compiling(5))["recompiling"].evidence  # no program is saved
 
 
 def test_coverage_counts_what_overlaps_once_and_only_inside_the_steps():
@@ -738,7 +738,7 @@ def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     assert first.bound_fraction == pytest.approx(0.6, abs=0.01)  # 80 of 99 us, less a call of 20 at least
     assert first.saves_ms[0] == pytest.approx(0.4 * first.wall_ms, rel=0.02)
     assert "16 bits" not in first.evidence
-    assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("There is a GPU, and this training does not use it.")
+    assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("This training does not use the GPU.")
 
 
 def test_mixed_precision_beside_an_unused_gpu_is_said():
@@ -934,9 +934,9 @@ def test_python_that_dispatches_eager_ops_inside_steps_is_not_told_as_python_bet
 @pytest.mark.parametrize(
     ("op", "count", "us", "said"),
     [
-        ("AssignAddVariableOp", 30, 40, "fuses its ops"),
-        ("AssignAddVariableOp", 7, 1000, "fuses its ops"),
-        ("ResourceApplyAdam", 30, 40, "fuses its ops"),
+        ("AssignAddVariableOp", 30, 40, "fuses the optimizer's ops"),
+        ("AssignAddVariableOp", 7, 1000, "fuses the optimizer's ops"),
+        ("ResourceApplyAdam", 30, 40, "fuses the optimizer's ops"),
         ("ResourceApplyAdam", 7, 1000, ""),  # one op for each variable already, bound by its memory
     ],
 )

@@ -10,9 +10,7 @@ from traces import event, host, line, read
 
 import profnb
 from profnb.profile import Profile
-from profnb.report.advice import advice_html, advice_section_text
-from profnb.report.doing.again import again_line, name_in_notebook
-from profnb.report.doing.code_pieces import code_pieces
+from profnb.report.advice import advice_html, advice_section_text, again_line, code_pieces, name_in_notebook
 from profnb.advice.proposals import Advice, saves_text
 
 ONE = Advice("launch-bound", "Launch fewer kernels", "The device idled.", (686.0, 1372.0), 4000.0, "model.compile(..., jit_compile=True) fuses.", "https://www.tensorflow.org/xla", where="Cell [2]:14")

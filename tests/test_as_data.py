@@ -10,19 +10,19 @@ from traces import event, host, line, read
 import profnb
 from profnb.__main__ import main
 from profnb.profile import Profile
-from profnb.report.forms.as_data import MOST_BYTES
+from profnb.report.as_data import JSON_BYTES
 from profnb.report.text import MEANINGS
 from profnb.steps.activities import CATEGORIES
 
 jsonschema = pytest.importorskip("jsonschema")
-SCHEMA = json.loads((Path(profnb.__file__).parent / "report" / "forms" / "report.schema.json").read_text("utf-8"))
+SCHEMA = json.loads((Path(profnb.__file__).parent / "report" / "report.schema.json").read_text("utf-8"))
 MS = 10**9
 
 
 def checked(p):
     """What a profile says, held to the schema and the bound."""
     text = p.to_json()
-    assert len(text.encode()) <= MOST_BYTES
+    assert len(text.encode()) <= JSON_BYTES
     data = json.loads(text)
     jsonschema.Draft202012Validator(SCHEMA).validate(data)
     assert data == p.to_dict()

@@ -18,7 +18,7 @@ from profnb.capture.source.graph_lines import read_shapes
 from profnb.capture.source.source_records import GraphShapes
 from profnb.capture.source.source_records import SourceRecords
 from profnb.core.errors import TraceFormatError
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.bounds.op_costs import OpTensors, Tensor, find_costs, op_cost
 from profnb.subjects.bounds.op_roofline import OP_ROOFLINE, bound_by
 from profnb.subjects.bounds.tensor_sizes import fill_shapes, find_recorded_shapes, read_sizes
@@ -412,10 +412,10 @@ def test_a_device_without_a_table_bounds_nothing(measured):
 def test_the_report_says_it_in_one_sentence(measured):
     report = build_report(on_cpu(), title="t", notes=(), overhead_ps=None)
     (section,) = [one for one in report.sections if one.title == "Roofline of ops"]
-    assert "93.0 % is compute-bound" in section.sentence
-    assert "4.7 % memory-bound (60 to 125 % of the peak of memory: what is above was in a cache)" in section.sentence
-    assert "0.0 % neither; of 2.3 % it is not known" in section.sentence
-    assert "At most 125 Gflop/s in 32-bit and 10.0 GB/s of memory (measured here on 2 cores" in section.sentence
+    assert "93.0 % compute-bound" in section.sentence
+    assert "4.7 % memory-bound (60 to 125 % of peak memory)" in section.sentence
+    assert "0.0 % neither, 2.3 % unknown" in section.sentence
+    assert "At most 125 Gflop/s in 32-bit and 10.0 GB/s of memory. Source: measured here on 2 cores" in section.sentence
     assert "half reached 100 Gflop/s to 120 Gflop/s" in section.sentence
     limit, *points = section.figure["data"]
     assert [one["name"] for one in points] == ["compute-bound", "memory-bound"]
@@ -561,8 +561,8 @@ def test_a_product_that_is_faster_than_the_measured_peak_refutes_it(monkeypatch)
     assert (frame.loc["net/dense/MatMul"].bound_by, frame.loc["net/dense/Relu"].bound_by) == ("", "memory")
     assert frame.peak_gigaflops_per_second.isna().all()
     (section,) = [s for s in build_report(study, title="t", notes=(), overhead_ps=None).sections if s.tab == "Roofline"]
-    assert "reached 2 times what this CPU was measured to do" in section.sentence
-    assert "had 55.0 % of the cores' time" in section.sentence
+    assert "reached 2 times the measured limit of this CPU" in section.sentence
+    assert "left only 55.0 % of the cores' time" in section.sentence
     assert section.figure is None
 
 
@@ -573,7 +573,7 @@ def test_a_peak_that_was_measured_beside_other_programs_judges_nothing(monkeypat
     assert "cores' time" not in repr(sure)
     busy = replace(sure, cores_fraction=0.3)
     assert busy.peak is None
-    assert "had 30.0 % of the cores' time" in repr(busy)
+    assert "left only 30.0 % of the cores' time" in repr(busy)
     monkeypatch.setattr(measured_peak, "_kept", [busy])
     study = on_cpu()
     assert set(frame_of(study).bound_by) == {""}

@@ -204,7 +204,7 @@ HEIGHTS = """() => {
 
 def notebook_page(profile, path):
     """What a notebook shows of a profile: the HTML, then the script, without plotly.js."""
-    from profnb.report.script import report_script
+    from profnb.report.report import report_script
 
     html = profile._repr_mimebundle_()["text/html"]
     program = report_script().replace("</script", "<\\/script")

@@ -16,7 +16,7 @@ import profnb
 from profnb.compare.section import comparison_bundle
 from profnb.compare.sweep_section import sweep_bundle
 from profnb.compare.sweeps import SweepPoint, tabulate_sweep
-from profnb.report.script import report_script
+from profnb.report.report import report_script
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 HERE = Path(__file__).parent / "data"
@@ -90,7 +90,7 @@ def test_tables_are_read_and_driven_without_a_mouse(open_page, pages):
 def test_advice_is_folded_copied_and_unfolded(open_page, pages, tmp_path):
     from test_report import profile_of, steps_of
 
-    from profnb.report.page import page_html
+    from profnb.report.report import page_html
     from profnb.advice.proposals import Advice
     from dataclasses import replace
 

@@ -10,7 +10,7 @@ from test_colours import LEAST_TEXT, contrast
 
 import profnb
 from profnb.drawing.theme import COLOURS, PART_COLOURS, ink_on
-from profnb.report.script import report_script
+from profnb.report.report import report_script
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 

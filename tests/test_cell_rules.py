@@ -101,12 +101,12 @@ def test_what_a_callback_calls_is_said(cell):
 
     fit_with(cell, inside=evaluates)
     first = advise(model_of(cell))[0]
-    assert first.rule == "callback" and "most of it in `evaluate`" in first.evidence
+    assert first.rule == "callback" and "mostly in `evaluate`" in first.evidence
 
     other = Cell()
     fit_with(other, inside=lambda: other.work(60, saves()))
     first = advise(model_of(other))[0]
-    assert first.rule == "callback" and "most of it in `Model.save_weights`" in first.evidence
+    assert first.rule == "callback" and "mostly in `Model.save_weights`" in first.evidence
 
 
 @pytest.mark.parametrize(("name", "ms", "epochs"), [("Score.on_epoch_end", 1, 8), ("Score.on_train_end", 400, 1)], ids=["short", "once"])
@@ -169,7 +169,7 @@ def test_what_a_loop_runs_one_by_one_between_its_steps_is_said_of_the_loop(cell)
             trained(cell, 1, 10, kind=CALL, name="learn")
             cell.work(40, EAGER_OP)
     (advice,) = advise(model_of(cell))
-    assert advice.title == "Put what `train` runs between the steps into a tf.function"
+    assert advice.title == "Put the work of `train` between the steps into a tf.function"
 
 
 def test_python_of_ones_own_between_the_steps_is_named(cell):

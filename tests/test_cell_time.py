@@ -29,7 +29,7 @@ from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.step_records import CALL, KERAS, KINDS, RUN, USER
 from profnb.drawing.theme import CELL_COLOURS
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
 
 # Which part of the cell a stack is in.

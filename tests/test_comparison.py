@@ -65,7 +65,7 @@ def test_one_run_each_speaks_of_its_steps_only():
         alarms += compare_runs(runs(random, 1, 1.0, 0, drift=0), runs(random, 1, 1.0, 0, drift=0), trial).is_different
     assert held >= 0.87 * 120
     assert alarms <= 0.13 * 120
-    assert "one run cannot tell" in found.verdict("a", "b")
+    assert "so repeat the runs" in found.verdict("a", "b")
 
 
 @pytest.mark.filterwarnings("error")
@@ -95,7 +95,7 @@ def test_verdicts():
     by_hand = estimate_step([np.exp([at] * 3) for at in (1.0, 2.0, 6.0)])
     assert (by_hand.mean, by_hand.variance) == (pytest.approx(3), pytest.approx(7 / 3))  # of three logarithms, 1, 2 and 6
     same = compare_runs(slow, runs(random, 5, 1.0, 0.01)).verdict("a", "b")
-    assert same.startswith("No difference that these runs can show")
+    assert same.startswith("These runs show no difference")
     nothing = compare_runs(RunSet("a", ()), slow)
     assert math.isnan(nothing.ratio)
     assert "cannot be compared" in nothing.verdict("a", "b")
@@ -219,9 +219,9 @@ def test_ops_and_categories_by_hand():
 def test_guards_are_said_before_the_verdict():
     one, two = profile(batch=32), profile(batch=64)
     guards = find_guards(one.study, two.study, ({"TensorFlow": "2.20.0"}, {"TensorFlow": "2.21.0"}))
-    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64), so the verdict is of the time per example."]
+    assert guards == ["TensorFlow differs: 2.20.0 and 2.21.0.", "Batch sizes differ (32 and 64), so the verdict compares time per example."]
     on_cpu = Study(read(host(line("python", *(event("train", n * MS, MS // 2, step_num=n, _r=1) for n in range(6))))))
-    assert any("different devices" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
+    assert any("The devices differ" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
     found = compare(one, two, labels=("small", "large"))
     assert found.ratio_per_example == pytest.approx(found.ratio / 2)
     assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 2.00, ")
@@ -281,8 +281,8 @@ def test_the_same_result_twice_is_one_run():
     one, two = profile(gap=1), profile(gap=4)
     found = compare([one, one, one], [two, two])
     assert found.difference.runs == (1, 1)
-    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
-    assert "one run cannot tell" in found.verdict
+    assert found.guards[-1] == "The same result was given more than once and counts as one run."
+    assert "so repeat the runs" in found.verdict
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
@@ -301,7 +301,7 @@ def test_the_same_path_twice_is_one_run(tmp_path):
     link.symlink_to(one)
     found = compare([one, str(one), link], two)
     assert found.difference.runs == (1, 1)
-    assert found.guards[-1] == "The same result was given more than once: it is one run, and counts as one."
+    assert found.guards[-1] == "The same result was given more than once and counts as one run."
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
@@ -319,11 +319,11 @@ def test_the_same_capture_under_another_name_is_one_run(tmp_path):
 
 
 def test_in_ci_a_larger_batch_that_is_faster_per_example_is_no_failure(monkeypatch):
-    import profnb.compared_runs
+    import profnb.comparison
     from profnb.__main__ import main
 
     results = {"small": profile(batch=32), "large": profile(batch=64), "slow": profile(batch=16)}
-    monkeypatch.setattr(profnb.compared_runs, "_load_runs", lambda path, _: [results[path]])
+    monkeypatch.setattr(profnb.comparison, "_load_runs", lambda path, _: [results[path]])
     assert main(["compare", "small", "large", "--fail-if-slower", "5%"]) == 0
     assert main(["compare", "small", "slow", "--fail-if-slower", "5%"]) == 1
 
@@ -332,7 +332,7 @@ def test_guards_on_how_much_was_run():
     one, two = profile(steps=12), profile(steps=9)
     one.recording, two.recording = (Recording(cardinalities={"train": count, "test": 5}) for count in (100, 50))
     guards = find_guards(one.study, two.study, ({}, {}))
-    assert guards == ["They ran 12 and 9 train steps.", "The dataset train has 100 elements in one and 50 in the other."]
+    assert guards == ["The two sides ran 12 and 9 train steps.", "The dataset train has 100 elements in A and 50 in B."]
 
 
 def test_a_comparison_of_profiles_and_of_lists_of_them():
@@ -422,7 +422,7 @@ def test_real_runs_of_the_same_show_no_difference():
     one = [program(f"once-{turn}") for turn in range(3)]
     found = compare(one, one[::-1])
     assert not found.is_different
-    assert found.verdict.startswith("No difference")
+    assert found.verdict.startswith("These runs show no difference")
 
 
 def test_a_sleep_in_the_input_is_found_with_its_size_and_its_place():

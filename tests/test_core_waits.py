@@ -10,7 +10,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.options import CaptureOptions
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 
 MS, S = 10**9, 10**9  # picoseconds, nanoseconds
@@ -76,10 +76,10 @@ CROWDED = CoreWaits(10 * S, 8 * S, 12 * S, 13 * S, 2)
 
 def test_long_waits_are_said_and_who_had_the_cores():
     note = next(note for note in notes_of(study(CROWDED)) if "free core" in note)
-    assert note.startswith("For each second that threads of this process ran while it was traced, they waited 1.50 s for a free core")
-    assert "Other programs had 1.3 of the 2 cores meanwhile" in note
+    assert note.startswith("For each second of running, this process's threads waited 1.50 s for a free core")
+    assert "Other programs used 1.3 of the 2 cores" in note
     own = next(note for note in notes_of(study(CoreWaits(10 * S, 8 * S, 12 * S, S, 2))) if "free core" in note)
-    assert own.endswith("More threads were ready than there are cores.")
+    assert own.endswith("More threads were ready than the machine has cores.")
 
 
 @pytest.mark.parametrize("waits", [CoreWaits(), CoreWaits(10 * S, 8 * S, 3 * S, 13 * S, 2), CoreWaits(S, S // 100, S, S, 2)])

@@ -36,7 +36,7 @@ def test_overlap_counts_once_and_collectives_are_hidden_behind_compute():
     table = tabulate_devices(trace, find_steps(trace))
     assert table.imbalance == pytest.approx(55 / 32.5 - 1)
     text = Profile(trace).summary()
-    assert "2 devices ran something; the busiest was busy 69.2 % longer than the mean." in text
+    assert "2 devices worked. The busiest worked 69.2 % longer than the mean." in text
 
 
 def test_intervals_that_nest_overlap_and_touch():

@@ -4,6 +4,7 @@ import ast
 import importlib.util
 import itertools
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,13 +27,45 @@ def load_make():
     return module
 
 
-@pytest.mark.parametrize("name", ["glossary.md", "tables.md"])
-def test_a_page_is_what_the_script_writes(name):
-    assert (DOCS / name).read_text("utf-8") == load_make().pages()[name], "run python docs/make.py"
+@pytest.fixture(scope="module")
+def pages():
+    return load_make().pages()
 
 
-def test_every_declared_table_has_its_columns_on_the_page():
-    page = load_make().pages()["tables.md"]
+@pytest.mark.parametrize("name", ["glossary.md", "tables.md", "sentences.md", "../CONTRIBUTING.md"])
+def test_a_page_is_what_the_script_writes(name, pages):
+    assert (DOCS / name).read_text("utf-8") == pages[name], "run python docs/make.py"
+
+
+def test_sentences_are_short_and_point_to_nothing_else(pages):
+    measured = sys.modules["sentences"].measure(pages["sentences.md"])
+    worst = sorted(measured.words, key=lambda sentence: -measured.words[sentence])[:5]
+    assert measured.mean <= 13, worst
+    assert measured.long_fraction <= 0.03, worst
+    assert measured.pointing_fraction <= 0.045, sorted(measured.pointing, key=lambda one: -measured.pointing[one])[:5]
+
+
+def test_a_new_sentence_appears_filled_with_its_parts(tmp_path):
+    package = tmp_path / "said"
+    package.mkdir()
+    (package / "notes.py").write_text(
+        'ENDS = {"a": "ends early", "b": "never comes to its end"}\n'
+        "def how(kind: str) -> str:\n    return ENDS[kind]\n"
+        "def note(count, kind):\n"
+        '    who = "The training" if count else "A training"\n'
+        '    return [f"{who} {how(kind)} after {count:,} of the steps."]\n'
+    )
+    load_make()
+    assert sys.modules["sentences"].Sentences(package).rooms() == {
+        "said.notes": [
+            "The training ends early after 12 of the steps.",
+            "The training never comes to its end after 12 of the steps.",
+        ]
+    }
+
+
+def test_every_declared_table_has_its_columns_on_the_page(pages):
+    page = pages["tables.md"]
     assert "## p.copies" in page
     assert re.search(r"^\| `direction` \| \S", page, re.MULTILINE)
 

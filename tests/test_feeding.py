@@ -13,7 +13,7 @@ import pytest
 import profnb
 from profnb.capture.recording import AFTER, BEFORE, FEEDS, RUN_ITSELF, GapPlace, GapRecords, SessionRecords
 from profnb.report.notes import note_cost, notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.untraced import TracingCost
 from profnb.subjects.study import Study
@@ -92,8 +92,8 @@ def test_making_what_is_fed_is_input_with_its_lines_and_times():
     advice = first_of(made)
     assert rules(made) == ["python-input"]
     assert advice.evidence == (
-        "Session runs are fed arrays (8.19 kB) that Python makes first, while TensorFlow waits: 89.5 % of the time, 17.1 ms a "
-        "step. Most of it is `batch = load(i)`, Cell [4]:8 (15.1 ms a step, most of it in `img = crop(img)`, Cell [4]:3)."
+        "Python makes arrays (8.19 kB) for each session run while TensorFlow waits: 89.5 % of the time, 17.1 ms a "
+        "step. Most of the time goes to `batch = load(i)`, Cell [4]:8 (15.1 ms a step, mostly in `img = crop(img)`, Cell [4]:3)."
     )
     assert advice.bound_fraction == pytest.approx(19 * 18 / (19 * 18 + 20 * 2), abs=0.001)
     assert "TFRecord" in advice.code and "100 steps" not in advice.code
@@ -108,7 +108,7 @@ def test_where_the_graph_grows_that_is_what_python_makes():
 def test_the_answer_says_that_it_is_the_arrays_that_are_fed():
     made, other = study([place(FEEDS)]), study([place(AFTER)])
     answer = [build_report(s, title="", notes=[], overhead_ps=None).answer for s in (made, other)]
-    assert answer[0].endswith("(Python making the arrays that are fed).")
+    assert answer[0].endswith("(Python making the fed arrays).")
     assert "fed" not in answer[1]
 
 
@@ -127,7 +127,7 @@ def test_what_does_not_make_the_arrays_is_no_input_and_is_named(places, facts):
     innocent = study(places, **facts)
     assert rules(innocent) == ["python-between-steps"]
     most = max(places, key=lambda p: p.wall_ns)
-    assert f"Most of it is `{most.text}`, cell.py:8 (" in first_of(innocent).evidence
+    assert f"Most of the time goes to `{most.text}`, cell.py:8 (" in first_of(innocent).evidence
     assert "instead of placeholders" not in first_of(innocent).code
 
 
@@ -153,7 +153,7 @@ def test_long_gaps_that_are_the_sessions_are_not_said_to_be_pythons():
     gaps = GapRecords(40, 0, 0, 0, 0, 39, 39 * 1_200_000, 30, places)
     of = Study(read(host(line("python", *events))), recording=Recording(sessions=SessionRecords(0, gaps), graph_versions=[3] * 40))
     advice = first_of(of)
-    assert "Most of it is `log(loss)`, cell.py:8 (1.20 ms a step)." in advice.evidence
+    assert "Most of the time goes to `log(loss)`, cell.py:8 (1.20 ms a step)." in advice.evidence
     assert "comes after" not in advice.evidence
     assert "those steps" not in advice.code
 

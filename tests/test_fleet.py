@@ -48,8 +48,8 @@ def test_own_work_waiting_and_exchange_are_what_a_person_computes(slow):
 
 def test_the_slow_one_is_named_with_its_cause(slow):
     assert slow.stragglers == ("worker-1",)
-    assert "worker-1 holds the others up: 28.0 ms a step (28.0 ms), 59.6 % of it." in slow.verdict
-    assert "29.0 ms a step more host compute than the others' median. By op, work is 29.0 ms longer." in slow.verdict
+    assert "worker-1 holds the others up: 28.0 ms a step (28.0 ms), 59.6 %." in slow.verdict
+    assert "29.0 ms a step more host compute than the median elsewhere. By op, work is 29.0 ms longer." in slow.verdict
     (advice,) = slow.advice
     assert advice.rule == "straggler" and advice.bound_fraction == pytest.approx(28 / 47)
     assert "a step would take 19.0 ms" in slow.summary()
@@ -166,7 +166,7 @@ def test_a_host_with_fewer_steps_leaves_those_that_all_have(tmp_path):
     assert fleet.hosts.steps.tolist() == [STEPS - 5] * 3
     assert sorted(set(fleet.steps.step_num)) == list(range(5, STEPS))
     assert fleet.hosts.own_ms.tolist() == [12, 42, 14]
-    assert any("Only the 8 collectives that all hosts recorded count" in note for note in fleet.notes)
+    assert any("Only the 8 collectives recorded by all hosts count" in note for note in fleet.notes)
 
 
 def test_of_two_groups_the_larger_one_is_shown_and_the_other_said(tmp_path):
@@ -176,7 +176,7 @@ def test_of_two_groups_the_larger_one_is_shown_and_the_other_said(tmp_path):
         file = file.rename(files[0].with_name(f"other-{file.name}"))
     fleet = profnb.load_fleet(tmp_path / "run")
     assert len(fleet) == 5 and fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
-    assert any("this is of 3 of 5 hosts" in note for note in fleet.notes)
+    assert any("this covers 3 of 5 hosts" in note for note in fleet.notes)
     assert any("exchange among themselves" in note for note in fleet.notes)
 
 
@@ -187,7 +187,7 @@ def test_a_host_that_restarted_is_a_capture_of_its_own(tmp_path):
     fleet = profnb.load_fleet(tmp_path)
     assert fleet.hosts.host.tolist() == ["worker-0", "worker-1", "worker-2"]
     assert fleet.stragglers == ("worker-1",)
-    assert any("Of 2 runs the newest that has several hosts was opened, " in note for note in fleet.notes)
+    assert any("Of 2 runs the newest with several hosts was opened, " in note for note in fleet.notes)
 
 
 def test_numbers_that_begin_anew_in_the_middle_are_no_other_collectives(tmp_path):
@@ -205,7 +205,7 @@ def test_collectives_that_cannot_be_the_same_get_no_verdict(tmp_path):
     other = hosts_of(tmp_path / "other", [[300, 5] * (STEPS // 2), [10] * STEPS])
     files[1].write_bytes(other[1].read_bytes())
     fleet = profnb.load_fleet(files)
-    assert fleet.stragglers == () and "cannot be the same collectives" in fleet.verdict
+    assert fleet.stragglers == () and "The collectives do not match" in fleet.verdict
     assert not fleet.has_met and fleet.hosts.empty and fleet.collectives.empty  # whose waiting would be nobody's
     assert "waits" not in fleet.summary() and json.loads(fleet.to_json())["hosts"] == []
 
@@ -247,7 +247,7 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
         (tmp_path / f"worker-{one}.xplane.pb").write_bytes(xspace(host(line("python", *calls, *receives)), hostnames=[f"worker-{one}"]))
     fleet = profnb.load_fleet(tmp_path)
     assert not fleet.has_met and "no verdict" in fleet.verdict
-    assert any("by twos (parameter servers" in note for note in fleet.notes)
+    assert any("in pairs (parameter servers" in note for note in fleet.notes)
     assert fleet.hosts.empty and fleet.steps.empty and "no verdict" in fleet.summary()
     assert find_fleet(tmp_path) is None  # one of them says more
 
@@ -269,14 +269,14 @@ def test_replicas_on_the_cpus_of_one_process_cannot_tell_and_it_is_said(tmp_path
     file = tmp_path / "worker-0.xplane.pb"
     file.write_bytes(xspace(host(line("python", *calls), *runs), hostnames=["worker-0"]))
     fleet = profnb.load_fleet(file)
-    assert fleet.stragglers == () and any("Replicas of this process share its CPUs" in note for note in fleet.notes)
+    assert fleet.stragglers == () and any("Replicas of this process share CPUs" in note for note in fleet.notes)
 
 
 def test_runs_of_one_host_each_are_not_said_to_have_several(tmp_path):
     for at in range(2):
         hosts_of(tmp_path / "plugins" / "profile", EVEN[:1], runs=(f"0{at}",), start_s=10**9 + 100 * at)
     (note, *_) = profnb.load_fleet(tmp_path).notes
-    assert note == "Of 2 runs the newest was opened, 01; run= opens another. None has several hosts."
+    assert note == "Of 2 runs the newest was opened, 01. run= opens a different run. None has several hosts."
 
 
 def test_a_broken_file_is_left_out_and_said(tmp_path):
@@ -353,7 +353,7 @@ def test_many_hosts_and_steps_are_drawn_together_and_the_slow_one_stays_in_sight
     fleet = profnb.load_fleet(tmp_path)
     text = fleet.summary()
     assert "worker-100 holds the others up" in text
-    assert "Of 130 hosts the 64 of the longest own work" in " ".join(text.split())
+    assert "Of 130 hosts the 64 with the longest own work" in " ".join(text.split())
     rows = re.findall(r"^([·▁▂▃▄▅▆▇█]{7})  (\S.*)$", text, re.MULTILINE)
     assert len(rows) == 44 and rows[0][1] == "worker-0 to worker-2" and rows[-1][1] == "worker-129"
     assert [name for marks, name in rows if marks == "█" * 7] == ["worker-99 to worker-101"]
@@ -383,7 +383,7 @@ def test_a_fleet_is_compared_by_its_own_steps(tmp_path, slow):
     hosts_of(tmp_path / "even", EVEN)
     result = profnb.compare(slow, profnb.load_fleet(tmp_path / "even"), labels=("slow", "even"))
     assert result.ratio == pytest.approx(17 / 47)
-    assert any("Steps are those of all hosts" in guard for guard in result.guards)
+    assert any("Steps are of all hosts" in guard for guard in result.guards)
 
 
 def test_the_magic_shows_the_fleet_and_one_host_where_asked(tmp_path):
@@ -482,7 +482,7 @@ def test_a_pause_of_one_host_is_in_no_average_but_said(tmp_path):
     hosts_of(tmp_path, [chief, [11] * 24])
     fleet = profnb.load_fleet(tmp_path)
     assert "No host holds the others up" in fleet.verdict
-    assert "Besides, worker-0 holds the others up in 2 pauses that no average has, by 389 ms on average." in fleet.verdict
+    assert "Besides, worker-0 causes 2 pauses outside of averages, of 389 ms on average." in fleet.verdict
     assert set(fleet.hosts.step_ms) == {18.0}
     hosts_of(tmp_path / "alike", [chief, chief])  # nobody is waited for
     assert "pause" not in profnb.load_fleet(tmp_path / "alike").verdict

@@ -87,8 +87,8 @@ def test_devices_that_meet_in_every_fourth_step_are_told_so(tmp_path):
     """Gradients of four steps are added up: what lies between two exchanges is no step of the trace."""
     program = lambda one, step: [("compute", "gemm", 10.0 + 10 * one)] + [("meet", 5.0)] * (step % 4 == 3)  # noqa: E731
     fleet = fleet_of(tmp_path, 2, program, 40)
-    assert "9 steps of 93.0 ms (each is 4 of the trace's, from one meeting to the next). GPU:1 holds" in fleet.verdict
-    assert "A step is 4 of the trace's here." in advice_of(tmp_path)["straggler"].evidence
+    assert "9 steps of 93.0 ms (each spans 4 steps of the trace, from one exchange to the next). GPU:1 holds" in fleet.verdict
+    assert "A step here spans 4 steps of the trace." in advice_of(tmp_path)["straggler"].evidence
     every = fleet_of(tmp_path, 2, plain)
     assert "of the trace's" not in every.verdict
 
@@ -116,18 +116,18 @@ def test_one_that_computes_behind_the_exchange_is_named_though_nobody_waits_in_i
     program = lambda one, step: [*plain(one, step), ("join",), *[("compute", "metrics", 6.0)] * (one == 0)]  # noqa: E731
     fleet = fleet_of(tmp_path, 4, program)
     assert fleet.stragglers == ()
-    assert "GPU:0 computes 6.00 ms a step more than any other; if they wait for that, it is outside" in fleet.verdict
+    assert "GPU:0 computes 6.00 ms a step more than the rest. Any waiting for this work is outside" in fleet.verdict
     assert "computes" not in fleet_of(tmp_path, 4, plain).verdict
 
 
 def test_a_device_whose_input_comes_late_is_told_copies_from_waiting(tmp_path):
     copied = fleet_of(tmp_path, 2, lambda one, step: [("copy", 1.0 + 8 * one), *plain(one, step)])
     assert copied.stragglers == ("GPU:1",)
-    assert "8.00 ms a step more copying to the device than" in copied.verdict and "copied to and from" in copied.advice[0].code
+    assert "8.00 ms a step more copying to the device than" in copied.verdict and "copies to and from" in copied.advice[0].code
     waits = fleet_of(tmp_path, 2, lambda one, step: [*[("next", 9.0)] * one, ("copy", 1.0), *plain(one, step)])
     assert waits.stragglers == ("GPU:1",)
     assert "9.00 ms a step more waiting for input than" in waits.verdict
-    assert "that device's batches" in waits.advice[0].code and "copied" not in waits.advice[0].code
+    assert "input of this device" in waits.advice[0].code and "copied" not in waits.advice[0].code
 
 
 def test_waiting_in_an_exchange_is_no_work_that_is_uneven(tmp_path):
@@ -140,7 +140,7 @@ def test_waiting_in_an_exchange_is_no_work_that_is_uneven(tmp_path):
 
 def test_a_device_of_another_program_is_no_uneven_replica(tmp_path):
     fleet = fleet_of(tmp_path, 3, lambda one, step: [("compute", "teacher", 30.0)] if one == 2 else plain(one, step, work=15.0))
-    assert any("GPU:2 took part in no collective" in note for note in fleet.notes)
+    assert any("GPU:2 shared no collective" in note for note in fleet.notes)
     assert "imbalance" not in advice_of(tmp_path)
 
 

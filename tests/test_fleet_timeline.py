@@ -94,7 +94,7 @@ def test_what_the_clocks_may_be_wrong_by_is_said_first(tmp_path):
     # Nobody leaves before all have entered: worker-1 comes last, 35 ms after worker-0, and leaves 5 ms later.
     assert "worker-1 up to 35.0 ms earlier or 5.00 ms later" in built.text
     assert "mine" in built.text and "mine" in built.html()
-    assert "fleet['worker-0'].timeline() shows those of one" in built.text
+    assert "fleet['worker-0'].timeline() shows the threads of one" in built.text
 
 
 def test_a_picture_of_text_shows_who_the_others_wait_for(tmp_path, capsys):
@@ -128,7 +128,7 @@ def test_hosts_that_did_not_meet_have_no_common_timeline(tmp_path, capsys):
     other = hosts_of(tmp_path / "other", EVEN, instance=500)
     files[1].write_bytes(other[1].read_bytes())
     profnb.load_fleet(files[:2]).timeline()
-    assert "nothing to join their clocks by" in capsys.readouterr().out
+    assert "nothing to join the clocks by" in capsys.readouterr().out
 
 
 def test_names_of_hosts_are_data_there_too(tmp_path):
@@ -163,7 +163,7 @@ def test_a_page_has_the_timeline_unless_it_is_not_wanted_or_not_possible(tmp_pat
     files = hosts_of(tmp_path / "run", SLOW)
     fleet = profnb.load_fleet(tmp_path / "run")
     page = fleet.to_html(tmp_path / "page.html").read_text("utf-8")
-    assert "Events may lie off where they are drawn" in page  # said above the picture
+    assert "Events may lie off the drawn place" in page  # said above the picture
     programs = re.findall(r"<script>", page)
     assert len(programs) == 2 == len(re.findall(r"sha256-", page))  # each by its own sum
     alone = fleet.to_html(tmp_path / "alone.html", timeline=False).read_text("utf-8")
@@ -171,4 +171,4 @@ def test_a_page_has_the_timeline_unless_it_is_not_wanted_or_not_possible(tmp_pat
     for file in files:  # the hosts' parts are known, their traces gone
         file.unlink()
     gone = fleet.to_html(tmp_path / "gone.html").read_text("utf-8")
-    assert "traces that are gone" in gone and "worker-1 holds the others up" in gone
+    assert "missing traces" in gone and "worker-1 holds the others up" in gone

@@ -331,7 +331,7 @@ def test_versions_of_a_function_compiled_again_and_again_are_recompiling():
     p = compiles([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
     advice = said(p)["recompiling"]
     assert advice.evidence.startswith("torch.compile compiled functions again 3 times: ")
-    assert advice.evidence.endswith("All but the first time took 9.00 ms.")
+    assert advice.evidence.endswith("All times but the first took 9.00 ms.")
     assert "4 versions" in advice.evidence
     assert "dynamic=True" in advice.code
     assert advice.saves_ms == (pytest.approx(3 * 3), pytest.approx(4 * 3))  # all but the first, or that too
@@ -354,7 +354,7 @@ def fetches(kind, took=400, period=1000):
 def test_workers_are_asked_for_where_there_are_none_and_more_where_they_are_slow():
     without, slow = fetches("_SingleProcessDataLoaderIter", took=1400, period=3000), fetches("_MultiProcessingDataLoaderIter")
     assert "has no workers" in without.evidence and "num_workers=4" in without.code
-    assert "workers did not have it ready" in slow.evidence
+    assert "workers did not have the batch ready" in slow.evidence
     assert "num_workers=4" not in slow.code and "persistent_workers=True" in slow.code
     assert fetches("_MultiProcessingDataLoaderIter", took=8) is None
 

@@ -54,7 +54,7 @@ def test_broken_invariants_are_noticed(tmp_path, monkeypatch):
         _examine(profnb.load(file), tmp_path, is_whole=False)
     monkeypatch.undo()
     page = f"<p>{PAYLOAD}</p>"
-    monkeypatch.setattr("profnb.report.page.page_html", lambda *_: page)
+    monkeypatch.setattr("profnb.report.report.page_html", lambda *_: page)
     with pytest.raises(BrokenInvariantError, match="payload in the page"):
         _examine(profnb.load(file), tmp_path, is_whole=True)
     monkeypatch.undo()

@@ -17,7 +17,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
 from profnb.capture.saved.sidecar import CHECKS, LIMITS
 from profnb.capture.step_records import CALL, KERAS, StepRecords
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.study import Study
 

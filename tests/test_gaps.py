@@ -8,7 +8,7 @@ from traces import event, host, line, read
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import USER, StepRecords
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import answer_text, fact_rows, headline_text
 from profnb.steps.windows import GAP_KINDS, is_pause
@@ -95,7 +95,7 @@ def test_a_slow_callback_after_each_step_is_still_python_between_steps():
 def test_what_runs_every_tenth_step_is_not_told_to_return_to_python_less_often():
     """40 steps of 10 ms, wholly at work; 0.1 ms behind 36 of them, 50 ms behind every tenth but the last."""
     found = rules(loop(([0.1] * 9 + [50]) * 3 + [0.1] * 9, work=1))["python-between-steps"]
-    assert "97.7 % of that comes after 3 of 40 steps, 50.0 ms each time." in found.evidence
+    assert "97.7 % of this Python runs after 3 of 40 steps, 50.0 ms each time." in found.evidence
     assert "less often" in found.code
     assert found.saves_ms[0] == 0  # it may be another program's
     assert "steps_per_execution" not in found.code
@@ -111,7 +111,7 @@ def behind(steps, ms, others_ms):
 def test_few_long_gaps_at_no_regular_distance_may_be_another_programs(steps):
     """A processor that others had for 90 ms: nothing of the program's need have run there."""
     found = rules(loop(behind(steps, 90, 0.1), work=1))["python-between-steps"]
-    assert f"of that comes after {len(steps)} of 40 steps, 90.0 ms each time." in found.evidence
+    assert f"of this Python runs after {len(steps)} of 40 steps, 90.0 ms each time." in found.evidence
     assert "another program" in found.code
     assert "several steps" not in found.code
 
@@ -119,7 +119,7 @@ def test_few_long_gaps_at_no_regular_distance_may_be_another_programs(steps):
 @pytest.mark.parametrize("gaps_ms", [[8] * 40, [8, 3] * 20, [0.5, 0.5, 0.5, 20] * 10, [4] * 36 + [30] * 3])
 def test_what_runs_after_each_step_or_many_keeps_the_remedy_of_each_step(gaps_ms):
     found = rules(loop(gaps_ms, work=1))["python-between-steps"]
-    assert "of that comes after" not in found.evidence
+    assert "of this Python runs after" not in found.evidence
     assert "several steps" in found.code
 
 
@@ -377,9 +377,9 @@ def test_ends_of_epochs_that_are_pauses_are_told_once():
 
 def test_many_other_kinds_of_steps_are_counted_not_listed():
     phases = ["train"] * 8 + [f"run {number}" for number in range(9)] + ["train"] * 8
-    noted = [note for note in notes_of(loop([0.1] * 24, phases=phases)) if "also recorded" in note]
+    noted = [note for note in notes_of(loop([0.1] * 24, phases=phases)) if "also holds" in note]
     assert noted == [
-        "Averages are of train steps; also recorded: 1 run 0, 1 run 1, 1 run 2, 1 run 3 steps and 5 of 5 other kinds."
+        "Averages are of train steps. The trace also holds 1 run 0, 1 run 1, 1 run 2, 1 run 3 steps and 5 of 5 other kinds."
     ]
     few = notes_of(loop([0.1] * 9, phases=["train"] * 9 + ["test"]))
-    assert "Averages are of train steps; also recorded: 1 test step." in few
+    assert "Averages are of train steps. The trace also holds 1 test step." in few

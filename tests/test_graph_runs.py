@@ -108,8 +108,8 @@ def test_options_of_the_code_that_do_not_trace_are_left_alone_and_said(model):
     assert len(p.steps) == 1
     assert p.step_times.was_traced.tolist() == [False, False, True]
     assert p.notes[0] == (
-        "2 session runs had options of their own without FULL_TRACE, so what their ops allocated is not "
-        "known. Leave out options= to have them traced."
+        "2 session runs had options without FULL_TRACE, so the ops' memory is "
+        "unknown. Leave out options= to trace these runs."
     )
 
 
@@ -374,7 +374,7 @@ def test_a_wrapper_that_takes_no_options_is_left_alone_and_said(model, monkeypat
     with profnb.profile(max_steps=2) as p, start(model) as session:
         assert run_it(session, 4) == [1e9] * 4
     assert p.recording.graph_runs == []
-    assert any("Session.run was replaced by code that takes no options" in note for note in p.notes)
+    assert any("Other code replaced Session.run and takes no options" in note for note in p.notes)
 
 
 def test_session_runs_are_kept_in_a_logdir(model, tmp_path):
@@ -425,7 +425,7 @@ def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_pa
     told["runs"][0]["sessions"]["epoch_ns"] -= 7_200 * 10**9  # it saw the runs of two hours before
     tell_beside(kept, told)
     other = profnb.load(kept)
-    assert any("it is of another capture, and is left out" in note for note in other.notes)
+    assert any("come from another capture and are left out" in note for note in other.notes)
     assert len(other.steps) == len(cut.steps) and other.source_lines.empty and not cut.source_lines.empty
 
 

@@ -58,7 +58,7 @@ def test_a_trace_that_is_rewritten_while_it_is_read_is_an_error(tmp_path, monkey
         return real(descriptor)
 
     monkeypatch.setattr(files.os, "fstat", rewrites_between)
-    with pytest.raises(TraceFormatError, match="changed while it was read"):
+    with pytest.raises(TraceFormatError, match="changed during reading"):
         read_trace(file)
 
 
@@ -72,7 +72,7 @@ def test_a_trace_that_is_cut_while_it_is_read_is_an_error(tmp_path, monkeypatch)
         return real(*shape)
 
     monkeypatch.setattr(files.np, "empty", cuts_first)
-    with pytest.raises(TraceFormatError, match="changed while it was read"):
+    with pytest.raises(TraceFormatError, match="changed during reading"):
         read_trace(file)
 
 
@@ -138,7 +138,7 @@ def test_waiting_for_workers_is_collectives_in_steps_and_between_them():
     rules = {one.rule: one for one in p.advice}
     assert "idle-cores" not in rules
     assert rules["exposed-collectives"].bound_fraction == pytest.approx(0.76, abs=0.01)
-    assert "One trace does not tell" in rules["exposed-collectives"].evidence
+    assert "One trace does not show" in rules["exposed-collectives"].evidence
     assert rules["python-between-steps"].bound_fraction < 0.16
 
 
@@ -233,10 +233,10 @@ def test_a_device_that_idles_while_the_host_exchanges_waits_for_no_launch():
     shares = {one.category: one.fraction for one in p.study.summary.shares}
     assert shares["device collectives"] == pytest.approx(0.5)  # as the breakdown has it
     rules = {one.rule: one for one in p.advice}
-    assert rules["exposed-collectives"].title == "Find out which worker is waited for"
+    assert rules["exposed-collectives"].title == "Find the worker that comes late"
     assert "while the device computes nothing" in rules["exposed-collectives"].evidence
     assert "idle-device" not in rules
-    assert "most of it host collectives" in p.summary()
+    assert "mostly host collectives" in p.summary()
 
 
 def test_launching_goes_on_while_the_host_exchanges():
@@ -286,7 +286,7 @@ def test_hosts_whose_captures_overlap_are_one_run_whatever_their_folders(tmp_pat
     assert pick_trace(find_traces(tmp_path), "06", "worker-2").path.parent.name == "06_2"  # by any of its folders
     p = profnb.load(tmp_path, run="05")
     assert p.other_hosts == 2
-    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens another, profnb.load_fleet all." in p.notes
+    assert "The first of 3 hosts was opened, worker-0; host= (--host) opens a different host, profnb.load_fleet all." in p.notes
     assert "The first of 3 hosts" in p.summary()
 
 
@@ -396,14 +396,14 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     door = TensorFlowDoor(CaptureOptions(), messages)
     door._announce()
     door._announce()
-    assert "process 1 of 3 of its job" in messages[0] and "load_fleet" in messages[0]
+    assert "process 1 of 3 of the job" in messages[0] and "load_fleet" in messages[0]
     assert "may end a process" in messages[1] and len(messages) == 2
     assert capsys.readouterr().err.count("may end a process") == 1
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
     quiet = []
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
-    assert "not all steps of the training" in quiet[1]
+    assert "only functions sent to workers" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
@@ -436,7 +436,7 @@ def test_another_frameworks_profiler_tells_of_others_and_of_no_crash(monkeypatch
     doors = Doors(CaptureOptions(), messages)
     monkeypatch.setattr(doors.torch, "start", lambda folder: None)
     doors.start(doors.torch, "")
-    assert len(messages) == 1 and "process 1 of 4 of its job" in messages[0]
+    assert len(messages) == 1 and "process 1 of 4 of the job" in messages[0]
     doors.tensorflow._announce()  # which starts later, and may do harm
     assert len(messages) == 2 and "may end a process" in capsys.readouterr().err
 

@@ -122,7 +122,7 @@ def test_a_result_holds_no_line_that_did_not_run_no_path_and_no_host(tmp_path, m
     assert ("alices/helper.py" in html) == source
     foot = re.search(r'<div class="profnb-foot"[^>]*>([^<]*)</div>', html).group(1)
     assert ("no source code" in foot) != source
-    assert ("--no-source leaves them out" in foot) == source
+    assert ("--no-source hides your code" in foot) == source
     again = profnb.load(next((tmp_path / "logs").rglob("*.xplane.pb")))
     assert again.source_lines.source.tolist() == p.source_lines.source.tolist()
 

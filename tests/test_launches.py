@@ -15,7 +15,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.device.devices import DEVICE_STEPS
 from profnb.subjects.device.idle import UTILIZATION
 from profnb.subjects.device.launches import LAUNCHES, STREAMS
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 
 US = 10**6
 MS = 10**9
@@ -100,7 +100,7 @@ def test_the_report_has_a_tab_for_what_there_is(study):
     assert tabs == ["Ops", "Device", "Device", "Device", "Device", "Kernels", "Kernels"]
     assert 'data-tab="Device"' in report.html
     assert 'data-tab="XLA"' not in report.html
-    assert "2 devices ran something" in report.text()
+    assert "2 devices worked" in report.text()
 
 
 def graph_study(call, kernel, steps=4):
@@ -122,7 +122,7 @@ def test_one_call_that_starts_a_graph_is_one_call():
     assert row.shorter_than_launch_fraction == 0.5  # the small ones'
     assert not study.device.launches.sets_the_pace
     text = build_report(study, title="t", notes=(), overhead_ps=None).text()
-    assert "50.0 % of the 8 calls that launched them took longer than what they started." in text
+    assert "50.0 % of the 8 launch calls took longer than their kernels." in text
     guilty = graph_study(call=190, kernel=10)
     assert LAUNCHES.frame(guilty.device.launches).shorter_than_launch_fraction[0] == 1
     assert guilty.device.launches.sets_the_pace

@@ -20,7 +20,7 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.recording import Recording
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
 from profnb.subjects.layers.layer_table import LAYERS
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 
 US = 1_000_000
 
@@ -454,7 +454,7 @@ def test_the_report_has_layers_as_html_and_as_text():
     report = build_report(study, title="t", notes=[], overhead_ps=None)
     assert 'data-tab="Layers"' in report.html
     text = report.text()
-    assert "2 layers with ops of their own; of op time: forward 20.0 %, backward 20.0 %, loss 20.0 %, input 20.0 %." in text
+    assert "2 layers with ops. Shares of op time: forward 20.0 %, backward 20.0 %, loss 20.0 %, input 20.0 %." in text
     assert re.search(r"dense +10.0 µs +10.0 µs +— +20.0 µs +20.0 %", text.replace("  in model", ""))
     assert "Parts of a step" in report.html
     assert "in model" in text  # where a layer lies is said behind its name

@@ -9,7 +9,7 @@ import profnb
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.core.units import percent_text
 from profnb.profile import Profile
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.causes.python_work import share_around_ops
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
@@ -51,7 +51,7 @@ def test_two_causes_are_both_said_where_neither_is_most_of_it():
     inside = ("IteratorGetNext", 0, 25), ("a/MatMul:MatMul", 25, 25)
     profile = profile_of(host(line("python", *steps(*inside))), gpu(line("Stream #1", *kernels(70, 25))))
     assert "most often because the next batch is not there yet (" in lead(profile)
-    assert ", and because the host is still launching its kernels (" in lead(profile)
+    assert ". Second cause: the host is still launching kernels (" in lead(profile)
 
 
 def test_why_is_not_invented_where_the_host_was_not_recorded():
@@ -63,7 +63,7 @@ def test_why_is_not_invented_where_the_host_was_not_recorded():
 
 def test_of_the_cpu_the_kind_of_op_that_takes_most_is_named_with_its_share_of_the_ops():
     profile = profile_of(host(line("python", *steps(("a/MatMul:MatMul", 0, 60), ("b/Relu:Relu", 60, 20)))))
-    assert lead(profile) == "Most of a step is host compute, 80.8 % (ops computing on the CPU); MatMul takes 75.0 % of the ops' own time."
+    assert lead(profile) == "Most of a step is host compute, 80.8 % (ops computing on the CPU); MatMul takes 75.0 % of the ops' time."
 
 
 def test_the_only_kind_of_op_is_no_news():
@@ -77,10 +77,10 @@ def test_nothing_is_said_first_where_nothing_is_known():
 
 def test_a_device_that_was_not_recorded_stands_above_the_answer_and_its_repair_in_the_notes():
     report = profile_of(host(line("python", *steps(("cuLaunchKernel", 5, 60)))), gpu())._report
-    assert report.unmeasured.endswith("although it worked: device times are absent, not zero.")
+    assert report.unmeasured.endswith("despite work: device times are absent, not zero.")
     assert any("libcupti is missing" in note for note in report.notes)
     html = report.html
-    assert html.index("although it worked") < html.index(report.lead[:20]) < html.index("libcupti is missing")
+    assert html.index("despite work") < html.index(report.lead[:20]) < html.index("libcupti is missing")
 
 
 def test_a_device_that_did_not_work_is_no_alarm():
@@ -112,13 +112,13 @@ def test_the_numbers_of_the_sentence_are_those_of_the_tables(path):
 
 def test_the_sentence_of_the_recorded_cpu_trace(cpu_trace_path):
     assert lead(profnb.load(cpu_trace_path)) == (
-        "Most of a step is host compute, 81.4 % (TensorFlow at work on the CPU, mostly outside of the ops that it records); "
-        "FusedConv2D takes 28.8 % of the ops' own time."
+        "Most of a step is host compute, 81.4 % (TensorFlow at work on the CPU, mostly outside of recorded ops); "
+        "FusedConv2D takes 28.8 % of the ops' time."
     )
 
 
 @pytest.mark.parametrize(("op_ms", "around", "meaning"), [
-    (1, 0.7, "TensorFlow at work on the CPU, mostly outside of the ops that it records"), (4, 0.4, "ops computing on the CPU"), (7, 0.1, "ops computing on the CPU")])  # fmt: skip
+    (1, 0.7, "TensorFlow at work on the CPU, mostly outside of recorded ops"), (4, 0.4, "ops computing on the CPU"), (7, 0.1, "ops computing on the CPU")])  # fmt: skip
 def test_ops_are_said_to_compute_where_they_are_half_of_what_tensorflow_does(op_ms, around, meaning):
     """TensorFlow is at work for 8 of each step's 10 ms. What the pipeline does beside it belongs to no step."""
     steps = [one for at in range(8) for one in (event("train", at * 10 * MS, 10 * MS, step_num=at, _r=1, _pt=15, _p=at), event("TFE_Py_ExecuteCancelable", at * 10 * MS, 8 * MS))]

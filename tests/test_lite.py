@@ -259,7 +259,7 @@ def test_the_verdict_says_gain_and_price():
 
 def test_a_difference_that_may_be_chance_is_called_so():
     noisy = replace(INT8, round_ps=tuple(100 * US * (1 + 0.2 * math.sin(at * at)) for at in range(60)))
-    assert "as fast as float32, as far as these runs tell" in verdict_text(found(FLOAT, noisy))
+    assert "as fast as float32, within the interval of these runs" in verdict_text(found(FLOAT, noisy))
     assert "1.25x slower than float32" in verdict_text(found(FLOAT, replace(INT8, round_ps=rounds(125))))
 
 

@@ -31,7 +31,7 @@ FEWER = {
 }
 # What a reader must find in each, with style and script stripped. Which of two was faster, and by how much, is the
 # clock's to say: here it is only that a verdict is given. What verdicts say of which times is in test_comparison.
-VERDICT = r"({0} is [\d.]+x (faster|slower) than {1}|No difference that these runs can show)"
+VERDICT = r"({0} is [\d.]+x (faster|slower) than {1}|These runs show no difference)"
 # TensorFlow records the memory of a CPU where oneDNN allocates it, which takes a CPU with AVX-512 VNNI: elsewhere none is shown.
 WEIGHED = r"(?s)Worth its price.*peak memory|\A(?!.*(peak memory|Worth its price))"
 READABLE = {

@@ -24,11 +24,11 @@ def logdir(tmp_path, cpu_trace_path):
 def test_what_was_taken_of_several_is_said_unless_it_was_asked_for(logdir):
     p = profnb.load(logdir)
     assert p.notes[:2] == [
-        "The newest of 2 runs was opened, 2026_01_02; run= (--run) opens another.",
-        "The first of 2 hosts was opened, a; host= (--host) opens another, profnb.load_fleet all.",
+        "The newest of 2 runs was opened, 2026_01_02; run= (--run) opens a different run.",
+        "The first of 2 hosts was opened, a; host= (--host) opens a different host, profnb.load_fleet all.",
     ]
     assert "The newest of 2 runs" in p.summary()
-    assert profnb.load(logdir, run="2026_01_01").remarks == ["The first of 2 hosts was opened, a; host= (--host) opens another, profnb.load_fleet all."]
+    assert profnb.load(logdir, run="2026_01_01").remarks == ["The first of 2 hosts was opened, a; host= (--host) opens a different host, profnb.load_fleet all."]
     assert profnb.load(logdir, run="2026_01_01", host="b").remarks == []
 
 
@@ -48,7 +48,7 @@ def test_a_line_magic_with_a_cell_magics_options_says_what_was_meant(magics, lin
     from IPython.core.error import UsageError
 
     for name, call in (("tfprofile", magics.tfprofile_line), ("tftimeline", magics.tftimeline_line)):
-        with pytest.raises(UsageError, match="its first line is: ") as caught:
+        with pytest.raises(UsageError, match="write as the first line: ") as caught:
             call(line)
         assert str(caught.value).endswith(f"%%{name} {line}".rstrip())
 

@@ -68,7 +68,7 @@ def test_equal_metrics_show_no_difference_and_one_run_cannot_tell():
     [once] = compare_metrics(fits("accuracy", 0.9), fits("accuracy", 0.1))
     assert math.isnan(once.low)
     assert (once.is_different, once.word) == (False, "")
-    assert "cannot tell whether that is more than chance" in once.sentence("a", "b")
+    assert "cannot rule out chance" in once.sentence("a", "b")
 
 
 def test_the_interval_is_welchs():

@@ -59,8 +59,8 @@ def test_a_queue_that_keeps_steps_waiting_was_empty_and_its_filling_is_the_limit
     assert frame.buffered_elements.tolist() == [0] * len(frame)
     advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
-    assert "steps found too few elements in the queue q. 1 thread puts in 103 a second with put" in advice.evidence
-    assert "and runs a function of Python (PyFunc); they are at it 100.0 % of the time" in advice.evidence
+    assert "steps found too few elements in queue q. 1 thread puts in 103 a second with put" in advice.evidence
+    assert "Each element runs a function of Python (PyFunc). Filling takes 100.0 % of the time" in advice.evidence
     assert advice.bound_fraction == pytest.approx(0.75, abs=0.05)
     assert "waiting-for-input" not in advised(starved)
     assert not any("tf.data iterator" in note for note in notes_of(starved))
@@ -98,7 +98,7 @@ def test_what_a_queue_held_that_never_was_empty_nor_full_is_not_known():
     ("sources", "begins", "rule", "words"),
     [
         (("DecodeJpeg", "ReaderReadV2"), None, "input-bound", "DecodeJpeg"), (("ReaderReadV2",), None, "input-bound", "ReaderReadV2"),
-        (("RandomUniform",), None, "input-bound", "each time; they"), (("PyFunc",), [at - 1 for at in SLOW], "input-bound", "10.3 % of the time"),
+        (("RandomUniform",), None, "input-bound", "ms each. Filling"), (("PyFunc",), [at - 1 for at in SLOW], "input-bound", "10.3 % of the time"),
     ],
 )  # fmt: skip
 def test_the_cause_is_in_what_fills_it(sources, begins, rule, words):
@@ -112,7 +112,7 @@ def test_files_that_are_read_whole_are_counted_and_measured():
     made = study(15, SLOW, sources=("ReaderReadV2", "WholeFileReaderV2"))
     made.recording.sessions.queues.append(QueueRecord("names", "FIFOQueueV2", files=600, file_bytes=128))
     advice, *_ = advised(made).values()
-    assert "and runs ReaderReadV2, one file for each element, 600 files of 128 B on average; they" in advice.evidence
+    assert "Each element runs ReaderReadV2, one file for each element, 600 files of 128 B on average. Filling" in advice.evidence
     assert "TFRecords" in advice.code
 
 
@@ -159,7 +159,7 @@ def test_runs_that_wait_for_a_thread_held_by_python_are_said(cores, gap_ms, sour
     notes = [note for note in notes_of(made) if "inside of Session.run" in note]
     assert len(notes) == is_said
     if is_said:
-        assert notes[0].startswith("Of each step 3.50 ms pass inside of Session.run")
+        assert notes[0].startswith("Each step spends 3.50 ms inside of Session.run")
         assert "1 threads" not in notes[0]
 
 
@@ -253,8 +253,8 @@ def test_a_queue_that_python_fills_slowly(begins_first):
     assert use.enqueue_ps >= 7 * MS and use.held[use.is_empty].tolist() == [4] * 10
     advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
-    assert "10 of 10 steps found too few elements in the queue slowly" in advice.evidence and "2 threads put in" in advice.evidence
-    assert "and runs a function of Python (PyFunc)" in advice.evidence
+    assert "10 of 10 steps found too few elements in queue slowly" in advice.evidence and "2 threads put in" in advice.evidence
+    assert "Each element runs a function of Python (PyFunc)" in advice.evidence
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ FIT = "runs.append(1)\nmodel = make()\nmodel.fit(x, y, batch_size=16, epochs=2, 
 
 # The texts that are shown while a cell runs.
 SHOWN = """
-from profnb.report.running.slot import Slot
+from profnb.report.progress import Slot
 shown, show = [], Slot.show
 Slot.show = lambda slot, html, text: (show(slot, html, text), shown.append(text))
 """
@@ -105,7 +105,7 @@ def test_a_model_that_was_trained_before_is_said(shell):
     train = "model.fit(x, y, batch_size=16, epochs=1, verbose=0);"
     shell.run_cell(f"%%tfprofile --label once --repeat 2 -q\n{train}")
     shell.run_cell(f"%%tfprofile --label again --repeat 2 --vs once -q\n{train}")
-    assert any("had been trained before" in guard for guard in shell.user_ns["_tfcomparison"].guards)
+    assert any("was trained before" in guard for guard in shell.user_ns["_tfcomparison"].guards)
 
 
 @pytest.mark.parametrize("options", ["--repeat 0", "--repeat many", "--vs no_such_result", "--vs FIT"])
@@ -257,7 +257,7 @@ def test_in_a_kernel_the_first_run_is_shown_then_the_verdict_then_the_report():
     assert not any(words in html for words in (" of 3 runs", " of 4 runs", "reading what was captured", *lines) if words)
     order = [next((at for at, text in enumerate(texts(two)) if word in text), None) for word in ("hello", "What was learned", "train steps, median")]
     assert order == sorted(order)
-    assert "was run once: such a cell cannot be repeated" in "".join(texts(waiting))
+    assert "was run once: cells that await cannot be repeated" in "".join(texts(waiting))
     assert "is fastest" in "".join(texts(sweep))
     assert "hello" not in "".join(texts(sweep))
     assert sum(out.output_type == "error" and bool(out.traceback) for out in failing) == 2  # one of each setting

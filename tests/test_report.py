@@ -163,7 +163,7 @@ def test_bars_of_the_table_are_of_the_slowest_step_past_warm_up():
         ([], ""),
         ([5], "Each bar is a step (0), 5.60 ms at full height."),
         ([5, 5, 5], "Each bar is a step (0 to 2), 5.60 ms at full height."),
-        ([100, 10, 10], "Each bar is a step (0 to 2), 11.2 ms at full height; faint: warm-up, cut off above that."),
+        ([100, 10, 10], "Each bar is a step (0 to 2), 11.2 ms at full height; faint: warm-up, cut off at full height."),
     ],
 )
 def test_what_the_bars_of_the_strip_are_is_said_under_it(durations, said):
@@ -377,9 +377,9 @@ def device_trace():
 
 def test_a_device_has_its_idle_time_kernels_and_copies_in_the_report():
     text = Profile(device_trace()).summary()
-    assert "/device:GPU:0 was idle 50.0 % of the time, most of it Python in the step." in text
+    assert "/device:GPU:0 was idle 50.0 % of the time, mostly Python in the step." in text
     assert re.search(r"waiting for input +1 +20.0 µs +40.0 % +20.0 µs", text)
-    assert "2 kernels, 40.0 µs in all: 25.0 % in tensor cores, 75.0 % in kernels of matrix products and convolutions that did not use them." in text
+    assert "2 kernels, 40.0 µs in all: 25.0 % in tensor cores, 75.0 % in matrix products and convolutions without tensor cores." in text
     assert re.search(r"a · MatMul  sgemm<float, <script>> +1 +30.0 µs +75.0 % +30.0 µs +not used", text)
     assert re.search(r"b · MatMul  s884gemm +1 +10.0 µs +25.0 % +10.0 µs +used", text)
     assert re.search(r"host to device +pageable to device +1 +10.0 µs +20.0 kB +2.00 GB/s", text)

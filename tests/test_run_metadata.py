@@ -230,7 +230,7 @@ def test_another_protobuf_says_what_is_expected(cpu_trace_path):
 
 def test_a_damaged_run_says_what_is_expected():
     raw = metadata({CPU: [node("a", 1000, 30)]})[:-3]
-    with pytest.raises(TraceFormatError, match="bytes that are no RunMetadata, or a damaged one.*SerializeToString"):
+    with pytest.raises(TraceFormatError, match="bytes that are no RunMetadata, or damaged.*SerializeToString"):
         read_run_metadata([raw], "x")
 
 

@@ -11,11 +11,8 @@ from profnb.capture.step_records import KerasRun
 from profnb.capture.step_records import Standing, recent_step_ns
 from profnb.captured import CapturedProfile
 from profnb.core.options import CaptureOptions
-from profnb.report.running import live_line, progress, slot
-from profnb.report.running.live_line import LiveLine
-from profnb.report.running.live_text import LiveText, about_text
-from profnb.report.running.progress import Progress
-from profnb.report.running.slot import EMPTY, Slot
+from profnb.report import progress
+from profnb.report.progress import EMPTY, LiveLine, LiveText, Progress, Slot, about_text
 
 S, MS = 10**9, 10**6
 
@@ -106,9 +103,8 @@ class Publisher:
 @pytest.fixture
 def publisher(monkeypatch):
     publisher = Publisher()
-    for module in (live_line, progress):
-        monkeypatch.setattr(module, "open_slot", lambda: Slot(publisher.publish))
-    monkeypatch.setattr(live_line, "_PERIOD_S", 0.001)
+    monkeypatch.setattr(progress, "open_slot", lambda: Slot(publisher.publish))
+    monkeypatch.setattr(progress, "_REWRITE_S", 0.001)
     return publisher
 
 
@@ -132,7 +128,7 @@ def test_a_thread_writes_the_line_until_it_is_closed_and_nothing_stays(publisher
 
 
 def test_a_cell_that_is_over_at_once_shows_no_line(publisher, monkeypatch):
-    monkeypatch.setattr(live_line, "_PERIOD_S", 1000)
+    monkeypatch.setattr(progress, "_REWRITE_S", 1000)
     line = LiveLine(lambda: "never")
     line.start()
     line.end("reading")
@@ -162,13 +158,13 @@ def test_without_a_notebook_or_where_displays_are_kept_there_is_no_line(monkeypa
 
     for shell in (None, Shell()):
         monkeypatch.setattr(module, "get_ipython", lambda shell=shell: shell)
-        assert slot.open_slot() is None
+        assert progress.open_slot() is None
     line = LiveLine(lambda: "never")
     line.start()
     line.close()
     assert line._thread is None
     Shell.display_pub = Publisher()
-    assert slot.open_slot() is not None
+    assert progress.open_slot() is not None
     assert list(Shell.display_pub.outputs.values()) == [EMPTY]
     assert LiveLine(lambda: "never", is_wanted=False)._slot is None
 

@@ -28,7 +28,7 @@ from profnb.capture.seams import (
 )
 from profnb.magic.cell_runs import FailedCellError
 from profnb.magics import load_magics, unload_magics
-from profnb.report.running.slot import open_slot
+from profnb.report.progress import open_slot
 
 tensorflow = pytest.mark.tensorflow
 # Of JAX and PyTorch, test_seams_backends; of IPython, below.

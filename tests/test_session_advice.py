@@ -11,7 +11,7 @@ from profnb.capture.recording import AFTER, RUN_ITSELF, GapPlace, GapRecords, Se
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import grow_tree
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.causes.threads import note_threads
@@ -59,7 +59,7 @@ def test_summaries_of_each_run_are_said_with_their_ops_and_their_writing():
     of = study(summary_ms=4, places=[place("writer.add_summary(s, i)", 39)])
     each = advised(of)["summaries"]
     assert each.evidence == (
-        "40 of 40 session runs make summaries: their ops take 20.3 % of the time, and writing them 1.00 ms a run."
+        "40 of 40 session runs make summaries. Summary ops take 20.3 % of the time, writing 1.00 ms a run."
     )
     low, high = alone(of)["summaries"]
     assert high == pytest.approx(0.99 * (0.203 + 0.051), abs=0.002)  # at every 100th run they remain
@@ -108,7 +108,7 @@ def test_a_growing_graph_is_said_before_anything_else_and_python_makes_it():
     grows = study(versions=list(range(20, 20 + 5 * STEPS, 5)), places=[place("loss = f(x)", 380)])
     assert find_growth(grows.recording.graph_versions) == (39, 5)
     report = build_report(grows, title="", notes=[], overhead_ps=None)
-    assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it.")
+    assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops.")
     advice = advised(grows)["growing-graph"]
     assert "graph.finalize()" in advice.code
     assert advice.saves_ms[1] == pytest.approx(40 * 5 - 40 * 0.02 + 390 * 39 / 40)  # the ops, a call of each run, one gap
@@ -176,11 +176,11 @@ def thread_notes(environment):
 
 def test_more_threads_than_cores_are_said_with_what_measures_them():
     assert thread_notes(SET) == [
-        "Threads were set to 22 for each op (intra-op) and 22 to run ops (inter-op); there are 2 cores, and threads that "
-        "compute at once take turns. What that costs here, `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures."
+        "Threads were set to 22 for each op (intra-op) and 22 to run ops (inter-op), on 2 cores. More threads than cores "
+        "take turns. `%%tfsweep intra_op_threads=2,22 inter_op_threads=2,22` measures the cost."
     ]
     (one,) = thread_notes(SET | {"Intra-op threads": "default"})
-    assert "Threads were set to 22 to run ops (inter-op); there" in one and "`%%tfsweep inter_op_threads=2,22`" in one
+    assert "Threads were set to 22 to run ops (inter-op), on 2 cores" in one and "`%%tfsweep inter_op_threads=2,22`" in one
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from traces import event, gpu, host, line, plane, read, ref
 import profnb
 from profnb.capture.recording import Recording
 from profnb.report.notes import notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.streams import covered_ps
 from profnb.steps.finding.calls import find_phases, find_sequence, pick_cycle
@@ -412,11 +412,11 @@ def test_a_graph_that_grows_is_the_headline():
     grows = Study(trace, recording=Recording(graph_versions=list(range(7, 207, 5))))
     assert counts(grows.steps) == {"session_run": 40}
     report = build_report(grows, title="t", notes=notes_of(grows), overhead_ps=None)
-    assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops in it.")
+    assert report.alarm.startswith("The graph grows in the loop: 39 of 40 session runs found new ops.")
     assert report.headline.startswith("40 session_run steps, median ")
     assert not any("also recorded" in note for note in report.notes)
     apart = Study(read(host(line("python", *(event("session_run", at * 40 * 10**9, 10**9, step_num=at, _r=1) for at in range(40))))), recording=grows.recording)
-    assert build_report(apart, title="t", notes=(), overhead_ps=None).answer.endswith("% (ops are made, and the session takes in the graph).")
+    assert build_report(apart, title="t", notes=(), overhead_ps=None).answer.endswith("% (ops are made, and the session reads the graph).")
     assert "python-between-steps" not in advised(apart)
     apart.recording.graph_versions[:] = [7] * 40
     assert "python-between-steps" in advised(Study(apart.trace, recording=apart.recording))

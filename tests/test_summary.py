@@ -6,7 +6,7 @@ from profnb.steps.examples import batch_size_of
 from profnb.steps.step_times import StepTimes, wall_step_times
 from profnb.steps.untraced import tracing_cost
 from profnb.report.notes import note_cost, notes_of
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 from profnb.steps.summary import GAP, share_time, summarize
 from profnb.capture.step_records import StepRecords
@@ -313,7 +313,7 @@ def test_one_step_has_no_median_and_few_have_no_p95():
 
 def test_one_other_step_is_one():
     study = Study(read(host(line("python", marker(0, 5, 0), marker(9, 12, 1), marker(20, 25, 2, "test")))))
-    assert "Averages are of train steps; also recorded: 1 test step." in notes_of(study)
+    assert "Averages are of train steps. The trace also holds 1 test step." in notes_of(study)
 
 
 def test_the_answer_of_a_trace_with_several_working_devices_says_whose_it_is():

@@ -134,7 +134,7 @@ def test_machines_that_differ_are_said_and_those_that_do_not_are_not():
 
 def test_workers_that_share_a_machine_at_a_time_are_said():
     same = crew((result_of(1, "a"), {}), (result_of(2, "a", begin=0.5, end=1.5), {}))
-    assert same.notes == ["Several workers made runs on a at a time, which may slow one another: one worker a machine gives cleaner times."]
+    assert same.notes == ["Several workers made runs on a at a time and may have slowed each other. One worker a machine gives cleaner times."]
     assert crew((result_of(0, "a"), {}), (result_of(0, "a", begin=0.5, end=1.5), {})).notes == []  # traced: not compared
 
 
@@ -202,7 +202,7 @@ def test_a_setting_that_failed_is_not_run_again_and_a_lost_round_is_said(monkeyp
 
 def test_an_interrupt_keeps_what_is_done(monkeypatch):
     _, taken, said = swept(monkeypatch, AtOnce(), 3, interrupts_at=4)
-    assert said.startswith("Interrupted after 3 of 9 runs, which are kept.")
+    assert said.startswith("Interrupted; the 3 runs of 9 so far are kept.")
 
 
 def test_rounds_keep_their_numbers_where_a_setting_misses_one(monkeypatch):

@@ -142,7 +142,7 @@ def test_energy_that_is_not_known_is_said_to_be_unknown():
     assert "less than 2 s" in energy_sentence(short)
     (none,) = find_energy(looks(boards=[board()]), None, None, None)
     assert none.joules == pytest.approx(3000)
-    assert "there are none" in energy_sentence(none)
+    assert "no step was timed" in energy_sentence(none)
     assert find_energy(None, steps(), "train", 32) == ()
 
 
@@ -168,7 +168,7 @@ def test_throttling_is_said_where_it_was_seen(held, bits, said):
     if not said:
         assert notes == []
         return
-    assert notes == [f"GPU 0 (H100) was throttled for {said} of the cell (power cap): its clocks were held back in {held} of 41 looks at it."]
+    assert notes == [f"GPU 0 (H100) was throttled for {said} of the cell (power cap): held-back clocks in {held} of 41 looks."]
 
 
 def test_the_strip_and_the_table_say_the_same():

@@ -334,7 +334,7 @@ def test_a_claim_of_a_million_lines_shows_the_first_and_says_so():
     lines = [FoundLine("/host:CPU", "", f"thread {k}") for k in range(count)]
     trace = assemble_trace("made.json", lines, np.arange(count), np.zeros(count, np.int64), np.arange(count), np.full(count, 5), StringTable.of(["e"]))
     timeline = build_timeline(Study(trace))
-    assert "2,600 events stand on others" in " ".join(timeline.remarks)
+    assert "2,600 events on hidden lines" in " ".join(timeline.remarks)
     assert len(timeline.html()) < 200_000
 
 

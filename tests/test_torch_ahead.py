@@ -173,5 +173,5 @@ def test_a_loop_on_the_cpu_beside_a_gpu_is_told_to_use_it(starts_work):
     events.append(event("cuda_runtime", call, STEPS * 1000, 5, correlation=1))
     buffer = json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA H200"}], "traceEvents": events}).encode()
     p = Profile(read_chrome(np.frombuffer(buffer, np.uint8), "hand-made"))
-    assert p.summary().startswith("There is a GPU, and this training does not use it.") != starts_work
+    assert p.summary().startswith("This training does not use the GPU.") != starts_work
     assert any("CUPTI" in note for note in p.notes) == starts_work

@@ -203,7 +203,7 @@ def test_what_is_missing_is_said():
     source = records(places=[("a.py", 2)], layers={"dense": 0})
     p = Profile(read(*LOOP), recording=Recording(source=source))
     (remark,) = p.study.source.lines.remarks
-    assert "Python 3.12, or --python-tracer" in remark and "tf.function" not in remark
+    assert "Python 3.12 or --python-tracer" in remark and "tf.function" not in remark
 
 
 @pytest.mark.parametrize("file", ["threading.py", "torch/nn/modules/linear.py", "/opt/venv/lib/python3.12/site-packages/timm/vit.py", "transformers/trainer.py", "<string>"])

@@ -9,7 +9,7 @@ from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.capture.source.source_records import MOST_MARKS, TurnRecords
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 
 NS = 10**6

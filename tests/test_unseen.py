@@ -12,7 +12,7 @@ from profnb.capture.step_records import StepRecords
 from profnb.report.notes import notes_of
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
-from profnb.report.report import build_report
+from profnb.report.build import build_report
 from profnb.subjects.study import Study
 
 MS = 10**9
@@ -40,18 +40,18 @@ def records(*traced):
 def test_a_cell_without_tensorflow_is_said_to_be_python():
     study = study_of(*(event("profnb.clock", at * MS, 1) for at in range(3)), wall_ns=66 * 10**9, environment={"TensorFlow": "2.21.0"})
     report = report_of(study)
-    assert report.headline == "No TensorFlow ran: 66.0 s of Python and of what it called"
+    assert report.headline == "No TensorFlow ran: 66.0 s of Python and its calls"
     assert (report.answer, report.shares, report.advice) == ("", (), None)
-    assert report.notes == ["Nothing of TensorFlow ran while this was captured, so there are no steps."]
+    assert report.notes == ["No TensorFlow ran during the capture, so there are no steps."]
     assert "host compute" not in report.text()
 
 
-@pytest.mark.parametrize(("lines", "said"), [(None, ""), (range(0), ""), (range(3), " Its lines are in the source table.")])
+@pytest.mark.parametrize(("lines", "said"), [(None, ""), (range(0), ""), (range(3), " Your lines are in the source table.")])
 def test_the_source_table_is_spoken_of_where_it_has_a_line(lines, said):
     """On Python 3.11 the source is kept, but lines are not followed unless asked for: then the table is empty."""
     study = study_of(event("profnb.clock", 0, 1), wall_ns=10**9, environment={"TensorFlow": "2.21.0"}, source=SourceRecords())
     study.source.lines = lines
-    assert notes_of(study)[0] == f"Nothing of TensorFlow ran while this was captured, so there are no steps.{said}"
+    assert notes_of(study)[0] == f"No TensorFlow ran during the capture, so there are no steps.{said}"
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_window_of_eager_ops_is_not_told_to_use_keras():
 def test_a_window_that_closed_before_the_first_step_had_ended():
     eager = event("EagerLocalExecute: MatMul", 0, 5)
     closed = notes_of(study_of(eager, steps=records(0, 0, 0), closed_by="seconds"))[0]
-    assert closed.startswith("The window closed before a first step had ended, so none of 3 steps was traced.")
+    assert closed.startswith("The window closed before the first step ended, so none of 3 steps was traced.")
     for seen in ({"steps": records(0, 1), "closed_by": "seconds"}, {"steps": records(0), "closed_by": None}):
         assert not notes_of(study_of(eager, **seen))[0].startswith("The window closed")
 
@@ -117,9 +117,9 @@ def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_
         made.append(event("session_run", at * 10 * MS, 2 * MS, step_num=at, _r=1))
         made += [event(name, at * 10 * MS, MS) for name in ["m:MatMul", *arguments]]
     study = study_of(*made, graph_versions=[3] * 20, environment={"TensorFlow": "2.21.0"})
-    assert any("whatever fetches the data" in note for note in notes_of(study)) is is_said
+    assert any("may fetch the data unseen" in note for note in notes_of(study)) is is_said
     code = advised(study)["python-between-steps"].code
-    assert code.startswith("Log and fetch every 100 steps instead of each.")
+    assert code.startswith("Log and fetch every 100 steps.")
     assert ("placeholders" in code) is is_said
 
 
@@ -150,10 +150,10 @@ def test_that_tracing_stopped_is_said_only_where_something_is_missing(traced, wa
 
 def test_a_window_without_a_first_step_is_told_once():
     eager = event("EagerLocalExecute: MatMul", 0, 5)
-    message = f"{NOT_ENDED} 6 s after tracing began, so tracing stopped without it."
+    message = f"{NOT_ENDED} 6 s after tracing began, so tracing stopped before the step's end."
     seen = {"steps": records(0, 0, 0), "closed_by": "seconds", "messages": [message], "environment": {"TensorFlow": "2.21.0"}}
     study = study_of(eager, **seen)
-    assert notes_of(study)[0] == "None of 3 steps was traced, all were timed; running the cell again skips what is done once."
+    assert notes_of(study)[0] == "None of 3 steps was traced, all were timed; running the cell again skips building, tracing and compiling."
     p = Profile(trace=study.trace, recording=study.recording)
     assert p.notes[:2] == [message, notes_of(study)[0]]
     assert not any("Details cover" in note for note in p.notes)
@@ -172,4 +172,4 @@ def test_steps_of_a_function_without_a_name_are_titled_by_its_line_where_that_is
 @pytest.mark.parametrize(("rules", "cell", "is_said"), [(["python-between-steps"], CellRecords(), False), (["python-between-steps"], None, True), ([], CellRecords(), True)])
 def test_what_fetches_the_data_is_not_asked_where_advice_says_what_took_the_time(rules, cell, is_said):
     study = study_of(*(call(at * 10, "train_step") for at in range(20)), cell=cell)
-    assert any("whatever fetches the data" in note or "cannot be seen here" in note for note in notes_of(study, rules)) is is_said
+    assert any("may fetch the data unseen" in note or "may be the cause" in note for note in notes_of(study, rules)) is is_said

@@ -103,7 +103,7 @@ def test_the_changes_of_a_tree_by_hand(monkeypatch):
     assert saves(compiled="Score.on_epoch_end") == (0, 400 - 4)  # nobody knows here what of it computes
     told = what_if(model, {"without": "predict"})
     assert told.wall_ms == 1_000
-    assert told.because == "What is called predict took 390 ms, with all that it calls."
+    assert told.because == "`predict` took 390 ms, with all calls below."
     assert str(told) == f"saves 390 ms of 1.00 s: {told.because}"
     assert str(what_if(model, {"cores": 8})).startswith("saves 0 ms to 262 ms of 1.00 s: ")
 
@@ -113,11 +113,11 @@ def test_the_changes_of_a_tree_by_hand(monkeypatch):
     [
         ({}, "found nothing"),
         ({"speed": 2}, "found speed"),
-        ({"without": "<b>evil"}, r"called '<b>evil'. Those that take most: fit, Score.on_epoch_end, predict"),
-        ({"input": -1}, "found -1"),
-        ({"device": "fast"}, "found 'fast'"),
-        ({"launch": True}, "found True"),
-        ({"cores": 0}, "found 0"),
+        ({"without": "<b>evil"}, r"called '<b>evil'. The largest nodes: fit, Score.on_epoch_end, predict"),
+        ({"input": -1}, "got -1"),
+        ({"device": "fast"}, "got 'fast'"),
+        ({"launch": True}, "got True"),
+        ({"cores": 0}, "got 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_asked_says_so(changes, words):
@@ -214,7 +214,7 @@ def test_a_change_of_a_device_leaves_what_the_host_does_behind_it(shared_traces)
     computing = p.cell_tree.set_index("kind").wall_ms["device compute"]
     assert p.what_if(device=0.5).saves_ms == pytest.approx((0, computing / 2))  # launching takes as long as the steps
     assert p.what_if(device=0).saves_ms[1] == pytest.approx(computing)
-    assert "the host needs 100.0 % of what would be saved" in p.what_if(device=0.5).because
+    assert "the host's own work beside needs 100.0 % of the saving" in p.what_if(device=0.5).because
     assert p.what_if(device=2).saves_ms == (0, 0)
 
 

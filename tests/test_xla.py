@@ -197,7 +197,7 @@ def test_a_tpus_step_is_its_programs_run_and_its_own_copies_are_input_and_output
     copies = {(d, n): t // US for d, n, t in zip(study.device.copies.direction, study.device.copies.occurrences.tolist(), study.device.copies.total_ps.tolist(), strict=True)}
     assert copies == {("host to device", 5): 10, ("device to host", 5): 5}
     advice = advised(study)["copying-input"]
-    assert advice.title == "Keep on the device what fits there"
+    assert advice.title == "Keep arrays on the device"
     assert advice.bound_fraction == pytest.approx(0.2)
 
 

@@ -118,7 +118,7 @@ def test_time_begins_with_the_first_line_that_holds_an_event():
         (b"\x89PNG\r\n\x1a\n" + bytes(40), "Malformed"),
         (b'{"traceEvents": []}', "Malformed"),
         (message((2, "an error and no plane")), "No planes"),
-        (message((1, message((1, 7)))), "None of its planes has a name"),
+        (message((1, message((1, 7)))), "No plane has a name"),
         (message((1, 5)), "Malformed XSpace"),  # planes with a wrong wire type
         (message((1, message((2, "/host:CPU"), (3, 1)))), "Malformed XPlane"),
         (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "Malformed"),  # a length of 2**64 - 1
@@ -166,7 +166,7 @@ def test_more_planes_than_any_trace_has_are_refused(monkeypatch, count, is_read)
     if is_read:
         assert len(decode(raw).planes) == 3
         return
-    with pytest.raises(TraceFormatError, match="It claims 4 planes, more than any real trace has"):
+    with pytest.raises(TraceFormatError, match="The file claims 4 planes, more than any real trace has"):
         decode(raw)
 
 

@@ -63,7 +63,9 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
             f"what_if takes {', '.join(sorted(_CHANGES))}; found {', '.join(unknown) or 'nothing'}."
         )
     edits = [edit for name, value in changes.items() for edit in _CHANGES[name](model, value)]
-    because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing of that was seen"
+    because = (
+        "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing like this was seen"
+    )
     return WhatIf(
         model.saves_ms(replay(model.tree, edits)),
         model.tree.whole_ps / PS_PER_MS,
@@ -73,7 +75,7 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
 
 def _factor(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < np.inf:
-        raise ValueError(f"{name} takes how many times as long it would take; found {value!r}.")
+        raise ValueError(f"{name} takes a factor of the present time, got {value!r}.")
     return float(value)
 
 
@@ -84,8 +86,8 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.tree.named(str(name))
-    took = f"took {_took(model, rows)}, with all that it calls"
-    because = f"what is called {printable(str(name))} {took}"
+    took = f"took {_took(model, rows)}, with all calls below"
+    because = f"`{printable(str(name))}` {took}"
     return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 
@@ -114,8 +116,9 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
         for call_ps, share in zip(calls_ps, shares, strict=True)
     )
     because = (
-        f"{printable(tree.name[row])} took {duration_text(whole)}; {percent_text(shares[1])} of such time is "
-        f"ops that compute, and a call of a compiled function costs {_cost_text(model, calls_ps)}"
+        f"{printable(tree.name[row])} took {duration_text(whole)}; ops compute for "
+        f"{percent_text(shares[1])} of this time, and a call of a compiled function costs "
+        f"{_cost_text(model, calls_ps)}"
     )
     return Edit(rows, least, most, because=because)
 
@@ -154,7 +157,7 @@ def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
 def launch(model: Model, value: object) -> list[Edit]:
     """What the host spends on launching kernels takes so many times as long."""
     factor, nodes = _factor(value, "launch"), model.tree.rows("kernel launch")
-    because = f"launching kernels took {_took(model, nodes)} that nothing else hid"
+    because = f"launching kernels took {_took(model, nodes)} while nothing computed"
     return [scale(model.tree, nodes, factor, factor, because)] if nodes else []
 
 
@@ -169,7 +172,7 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
     """
     tree, study = model.tree, model.study
     nodes = tree.rows(parts.INPUT)
-    because = f"waiting for input took {_took(model, nodes)} that nothing else hid"
+    because = f"waiting for input took {_took(model, nodes)} while nothing computed"
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
         return edits
@@ -191,7 +194,9 @@ def held_up(model: Model, least: float, most: float) -> list[Edit]:
     crowded, sure = crowded_share(model.study)
     if not crowded or not rows:
         return []
-    because = f"its threads may have held up {percent_text(crowded)} of what the steps computed"
+    because = (
+        f"the input's threads may have held up {percent_text(crowded)} of the steps' computing"
+    )
     surely = min(sure, (1 - least) * crowded) * (1 - most) / (1 - least)
     left = 1 - (1 - least) * crowded
     return [scale(tree, rows, left, 1 - surely, because, with_below=False)]
@@ -205,7 +210,7 @@ def device(model: Model, value: object) -> list[Edit]:
     kept = kept_by_host(model.study, factor)
     because = f"the device computed for {_took(model, nodes)}"
     if kept:
-        because += f"; the host needs {percent_text(kept)} of what would be saved, for its own work beside it"
+        because += f"; the host's own work beside needs {percent_text(kept)} of the saving"
     return [scale(model.tree, nodes, factor, factor + max(1 - factor, 0) * kept, because)]
 
 
@@ -214,10 +219,10 @@ def cores(model: Model, value: object) -> list[Edit]:
     wanted = _factor(value, "cores")
     if not wanted or not model.cores:
         had = model.cores or "an unknown number"
-        raise ValueError(f"cores takes how many there would be; found {value!r}, and it had {had}.")
+        raise ValueError(f"cores takes a number of cores, got {value!r}. The machine had {had}.")
     ratio = model.cores / wanted
     nodes = model.tree.rows(parts.INPUT, "host compute")
-    because = f"it had {count_text(model.cores)} cores; how much of it can use more is not known"
+    because = f"the machine had {count_text(model.cores)} cores; how much of the work can use more is unknown"
     least, most = sorted((ratio, 1.0))
     return [scale(model.tree, nodes, least, most, because)] if nodes else []
 

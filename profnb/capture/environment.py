@@ -27,8 +27,8 @@ _TITLES = (
     ("tf_keras", "tf_keras"),
 )  # fmt: skip
 _INSTALL = (
-    "TensorFlow is not installed here, so nothing was captured. Install it with "
-    "`pip install 'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU); saved traces open without it."
+    "TensorFlow is not installed here, so nothing was captured. Install TensorFlow with `pip install "
+    "'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU). Saved traces open without TensorFlow."
 )
 Chain = tuple[tuple[str, str], ...]
 T = TypeVar("T")
@@ -40,7 +40,7 @@ def explain_nothing() -> str:
     """Say why a capture that never saw a framework is empty."""
     if importlib.util.find_spec("tensorflow") is None:
         return _INSTALL
-    return "The code did not import TensorFlow, JAX or PyTorch, so there was nothing to capture."
+    return "The code did not import TensorFlow, JAX or PyTorch: nothing was captured."
 
 
 def resident_bytes() -> int:

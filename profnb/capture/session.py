@@ -211,7 +211,7 @@ class Capture:
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"Source lines could not be read ({first_line(error)}); --no-source leaves them out."
+                f"Source lines could not be read ({first_line(error)}). --no-source does without."
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
@@ -236,8 +236,8 @@ class Capture:
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
-                f"A hook of profnb's failed ({error}), so this result may lack something; the code ran "
-                "as without it."
+                f"A hook of profnb's failed ({error}), so this result may lack something. The code ran as "
+                "usual."
             )
         return sentences
 

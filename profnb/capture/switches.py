@@ -196,7 +196,10 @@ def _failure(folder: Path, done: "subprocess.CompletedProcess[str]") -> str:
     if (folder / ERROR).exists():
         error = (folder / ERROR).read_text(encoding="utf-8")
         if error.startswith("NameError"):
-            return f"The cell ran in a fresh process, so it must import and make all it uses itself.\n{error}"
+            return (
+                "The cell ran in a fresh process, so the cell must import and make everything "
+                f"anew.\n{error}"
+            )
         return error
     printed = _COLOURS.sub("", done.stderr.strip() or done.stdout.strip()).splitlines()
     ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"

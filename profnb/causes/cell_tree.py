@@ -183,14 +183,14 @@ class CellTree:
             listed = list(dict.fromkeys(self.name[row] for row in largest if self.name[row]))
             there = ", ".join(listed[:_MOST_NAMES]) or "none"
             raise ValueError(
-                f"Nothing in p.cell_tree is called {name!r}. Those that take most: {printable(there)}."
+                f"Nothing in p.cell_tree is called {name!r}. The largest nodes: {printable(there)}."
             )
         return outermost
 
 
 CELL_TREE = Table[CellTree](
     "cell_tree",
-    "One row per node of the cell's time, each behind the one that it is below.",
+    "One row per node of the cell's time, each below its parent.",
     (
         Column("node", lambda t: np.arange(len(t)), "its number, by which others name it"),
         Column(
@@ -214,10 +214,9 @@ CELL_TREE = Table[CellTree](
         ),
         Column("high_ms", lambda t: np.minimum(t.wall_ps + t.error_ps, t.whole_ps), "most of it, likewise"),
     ),
-    "The self times add up to the cell. Who called whom is kept: what a callback calls is below the "
-    "callback. Own functions have their names; nothing has to be marked. Steps are counted, what lies "
-    "between and around them is seen by looks at the stack, and below the steps the traced ones tell, scaled "
-    "to all that ran.",
+    "The self times add up to the cell. Calls are nested: work of a callback stands below the callback. "
+    "Own functions have names without any marking. Steps are counted. Time between and around steps comes "
+    "from looks at the stack. Below the steps stand the traced steps, scaled to all steps.",
 )  # fmt: skip
 
 

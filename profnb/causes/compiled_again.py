@@ -23,9 +23,7 @@ _SHOWN_SHAPES = 4
 _FEWEST = (
     3  # the first is a program's due, and the second its due for other shapes, or the last batch
 )
-SAME_SHAPES = (
-    "its shapes are the same, so a new function or another static argument came with each call"
-)
+SAME_SHAPES = "the shapes are the same, so each call brought a new function or static argument"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,7 @@ def _why_compiled(study: Study, module: str) -> str:
             return f"argument {_argument_name(saved, at)} had several shapes ({listed})"
     if len(saved) > 1:
         return SAME_SHAPES
-    return "its shapes change from call to call, or the function is made anew"
+    return "the shapes change from call to call, or each call makes a new function"
 
 
 def _argument_name(saved: Sequence[HloModule], at: int) -> str:
@@ -110,7 +108,9 @@ def _by_torch(study: Study) -> CompiledAgain | None:
     if times < _FEWEST:
         return None
     spent = float(trace.events.duration_ps[compiling[again]].sum())
-    why = f"each for other shapes or Python values, and one has {versions} versions by now"
+    why = (
+        f"each time for other shapes or Python values; one function has {versions} versions by now"
+    )
     what = f"torch.compile compiled functions again {count_text(times - 1)} times"
     return CompiledAgain(what, times, spent, why)
 
@@ -263,5 +263,5 @@ def _changing_arguments(study: Study, function: str) -> str:
     for argument, values in study.recording.changing_arguments.get(function, ())[:2]:
         listed = ", ".join(value[:40] for value in values[:_SHOWN_VALUES])
         more = ", ..." if len(values) > _SHOWN_VALUES else ""
-        changes.append(f"its argument {argument[:60]} was {listed}{more}")
+        changes.append(f"argument {argument[:60]} was {listed}{more}")
     return "; ".join(changes)

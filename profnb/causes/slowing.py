@@ -204,20 +204,20 @@ def _cause_of(study: Study) -> tuple[str, str]:
     if whole[1] < _LEAST_OF_TRACED * whole[0]:
         return "", ""
     for cause, (early, late), name in (
-        (INPUT, input_ps, "the wait for its input"),
+        (INPUT, input_ps, "the wait for input"),
         (PYTHON, python_ps, "Python between steps and around ops"),
     ):
         if 2 * (late - early) > grown:
             before, after = duration_text(early), duration_text(late)
-            return cause, f" It is {name} that grew, from {before} to {after} a step."
+            return cause, f" The growing part is {name}, from {before} to {after} a step."
     is_rest = 2 * (rest_ps[1] - rest_ps[0]) > grown
     ops = study.groups.step[op_events(study, lambda _, op_type: op_type != "Dataset")]
     early_ops, late_ops = (np.isin(ops, end).sum() / quarter for end in ends)
     if is_rest and late_ops > _GOES_ON * early_ops:
         now, before = count_text(round(late_ops)), count_text(round(early_ops))
-        return MORE, f" Each step ran {now} ops then, {before} before."
+        return MORE, f" Each late step ran {now} ops, each early step {before}."
     if is_rest and early_ops and late_ops * _GOES_ON >= early_ops:
-        return SAME, " As many ops ran as before, and each took longer."
+        return SAME, " The number of ops stayed the same, and each op took longer."
     return "", ""
 
 

@@ -56,15 +56,15 @@ def diagnose_queue(study: Study) -> StarvingQueue | None:
         return None
     record, cause = use.record, _cause(use)
     kept = (
-        f" (it keeps back min_after_dequeue = {count_text(record.min_after_dequeue)}"
+        f" (min_after_dequeue = {count_text(record.min_after_dequeue)}"
         + (f" of its {count_text(record.capacity)})" if record.capacity > 0 else ")")
         if record.min_after_dequeue
         else ""
     )
     sentence = (
-        f"{percent_text(share_of(study, 'input'))} of the time is waiting for the next batch: "
+        f"{percent_text(share_of(study, 'input'))} of the time the steps wait for the next batch. "
         f"{count_text(use.steps_empty)} of {counted_text(study.summary.counted.size, 'step')} found too few "
-        f"elements in the queue {record.name[:80]}{kept}. {_filling(use, cause)}"
+        f"elements in queue {record.name[:80]}{kept}. {_filling(use, cause)}"
     )
     return StarvingQueue(cause, sentence, _REPAIRS[cause])
 
@@ -86,7 +86,7 @@ def _filling(use: QueueUse, cause: str) -> str:
     record = use.record
     ops = ", ".join(op[:80] for op in record.enqueues)
     if not use.threads:
-        return f"What puts them in ({ops or 'no op of this graph'}) was not seen while it ran."
+        return f"The trace does not show the filling ({ops or 'no op of this graph'})."
     threads = "1 thread puts" if use.threads == 1 else f"{count_text(use.threads)} threads put"
     made = (
         ""
@@ -99,10 +99,10 @@ def _filling(use: QueueUse, cause: str) -> str:
         source_ops = "a function of Python (PyFunc)"
     elif cause == "read" and any(op.startswith(_WHOLE) for op in record.sources):
         source_ops = f"{source_ops}, one file for each element{_files(use)}"
-    through = f" and runs {source_ops}" if source_ops else ""
+    through = f". Each element runs {source_ops}" if source_ops else ""
     return (
-        f"{threads} in{made} with {ops}, which takes {duration_text(use.enqueue_ps)} each time{through}; "
-        f"they are at it {percent_text(min(use.busy_fraction, 1.0))} of the time."
+        f"{threads} in{made} with {ops}, in {duration_text(use.enqueue_ps)} each{through}. Filling takes "
+        f"{percent_text(min(use.busy_fraction, 1.0))} of the time."
     )
 
 
@@ -131,9 +131,9 @@ def note_files(study: Study) -> list[str]:
     if files is None or is_said or study.steps.is_window or waiting.fraction >= LEAST_INPUT:
         return []
     return [
-        f"{reads_singly(study, files)}. Steps wait {percent_text(waiting.fraction)} of the time for their "
-        "input, so that costs little here; where files are not in memory yet, or come over a network, each "
-        "costs more, and TFRecords, which hold many elements, do not."
+        f"{reads_singly(study, files)}. Here this costs little, as steps wait "
+        f"{percent_text(waiting.fraction)} of the time for input. Files that are not in memory yet, or come "
+        "over a network, cost more. TFRecords hold many elements in one file."
     ]
 
 
@@ -144,14 +144,13 @@ _THREADS = (
 _DATA = "tf.data does the same with .map(..., num_parallel_calls=8).batch(n).prefetch(2)"
 _REPAIRS = {
     "python": "Prepare the data once and read it from TFRecords (tf.data.TFRecordDataset(files).map(parse, "
-    "num_parallel_calls=8).batch(n).prefetch(2)), or write the function with TensorFlow ops. Python runs one "
-    "thread at a time, so more threads help only where it waits.",
-    "decode": f"{_THREADS}; store smaller images, or decode once into TFRecords. {_DATA}.",
-    "read": f"{_THREADS}, which then read several files at once; pack small files into TFRecords, and keep "
-    f"them on a local disk. {_DATA}.",
-    "other": f"{_THREADS}, and less work for each element. {_DATA}.",
-    "upstream": "Look at what they wait for themselves: a queue of file names or examples before this one, "
-    f"or threads that feed it by hand. {_DATA}.",
+    "num_parallel_calls=8).batch(n).prefetch(2)), or write the function with TensorFlow ops. Python runs "
+    "one thread at a time: more threads help only while Python waits.",
+    "decode": f"{_THREADS}. Store smaller images, or decode once into TFRecords. {_DATA}.",
+    "read": f"{_THREADS}. Pack small files into TFRecords, and keep the TFRecords on a local disk. {_DATA}.",
+    "other": f"{_THREADS}. Do less for each element. {_DATA}.",
+    "upstream": "Find the source of this queue: an earlier queue of file names or examples, or threads "
+    f"that feed by hand. {_DATA}.",
 }
 
 
@@ -165,14 +164,14 @@ def note_queues(study: Study) -> list[str]:
             notes.append(
                 f"The queue {record.name[:80]} keeps back min_after_dequeue = "
                 f"{count_text(record.min_after_dequeue)} elements of {bytes_text(record.element_bytes)}: "
-                f"{bytes_text(whole)} of memory. Shuffle file names, or keep fewer."
+                f"{bytes_text(whole)} of memory. Shuffle file names, or lower min_after_dequeue."
             )
         first = int(use.first_wait_ps)
         if first >= _LONG_FILL_PS and record.min_after_dequeue > 1:
             notes.append(
                 f"The first batch came after {duration_text(first)}: the queue {record.name[:80]} first "
-                f"takes in min_after_dequeue = {count_text(record.min_after_dequeue)} elements, and keeps "
-                "them back."
+                f"takes in and keeps back min_after_dequeue = {count_text(record.min_after_dequeue)} "
+                "elements."
             )
     return notes
 
@@ -191,17 +190,17 @@ def find_network_files(study: Study) -> tuple[str, str] | None:
     files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
     looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
     evidence = (
-        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} it was reading on "
-        f"{place}, a network mount: {files}. Each open and each read goes to another machine."
+        f"The steps wait {percent_text(wait)} of the time for their input. In {looks} the program was "
+        f"reading from {place}, a network mount: {files}. Each open and each read goes to another machine."
     )
     if "drive" in place:
         return evidence, (
-            f"Before the training, once: `!cp -r {folder}/... /content/data`; many small files as one "
-            "archive, `!tar -xf ... -C /content/data`. Then read from /content/data."
+            f"Before the training, once: `!cp -r {folder}/... /content/data`, or small files as one "
+            "archive: `!tar -xf ... -C /content/data`. Then read from /content/data."
         )
     return evidence, (
-        f"Copy what is read from {folder} to a local disk before the training; many small files as one "
-        "archive. Where that is too large, dataset.cache('/local/path') keeps what the first epoch read."
+        f"Copy the files in {folder} to a local disk before the training, small files as one archive. If "
+        "the data is too large, dataset.cache('/local/path') keeps the first epoch's reads."
     )
 
 

@@ -62,8 +62,8 @@ def note_threads(study: Study) -> list[str]:
             for p, n in zip(pools, (n for n in (intra, inter) if n and n > cores), strict=True)
         )
         notes.append(
-            f"Threads were set to {' and '.join(thread_settings)}; there are {count_text(cores)} cores, and "
-            f"threads that compute at once take turns. What that costs here, `%%tfsweep {sweep}` measures."
+            f"Threads were set to {' and '.join(thread_settings)}, on {count_text(cores)} cores. More "
+            f"threads than cores take turns. `%%tfsweep {sweep}` measures the cost."
         )
     return [*notes, *_note_starts(study, inter or cores)]
 
@@ -74,15 +74,15 @@ def note_waits(study: Study) -> list[str]:
     if not is_crowded(waits):
         return []
     others = (
-        f"Other programs had {waits.others_cores:.1f} of the {count_text(waits.cores)} cores meanwhile: run "
-        "it again while they rest to see what it takes alone."
+        f"Other programs used {waits.others_cores:.1f} of the {count_text(waits.cores)} cores. Run again on "
+        "an idle machine."
         if is_crowded_by_others(waits)
-        else "More threads were ready than there are cores."
+        else "More threads were ready than the machine has cores."
     )
     return [
-        f"For each second that threads of this process ran while it was traced, they waited "
-        f"{count_text(round(waits.waited_fraction, 2))} s for a free core; an op that waits counts as "
-        f"computing. {others}"
+        "For each second of running, this process's threads waited "
+        f"{count_text(round(waits.waited_fraction, 2))} s for a free core. Ops count as computing while "
+        f"waiting. {others}"
     ]
 
 
@@ -106,8 +106,8 @@ def _note_starts(study: Study, pool: int) -> list[str]:
     if threads < pool or inside < _LONG_START * period:
         return []
     return [
-        f"Of each step {duration_text(inside)} pass inside of Session.run before its first op or after its "
-        f"last: {_threads_fill(threads)} queues with functions of Python, each of which holds one "
-        f"of {count_text(pool)} inter-op threads while it runs. ConfigProto(inter_op_parallelism_threads="
-        f"{threads + pool}) of the process's first session leaves some for the steps."
+        f"Each step spends {duration_text(inside)} inside of Session.run around the ops: "
+        f"{_threads_fill(threads)} queues with functions of Python. Each function holds one of "
+        f"{count_text(pool)} inter-op threads. ConfigProto(inter_op_parallelism_threads={threads + pool}) "
+        "for the first session leaves some for the steps."
     ]

@@ -71,11 +71,11 @@ def find_guards(
     ]
     devices = [_device_of(study) for study in (first, second)]
     if devices[0] != devices[1]:
-        guards.append(f"They ran on different devices: {devices[0]} and {devices[1]}.")
+        guards.append(f"The devices differ: {devices[0]} and {devices[1]}.")
     sizes = batch_sizes(first, second)
     if sizes is not None and sizes[0] != sizes[1]:
         guards.append(
-            f"Batch sizes differ ({sizes[0]} and {sizes[1]}), so the verdict is of the time per example."
+            f"Batch sizes differ ({sizes[0]} and {sizes[1]}), so the verdict compares time per example."
         )
     phases = [study.summary.phase for study in (first, second)]
     iterations = [study.summary.iterations for study in (first, second)]
@@ -85,20 +85,20 @@ def find_guards(
         for study, each in zip((first, second), iterations, strict=True)
     ]
     if None in phases:
-        guards.append("One of them has no events: there is nothing to compare.")
+        guards.append("One side has no events: there is nothing to compare.")
     elif phases[0] != phases[1]:
-        guards.append(f"Their steps are of different kinds: {phases[0]} and {phases[1]}.")
+        guards.append(f"The kinds of steps differ: {phases[0]} and {phases[1]}.")
     elif counts[0] != counts[1]:
-        guards.append(f"They ran {counts[0]:,} and {counts[1]:,} {phases[0]} steps.")
+        guards.append(f"The two sides ran {counts[0]:,} and {counts[1]:,} {phases[0]} steps.")
     one, two = first.recording.cardinalities, second.recording.cardinalities
     guards.extend(
-        f"The dataset {name} has {one[name]:,} elements in one and {two[name]:,} in the other."
+        f"The dataset {name} has {one[name]:,} elements in A and {two[name]:,} in B."
         for name in sorted(one.keys() & two.keys())[:_MOST_DATASETS]
         if one[name] != two[name]
     )
     if iterations[0] != iterations[1]:
         guards.append(
-            f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution); all times "
+            f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution). All times "
             "are per iteration."
         )
     return guards

@@ -402,7 +402,7 @@ _GRADIENTS = "its other ops, gradients above all, without updates of weights"
 _INTERVAL = "where its 95 % interval begins, by blocks of steps of one run each"
 LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
     "layers",
-    "One row per layer of either side in the order of A's model, then what is no layer.",
+    "One row per layer of either side in the order of A's model, then the rest.",
     columns_of(
         ("layer", "layer", "its path, as A has it if A has it"),
         ("layer_type", "layer_type", 'its class, "" where not known'),
@@ -418,7 +418,7 @@ LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
         ("second_parameters", "second.parameters", "... in B"),
         ("status", "status", '"both", "only in A" or "only in B"'),
     ),
-    "Times are op times, all threads and streams added up, of the traced run of each side; NaN where a side "
-    "has no such layer with ops. Updates of all weights are the optimizer's.",
+    "Times are op times of the traced run of each side, all threads and streams added up. A side without "
+    "the layer has NaN. Updates of all weights count for the optimizer.",
     "c",
 )

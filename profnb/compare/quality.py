@@ -84,10 +84,10 @@ class MetricDifference:
         if any(broken):
             return (
                 f"{self.metric} is no finite number in {broken[0]} of {len(self.first)} runs of {first} and "
-                f"{broken[1]} of {len(self.second)} of {second}: those trainings diverged."
+                f"{broken[1]} of {len(self.second)} of {second}: these trainings diverged."
             )
         if math.isnan(self.low):
-            return f"{self.metric}: {medians}. One run a side cannot tell whether that is more than chance."
+            return f"{self.metric}: {medians}. One run a side cannot rule out chance."
         worst = " and ".join(self.text(self.worst(side)) for side in sides)
         figures, runs = (
             f"median {medians}; worst {worst}",

@@ -169,8 +169,7 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     if not math.isnan(p_value):
         chance = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
         second_opinion = (
-            f"Mann and Whitney's ranks, as a second opinion: {chance} that equal programs differ "
-            "this much."
+            f"Mann and Whitney's rank test, as a second opinion: {chance} for equal programs."
         )
     return Section(
         title="From step to step, and whole runs",
@@ -219,7 +218,7 @@ def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section
         ),
         title="Ops that account for it",
         tab="",
-        sentence=f"Self time of a mean step; these are {percent_text(share)} of all differences.",
+        sentence=f"Self time of a mean step: {percent_text(share)} of all differences.",
         bar=_more_or_less([row.difference_ps for row in shown], most),
         rows=range(len(shown)),
     )
@@ -260,8 +259,8 @@ def layer_section(
     """
     if not layers:
         sentence = (
-            f"{frameworks[0]} and {frameworks[1]} have no ops in common, and of one of them no layers are "
-            "known, so there is nothing below the categories to compare."
+            f"{frameworks[0]} and {frameworks[1]} have no common ops, and one has no known layers. Only "
+            "categories can be compared."
         )
         return Section(_LAYERS, sentence, (), (), (), (), "", plain=f"{_LAYERS}\n{sentence}")
     # How much more B spends on each, also where one side has no such layer.
@@ -338,9 +337,8 @@ def _about_layers(
         f"{duration_text(spent)} of {label}'s" for spent, label in zip(op_ps, labels, strict=True)
     )
     words = [
-        f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. "
-        f"Op time of a mean traced step: {times}, threads added up; Python and waiting between ops are no "
-        "part of it."
+        f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. Op "
+        f"time of a mean traced step: {times}, threads added up, without Python and waiting between ops."
     ]
     if len(layers) > _SHOWN_LAYERS:
         words.append(f"{count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")

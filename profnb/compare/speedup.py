@@ -177,7 +177,7 @@ class Difference:
         """
         of = f" {of}" if of else ""
         if math.isnan(self.ratio):
-            return f"{first} and {second} cannot be compared: one of them has no steps to average."
+            return f"{first} and {second} cannot be compared: one side has no steps to average."
         counts = f"{self.runs[0]} + {self.runs[1]} runs"
         if max(self.runs) == 1:
             counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
@@ -189,13 +189,13 @@ class Difference:
         interval = range_text(*map(_factor, bounds))
         if not self.is_different:
             sentence = (
-                f"No difference that these runs can show: {second} takes {self.ratio:.2f} of the time of "
+                f"These runs show no difference: {second} takes {self.ratio:.2f} of the time of "
                 f"{first}{of}"
             )
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         sentence += f" (95 % interval {interval}, {counts})."
         if min(self.runs) == 1:
-            sentence += " Runs differ from each other too, which one run cannot tell: repeat them."
+            sentence += " Runs differ as well, so repeat the runs (--repeat)."
         return sentence
 
 

@@ -52,10 +52,10 @@ def _headline(table: SweepTable) -> str:
         return "No setting has a run to speak of."
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
     if timed_count == 1:
-        return f"{_label(table, best)}: {rate}; no other setting ran."
+        return f"{_label(table, best)}: {rate}. No other setting ran."
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
-        return f"{_label(table, best)} is fastest ({rate}), but these runs cannot tell it from {others}."
+        return f"{_label(table, best)} is fastest ({rate}), but {others} may be as fast."
     return f"{_label(table, best)} is fastest: {rate}."
 
 
@@ -133,7 +133,7 @@ def _section(table: SweepTable) -> Section:
         ),
         title="Settings",
         tab="",
-        sentence=f"Worth its price: nothing else is surely better in throughput or in{weighed} at no price."
+        sentence=f"Worth the price: no setting is surely better in throughput or in{weighed} at no price."
         if is_weighed
         else "",
         bar=Bar(

@@ -259,19 +259,18 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
         notes.append(f"{setting_text(point.setting)}: {error}")
     if without_effect:
         notes.append(
-            f"{', '.join(sorted(without_effect))} had no effect: the cell gives the value itself, "
-            "compiles no model, (prefetch) fits no tf.data.Dataset, (threads) imports no TensorFlow, or "
-            "what would change it is missing in the installed version. Rows that differ in nothing else "
-            "differ by chance."
+            f"{', '.join(sorted(without_effect))} had no effect. Perhaps the cell sets the value, compiles "
+            "no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow (threads). Or the "
+            "installed version cannot change the value. Rows with no further difference differ by chance."
         )
     if any(point.was_traced for point in points):
         notes.append(
-            "Some settings have no untraced steps, so tracing slows theirs: run more steps, or --repeat 2."
+            "Tracing slows the settings without untraced steps: run more steps, or --repeat 2."
         )
     if any(point.runs == 1 for point in points):
         notes.append(
-            "One run of a setting tells its variation from step to step only; runs differ from each other "
-            "too. --repeat 3 or more makes the intervals hold from run to run."
+            "One run of a setting shows only the variation from step to step. --repeat 3 or more makes the "
+            "intervals hold from run to run."
         )
     if any(fit.is_continued for point in points for fits in point.fits for fit in fits[-1:]):
         notes.append(
@@ -299,20 +298,20 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
     if separable:
         rounds = int(ranking.more_rounds[separable].max())
         notes.append(
-            f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} would tell "
-            f"{_listed(labels, separable)} from the fastest, four times of five, if the "
-            "difference is what it looks like now (--repeat)."
+            f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would separate "
+            f"{_listed(labels, separable)} from the fastest, four times of five, if the present difference "
+            "is real."
         )
     if close:
         notes.append(
             f"{_listed(labels, close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
-            "tell."
+            "separate them."
         )
     if math.isfinite(ranking.shows) and ranking.shows > _ALWAYS:
         notes.append(
             f"These {fit.rounds} rounds show a difference to the fastest of {slower_text(ranking.shows)} "
-            "four times of five. All differences hold at once in 95 % of such sweeps; what whole rounds have "
-            "in common does not count."
+            "four times of five. All differences hold at once in 95 % of sweeps. Changes common to a whole "
+            "round do not count."
         )
     return notes
 
@@ -326,8 +325,8 @@ def _seed_notes(
     if len(backends) < 2 or not any(len(runs) > 1 and len(set(runs)) == 1 for runs in learned):
         return []
     return [
-        "Every run of a backend learned exactly the same: the cell sets a seed. Of one seed each backend "
-        f"makes other random numbers, so how they differ in {metric} may be chance, and is not weighed."
+        "Every run of a backend learned exactly the same, as the cell sets a seed. From one seed each "
+        f"backend makes different random numbers. So differences in {metric} may be chance and do not count."
     ]
 
 

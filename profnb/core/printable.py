@@ -14,6 +14,7 @@ _SIMPLER = {
     "·": "-", "—": "-", "…": "...", "→": "->", "↑": "^", "‖": "||", "±": "+-", "µ": "u", "\u00a0": " ",
 }  # fmt: skip
 _NARROWEST = 20  # columns below which nothing is broken
+LONGEST_NAME = 60  # of a name in a sentence, in characters: half a line
 _NBSP = "\u00a0"  # what indents, and commands nothing
 
 
@@ -82,6 +83,6 @@ def cut_middle(text: str, most: int) -> str:
     return f"{text[: most - 1 - end]}…{text[len(text) - end :]}"
 
 
-def quoted(name: str, most: int) -> str:
+def quoted(name: str, most: int = LONGEST_NAME) -> str:
     """A name of others in backticks, of at most so many characters, that it cannot leave."""
     return "`" + shortened(name.replace("`", "'"), most) + "`"

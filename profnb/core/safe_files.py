@@ -162,7 +162,7 @@ def check_regular(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
-        link = " It is a link to nothing." if path.is_symlink() else ""
+        link = " The path is a link to nothing." if path.is_symlink() else ""
         raise FileNotFoundError(f"No file or folder at {printable(str(path))}.{link}") from None
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
@@ -210,8 +210,6 @@ def read_whole(path: Path, most_bytes: int) -> "Bytes":
         after = os.fstat(opened.fileno())
     as_it_was = before.st_size, before.st_mtime_ns
     if at < recorded.size or as_it_was != (after.st_size, after.st_mtime_ns):
-        raise TraceFormatError(
-            f"{name} changed while it was read. Open it once it is written to its end."
-        )
+        raise TraceFormatError(f"{name} changed during reading. Open the file once it is complete.")
     recorded.flags.writeable = False
     return recorded

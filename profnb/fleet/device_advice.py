@@ -49,9 +49,9 @@ def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposa
     exchange, wait = float(times.exchange_ps.mean()), float(times.wait_ps.mean())
     share = exchange / max(float(times.step_ps.mean()), 1.0)
     more = (
-        f" {duration_text(exchange)} of a step is exchange, {percent_text(share)} of it, and "
-        f"{duration_text(wait)} waiting for one another (means of all devices), for none of them in most "
-        f"steps.{verdict.remark and ' '}{verdict.remark}"
+        f" {duration_text(exchange)} of a step ({percent_text(share)}) is exchange, {duration_text(wait)} "
+        "waiting for other devices (means of all devices). In most steps no single device is "
+        f"late.{verdict.remark and ' '}{verdict.remark}"
     )
     edit = model.some_of(("device collectives",), share, (0.0, HALF), "exchange can be hidden")
     return [

@@ -19,7 +19,7 @@ from profnb.fleet.fleet_tables import FLEET_HOSTS
 from profnb.fleet.merging import Merged
 from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
-from profnb.report.script import report_script
+from profnb.report.report import report_script
 
 _MOST_HOSTS, _MOST_STEPS = 64, 200
 _SHARING = Sharing(names_hosts=True)
@@ -91,13 +91,13 @@ def _host_section(times: HostTimes) -> Section:
     most = float(times.own_ps.max()) or 1.0
     bar = Bar(lambda row: float(times.own_ps[row]) / most, colour_of(f"{times.noun} compute"))
     sentence = (
-        "Of a mean step; own work, waiting and exchange add up to it. Bars are own work. What one holds up "
-        "is counted from the slowest of the others."
+        "Own work, waiting and exchange add up to a mean step. Bars are own work. Delay caused is counted "
+        "from the slowest other worker."
     )
     if len(times.host) > _MOST_HOSTS:
         count = counted_text(len(times.host), times.noun)
         sentence += (
-            f" Of {count} the {_MOST_HOSTS} of the longest own work; all are in fleet.hosts."
+            f" Of {count} the {_MOST_HOSTS} with the longest own work. All are in fleet.hosts."
         )
     columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
     title = f"{times.noun.capitalize()}s"
@@ -119,7 +119,7 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
     widest = int((mean.max(axis=0) - mean.min(axis=0)).argmax())
     most, category = float(mean[:, widest].max()) or 1.0, OWN_CATEGORIES[widest]
     bar = Bar(lambda row: float(mean[row, widest]) / most, colour_of(category))
-    sentence = f"The {times.noun}s differ most in {category}, which the bars are of."
+    sentence = f"The {times.noun}s differ most in {category}, shown by the bars."
     return _section(times, "Own work by what it is", sentence, (_name_of(times), *columns), bar)
 
 
@@ -145,8 +145,8 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     listed = "\n".join(f"{marks}  {printable(host)}" for marks, host in rows)
     return Section(
         title=_LATE,
-        sentence="One mark a step, from the first common one to the last: how much longer the own work of "
-        f"the {times.noun} was than the shortest of all; a full block is {duration_text(most)}.{several}",
+        sentence=f"One mark a step, from the first common step to the last: own work of the {times.noun} "
+        f"beyond the shortest. A full block is {duration_text(most)}.{several}",
         headings=("steps", times.noun),
         rows=rows,
         numbers=(False, False),
@@ -164,8 +164,8 @@ def _clock_section(times: HostTimes) -> Section:
     return _section(
         times,
         "Clocks",
-        "What to add to a host's clock to have the first one's, from who can have left a collective before "
-        "whom. No other figure here depends on clocks.",
+        "Offset of each host's clock from the first host's, from the order of leaving collectives. No "
+        "other figure here depends on clocks.",
         ("host", "offset_ms", Shown("interval", bounds, is_number=True)),
         Bar(lambda _: 0.0, colour_of("all others"), 1),
         is_detail=True,
@@ -188,10 +188,9 @@ def _what_if(view: FleetView) -> str:
     gain = view.verdict.gain_fraction
     if view.times is None or not gain:
         return ""
-    they = "it" if len(view.verdict.hosts) == 1 else "they"
     left_ps = float(view.times.step_ps.mean()) * (1 - gain)
     return (
-        f"Were {they} as fast as the slowest of the others, a step would take {duration_text(left_ps)}, "
+        f"At the speed of the slowest other worker, a step would take {duration_text(left_ps)}, "
         f"{percent_text(gain)} less."
     )
 

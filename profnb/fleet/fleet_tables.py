@@ -45,7 +45,7 @@ def _step_rows(name: str) -> "Column[FleetSteps]":
 
 FLEET_HOSTS = Table[HostTimes](
     "hosts",
-    "One row per host, in the order of their ranks or names; means over the steady steps common to all.",
+    "One row per host, in the order of ranks or names. Means are over the steady steps common to all.",
     (
         Column("host", lambda t: t.host, "what it is called in the run", "host"),
         Column("rank", lambda t: t.rank, "its number in the job; -1 where nothing tells"),
@@ -92,8 +92,8 @@ FLEET_HOSTS = Table[HostTimes](
 )
 FLEET_STEPS = Table[FleetSteps](
     "steps",
-    "One row per step and host, in the order of the first host's steps; all between the first and the last "
-    "collective that every host took part in.",
+    "One row per step and host, in the order of the first host's steps, between the first and the last "
+    "collective of all hosts.",
     (
         Column(
             "step_num", lambda f: f.spread(f.merged.step_num), "the step's number on the first host"
@@ -125,8 +125,8 @@ def _key_texts(fleet: FleetSteps) -> list[str]:
 
 FLEET_COLLECTIVES = Table[FleetSteps](
     "collectives",
-    "One row per collective and host, in time order; those that overlap on a host are one. The first one "
-    "only begins what is measured and has no row.",
+    "One row per collective and host, in time order. Overlapping collectives on a host are one. The first "
+    "collective begins the measurement and has no row.",
     (
         Column("key", _key_texts, "the collective, by what it is called on every host"),
         Column("host", lambda f: f.names(len(f.merged.joints.keys) - 1), "the host"),

@@ -286,8 +286,8 @@ def build_fleet_timeline(
     else:
         if any(study is None for study in studies):
             own_notes.append(
-                "The threads of so many hosts, of traces so large, or of traces that are gone, are left "
-                f"out: fleet[{names[0]!r}].timeline() shows those of one."
+                "Threads are left out for many hosts, large traces or missing traces. "
+                f"fleet[{names[0]!r}].timeline() shows the threads of one host."
             )
         own_notes.append(_clock_note(merged.clocks, names))
     study = join_hosts(merged, names, studies, has_device=noun == "device")
@@ -306,6 +306,6 @@ def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
     left = len(names) - 1 - len(rows)
     more = f"; {count_text(left)} more by less" if left > 0 else ""
     return (
-        f"Clocks are joined to {names[0]}'s by who can have left a collective before whom. Events may lie "
-        f"off where they are drawn: {deviations_text}{more}."
+        f"Clocks are joined to {names[0]}'s by the order of leaving collectives. Events may lie off the "
+        f"drawn place: {deviations_text}{more}."
     )

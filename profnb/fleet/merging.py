@@ -255,8 +255,8 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
         return Meeting((), (*notes, _why_nobody(digests)))
     if others:
         notes.append(
-            f"{_listed(others)} took part in no collective with the others, so this is of "
-            f"{count_text(len(group))} of {count_of(digests)}."
+            f"{_listed(others)} shared no collective with the rest, so this covers {count_text(len(group))} "
+            f"of {count_of(digests)}."
         )
         apart, _ = _largest_group(others)
         if apart and noun_of(digests) == "host":
@@ -269,9 +269,8 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
         hosts_text = ", ".join(f"{host} {count}" for host, count in listed)
         return Meeting((), (
             *notes,
-            "These collectives have no numbers, and hosts recorded different counts of them "
-            f"({hosts_text}), so which belong together cannot be told. Mark steps with their numbers on all "
-            "hosts: profnb.step(i).",
+            f"These collectives have no numbers, and hosts recorded different counts ({hosts_text}), so "
+            "collectives cannot be matched. Mark steps with numbers on all hosts: profnb.step(i).",
         ))  # fmt: skip
     # Hosts that recorded more than all have in common, or fewer steps than others.
     common = set(group[0].collectives.keys).intersection(*(one.collectives.keys for one in group))
@@ -279,8 +278,8 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
     most = max(counts.values())
     if most >= 1.2 * len(common):
         notes.append(
-            f"Only the {count_text(len(common))} collectives that all hosts recorded count, of up to "
-            f"{count_text(most)}; {fewest.host} has the fewest, {count_text(len(fewest.collectives))}."
+            f"Only the {count_text(len(common))} collectives recorded by all hosts count, of up to "
+            f"{count_text(most)}. {fewest.host} has the fewest, {count_text(len(fewest.collectives))}."
         )
     return Meeting(tuple(group), tuple(notes))
 
@@ -315,7 +314,7 @@ def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
         return []
     listed = ", ".join(map(str, missing[:_MOST_NAMES]))
     more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
-    return [f"There is no trace of rank {listed}{more}: what the hosts waited for may be there."]
+    return [f"There is no trace of rank {listed}{more}: the cause of waiting may be there."]
 
 
 def _why_nobody(digests: Sequence[Digest]) -> str:
@@ -325,44 +324,42 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
     reasons = (
         (
             is_device and is_unclear,
-            "The collectives of these devices that should be the same ran at different times, so which "
-            "belong together cannot be told.",
+            "Collectives that should be the same ran at different times on these devices, so collectives "
+            "cannot be matched.",
         ),
         (
             is_device,
-            "These devices met in fewer than two collectives in the steps of this trace, so nobody can be "
-            "said to hold the others up.",
+            "These devices met in fewer than two collectives in the traced steps, so no late device can be "
+            "named.",
         ),
         (
             has_replicas,
-            "Replicas of this process share its CPUs (logical devices), whose threads do not tell which "
-            "replica they work for, so what one waited for another cannot be told.",
+            "Replicas of this process share CPUs (logical devices). Threads work for any replica, so no "
+            "late replica can be named.",
         ),
         (
             is_one,
-            "This is the trace of one host, which does not tell what it waited for: give load_fleet the "
-            "traces of all that were captured with it.",
+            "The trace of one host does not show the causes of waiting. Give load_fleet the traces of all "
+            "hosts of the capture.",
         ),
         (
             is_unclear,
-            "These processes exchange in several groups, and their collectives do not say of which each is, "
-            "so which belong together cannot be told.",
+            "These processes exchange in several groups, and collectives do not name the group, so "
+            "collectives cannot be matched.",
         ),
         (
             any(len(one.collectives) for one in digests),
-            "No two collectives have all these hosts in common: their captures may not have been of the same "
-            "steps. Bound them by steps (-n), not by seconds.",
+            "No two collectives have all these hosts in common. Perhaps the captures covered different "
+            "steps: bound captures by steps (-n), not by seconds.",
         ),
         (
             any(one.has_transfers for one in digests),
-            "These hosts meet in no collective: they send to one another by twos (parameter servers, stages "
-            "of a pipeline) or not at all, so nobody waits for all, and no host can be said to hold the "
-            "others up.",
+            "These hosts meet in no collective. They send in pairs (parameter servers, stages of a "
+            "pipeline) or not at all, so no late host can be named.",
         ),
         (
             True,
-            "No trace has a collective in its steps, so what the hosts waited for one another cannot "
-            "be told.",
+            "No trace has a collective in the steps, so no late host can be named.",
         ),
     )
     return next(reason for holds, reason in reasons if holds)

@@ -46,22 +46,22 @@ _REMEDIES = {
     "the lines.",
 }
 _REMEDY = (
-    "Look at what differs on that host: more work per step (uneven shards or batches), a slower or shared "
-    "machine, another program beside it. fleet[{host!r}].report() shows its ops."
+    "Look for differences on this host: more work per step (uneven shards or batches), a slower machine, "
+    "another program. fleet[{host!r}].report() shows its ops."
 )
 _COPYING = ("output", "device to device")
 _OF_DEVICES = {
-    "device compute": "Look at what differs on that device: more work (uneven batches), other shapes, a "
-    "lower clock (heat, power), another program on it (nvidia-smi).",
-    "input": "Look at what makes that device's batches: they come later than the others'.",
+    "device compute": "Look for differences on this device: more work (uneven batches), other shapes, a "
+    "lower clock (heat, power), another program (nvidia-smi).",
+    "input": "Look at the input of this device: batches come later than elsewhere.",
 }
 _COPIES_OF_DEVICE = (
-    "Look at what is copied to and from that device only: place what it needs on all devices once, and read "
-    "results after the last step."
+    "Look at copies to and from this device only. Place shared data on all devices once, and read results "
+    "after the last step."
 )
 _LATE_FOR_DEVICE = (
-    "That device gets its work later than the others, from one process that serves all of them: fewer and "
-    "larger ops (tf.function, XLA, jax.jit, torch.compile), or a process per device."
+    "One process serves all devices, and this device gets work last. Run fewer and larger ops "
+    "(tf.function, XLA, jax.jit, torch.compile), or a process per device."
 )
 _LEAST = 0.1  # of the step: less is nobody's fault
 _BESIDE = 0.25  # of the waiting: less is not worth a word
@@ -250,9 +250,9 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     common = counted_text(steady.size, "common step" if noun == "host" else "step")
     head = f"{count_of(digests)}, {common} of {duration_text(step_ps)}"
     if merged.stride > 1:
-        head += f" (each is {merged.stride} of the trace's, from one meeting to the next)"
+        head += f" (each spans {merged.stride} steps of the trace, from one exchange to the next)"
     if telling.size < FEWEST_STEPS:
-        return Verdict(f"{head}: too few to say who holds the others up.")
+        return Verdict(f"{head}: too few steps to name a late worker.")
     paused = _of_pauses(merged, times)
     group = _slow_group(merged.own_ps[:, telling], times, _LEAST * step_ps)
     saved = gains(merged, group) if group else np.zeros_like(merged.step_num)
@@ -262,29 +262,29 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
         most = float(times.wait_ps[row])
         beside = float(_mean(merged.beside_ps.sum(axis=2), steady)[row])
         waiting_text = f"waiting is {duration_text(most)} a step at most"
-        waiting_text += ", beside which they compute" if most and beside >= _BESIDE * most else ""
+        waiting_text += ", beside computing" if most and beside >= _BESIDE * most else ""
         remark = " ".join(filter(None, (_remark(merged, times, step_ps), paused)))
         return Verdict(
-            f"{head}. No {noun} holds the others up: none costs them {percent_text(_LEAST)} of the step in "
-            f"most steps ({waiting_text}).{remark and ' '}{remark}",
+            f"{head}. No {noun} holds the others up by {percent_text(_LEAST)} of the step in most steps "
+            f"({waiting_text}).{remark and ' '}{remark}",
             remark=remark,
         )
     names = tuple(times.host[row] for row in group)
-    who, verb, they = names[0], "holds", "it"
+    who, verb = names[0], "holds"
     if len(names) > 1:
-        who, verb, they = f"{', '.join(names[:-1])} and {names[-1]}", "together hold", "they"
+        who, verb = f"{', '.join(names[:-1])} and {names[-1]}", "together hold"
     interval = range_text(*map(duration_text, median_interval(saved[telling])))
     why, remedy = _find_cause(digests, merged, group)
-    each = f" A step is {merged.stride} of the trace's here." if merged.stride > 1 else ""
+    each = f" A step here spans {merged.stride} steps of the trace." if merged.stride > 1 else ""
     finding = Finding(
         "straggler", f"Find out what slows {who}",
-        f"{who} {verb} the others up by {duration_text(gain)} a step; were {they} as fast as the slowest "
-        f"of the others, a step would take {duration_text(step_ps - gain)}.{each}",
+        f"{who} {verb} the others up by {duration_text(gain)} a step. At the speed of the slowest other "
+        f"worker, a step would take {duration_text(step_ps - gain)}.{each}",
         gain / step_ps, remedy, _LINK,
     )  # fmt: skip
     sentence = (
         f"{head}. {who} {verb} the others up: {duration_text(gain)} a step ({interval}), "
-        f"{percent_text(gain / step_ps)} of it.{paused and ' '}{paused}"
+        f"{percent_text(gain / step_ps)}.{paused and ' '}{paused}"
     )
     return Verdict(sentence, names, why, gain / step_ps, step_ps, (finding,))
 
@@ -298,8 +298,8 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
         return ""
     late = costs[row][costs[row] > 0]
     return (
-        f"Besides, {times.host[row]} holds the others up in {counted_text(late.size, 'pause')} that no "
-        f"average has, by {duration_text(float(late.mean()))} on average."
+        f"Besides, {times.host[row]} causes {counted_text(late.size, 'pause')} outside of averages, of "
+        f"{duration_text(float(late.mean()))} on average."
     )
 
 
@@ -328,7 +328,7 @@ def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
     computed = (merged.categories_ps + merged.beside_ps)[:, :, DEVICE_COMPUTE]
     if times.noun == "device" and (busiest := find_most(computed)):
         return (
-            f"{busiest[0]} computes {busiest[1]} a step more than any other; if they wait for that, it is "
+            f"{busiest[0]} computes {busiest[1]} a step more than the rest. Any waiting for this work is "
             "outside of collectives."
         )
     return ""
@@ -363,7 +363,7 @@ def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> 
     word = "copying to the device" if is_copying else _WORDS.get(category, category)
     if category == "input" and not is_device and any(one.has_device for one in digests):
         word = "waiting for input, or copying it to the device,"
-    why = f"Why: {duration_text(float(more[at]))} a step more {word} than the others' median."
+    why = f"Why: {duration_text(float(more[at]))} a step more {word} than the median elsewhere."
     for what, spent in (
         ("op", [one.op_ps for one in digests]),
         ("line", [one.line_ps for one in digests]),

@@ -11,4 +11,5 @@ findings                 what is known of each model, op and layer: the values t
 lite_tables              the tables, declared
 advice                   what to change
 lite_verdict, section    the verdict, the sections
+lite_comparison          two results, kind by kind
 """

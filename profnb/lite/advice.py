@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from profnb.core.printable import quoted
+from profnb.core.printable import LONGEST_NAME, quoted
 from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
 from profnb.subjects.advising import Finding
@@ -20,7 +20,7 @@ _SHAPES = ("SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE")
 _CONVERTING = ("QUANTIZE", "DEQUANTIZE")
 _LEAST = 0.02  # of a run: a gain below this is not worth a sentence
 _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.01, 0.02
-_NAME, _MOST_INFLATED = 60, 2
+_MOST_INFLATED = 2
 _FIXED = (
     "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see what it "
     "gains"
@@ -79,7 +79,7 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
             continue
         parts = sum(inside for inside, _ in groupby(ops, key=lambda op: op.kernel == "XNNPACK"))
         names = ", ".join(dict.fromkeys(op.op_type for op in chain))
-        layers = ", ".join(quoted(name, _NAME) for name in dict.fromkeys(op.layer for op in chain))
+        layers = ", ".join(quoted(name) for name in dict.fromkeys(op.layer for op in chain))
         where = "run outside of XNNPACK"
         if parts > 1:
             where = f"divide the model into {parts} parts for XNNPACK"
@@ -87,12 +87,10 @@ def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
         if share is not None and whole is not None:
             # With it goes all that a run spends outside of ops, of which going in and out is part.
             share += max(1 - whole, 0.0)
-            gain = (
-                f"; with all that a run spends outside of ops they are {percent_text(share)} of it"
-            )
+            gain = f": {percent_text(share)} of a run, including the time outside of ops"
         evidence = (
-            f"The batch of {one.name} is open, so {len(chain)} ops of {layers} ({names}) work out a shape in "
-            f"every run and {where}{gain}."
+            f"The batch size of {one.name} is open, so {len(chain)} ops of {layers} ({names}) compute a "
+            f"shape in every run. These ops {where}{gain}."
         )
         title = "Fix the batch size"
         yield Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)
@@ -111,12 +109,12 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
         if outside and one.delegated_ops and share is not None and share >= _LEAST_UNDELEGATED:
             largest = sorted(outside, key=lambda op: -op.self_ps)[:3]
             listed = ", ".join(
-                f"{op.op_type} of {quoted(op.layer, _NAME)} ({op.dtype}, {duration_text(op.self_ps)})"
+                f"{op.op_type} of {quoted(op.layer)} ({op.dtype}, {duration_text(op.self_ps)})"
                 for op in largest
             )
             evidence = (
-                f"{len(outside)} of its {len(ops)} ops have built-in kernels, {percent_text(share)} of a "
-                f"run: {listed}."
+                f"{len(outside)} of {len(ops)} ops have built-in kernels, {percent_text(share)} of a run: "
+                f"{listed}."
             )
             title = f"Ops of {one.name} run outside of XNNPACK"
             yield Finding("not-delegated", title, evidence, share, "", _OPS)
@@ -134,10 +132,9 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
         if any(op.op_type.startswith("Flex") for op in custom):
             needs = "the Flex delegate, which has TensorFlow's kernels"
         evidence = (
-            f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator takes "
-            f"{'it' if len(custom) == 1 else 'them'}."
+            f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
         )
-        title = f"Replace {names}" if len(names) < _NAME else "Replace custom ops"
+        title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
         yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS, 0.1)
         return
 
@@ -151,7 +148,7 @@ def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
             continue
         share = _share(one, [*floats, *between])
         together = "" if share is None else f", together {percent_text(share)} of a run"
-        names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer, _NAME)}" for op in floats[:4])
+        names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer)}" for op in floats[:4])
         have, them = ("have", "them") if len(floats) > 1 else ("has", "it")
         evidence = (
             f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
@@ -174,8 +171,8 @@ def _slower(findings: LiteFindings) -> Iterator[Finding]:
         blamed = _slower_layers(findings, one, base)
         interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
         evidence = (
-            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine"
-            f"{blamed}. Other processors differ: time it on the device before it is chosen for speed."
+            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine{blamed}. Other "
+            "processors differ: time the model on the target device first."
         )
         title = f"{one.name} gains no time"
         yield Finding("slower-than-float", title, evidence, 1 - ratio, "", _QUANTIZING)
@@ -192,7 +189,7 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
         if row.model == one.name
     ]
     worst = sorted(((extra, layer) for extra, layer in more if extra > 0), reverse=True)[:2]
-    texts = [f", {quoted(layer, _NAME)} {duration_text(extra)} longer" for extra, layer in worst]
+    texts = [f", {quoted(layer)} {duration_text(extra)} longer" for extra, layer in worst]
     return "".join(texts)
 
 
@@ -231,15 +228,14 @@ def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
         worst = max(wide, key=lambda row: row.clipped_fraction)
         rule, title, weight = "representative-range", "Calibrate with examples like the data", 0.5
         evidence = (
-            f"{percent_text(worst.clipped_fraction)} of what {quoted(worst.layer, _NAME)} gives for the data "
-            f"lies outside of the range that the {count} representative examples set, and is cut off there; "
-            f"its error in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not "
-            "time."
+            f"{percent_text(worst.clipped_fraction)} of the outputs of {quoted(worst.layer)} for the "
+            f"data are cut off, outside the range of the {count} representative examples. The layer's error "
+            f"in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not time."
         )
     elif count < _FEWEST_EXAMPLES:
         rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST
         evidence = (
-            f"int8's ranges come from {count} example{'s' * (count > 1)}; a few hundred are usual. This may "
+            f"int8's ranges come from {count} example{'s' * (count > 1)}. A few hundred are usual. This may "
             "cost accuracy, not time."
         )
     else:

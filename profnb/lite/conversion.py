@@ -81,7 +81,7 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
     flatbuffer = read_whole(path, _MOST_BYTES).tobytes() if content is None else content
     if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _LEAST_BYTES:
         raise CaptureError(
-            f"{path.name} is no .tflite model: {len(flatbuffer):,} bytes that do not have TFL3 at byte 4."
+            f"{path.name} is no .tflite model: {len(flatbuffer):,} bytes without TFL3 at byte 4."
         )
     if content is not None:
         path.write_bytes(content)
@@ -104,8 +104,8 @@ def stripped(model: Any) -> tuple[Any, str]:
         return model, "int8" if any(name.startswith("QuantizeWrapper") for name in wrappers) else ""
     if find_spec("tensorflow_model_optimization") is None:
         raise CaptureError(
-            f"The model is {wrapper_kind} with tensorflow-model-optimization, which is not installed here: "
-            "pip install tensorflow-model-optimization."
+            f"The model is {wrapper_kind} with tensorflow-model-optimization. Install the package: pip "
+            "install tensorflow-model-optimization."
         )
     import tensorflow_model_optimization as optimization
 
@@ -158,8 +158,8 @@ def convert_model(
     again = [one.kind for one in done if one.path is None and _OPEN_BATCH.search(one.error)]
     if again and is_keras(model) and not fixed_batch:
         remark = (
-            f"A loop over the model's open batch cannot be converted, so the models take exactly "
-            f"{batch_size} example{'s' * (batch_size > 1)}."
+            f"Loops need a fixed batch size, so the converted models take exactly {batch_size} "
+            f"example{'s' * (batch_size > 1)}."
         )
         saved = save_model(model, folder / "fixed", batch_size)
         fixed = {
@@ -186,7 +186,9 @@ def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Conver
                 model.export(str(target), format="litert")
         except (ValueError, ImportError, RuntimeError) as error:
             yield Converted(
-                kind, kind, error=f"Keras did not export it: {' '.join(str(error).split())[:300]}"
+                kind,
+                kind,
+                error=f"Keras could not export the model: {' '.join(str(error).split())[:300]}",
             )
         else:
             yield Converted(kind, kind, target)
@@ -198,7 +200,7 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
     results: dict[str, Converted] = {}
     if not job["examples"] and not job["is_trained"]:
         wanted = [kind for kind in kinds if kind != "int8"]
-        error = "int8 needs examples to calibrate with: give data or representative."
+        error = "int8 needs examples for calibration: give data or representative."
         results["int8"] = Converted("int8", "int8", error=error)
     while wanted:
         text = json.dumps({**job, "saved_model": str(saved), "kinds": wanted})
@@ -247,5 +249,8 @@ def _explain(error: str, *, has_loop: bool) -> str:
             listed = ", ".join(ops).strip()
             return f"TensorFlow Lite has no op for {listed}; allow=('{allowed}',) {means[allowed]}."
     if "ended with signal" in error and has_loop:
-        return f"{error}. It cannot calibrate the loop of an LSTM or GRU; with unroll=True there is none."
+        return (
+            f"{error}. The converter cannot calibrate the loop of an LSTM or GRU; unroll=True removes the "
+            "loop."
+        )
     return " ".join(error.split())[:400]

@@ -180,7 +180,7 @@ class LiteResult:
         Returns:
             The file's path.
         """
-        from profnb.report.page import page_html
+        from profnb.report.report import page_html
 
         target = Path(path).expanduser()
         with whole_file(target) as partial:
@@ -190,7 +190,7 @@ class LiteResult:
     def to_dict(self) -> dict[str, Any]:
         """Give what the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
         from profnb import __version__
-        from profnb.report.forms.as_data import report_data
+        from profnb.report.as_data import report_data
 
         return report_data(
             self._report,
@@ -207,7 +207,7 @@ class LiteResult:
 
     def to_json(self) -> str:
         """``to_dict()`` as JSON, in one line."""
-        from profnb.report.forms.as_data import as_json
+        from profnb.report.as_data import as_json
 
         return as_json(self.to_dict())
 

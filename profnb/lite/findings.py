@@ -113,7 +113,9 @@ def metric_of(labels: Any, outputs: Any) -> str:
         ValueError: They do not belong to these outputs.
     """
     if len(labels) != len(outputs):
-        raise ValueError(f"{len(labels)} labels for {len(outputs)} examples; one each is needed.")
+        raise ValueError(
+            f"{len(labels)} labels for {len(outputs)} examples: give one label for each example."
+        )
     classes = outputs.shape[-1] if outputs.ndim == 2 else 0
     if classes > 1 and labels.size == len(labels):
         flat = labels.reshape(-1)

@@ -182,7 +182,7 @@ def _cast(array: Any, dtype: str, name: str) -> Any:
     """
     if "int" in dtype and array.dtype.kind == "f" and not np.all(array == np.round(array)):
         raise ValueError(
-            f"The model's input {name} takes {dtype}; the data is {array.dtype} with fractions."
+            f"The model's input {name} takes {dtype}, but the data is {array.dtype} with fractions."
         )
     return array.astype(np.float32 if dtype == "bfloat16" else dtype, copy=False)
 

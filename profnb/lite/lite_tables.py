@@ -144,7 +144,7 @@ def _price_of(name: str) -> Callable[[Sequence[Any]], list[float]]:
 _OF_PAIRS = "the metric of B less that of A, in pairs"
 LITE_DIFFERENCES: Table[Sequence[Any]] = Table(
     "kinds",
-    "One row per kind that both LiteRT results have, in the order of A.",
+    "One row per kind in both LiteRT results, in the order of A.",
     (
         *columns_of(
             ("model", "name", "the kind"),

@@ -32,7 +32,7 @@ def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
         return f"{_factor(1 / ratio)}x slower than {other} ({interval})"
     if low <= 1:
         interval = range_text(f"{low:.2f}", f"{high:.2f}")
-        return f"as fast as {other}, as far as these runs tell ({interval} of its speed)"
+        return f"as fast as {other}, within the interval of these runs ({interval} of the speed)"
     return f"{_factor(ratio)}x faster than {other} ({range_text(_factor(low), _factor(high))})"
 
 
@@ -72,7 +72,7 @@ def _price_text(price: Price | None, findings: LiteFindings) -> str:
     if not price.difference:
         said = f"the same ({interval}{unit})"
     elif not price.is_sure:
-        said = f"differs by {text(price.difference)}{unit}, which may be chance ({interval})"
+        said = f"differs by {text(price.difference)}{unit}, perhaps by chance ({interval})"
     elif price.difference < 0:
         interval = range_text(text(-price.high), text(-price.low))
         said = f"{text(-price.difference)}{unit} lower ({interval})"

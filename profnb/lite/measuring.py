@@ -45,8 +45,7 @@ _FEWEST_ROUNDS, _MOST_ROUNDS = 30, 300
 _JUDGING_SECONDS, _FEWEST_JUDGED, _KERAS_BATCH = 30.0, 200, 128
 _FLEX = "Select TensorFlow op"
 _NO_FLEX = (
-    "No interpreter here has TensorFlow's own ops; in an app that links the Flex delegate the "
-    "model runs."
+    "No interpreter here has TensorFlow's own ops. The model runs in an app with the Flex delegate."
 )
 
 
@@ -91,7 +90,7 @@ def measure_models(
             layers |= {each.name: layers_of(plain) for each in made}
             converted += made
         if len(kerases) > 1:
-            notes.append(f"The Keras model that all are compared with is {kerases[0][0]}.")
+            notes.append(f"All models are compared with the Keras model {kerases[0][0]}.")
         paths = {one.name: one.path for one in converted if one.path is not None}
         bench = Bench(paths, batch_size, Path(name), pick_engine())
         calibrated = (len(examples[0]) if examples else 0, source)
@@ -228,7 +227,7 @@ class _Measuring:
             except InterpreterRefusalError as error:
                 needs_flex = _FLEX in str(error)
                 again = again or (needs_flex and bench.engine == "litert")
-                why = _NO_FLEX if needs_flex else f"The interpreter cannot run it: {error}."
+                why = _NO_FLEX if needs_flex else f"The interpreter cannot run the model: {error}."
                 model = replace(model, error=why)
             models.append(model)
         if again and find_spec("tensorflow") is not None:
@@ -288,9 +287,8 @@ class _Measuring:
             if keras:
                 times[KERAS].append(keras() * PS_PER_S)
         bench.notes.append(
-            f"Times: {rounds} rounds of all models by turns, {burst} runs each after one that is "
-            f"not timed, without a "
-            "profiler" + ("." if is_compiled else ", by Interpreter.invoke.")
+            f"Times: {rounds} rounds of all models by turns, {burst} runs each after one untimed run, "
+            "without a profiler" + ("." if is_compiled else ", by Interpreter.invoke.")
         )
         timed = [replace(one, round_ps=tuple(times[one.name])) for one in rows]
         if side is not None:

@@ -96,9 +96,7 @@ class OpStudy:
         """
         bench = self._bench
         if bench.engine != "litert":
-            bench.notes.append(
-                "Times of ops come from LiteRT's profiler, which tf.lite does not have."
-            )
+            bench.notes.append("There are no times of ops: tf.lite lacks LiteRT's profiler.")
             return
         source = bench.write("first", data, slice(0, bench.batch))
         costs, why, left = [], "", list(self._seen)
@@ -111,14 +109,13 @@ class OpStudy:
                         why = why or str(error)
         if why:
             bench.notes.append(
-                f"No times of ops: ai-edge-litert {bench.version} has no profiler that works "
-                f"here ({why})."
+                f"No times of ops: ai-edge-litert {bench.version} has no working profiler here ({why})."
             )
         if costs:
             longer = longer_text(min(costs), max(costs))
             bench.notes.append(
-                f"Times of ops are of runs of their own: with the profiler those took {longer}, and it "
-                "counts whole microseconds."
+                f"Times of ops come from separate runs under the profiler. These runs took {longer}, "
+                "counted in whole microseconds."
             )
 
     def _profile_one(self, process: InterpreterProcess, one: LiteModel, source: str) -> float:

@@ -96,11 +96,11 @@ def _time_section(findings: LiteFindings) -> Section:
         count = f"{one.delegated_ops} of {one.ops} ops" if one.ops else ""
         return percent_text(one.delegated_fraction), "", count
 
-    sentence = "On this machine; how fast a phone is only a phone tells."
+    sentence = "Times are of this machine; only a phone shows a phone's speed."
     if models and models[0].kind == KERAS:
         sentence = (
-            "Keras is the model itself in a tf.function, with TensorFlow's threads, on this machine; how "
-            "fast a phone is only a phone tells."
+            "Keras is the model in a tf.function with TensorFlow's threads. Times are of this machine; "
+            "only a phone shows a phone's speed."
         )
     return section_of(
         LITE_MODELS,
@@ -164,7 +164,7 @@ def _quality_section(findings: LiteFindings) -> Section:
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
         tab=_MODELS,
-        sentence=f"For {count_text(findings.examples)} examples; differences are of pairs, example by "
+        sentence=f"For {count_text(findings.examples)} examples. Differences are of pairs, example by "
         "example.",
         bar=Bar(
             lambda row: 0.0 if math.isnan(bars[row]) else bars[row] / most,
@@ -262,8 +262,8 @@ def _layer_section(findings: LiteFindings) -> Section:
         ),
         title="Layers",
         tab=_LAYERS,
-        sentence="Time of a layer's ops in a run under the profiler. Error: how far its output is from that "
-        "of float32 for a few examples, root mean square over root mean square; it adds up from layer to "
+        sentence="Time of a layer's ops in a run under the profiler. Error: distance of the output from "
+        "float32's for a few examples, root mean square over root mean square. Errors add up from layer to "
         "layer.",
         bar=Bar(bar, COLOURS["device compute"]),
         rows=sorted(first.values())[:_MOST_LAYERS],
@@ -317,9 +317,9 @@ def _op_section(findings: LiteFindings) -> Section:
     shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
     times = [_spent(op.self_ps) for op in ops]
     longest = max(times, default=0.0) or 1.0
-    sentence = "In a run under the profiler, apart from the runs that were timed."
+    sentence = "In a run under the profiler, apart from the timed runs."
     if folded := len(ops) - len(shown):
-        sentence += f" {count_text(folded)} ops that only unpack weights, once, are left out."
+        sentence += f" {count_text(folded)} ops for unpacking weights (once) are left out."
 
     def layer(row: int) -> Cell:
         return ops[row].layer, "", f"with {ops[row].fused}" if ops[row].fused else ""

@@ -14,9 +14,7 @@ from profnb.core.errors import ProfnbError
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
 from profnb.profile import Profile
-from profnb.report.running.live_line import LiveLine
-from profnb.report.running.live_text import LiveText, run_words
-from profnb.report.running.progress import Progress
+from profnb.report.progress import LiveLine, LiveText, Progress, run_words
 from profnb.warm import Warming
 
 Show = Callable[[Profile, bool | None], None]
@@ -74,8 +72,8 @@ class CellRuns:
                 self._end(captured, arguments, show, cell)
             except KeyboardInterrupt:  # of our own work alone, as the cell is over
                 say(
-                    "Interrupted while the result was being shown; what was captured is in `_tfprofile`, and "
-                    "`%tfprofile _tfprofile` shows it."
+                    "Interrupted while the result was being shown. `%tfprofile _tfprofile` shows the "
+                    "captured result."
                 )
 
         with interrupt_held_back():  # until there is somebody to end what was begun
@@ -132,7 +130,9 @@ class CellRuns:
             return ""
         body = body_of(cell)
         if awaits(self.shell, body):
-            return "The cell awaits something, so it was run once: such a cell cannot be repeated."
+            return (
+                "The cell awaits something and was run once: cells that await cannot be repeated."
+            )
         error: BaseException | None = None
         done = 1
         heads = ("run", "wall time", "latest steps")

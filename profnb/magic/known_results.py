@@ -54,7 +54,7 @@ class KnownResults:
             if all(isinstance(one, Profile) for one in listed):
                 return named_source
             raise UsageError(
-                f"{name!r} is a {type(named_source).__name__}, not a profile or a list of them."
+                f"{name!r} is a {type(named_source).__name__}, not a profile or a list of profiles."
             )
         path = Path(named_source or name).expanduser()
         if not path.exists():

@@ -23,7 +23,7 @@ from profnb.core.options import CaptureOptions
 from profnb.magic.magic_options import parse_settings
 from profnb.many_traces.sweep_rounds import FreshRound, run_rounds
 from profnb.report.frontend import show_sentence
-from profnb.report.running.progress import Progress
+from profnb.report.progress import Progress
 from profnb.sweep import Sweep, combine, run_order
 
 _MOST_SETTINGS = 500
@@ -50,22 +50,22 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     unread = [name for name in choices if name not in read and name not in SWITCHES]
     if unread:
         raise UsageError(
-            f"The cell does not read {', '.join(unread)}. Use the name in the cell; switches that work "
-            f"without are {', '.join(SWITCHES)}."
+            f"The cell does not read {', '.join(unread)}. Use the name in the cell. Only "
+            f"{', '.join(SWITCHES)} work unread."
         )
     assigned = [name for name in choices if name in bound]
     if assigned:
         raise UsageError(
-            f"The cell gives {', '.join(assigned)} a value itself, so the sweep's would not count. Take that "
+            f"The cell gives {', '.join(assigned)} a value, so the sweep's value would not count. Take the "
             "line out of the cell."
         )
     if arguments.steps < 1:
         raise UsageError(f"steps must be at least 1, got {arguments.steps}.")
     settings = combine(choices)
     if len(settings) > _MOST_SETTINGS:
-        raise UsageError(f"{len(settings):,} combinations; {_MOST_SETTINGS} are the most.")
+        raise UsageError(f"{len(settings):,} combinations; at most {_MOST_SETTINGS} can run.")
     if awaits(shell, body):
-        raise UsageError("The cell awaits something; such a cell cannot be run again and again.")
+        raise UsageError("The cell awaits something; cells that await cannot be repeated.")
     sweep = Sweep(settings, arguments.metric)
     make_runs = _run if arguments.executor is None else _run_elsewhere
     interrupted = make_runs(shell, sweep, arguments, body, read)
@@ -102,7 +102,7 @@ def _run(shell: Any, sweep: Sweep, arguments: Namespace, body: str, read: frozen
                     sweep.run_here(row, options, lambda: run_quietly(shell, body), shell.user_ns)
                 sweep.without_effect |= switches.keys() - applied
             except KeyboardInterrupt:
-                return f"Interrupted after {done} of {len(order)} runs, which are kept."
+                return f"Interrupted; the {done} runs of {len(order)} so far are kept."
             except Exception as error:  # noqa: BLE001 - whatever Keras says of a switch's value
                 sweep.errors[row] = f"{type(error).__name__}: {error}"
     return ""
@@ -116,8 +116,8 @@ def _executor_of(shell: Any, name: str) -> Executor:
         executor = give()
     if not isinstance(executor, Executor):
         raise UsageError(
-            f"--executor takes the name of a concurrent.futures.Executor, as a ProcessPoolExecutor or Dask's "
-            f"client.get_executor(); {name} is "
+            "--executor takes the name of a concurrent.futures.Executor, such as a ProcessPoolExecutor or "
+            f"Dask's client.get_executor(). {name} is "
             f"{'not defined' if executor is None else type(executor).__name__}."
         )
     return executor
@@ -170,8 +170,8 @@ def _run_elsewhere(
             make([round_of(at, chosen) for at, chosen in enumerate(left, start=1) if chosen])
         except KeyboardInterrupt:
             return (
-                f"Interrupted after {done} of {len(order)} runs, which are kept. What a worker had begun "
-                "goes on there until it ends."
+                f"Interrupted; the {done} runs of {len(order)} so far are kept. Workers finish the runs in "
+                "progress."
             )
     return ""
 

@@ -123,8 +123,8 @@ class Fleet:
 
         if self._joined is not None and self._merged is None:
             return Verdict(
-                f"{count_of(self._digests)}, and no verdict: these cannot be the same "
-                "collectives, as some were left before all had entered them, whatever the clocks."
+                f"{count_of(self._digests)}, and no verdict. The collectives do not match: some ended "
+                "before every host had entered, whatever the clocks."
             )
         if self._merged is None or self._times is None:
             return Verdict(f"{count_of(self._digests)}, and no verdict.")
@@ -199,10 +199,9 @@ class Fleet:
         """
         from profnb.fleet.fleet_section import fleet_bundle
         from profnb.report.frontend import show_bundles
-        from profnb.report.script import script_bundle
 
         del live
-        show_bundles([fleet_bundle(self._view), script_bundle()], self.summary())
+        show_bundles([fleet_bundle(self._view)], self.summary())
 
     def timeline(self, live: bool | None = None) -> None:
         """Show all hosts on one axis of time, which is the first one's clock.
@@ -219,7 +218,9 @@ class Fleet:
         built = self._timeline(self.notes)
         if built is None:
             why = self._verdict.sentence
-            show_sentence(" ".join(["There is nothing to join their clocks by.", why, *self.notes]))
+            show_sentence(
+                " ".join(["The traces have nothing to join the clocks by.", why, *self.notes])
+            )
             return
         show_timeline_page((built.study,), lambda names: built.html(*names), built.text, live)
 
@@ -373,8 +374,8 @@ def _fleet_of_one(profile: Profile, path: str, host: str, label: str, notes: lis
         count = len(working_devices(study.trace))
         if count > 1:
             notes.append(
-                f"{counted_text(count, 'device')} of this trace ran something, but fewer than two of them "
-                "collectives in its steps, so what they waited for one another cannot be told."
+                f"{counted_text(count, 'device')} of this trace worked, but fewer than two took part in "
+                "collectives, so no late device can be named."
             )
         digests = [digest_study(study, host, path, time)]
     return Fleet(digests, label, notes, opened=None if path else profile)
@@ -442,11 +443,11 @@ def _pick_files(
     chosen = (several or list(runs))[-1]
     notes = []
     if len(runs) > 1:
-        what = " that has several hosts" if several else ""
+        what = " with several hosts" if several else ""
         none = "" if several else " None has several hosts."
         notes.append(
-            f"Of {count_text(len(runs))} runs the newest{what} was opened, {chosen}; run= opens "
-            f"another.{none}"
+            f"Of {count_text(len(runs))} runs the newest{what} was opened, {chosen}. run= opens a different "
+            f"run.{none}"
         )
     return runs[chosen], chosen, notes
 

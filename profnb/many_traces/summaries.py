@@ -73,7 +73,7 @@ def _part(at: int) -> Callable[[Sequence[TraceSummary]], list[float]]:
 
 SUMMARIES = Table[Sequence[TraceSummary]](
     "summarize",
-    "One row per trace, in the order in which they were given.",
+    "One row per trace, in the given order.",
     (
         Column("path", of_each("path"), "the trace"),
         Column("host", of_each("host"), "where it was captured, as far as it tells"),
@@ -115,7 +115,7 @@ def _failed(path: str, why: str) -> TraceSummary:
 
 def _summarize(path: str, profile: Profile) -> TraceSummary:
     if not profile.has_trace:
-        return TraceSummary(path, error="It has no trace.")
+        return TraceSummary(path, error="The result has no trace.")
     study, best = profile.study, next(iter(profile.advice), None)
     summary = study.summary
     described = TraceSummary(
@@ -185,7 +185,7 @@ def _followed(results: Iterator[_Result], total: int) -> Iterator[_Result]:
     if total < _FEWEST_FOR_PROGRESS or "IPython" not in sys.modules:
         yield from results
         return
-    from profnb.report.running.progress import Progress
+    from profnb.report.progress import Progress
 
     with closing(Progress(total, counted="traces")) as progress:
         for done, result in enumerate(results, start=1):

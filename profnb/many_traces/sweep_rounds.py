@@ -178,8 +178,8 @@ class Crew:
         others = f" and {left} more" if left > 0 else ""
         return [
             f"Rounds were run by {count_text(len(counts))} machines ({', '.join(named)}{others}). Settings "
-            "are compared within rounds, so what machines differ in does not count; the time of a setting is "
-            "the mean over rounds."
+            "are compared within rounds, so differences between machines do not count. The time of a "
+            "setting is the mean over rounds."
         ]
 
     def _differing(self) -> list[str]:
@@ -214,6 +214,6 @@ class Crew:
         if not crowded:
             return []
         return [
-            f"Several workers made runs on {', '.join(crowded[:_MOST_NAMED])} at a time, which may slow one "
-            "another: one worker a machine gives cleaner times."
+            f"Several workers made runs on {', '.join(crowded[:_MOST_NAMED])} at a time and may have slowed "
+            "each other. One worker a machine gives cleaner times."
         ]

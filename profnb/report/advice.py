@@ -1,6 +1,15 @@
-"""Advice as the report shows it: the gain at most, what to do, why, where, and what to write."""
+"""Advice as the report shows it: what a change saves, why, where, what to write, how to measure it.
 
+Rules write sentences: "model.compile(..., jit_compile=True) fuses small kernels". Code is what stands in
+backticks, and what can be nothing else by its form: calls, dotted names, ``name=value``, ``SOME_VARIABLE``.
+"""
+
+import re
+import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from shlex import quote
+from typing import Any
 from urllib.parse import urlsplit
 
 from markupsafe import Markup
@@ -9,17 +18,40 @@ from profnb.advice.proposals import Advice, saves_text
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.drawing.theme import CHIP, MUTED
-from profnb.report.doing.code_pieces import CodePiece, code_pieces
 
-_WIDTH = 110
-_NOTHING = "Nothing to change stands out"
-_UNBOUNDED = "This trace does not tell how much it can save."
-_CODE = Markup('<span style="font-family:monospace">{}</span>')
+_ADVICE_WIDTH = 110
+_NOTHING_TO_CHANGE = "Nothing to change stands out"
+_UNBOUNDED = "The saving is unknown in this trace."
+_CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
+_LAST_RESULT = "_tfprofile"
+_BEGINS = re.compile(r"`[^`]+`|(?<![\w.'\"/])[@.]?[A-Za-z_]\w*")
+_GOES_ON = re.compile(r"\.[A-Za-z_]\w*")
+_A_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\.\.\.|[A-Za-z_]\w*(?:\.\w+)*|-?\d+(?:\.\d+)?(?:e-?\d+)?)"
+_GIVEN, _ASSIGNED = re.compile(f"={_A_VALUE}"), re.compile(f" = {_A_VALUE}")
+_OPENS, _CLOSES = "([{", ")]}"
+_SNAKE = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+# Behind these words stands what the reader has, not what to write.
+_ALREADY_THERE = re.compile(r"(?:look for|leave)\b[^.;:]*$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class CodePiece:
+    """A piece of a sentence.
+
+    Attributes:
+        text: What it says; without backticks.
+        is_code: Whether it is code.
+        is_to_write: Whether a reader would copy it: code with a value in it, that the sentence asks for.
+    """
+
+    text: str
+    is_code: bool = False
+    is_to_write: bool = False
 
 
 def _place_of(advice: Advice) -> str:
-    """Its line, unless a sentence of it names that already."""
+    """Its line; "" where a sentence of it names that already."""
     is_said = advice.where in f"{advice.evidence} {advice.code}"
     return "" if is_said else advice.where
 
@@ -30,30 +62,30 @@ def advice_text(advice: Advice) -> str:
     code = f" {advice.code}" if advice.code else ""
     saves = f" (saves {text})" if (text := saves_text(advice)) else ""
     said = f"{advice.title}{saves}. {advice.evidence}{where}{code}"
-    return filled(f"- {printable(said)}", _WIDTH, "  ")
+    return filled(f"- {printable(said)}", _ADVICE_WIDTH, "  ")
 
 
 def first_change(listed: Sequence[Advice]) -> str:
-    """What to do first, and what that saves, as a clause."""
+    """Say in a clause what to do first, and what that saves."""
     saves = saves_text(listed[0])
     return f"{listed[0].title}{f', saves {saves}' if saves else ''}"
 
 
 def advice_section_text(listed: Sequence[Advice], again: str = "") -> str:
-    """What to change, as plain text; one line where there is nothing to say.
+    """The advice as plain text; one line where there is nothing to say.
 
     Args:
         listed: The advice, in order.
         again: The line over a cell that measures a change; "" where the result has no name.
     """
     if not listed:
-        return f"{_NOTHING}."
+        return f"{_NOTHING_TO_CHANGE}."
     measure = f"\n  To measure a change: {printable(again)}" if again else ""
     return "What to change\n" + "\n".join(map(advice_text, listed)) + measure
 
 
 def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
-    """What to change, a row each: the gain, what, why, how; one line where there is nothing to say.
+    """The advice as HTML, a row each: the gain, what, why, how; one line where there is nothing to say.
 
     The script adds a button to each piece of code that copies it, and folds all rows but the first three.
 
@@ -62,11 +94,11 @@ def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
         again: The line over a cell that measures a change; "" where the result has no name.
     """
     if not listed:
-        return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING)
+        return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING_TO_CHANGE)
     measure = Markup(
         '<div style="margin:4px 0 0"><span style="{}">To measure a change, over the changed cell:</span> '
         "{}</div>"
-    ).format(MUTED, _chip(again))
+    ).format(MUTED, _CHIP.format(CHIP, again))
     return Markup(
         '<div class="profnb-advice" style="margin:8px 0 4px"><div role="heading" aria-level="3">'
         '<b>What to change</b></div><ul style="margin:0;padding:0;list-style:none">{}</ul>{}</div>'
@@ -74,7 +106,8 @@ def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
 
 
 def _row_html(advice: Advice) -> Markup:
-    """One row: the gain, and beside it what to change, why, and how."""
+    at = Markup(' <span style="{}">at</span> {}')
+    place = _place_of(advice)
     return Markup(
         '<li style="display:flex;margin:0;padding:5px 0;list-style:none;'
         'border-top:1px solid rgba(128,128,128,0.25)">'
@@ -86,8 +119,8 @@ def _row_html(advice: Advice) -> Markup:
         gain=_gain_html(advice),
         title=with_names(f"{advice.title}."),
         evidence=with_names(advice.evidence),
-        code=_with_code(advice.code),
-        where=_where_html(_place_of(advice)),
+        code=Markup("").join(map(_piece_html, code_pieces(advice.code))),
+        where=at.format(MUTED, _CODE_FONT.format(place)) if place else "",
         link=_link_html(advice.link),
     )
 
@@ -108,33 +141,18 @@ def with_names(text: str) -> Markup:
     if len(pieces) % 2 == 0:  # a name has one itself
         return Markup("{}").format(text)
     return Markup("").join(
-        (_CODE if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
+        (_CODE_FONT if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
     )
-
-
-def _with_code(sentence: str) -> Markup:
-    """A sentence whose code stands in a font for code, and what is to be written in a chip."""
-    return Markup("").join(map(_piece_html, code_pieces(sentence)))
 
 
 def _piece_html(piece: CodePiece) -> Markup:
     if piece.is_to_write:
-        return _chip(piece.text)
-    return (_CODE if piece.is_code else Markup("{}")).format(piece.text)
-
-
-def _chip(code: str) -> Markup:
-    return _CHIP.format(CHIP, code)
-
-
-def _where_html(place: str) -> Markup:
-    if not place:
-        return Markup("")
-    return Markup(' <span style="{}">at</span> {}').format(MUTED, _CODE.format(place))
+        return _CHIP.format(CHIP, piece.text)
+    return (_CODE_FONT if piece.is_code else Markup("{}")).format(piece.text)
 
 
 def _link_html(address: str) -> Markup:
-    """Where it is explained, as a link that says where it leads; nothing for what is no web page."""
+    """A link that says where it leads; nothing for what is no web page."""
     parts = urlsplit(address)
     if parts.scheme != "https" or not parts.hostname:
         return Markup("")
@@ -142,3 +160,92 @@ def _link_html(address: str) -> Markup:
         ' <a href="{}" target="_blank" rel="noopener noreferrer" style="color:inherit;'
         'text-decoration:underline">why ({})</a>'
     ).format(address, parts.hostname.removeprefix("www."))
+
+
+def code_pieces(sentence: str) -> list[CodePiece]:
+    """The pieces of a sentence, in order; what they say together is the sentence without its backticks."""
+    pieces: list[CodePiece] = []
+    at = said = 0
+    while begin := _BEGINS.search(sentence, at):
+        end, is_code, is_to_write = _read(sentence, begin)
+        at = end
+        if not is_code:
+            continue
+        before = sentence[said : begin.start()]
+        if before:
+            pieces.append(CodePiece(before))
+        is_had = _ALREADY_THERE.search(sentence[: begin.start()]) is not None
+        text = sentence[begin.start() : end].strip("`")
+        pieces.append(CodePiece(text, is_code=True, is_to_write=is_to_write and not is_had))
+        said = end
+    if said < len(sentence):
+        pieces.append(CodePiece(sentence[said:]))
+    return pieces
+
+
+def _read(sentence: str, begin: re.Match[str]) -> tuple[int, bool, bool]:
+    """Read what begins here: its end, whether it is code, and whether it holds something to write."""
+    word = begin.group()
+    if word[0] == "`":
+        return begin.end(), True, True
+    end, is_path, has_value = begin.end(), word[0] in "@.", word[0] == "@"
+    while end < len(sentence):
+        more = _GOES_ON.match(sentence, end)
+        if sentence[end] in _OPENS[:2]:
+            close = _closing(sentence, end)
+            if close < 0:
+                break
+            inside = sentence[end + 1 : close]
+            has_value |= word[0] == "." or any(mark in inside for mark in "='\"")
+            end = close + 1
+        elif more is not None:
+            end = more.end()
+        else:
+            break
+        is_path = True
+    given = _GIVEN.match(sentence, end) or (_ASSIGNED.match(sentence, end) if is_path else None)
+    if given is not None:
+        close = _closing(sentence, given.end()) if sentence[given.end() :].startswith("(") else -1
+        return max(given.end(), close + 1), True, True
+    is_code = is_path or _SNAKE.fullmatch(word) is not None
+    return end, is_code, is_code and has_value
+
+
+def _closing(sentence: str, at: int) -> int:
+    """Find where the bracket that opens here is closed; -1 if it is not."""
+    depth, quote = 0, ""
+    for place in range(at, len(sentence)):
+        mark = sentence[place]
+        if quote:
+            quote = "" if mark == quote else quote
+        elif mark in "'\"":
+            quote = mark
+        elif mark in _OPENS:
+            depth += 1
+        elif mark in _CLOSES:
+            depth -= 1
+            if not depth:
+                return place
+    return -1
+
+
+def name_in_notebook(result: object) -> str:
+    """Find a result's name in the notebook that runs: the user's, else ``_tfprofile``; "" for none."""
+    get_ipython = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell: Any = None if get_ipython is None else get_ipython()
+    if shell is None:
+        return ""
+    names: list[str] = [
+        name for name, value in list(getattr(shell, "user_ns", {}).items()) if value is result
+    ]
+    given = [name for name in names if name.isidentifier() and not name.startswith("_")]
+    return (given or [name for name in names if name == _LAST_RESULT] or [""])[0]
+
+
+def again_line(name: str) -> str:
+    """The line over a cell that measures it against a result; "" for a result without a name.
+
+    Args:
+        name: What the result is called in the notebook, or the path of its trace.
+    """
+    return f"%%tfprofile --vs {quote(name)}" if name else ""

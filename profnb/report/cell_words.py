@@ -1,4 +1,4 @@
-"""Where the whole cell's time went, by name: one sentence and one bar, from the tree of the cell.
+"""The whole cell's time by name: one sentence and one bar, from the tree of the cell.
 
 Each node belongs to the outermost one above it that a person would name: a callback, with all that it calls,
 an own function that runs no steps, training, an import. A run of Keras', its epochs and the function that has
@@ -23,15 +23,15 @@ from profnb.capture.parts.part_records import (
     WAITING,
 )
 from profnb.causes.cell_tree import CellTree
-from profnb.core.printable import quoted
+from profnb.core.printable import LONGEST_NAME, quoted
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES
 
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 5, 0.015, 0.005
-_LONGEST, _MOST_LINES = 60, 3
+_MOST_NAMED_LINES = 3
 _REST = "other parts"
 # What a sentence calls a node; callbacks and functions are called by their names.
-_TITLES = {
+_PART_TITLES = {
     parts.TRAIN: "training",
     parts.VALIDATION: "validation",
     parts.EVALUATION: "evaluation",
@@ -77,7 +77,7 @@ class CellShare:
 
 @dataclass(frozen=True, slots=True)
 class CellWords:
-    """Where a cell's time went, in one sentence and one bar.
+    """A cell's time in one sentence and one bar.
 
     Attributes:
         head: How it begins: "Of 20.4 s:".
@@ -103,7 +103,7 @@ def cell_words(tree: CellTree) -> CellWords:
         rows.setdefault(_title(tree, at, is_outer=at in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
-    profnb = _TITLES[parts.PROFNB]
+    profnb = _PART_TITLES[parts.PROFNB]
     said = [t for t in order if share[t] >= _LEAST_SAID and t != profnb][:_MOST_SAID]
     shades = {part: cycle(colours) for part, colours in CELL_SHADES.items()}
     shares = []
@@ -132,7 +132,7 @@ def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
 
 
 def _is_outer(tree: CellTree, row: int) -> bool:
-    """Whether a node is told by what it holds: half of the cell in one function tells little."""
+    """Tell whether a node is named by what it holds: half of the cell in one function says little."""
     if tree.kind[row] != LINES:
         return tree.kind[row] in _OUTER
     below = [kind for kind, above in zip(tree.kind, tree.parent, strict=True) if above == row]
@@ -143,20 +143,20 @@ def _is_outer(tree: CellTree, row: int) -> bool:
 def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
     kind, name = tree.kind[row], tree.name[row]
     if kind in (parts.CALLBACKS, parts.CALLS, LINES) and name:
-        name = name if len(name) <= _LONGEST else name.rpartition(".")[2]
+        name = name if len(name) <= LONGEST_NAME else name.rpartition(".")[2]
         itself = " itself" if is_outer else ""
-        return f"{quoted(name, _LONGEST)}{itself}"
+        return f"{quoted(name)}{itself}"
     if kind == parts.IMPORTS and name:
-        return f"importing {quoted(name, _LONGEST)}"
+        return f"importing {quoted(name)}"
     if kind == parts.MARKED and name:
-        return f"steps marked {quoted(name, _LONGEST)}"
+        return f"steps marked {quoted(name)}"
     if kind in (CALL, EPOCH):
         kind = parts.AROUND
-    return _TITLES.get(kind, kind)
+    return _PART_TITLES.get(kind, kind)
 
 
 def _remark(tree: CellTree, kind: str, rows: Sequence[int]) -> str:
-    """What more is known of a part."""
+    """Say more of a part, where more is known."""
     if kind == parts.FIRST:
         return "tracing, compiling"
     if kind == parts.AROUND:
@@ -171,14 +171,14 @@ def _remark(tree: CellTree, kind: str, rows: Sequence[int]) -> str:
         (row for row in rows if tree.line[row] and not tree.name[row]),
         key=lambda row: -tree.self_ps[row],
     )
-    for count in range(1, min(len(lines), _MOST_LINES) + 1):
+    for count in range(1, min(len(lines), _MOST_NAMED_LINES) + 1):
         if 2 * tree.self_ps[lines[:count]].sum() >= whole:
             return f"most of it {' and '.join(tree.line[row] for row in lines[:count])}"
     return ""
 
 
 def _runs(tree: CellTree, rows: Sequence[int]) -> str:
-    """Which runs were set up, and how often, where any was more than once: "40 times predict"."""
+    """Count the runs that were set up, where any was more than once: "40 times predict"."""
     runs: dict[str, int] = {}
     for row in rows:
         above = int(tree.parent[row])

@@ -16,7 +16,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.section import Section
-from profnb.report.forms.as_html import live_parts
+from profnb.report.report import live_parts
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.layers.section import sections_of_layers
@@ -39,7 +39,7 @@ _NONE = "none"
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """What of a trace is shown.
+    """The steps and events of a trace that are shown.
 
     Attributes:
         rows: The steps.
@@ -66,7 +66,7 @@ def show_controls(study: Study, live_id: str) -> Any:
 
 
 def answer_choice(study: Study, question: str) -> str:
-    """What a report's script asked, as text.
+    """Answer a report's script, in text.
 
     Args:
         study: The analyses.
@@ -119,7 +119,7 @@ def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
     end_ps = int(ends[last]) if last < ends.size else np.iinfo(np.int64).max
     begins = study.trace.events.begin_ps
     beside = (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
-    words = f"everything, {counted_text(rows.size, 'step')} and what ran between and around them"
+    words = f"everything, {counted_text(rows.size, 'step')} and all between and around"
     times = None if every else (np.array([begin_ps]), np.array([end_ps]))
     return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
 

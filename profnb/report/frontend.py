@@ -1,4 +1,4 @@
-"""Where we are shown, and what to show there: the one place that knows about frontends.
+"""Show reports and timelines where we are: the one place that knows about frontends.
 
 - A terminal gets plain text only.
 - A kernel gets the report (HTML and text, no widget, its charts inside), the script that makes it better
@@ -23,17 +23,16 @@ from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
-from profnb.report.report import Report
-from profnb.report.script import script_bundle
+from profnb.report.report import Report, report_script
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline, show_live_detail, timeline_script
+from profnb.timeline.element import (
+    build_pair,
+    build_timeline,
+    show_live_detail,
+    timeline_script,
+)
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
-
-
-def is_colab() -> bool:
-    """Whether the kernel is a Colab runtime."""
-    return "google.colab" in sys.modules
 
 
 def for_notebooks(show: Callable[[], object]) -> None:
@@ -42,10 +41,7 @@ def for_notebooks(show: Callable[[], object]) -> None:
     Raises:
         NotImplementedError: There is only a terminal; IPython then shows the value's text as any other's.
     """
-    from IPython.core.getipython import get_ipython
-
-    shell: Any = get_ipython()
-    if KERNEL.of(shell) is None:
+    if _kernel_shell() is None:
         raise NotImplementedError
     show()
 
@@ -59,23 +55,15 @@ def show_report(report: Report, study: Study | None, live: bool | None) -> None:
         live: Whether to add controls that work while the kernel lives; None for what the notebook
             was configured to, and by default everywhere but in Colab.
     """
-    from IPython.core.getipython import get_ipython
-    from IPython.display import display
-
-    shell: Any = get_ipython()
-    if KERNEL.of(shell) is None:
+    shell = _kernel_shell()
+    if shell is None:
         print(report.text())
         return
-    magics = loaded_magics(shell)
-    wanted = (live, getattr(magics, "live", None), not is_colab())
-    is_live = next(choice for choice in wanted if choice is not None)
+    is_live = _is_live(shell, live, default="google.colab" not in sys.modules)
     live_id = uuid4().hex if is_live and study is not None and len(study.steps) else ""
-    display(report.bundle(live_id), raw=True)
-    display(script_bundle(), raw=True)
+    show_bundles([report.bundle(live_id)])
     if live_id and study is not None:
-        box = show_controls(study, live_id)
-        if box is not None:
-            _keep_until_replaced(magics, partial(close_widgets, box))
+        _keep_until_replaced(shell, show_controls(study, live_id))
 
 
 def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None:
@@ -87,27 +75,34 @@ def show_timeline(study: Study, notes: Sequence[str], live: bool | None) -> None
         live: Whether zooming in may ask the kernel for more; None for what the notebook was
             configured to, and by default yes (Colab needs no widget for it).
     """
-    from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    shell: Any = get_ipython()
+    shell = _kernel_shell()
     timeline = build_timeline(study)
-    if KERNEL.of(shell) is None:
+    if shell is None:
         print("\n".join([*(f"Note: {printable(note)}" for note in notes), timeline.text]))
         return
-    magics = loaded_magics(shell)
-    asks = _wants_detail(magics, live) and bool(timeline.data)
-    timeline_id = uuid4().hex if asks else ""
+    timeline_id = uuid4().hex if timeline.data and _is_live(shell, live, default=True) else ""
     above = _ROOT.format(ROOT, note_list(notes)) if notes else Markup("")
     html = str(study.trace.sharing.html(above) + timeline.html(timeline_id))
     display({"text/html": html, "text/plain": timeline.text}, raw=True)
     if timeline.data:
-        script = {"application/javascript": timeline_script(), "text/plain": ""}
-        display(script, raw=True)
-    if asks:
-        box = show_live_detail(study, timeline_id)
-        if box is not None:
-            _keep_until_replaced(magics, partial(close_widgets, box))
+        display(_script_bundle(timeline_script()), raw=True)
+    if timeline_id:
+        _keep_until_replaced(shell, show_live_detail(study, timeline_id))
+
+
+def show_pair(first: Study, second: Study, labels: tuple[str, str], *, live: bool | None) -> None:
+    """Show two traces on one axis of time.
+
+    Args:
+        first: The one.
+        second: The other.
+        labels: What to call them.
+        live: Whether zooming in may ask the kernel for more; None for what the notebook was configured to.
+    """
+    pair = build_pair(first, second, labels)
+    show_timeline_page((first, second), pair.html, pair.text, live)
 
 
 def show_timeline_page(
@@ -122,44 +117,24 @@ def show_timeline_page(
         text: The page as plain text.
         live: Whether zooming in may ask the kernel; None for what the notebook was configured to.
     """
-    from IPython.core.getipython import get_ipython
-
-    shell: Any = get_ipython()
-    has_kernel = KERNEL.of(shell) is not None
-    magics = loaded_magics(shell) if has_kernel else None
-    asks = has_kernel and _wants_detail(magics, live)
+    shell = _kernel_shell()
+    asks = shell is not None and _is_live(shell, live, default=True)
     names = [uuid4().hex if asks and len(study.trace.events) else "" for study in studies]
-    script = {"application/javascript": timeline_script(), "text/plain": ""}
-    show_bundles([{"text/html": str(page(names)), "text/plain": text}, script], text)
+    html = {"text/html": str(page(names)), "text/plain": text}
+    show_bundles([html, _script_bundle(timeline_script())], text)
     for study, name in zip(studies, names, strict=True):
-        box = show_live_detail(study, name) if name else None
-        if box is not None:
-            _keep_until_replaced(magics, partial(close_widgets, box))
+        if name:
+            _keep_until_replaced(shell, show_live_detail(study, name))
 
 
-def _wants_detail(magics: Any, live: bool | None) -> bool:
-    """Whether zooming in may ask the kernel: as wanted, else as the notebook was configured, else yes."""
-    wanted = (live, getattr(magics, "live", None), True)
-    return next(choice for choice in wanted if choice is not None)
-
-
-def _keep_until_replaced(magics: Any, close: Callable[[], object]) -> None:
-    """Close what was shown when its cell runs again; for ever where the extension is not loaded."""
-    outputs = getattr(magics, "live_outputs", None)
-    if outputs is not None:
-        outputs.keep(close)
-
-
-def show_bundles(bundles: Sequence[dict[str, Any]], text: str) -> None:
+def show_bundles(bundles: Sequence[dict[str, Any]], text: str = "") -> None:
     """Show outputs one after another and the script that upgrades them, or in a terminal their text once."""
-    from IPython.core.getipython import get_ipython
     from IPython.display import display
 
-    shell: Any = get_ipython()
-    if KERNEL.of(shell) is None:
+    if _kernel_shell() is None:
         print(text)
         return
-    for bundle in (*bundles, script_bundle()):
+    for bundle in (*bundles, _script_bundle(report_script())):
         display(bundle, raw=True)
 
 
@@ -170,3 +145,29 @@ def show_sentence(sentence: str) -> None:
     sentence = Sharing().text(sentence)
     text = for_terminal(printable(sentence))
     display({"text/html": str(_ROOT.format(ROOT, sentence)), "text/plain": text}, raw=True)
+
+
+def _kernel_shell() -> Any:
+    """The notebook's shell; None in a terminal."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Any = get_ipython()
+    return None if KERNEL.of(shell) is None else shell
+
+
+def _is_live(shell: Any, live: bool | None, *, default: bool) -> bool:
+    """As it was asked for, else as the notebook was configured, else the default."""
+    wanted = (live, getattr(loaded_magics(shell), "live", None), default)
+    return next(choice for choice in wanted if choice is not None)
+
+
+def _script_bundle(script: str) -> dict[str, str]:
+    """A script as an output of its own, with nothing to see where it does not run."""
+    return {"application/javascript": script, "text/plain": ""}
+
+
+def _keep_until_replaced(shell: Any, box: Any) -> None:
+    """Close widgets when their cell runs again; never where there are none or profnb is not loaded."""
+    outputs = getattr(loaded_magics(shell), "live_outputs", None)
+    if box is not None and outputs is not None:
+        outputs.keep(partial(close_widgets, box))

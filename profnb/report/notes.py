@@ -1,4 +1,4 @@
-"""What a reader should know before trusting the numbers: what is missing, cut or averaged, and why.
+"""The notes: all to know before trusting the numbers, as what is missing, cut or averaged, and why.
 
 Each note is one or two plain sentences: what was found, then what to do.
 """
@@ -9,17 +9,22 @@ import numpy as np
 
 from profnb.causes.starving import note_files, note_queues
 from profnb.causes.threads import note_threads, note_waits
-from profnb.core.units import bytes_text, count_text, duration_text, longer_text, percent_text
-from profnb.steps.summary import GAP, Summary
+from profnb.core.units import (
+    bytes_text,
+    count_text,
+    counted_text,
+    duration_text,
+    longer_text,
+    percent_text,
+)
+from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
-from profnb.steps.windows import Steps
 from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
-from profnb.subjects.input.iterators import IteratorTree
 from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, note_backend, note_window
-from profnb.trace.framework import UNKNOWN, words
+from profnb.trace.framework import words
 from profnb.trace.model import Trace
 
 _COSTLY = 0.25
@@ -36,19 +41,18 @@ _OF_GAPS = frozenset(
 
 
 def _cupti(framework: str) -> str:
-    """Why nothing of a GPU was recorded that worked."""
     library = words(
         framework,
         "put its folder on LD_LIBRARY_PATH",
-        tensorflow="`pip install 'tensorflow[and-cuda]'` brings it; else put its folder on LD_LIBRARY_PATH",
-        jax="`pip install 'jax[cuda12]'` brings it; else put its folder on LD_LIBRARY_PATH",
+        tensorflow=(
+            "`pip install 'tensorflow[and-cuda]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH"
+        ),
+        jax="`pip install 'jax[cuda12]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH",
     )
     return (
-        f"On NVIDIA the cause is CUPTI: libcupti is missing ({library}, on Windows cupti64_*.dll on "
-        f"PATH), or "
-        "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (set NVreg_RestrictProfilingToAdminUsers=0, or run the "
-        "container "
-        "with --privileged). Capture again in a fresh process."
+        f"On NVIDIA the cause is CUPTI. Either libcupti is missing: {library} (on Windows cupti64_*.dll on "
+        "PATH). Or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: set NVreg_RestrictProfilingToAdminUsers=0, or run "
+        "the container with --privileged. Capture again in a fresh process."
     )
 
 
@@ -60,97 +64,66 @@ _MEMORY_ALONE = (
 
 
 def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
-    """What is missing, cut or averaged in a trace, in sentences.
+    """List what is missing, cut or averaged in a trace, in sentences.
 
     Args:
         study: The trace's analyses.
         rules: The rules of advice that spoke.
     """
     if study.trace.names.texts and set(study.trace.names.texts) <= _OF_MEMORY:
-        return [_MEMORY_ALONE, *note_contents(study.trace), *note_memory(study.memory.use)]
+        return [_MEMORY_ALONE, *note_contents(study.trace), *_note_memory(study.memory.use)]
     has_gap_advice = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
-    worked = gpu_worked(study.trace, study.memory.allocators)
+    may_be_fed = is_fed(study) and study.input.feeding is None and not has_gap_advice
     return [
-        *note_steps(
-            study.steps,
-            study.summary,
-            len(study.trace.events),
-            study.framework,
-            note_window(study) if study.steps.is_window else "",
-        ),
+        *_note_steps(study),
         *note_backend(study),
-        *_note_steps_ahead(study.steps, has_device=study.has_device),
-        *note_devices(study.trace, worked=worked, framework=study.framework),
-        *note_missing_devices(
-            study.trace, study.recording.devices, worked=worked, framework=study.framework
-        ),
+        *_note_steps_ahead(study),
+        *note_devices(study),
         *note_contents(study.trace),
-        *note_input(
-            study.input.first_element,
-            study.steps,
-            study.summary,
-            study.input.iterators,
-            study.framework,
-            may_be_fed=is_fed(study) and study.input.feeding is None and not has_gap_advice,
-        ),
+        *_note_input(study, may_be_fed=may_be_fed),
         *note_queues(study),
         *note_files(study),
         *note_threads(study),
         *note_waits(study),
-        *note_memory(study.memory.use),
+        *_note_memory(study.memory.use),
         *study.xla.hlo.complaints,
     ]
 
 
 def _marking(framework: str) -> str:
-    """How steps are marked."""
     return words(
         framework,
-        "Mark each iteration as a step, in the way of the profiler that recorded it.",
+        "Mark each iteration as a step, with the recording profiler's marker.",
         tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
         "tf.function.",
         sessions="Record each session run with RunMetadata, or profile a cell that calls sess.run.",
         jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
-        pytorch="Call `step()` of torch.profiler.profile after each iteration; it needs CPU activities too.",
+        pytorch="Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
     )
 
 
-def note_steps(
-    steps: Steps,
-    summary: Summary,
-    event_count: int,
-    framework: str = UNKNOWN,
-    window: str = "",
-) -> list[str]:
-    """Notes on how steps were found and which of them count.
-
-    Args:
-        steps: The steps.
-        summary: The numbers of the headline.
-        event_count: How many events the trace has.
-        framework: Whose words to use.
-        window: Why there are no steps, where more is known than that.
-    """
-    notes = []
+def _note_steps(study: Study) -> list[str]:
+    """Say how steps were found and which of them count."""
+    steps, summary, notes = study.steps, study.summary, []
     if not len(steps):
-        return ["The trace has no events: nothing that it records ran meanwhile."]
+        return ["The trace has no events: nothing ran while it was recorded."]
     if steps.is_window:
         notes.append(
-            window
-            or f"No steps among {count_text(event_count)} events, so the whole capture is shown as "
-            f"one window. {_marking(framework)}"
+            note_window(study)
+            or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
+            f"one window. {_marking(study.framework)}"
         )
     elif not steps.origin.startswith("step markers"):
-        notes.append(f"No step markers in the trace; steps are {steps.origin}.")
+        notes.append(f"The trace has no step markers; steps are {steps.origin}.")
     if summary.all_warm_up and not steps.is_window:
         notes.append(
-            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so the averages are of "
+            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "
             "warm-up steps. Run more steps, or look for retracing."
         )
     if summary.iterations > 1:
         notes.append(
-            f"Each step runs {summary.iterations} iterations (steps_per_execution="
-            f"{summary.iterations}); step times are per execution."
+            f"Each step runs {summary.iterations} iterations (steps_per_execution={summary.iterations}). "
+            "Step times are per execution."
         )
     if summary.others:
         shown, more = summary.others[:_MOST_PHASES], summary.others[_MOST_PHASES:]
@@ -160,10 +133,11 @@ def note_steps(
             steps_more = count_text(sum(count for _, count in more))
             plural = f"steps and {steps_more} of {count_text(len(more))} other kinds"
         phase = steps.title_of(summary.phase)
-        notes.append(f"Averages are of {phase} steps; also recorded: {listed} {plural}.")
+        notes.append(f"Averages are of {phase} steps. The trace also holds {listed} {plural}.")
     if 0 < len(summary.counted) < 5 and not steps.is_window:
         notes.append(
-            f"Only {_steps_text(len(summary.counted))} to average; a few more would make the figures firmer."
+            f"Only {counted_text(len(summary.counted), 'step')} to average. Run a few more for firmer "
+            "figures."
         )
     return notes
 
@@ -172,22 +146,19 @@ def _each_of(count: int) -> str:
     return "the only step" if count == 1 else f"every one of the {count_text(count)} steps"
 
 
-def _steps_text(count: int) -> str:
-    return "1 step" if count == 1 else f"{count_text(count)} steps"
-
-
-def _note_steps_ahead(steps: Steps, *, has_device: bool) -> list[str]:
-    """That a step is the device's period, or the programs', where the host does not wait for it."""
-    if steps.steps_ahead < 1:
+def _note_steps_ahead(study: Study) -> list[str]:
+    """Say that a step is the device's period, or the programs', where the host does not wait for it."""
+    ahead = study.steps.steps_ahead
+    if ahead < 1:
         return []
-    if not has_device:
+    if not study.has_device:
         return [
-            f"The calls run {_steps_text(steps.steps_ahead)} ahead of their programs, so a step is the "
-            "period of the programs: from the end of one step's to the end of the next one's."
+            f"Python runs {counted_text(ahead, 'step')} ahead of the compiled programs. A step is "
+            "counted from the end of one step's programs to the end of the next."
         ]
     return [
-        f"The host runs {_steps_text(steps.steps_ahead)} ahead of the device, so a step is the period of the "
-        "device's work: from the end of one step's work to the end of the next one's."
+        f"The host runs {counted_text(ahead, 'step')} ahead of the device. A step is counted from the "
+        "end of one step's device work to the end of the next."
     ]
 
 
@@ -211,48 +182,33 @@ def note_cost(
     left = cost.fraction
     if clock is not None:
         left -= clock.step_ps / cost.untraced_ps
-        note += f" Recording an event took {duration_text(clock.event_ps)}; the times below are without that."
+        note += (
+            f" Recording an event took {duration_text(clock.event_ps)}. The times below leave this cost "
+            "out."
+        )
     if left >= _COSTLY:
         still = "" if clock is None else "still "
         note += (
-            f" The times below are {still}{percent_text(left)} too long: without tracing a {one} takes "
+            f" The times below are {still}{percent_text(left)} too long. Without tracing a {one} takes "
             f"{duration_text(cost.untraced_ps)}."
         )
     return [note]
 
 
-def note_missing_devices(
-    trace: Trace, present: Sequence[str], *, worked: bool, framework: str = UNKNOWN
-) -> list[str]:
-    """A note if a device was there, or was worked for, and the trace has none.
-
-    Args:
-        trace: The trace.
-        present: The devices that the framework had while it was recorded, if known.
-        worked: Whether anything proves that a device worked.
-        framework: Whose words to use.
-    """
-    if any(plane.is_device for plane in trace.planes):
-        return []
-    if not worked:
+def note_devices(study: Study) -> list[str]:
+    """Say that a device was there, or was worked for, and the trace has none or nothing of it."""
+    trace, worked = study.trace, gpu_worked(study.trace, study.memory.allocators)
+    devices = [plane for plane in trace.planes if plane.is_device]
+    if not devices and worked:
+        return [
+            f"A device worked, but the trace has none: device times are absent, not zero. "
+            f"{_cupti(study.framework)}"
+        ]
+    if not devices:
+        present = study.recording.devices
         named = ", ".join(present[:4])
         return [f"Nothing shows that {named} was used while the trace ran."] if present else []
-    return [
-        f"A device worked, but the trace has none: device times are absent, not zero. "
-        f"{_cupti(framework)}"
-    ]
-
-
-def note_devices(trace: Trace, *, worked: bool, framework: str = UNKNOWN) -> list[str]:
-    """Notes on device planes on which nothing was recorded.
-
-    Args:
-        trace: The trace.
-        worked: Whether anything proves that a device worked.
-        framework: Whose words to use.
-    """
     counts = np.diff(trace.lines.offsets)
-    devices = [plane for plane in trace.planes if plane.is_device]
     empty = [
         plane.name for plane in devices if not counts[plane.lines.start : plane.lines.stop].any()
     ]
@@ -261,8 +217,8 @@ def note_devices(trace: Trace, *, worked: bool, framework: str = UNKNOWN) -> lis
     names = ", ".join(empty[:8]) + (f" and {len(empty) - 8} more" if len(empty) > 8 else "")
     if len(empty) == len(devices) and worked:
         return [
-            f"Nothing was recorded on {names} although it worked: device times are absent, not zero. "
-            f"{_cupti(framework)}"
+            f"Nothing was recorded on {names} despite work: device times are absent, not zero. "
+            f"{_cupti(study.framework)}"
         ]
     return [
         f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "
@@ -270,19 +226,17 @@ def note_devices(trace: Trace, *, worked: bool, framework: str = UNKNOWN) -> lis
     ]
 
 
-def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
-    """Memory that grows from step to step, and a device's memory that is nearly full."""
+def _note_memory(uses: Sequence[MemoryUse]) -> list[str]:
+    """Name memory that grows from step to step, and a device's memory that is nearly full."""
     notes = []
     for use in uses:
         name, limit = use.allocator.name, use.allocator.limit
         if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
-            culprit = (
-                f"; {use.growth_op[:100]} allocates most of what stays" if use.growth_op else ""
-            )
+            culprit = f", mostly from {use.growth_op[:100]}" if use.growth_op else ""
             notes.append(
-                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something "
-                "keeps tensors: a Python list of losses or outputs (append float(x) instead), or a "
-                "variable made anew in each step."
+                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something keeps "
+                "tensors: a Python list of losses or outputs, or a new variable in each step. Append "
+                "float(x) instead of the tensor."
             )
         if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
             notes.append(
@@ -293,56 +247,43 @@ def note_memory(uses: Sequence[MemoryUse]) -> list[str]:
 
 
 def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
-    """What starves the steps (of a training, or of whatever ran), and the repair."""
+    """Say what starves the steps (of a training, or of whatever ran), and the repair."""
     if diagnosis is None or diagnosis.iterator < 0:
         return []
     bound = "Input-bound" if diagnosis.severity == "high" else "Partly input-bound"
     return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}".rstrip()]
 
 
-def note_input(
-    first: str,
-    steps: Steps,
-    summary: Summary,
-    tree: IteratorTree,
-    framework: str = UNKNOWN,
-    *,
-    may_be_fed: bool = True,
-) -> list[str]:
-    """What was long in coming, or that the input cannot be seen although it may be what is slow.
+def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
+    """Say what was long in coming, or that the input cannot be seen although it may be what is slow.
 
     Args:
-        first: Why the first element was long in coming, or "".
-        steps: The steps.
-        summary: The numbers of the headline.
-        tree: The iterators of tf.data.
-        framework: Whose words to use.
+        study: The trace's analyses.
         may_be_fed: Whether steps may have got data from Python at all.
     """
+    steps, first = study.steps, study.input.first_element
     start = [first] if first else []
-    if len(tree) or steps.is_window or not len(steps) or not may_be_fed:
+    if len(study.input.iterators) or steps.is_window or not len(steps) or not may_be_fed:
         return start
-    gap = sum(share.fraction for share in summary.shares if share.category == GAP)
+    gap = sum(share.fraction for share in study.summary.shares if share.category == GAP)
     if gap < _MOSTLY_GAP:
         return []
     unseen = words(
-        framework,
-        "and nothing that fetches data was recorded: a loop, a generator or a loader in Python cannot "
-        "be seen "
-        "here. If it is that, let it",
-        tensorflow="and no tf.data iterator ran: whatever fetches the data (a Python loop, a generator, a "
-        "DataLoader) is not TensorFlow's and cannot be seen here. If it is that,",
+        study.framework,
+        "and the trace shows no input. A loop, generator or loader in Python may be the cause:",
+        tensorflow="and no tf.data iterator ran. A Python loop, generator or DataLoader may fetch the data "
+        "unseen:",
     )
     ready = words(
-        framework,
+        study.framework,
         "fetch the next batch while the model works.",
         tensorflow="tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works.",
     )
-    return [f"Between steps is {percent_text(gap)} of the time, {unseen} {ready}"]
+    return [f"{percent_text(gap)} of the time passes between steps, {unseen} {ready}"]
 
 
 def note_contents(trace: Trace) -> list[str]:
-    """What the profiler itself complained about while recording, and what of a file was not read."""
+    """Give what the profiler complained about while recording, and what of a file was not read."""
     complaints = [f"The profiler reports: {message[:300]}" for message in trace.messages[:5]]
     if any("drop" in message.lower() for message in trace.messages):
         complaints.append(

@@ -1,73 +1,114 @@
-"""A study to its report: one value, rendered as HTML, as plain text, or as a page of its own."""
+"""A report: what it shows, decided, and what that is written as: HTML, plain text, an offline page.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+The HTML stands alone in any frontend: the answer, what to change, parts to open. It is layer A of the design:
+real tables and text bars that read well with script, style and SVG stripped. What comes from the trace
+travels as escaped text or as JSON in an attribute. Charts are values in attributes too, drawn by the report's
+script where they stand: a sanitizer that shows ``<svg>`` as text finds none here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
 
 from profnb.advice.proposals import Advice
-from profnb.causes.cell_tree import CellTree
-from profnb.causes.python_work import share_around_ops
-from profnb.core.columns import Floats
-from profnb.core.units import PS_PER_NS, count_text, duration_text
-from profnb.drawing.section import Section
-from profnb.report.cell_words import cell_words
-from profnb.report.content import Content
-from profnb.report.forms.as_html import content_html
-from profnb.report.forms.as_text import content_text
-from profnb.report.lead import lead_text, unmeasured_text
-from profnb.report.step_chart import step_chart, step_figure
-from profnb.report.text import (
-    alarm_text,
-    answer_text,
-    fact_rows,
-    headline_text,
-    run_facts,
-    share_rows,
+from profnb.core.printable import filled, for_terminal, printable
+from profnb.core.sharing import Sharing
+from profnb.drawing.drawn_tables import Cell, html_table, note_list, plain_table
+from profnb.drawing.figures import figure_html, is_static, plotly_script
+from profnb.drawing.markup import content_policy, script_element, without_controls
+from profnb.drawing.section import Section, section_block, section_text, titled_block
+from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
+from profnb.report.advice import advice_html, advice_section_text, first_change, with_names
+from profnb.report.cell_words import CellWords
+from profnb.report.step_chart import (
+    StepChart,
+    step_figure,
+    step_table_html,
+    strip_caption,
+    strip_figure,
 )
-from profnb.steps.streams import busiest_device, working_devices
-from profnb.steps.summary import GAP, OTHERS
-from profnb.subjects.bounds.section import bounds_sections
-from profnb.subjects.cell.cell_breakdown import CellBreakdown
-from profnb.subjects.cell.section import cell_sections
-from profnb.subjects.core_contention import is_crowded
-from profnb.subjects.device.section import device_sections
-from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
-from profnb.subjects.input.section import input_sections
-from profnb.subjects.layers.section import layer_sections
-from profnb.subjects.memory.section import memory_sections
-from profnb.subjects.ops.op_execution import find_growth
-from profnb.subjects.ops.section import ops_sections
-from profnb.subjects.python.python_time import PythonTime
-from profnb.subjects.python.section import python_sections
-from profnb.subjects.source.section import source_sections
+from profnb.report.text import Fact
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import (
-    category_title,
-    has_thread,
-    headline_without_work,
-    known_framework,
-    nothing_ran,
-    unrecorded_backend,
+from profnb.timeline.element import build_timeline, timeline_script
+
+ShareRow = tuple[str, str, str, str]
+_TEXT_WIDTH = 150
+_STEPS_TAB = "Steps"
+_PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
+_LINE = Markup('<span style="{}" data-part="facts">{}</span>')
+_PART = Markup('<div data-part="{}">{}</div>')
+_PAGE_STYLE = Markup(
+    ":root{color-scheme:light dark}"
+    "body{margin:24px auto;max-width:1100px;padding:0 16px;background:Canvas;color:CanvasText;"
+    "font-family:system-ui,-apple-system,'Segoe UI',sans-serif}"
+    "h1{font-size:15px;font-weight:600;opacity:.72;margin:0 0 8px;overflow-wrap:anywhere}"
+    ".profnb,.profnb-figure{max-width:none!important}"
+    ".profnb-wide{overflow-x:auto}"
 )
-from profnb.subjects.xla.section import xla_sections
-from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
+# The report's program, in order: from ``drawing`` and from here.
+_SCRIPTS = {
+    "profnb.drawing": ("format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js"),
+    "profnb.report": ("table.js", "advice.js", "live.js", "report.js"),
+}
 
 
 @dataclass(frozen=True)
-class Report(Content):
-    """What a report shows, and the forms it takes."""
+class Report:
+    """All that a report shows, and the forms it takes.
+
+    Attributes:
+        title: Its name.
+        headline: What was recorded, in a line.
+        alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
+        unmeasured: What was not recorded although it happened; a note says it too, with a repair.
+        answer: Where the time goes, in a sentence; "" where nothing can be said.
+        lead: The same with why it goes there, in a sentence that stands first on a page.
+        cell: Where the whole cell's wall time went; None for a trace of others.
+        facts: The figures of the headline.
+        shares: The mean step, a row per category: name, bar, mean per step, share.
+        notes: What the reader should know first.
+        chart: The step times; None without steps.
+        sections: The tables, in order.
+        advice: What to change; None where the question makes no sense.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
+        foot: What whoever is given the report can read in it; "" for nothing to say.
+        sharing: What may leave of it; all its forms go through this.
+    """
+
+    title: str
+    headline: str
+    alarm: str = ""
+    unmeasured: str = ""
+    answer: str = ""
+    lead: str = ""
+    cell: CellWords | None = None
+    facts: Sequence[Fact] = ()
+    shares: Sequence[ShareRow] = ()
+    notes: Sequence[str] = ()
+    chart: StepChart | None = None
+    sections: Sequence[Section] = ()
+    advice: Sequence[Advice] | None = None
+    foot: str = ""
+    again: str = ""
+    sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
+
+    @property
+    def first_line(self) -> str:
+        """The alarm and the headline, for plain text and programs."""
+        return f"{self.alarm} {self.headline}".strip()
 
     def text(self) -> str:
-        """The report as plain text."""
-        return self.sharing.text(content_text(self))
+        """The report as plain text, for a terminal: what it says first, then its tables without details."""
+        return self.sharing.text(_plain_text(self))
 
     @cached_property
     def html(self) -> Markup:
         """The report as an HTML fragment that stands alone in any frontend."""
-        return self.sharing.html(content_html(self))
+        return self.sharing.html(report_html(self))
 
     def bundle(self, live_id: str = "") -> dict[str, str]:
         """The report as a MIME bundle: HTML and plain text, no widget.
@@ -75,7 +116,7 @@ class Report(Content):
         Args:
             live_id: What the kernel that answers its questions is called; "" for none.
         """
-        html = self.sharing.html(content_html(self, live_id=live_id)) if live_id else self.html
+        html = self.sharing.html(report_html(self, live_id=live_id)) if live_id else self.html
         return {"text/html": str(html), "text/plain": self.text()}
 
     @cached_property
@@ -87,179 +128,270 @@ class Report(Content):
         }
 
 
-def build_report(
-    study: Study | None,
-    *,
-    title: str,
-    notes: Sequence[str],
-    overhead_ps: float | None,
-    cell: CellBreakdown | None = None,
-    tree: CellTree | None = None,
-    machine: Sequence[Section] = (),
-    has_tensorflow: bool = True,
-    advice: Sequence[Advice] = (),
-    runs: Sequence[Floats] = (),
-    again: str = "",
-) -> Report:
-    """Decide everything the report shows.
+def _plain_text(report: Report) -> str:
+    parts = [printable(f"{report.first_line}. {report.answer}".strip())]
+    if report.cell is not None:
+        change = f" First change: {first_change(report.advice)}." if report.advice else ""
+        parts[0] = f"{filled(printable(f'{report.cell.text}{change}'), _TEXT_WIDTH)}\n{parts[0]}"
+    if report.advice is not None:
+        parts.append(advice_section_text(report.advice, report.again))
+    parts.extend(f"Note: {printable(note)}" for note in report.notes)
+    if report.facts:
+        facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in report.facts]
+        parts.append(plain_table(facts, (False, True, False)))
+    if report.shares:
+        rows = [(name, mean, share, bar) for name, bar, mean, share in report.shares]
+        parts.append("Mean step\n" + plain_table(rows, (False, True, True, False)))
+    parts.extend(section_text(part) for part in report.sections if not part.is_detail)
+    return for_terminal("\n\n".join(parts))
+
+
+def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> Markup:
+    """The report as a fragment of a page.
 
     Args:
-        study: The trace's analyses; None where there is no trace, which the notes explain.
-        title: The report's name.
-        notes: What the reader should know first.
-        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
-        cell: The parts of the whole cell; None for a trace of others.
-        tree: The same time as a tree; None likewise.
-        machine: What the machine did over the whole cell.
-        has_tensorflow: Whether the code had imported TensorFlow.
-        advice: What to change.
-        runs: The times from step to step of each run, in picoseconds, where the code ran several times.
-        again: The line over a cell that measures a change of it; "" where the result has no name.
+        report: What it shows.
+        live_id: What the kernel that answers this report's questions is called; "" for none.
+        is_page: Whether it stands in a page of its own, where plotly.js draws what can be zoomed.
     """
-    if study is None:
-        return _report_without_trace(
-            title, notes, cell, tree, machine, has_tensorflow=has_tensorflow
-        )
-    steps, summary = study.steps, study.summary
-    headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
-    explanation, has_host = _explain_largest(study), has_thread(study)
-    framework_name = known_framework(study)
-    answer = answer_text(
-        summary,
-        _device_spoken_of(study),
-        has_host=has_host,
-        explanation=explanation,
-        framework=framework_name,
-    )
-    if nothing_ran(study):
-        headline, answer = headline_without_work(study), ""
-    elif unrecorded_backend(study):
-        answer = ""  # a note says why
-    has_chart = len(steps) > 0 and not steps.is_window
-    return Report(
-        title=title,
-        headline=headline,
-        alarm=alarm_text(study),
-        unmeasured=unmeasured_text(study),
-        answer=answer,
-        lead=lead_text(study, explanation, has_host=has_host) if answer else "",
-        cell=None if tree is None else cell_words(tree),
-        facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares, framework_name) if answer else (),
-        notes=notes,
-        chart=replace(
-            step_chart(steps, study.breakdown, study.gaps),
-            others=category_title(OTHERS, framework_name),
-        )
-        if has_chart
-        else None,
-        sections=[*_sections(study), *cell_sections(cell), *machine],
-        advice=None if (steps.is_window or not answer) and not advice else advice,
-        foot=_foot(study),
-        again="" if study.framework in (JAX, PYTORCH) else again,
-    )
-
-
-def _explain_largest(study: Study) -> str:
-    """What the largest part of the time is, where more is known than its category tells."""
-    largest = study.summary.largest
-    if largest is not None and largest.category == "host compute":
-        if share_around_ops(study) > largest.fraction / 2:
-            framework = JAX if study.framework == JAX else TENSORFLOW
-            return f"{framework} at work on the CPU, mostly outside of the ops that it records"
-        crowded = is_crowded(study.recording.core_waits)
-        return "ops on the CPU, computing or waiting for a core" if crowded else ""
-    return _between(study) if largest is not None and largest.category == GAP else ""
-
-
-def _between(study: Study) -> str:
-    """What passes between steps, where that is known."""
-    if find_growth(study.recording.graph_versions) is not None:
-        return "ops are made, and the session takes in the graph"
-    feeding = study.input.feeding
-    if feeding and feeding.makes_input:
-        return "Python making the arrays that are fed"
-    gaps, rows = session_gaps(study), study.summary.counted
-    if gaps is None or not rows.size:
-        return ""
-    parts = {
-        "Python between two runs": gaps.gap_ns / gaps.gaps * PS_PER_NS,
-        "mostly inside of Session.run, around its ops": inside_runs_ps(study, gaps),
-        "mostly profnb, which traces each run by itself": profnb_ps(gaps),
-    }
-    return max(parts, key=lambda text: parts[text])
-
-
-def _foot(study: Study) -> str:
-    """What a reader of the report, the notebook or the page learns besides times."""
-    names = "names of ops, layers, threads and devices"
-    lines = study.source.lines
-    if lines is None or not any(lines.texts.values()):
-        return f"Shared, this shows {names}, and no source code."
-    return (
-        f"Shared, this shows {names}, and the lines of your code that ran or made ops, with up to two "
-        "around each (--no-source leaves them out)."
-    )
-
-
-def _report_without_trace(
-    title: str,
-    notes: Sequence[str],
-    cell: CellBreakdown | None,
-    tree: CellTree | None,
-    machine: Sequence[Section],
-    *,
-    has_tensorflow: bool,
-) -> Report:
-    """What can be said of code that left no trace: how long it took, and where."""
-    if cell is None:
-        return Report(title, "Nothing was captured", notes=notes)
-    why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
-    headline = f"{duration_text(cell.whole_ps)}, {why}"
-    words = None if tree is None else cell_words(tree)
-    sections = [*cell_sections(cell), *machine]
-    return Report(title, headline, cell=words, notes=notes, sections=sections)
-
-
-def with_cell(report: Report, cell: CellBreakdown, tree: CellTree) -> Report:
-    """The same report of a cell whose parts have grown since: making the report is one.
-
-    Args:
-        report: What was decided before.
-        cell: Its parts now.
-        tree: And its tree.
-    """
-    (section,) = cell_sections(cell)
-    sections = [section if one.tab == section.tab else one for one in report.sections]
-    before, why = report.headline.partition(", ")[::2]
-    is_of_cell = report.cell is not None and before in report.cell.head
-    headline = f"{duration_text(cell.whole_ps)}, {why}" if is_of_cell else report.headline
-    return replace(report, headline=headline, cell=cell_words(tree), sections=sections)
-
-
-def _device_spoken_of(study: Study) -> str:
-    """The device that the breakdown is of, where several worked; else ""."""
-    device = busiest_device(study.trace)
-    several = len(working_devices(study.trace)) > 1
-    return study.trace.planes[device].name if several and device is not None else ""
-
-
-def _sections(study: Study) -> list[Section]:
-    """The tables of every subject, in the order of their tabs."""
-    return [
-        *ops_sections(study),
-        *layer_sections(study),
-        *source_sections(study),
-        *python_sections(study.python.time),
-        *input_sections(study),
-        *device_sections(study),
-        *xla_sections(study),
-        *bounds_sections(study),
-        *memory_sections(study),
+    parts = [
+        _head_html(report),
+        Markup("") if report.advice is None else advice_html(report.advice, report.again),
+        _tabs_html(report, is_page=is_page),
+        _about_html(report),
     ]
+    live = Markup(' data-live="{}"').format(live_id) if live_id else Markup("")
+    whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(
+        ROOT, live, Markup("").join(parts)
+    )
+    return without_controls(whole)
 
 
-def build_python_report(python: PythonTime, title: str) -> Report:
-    """Decide what the report of a profile of Python alone shows."""
-    headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
-    return Report(title, headline, sections=python_sections(python))
+def _head_html(report: Report) -> Markup:
+    """The part that is read first: what was not seen, the answer, what to do, facts, the steps."""
+    alarm = f"{report.alarm} {report.unmeasured}".strip()
+    amber = Markup(
+        '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
+        'margin:2px 0 4px"><b>{}</b></div>'
+    )
+    first = Markup(
+        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;line-height:1.3;'
+        'margin:4px 0 2px">{}</div>'
+    )
+    parts = [amber.format(alarm) if alarm else Markup("")]
+    said = [report.lead, report.headline] if report.lead else [report.headline]
+    if report.cell is None:
+        parts.append(first.format(said.pop(0)))
+    else:
+        parts += [first.format(_cell_sentence(report.cell)), _cell_bar(report.cell)]
+    first_of_all = (
+        Markup("<b>→ {}</b> · ").format(with_names(first_change(report.advice)))
+        if report.advice
+        else ""
+    )
+    line = _LINE.format(MUTED, _facts_line(said, report.facts))
+    parts.append(Markup('<div style="margin:0 0 4px">{}{}</div>').format(first_of_all, line))
+    if report.shares:
+        parts.append(share_bar_html(report.shares))
+    if report.chart is not None:
+        strip = figure_html(strip_figure(report.chart), step_table_html(report.chart))
+        caption = strip_caption(report.chart)
+        parts.append(
+            strip + Markup('<div style="{};font-size:11px">{}</div>').format(MUTED, caption)
+        )
+    return Markup("").join(parts)
+
+
+def _facts_line(first: Sequence[str], facts: Sequence[Fact]) -> Markup:
+    """The figures of the headline in a line, what qualifies each under the pointer."""
+    said = Markup('<span title="{}" style="white-space:nowrap">{} {}</span>')
+    fact_texts = [
+        said.format(fact.remark, fact.name, fact.value)
+        for fact in facts
+        if fact.name not in ("step time, median", "step time")  # the headline has it
+    ]
+    return Markup(" · ").join([*map(Markup("{}").format, first), *fact_texts])
+
+
+def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
+    """The typical step as one bar of the full width; its parts are text, so it reads without style too."""
+    # A label that is wider than its part goes to a second line, which nobody sees: none is cut in a word.
+    label = Markup(
+        '<span style="display:inline-block;width:1px;height:26px;vertical-align:top"></span>'
+        '<span style="display:inline-block;white-space:nowrap;vertical-align:top;padding:0 5px">{}</span>'
+    )
+    pieces = [
+        (
+            f"{name}: {mean} of a step, {share}",
+            share.replace(" ", "").replace("<", ""),
+            colour_of(name),
+            label.format(text) if (text := _bar_label(name, share)) else Markup(""),
+        )
+        for name, _, mean, share in shares
+    ]
+    return _bar_html("bar", pieces)
+
+
+def _bar_html(part: str, pieces: Sequence[tuple[str, str, str, Markup]]) -> Markup:
+    """A bar of the full width: of each piece what stands under the pointer, its width, colour and label."""
+    piece = Markup(
+        '<span title="{}" style="display:block;width:{};background:{};color:{};overflow:hidden;'
+        'height:26px">{}</span> '
+    )
+    made = [
+        piece.format(title, width, colour, ink_on(colour), label)
+        for title, width, colour, label in pieces
+    ]
+    return Markup(
+        '<div data-part="{}" style="display:flex;height:26px;line-height:26px;border-radius:3px;'
+        'overflow:hidden;font-size:12px;margin:2px 0 6px">{}</div>'
+    ).format(part, Markup("").join(made))
+
+
+def _bar_label(name: str, share: str) -> str:
+    """As much as there is room for; the rest stands under the pointer, and all in the table of the step."""
+    room = float(share.strip("<% ")) / 100 / _PER_LETTER
+    return next((text for text in (f"{name} {share}", name) if len(text) <= room), "")
+
+
+def _tabs_html(report: Report, *, is_page: bool) -> Markup:
+    """The parts that the script makes tabs of: the ops first, then the typical step in numbers."""
+    tabs: dict[str, Markup] = {}
+    for section in report.sections:
+        block = _section_html(section, is_first=section.tab not in tabs, is_page=is_page)
+        tabs[section.tab] = tabs.get(section.tab, Markup("")) + block
+    if report.shares:
+        ordered = list(tabs.items())
+        tabs = dict([*ordered[:1], (_STEPS_TAB, _steps_html(report.shares)), *ordered[1:]])
+    tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
+    return Markup("").join(tab.format(name, body) for name, body in tabs.items())
+
+
+def _section_html(section: Section, *, is_first: bool, is_page: bool) -> Markup:
+    """A section with its chart; no title where its tab says the same."""
+    chart = Markup("")
+    if section.figure is not None:
+        chart = figure_html(section.figure, Markup(""), is_interactive=is_page)
+    body = section_block(section)
+    if is_first and section.title == section.tab:
+        body = Markup('<div style="margin:4px 0 10px">{}</div>').format(section.html)
+    return _PART.format(f"{section.tab}/{section.title}", body + chart)
+
+
+def _steps_html(shares: Sequence[ShareRow]) -> Markup:
+    return _PART.format(_STEPS_TAB, titled_block("Mean step", share_table_html(shares)))
+
+
+def live_parts(facts: str, shares: Sequence[ShareRow], sections: Sequence[Section]) -> Markup:
+    """The parts of a report that are of some steps, to take the place of those of all.
+
+    Args:
+        facts: What steps they are.
+        shares: Their mean step.
+        sections: Tables of theirs; what is not among them stays as it is.
+    """
+    first: Mapping[str, Section] = {section.tab: section for section in reversed(sections)}
+    return Markup("").join(
+        [
+            _LINE.format(MUTED, facts),
+            share_bar_html(shares),
+            _steps_html(shares),
+            *(
+                _section_html(one, is_first=one is first[one.tab], is_page=False)
+                for one in sections
+            ),
+        ]
+    )
+
+
+def _about_html(report: Report) -> Markup:
+    """The part that qualifies the figures and says what is missing: folded where scripts run."""
+    facts = _facts_table(report.facts)
+    foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:6px 0 0">{}</div>')
+    body = facts + note_list(report.notes)
+    if report.foot:
+        body += foot.format(MUTED, report.foot)
+    if not body:
+        return Markup("")
+    notes = len(report.notes)
+    count = "" if not notes else " (1 note)" if notes == 1 else f" ({notes} notes)"
+    return Markup('<div class="profnb-fold" data-title="{}">{}</div>').format(
+        f"about this measurement{count}", body
+    )
+
+
+def _facts_table(facts: Sequence[Fact]) -> Markup:
+    rows = [(fact.name, fact.value, fact.remark) for fact in facts if fact.remark]
+    return html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
+
+
+def _cell_sentence(cell: CellWords) -> Markup:
+    """The sentence of the cell, each part in the colour that it has in the bar."""
+    last = len(cell.shares) - 1
+    named = Markup(" ").join(
+        Markup(
+            '<span style="display:inline-block"><span style="color:{}">■</span> {}{}</span>'
+        ).format(share.colour, with_names(share.text), "." if row == last else ",")
+        for row, share in enumerate(cell.shares)
+    )
+    return Markup("{} {}").format(cell.head, named)
+
+
+def _cell_bar(cell: CellWords) -> Markup:
+    nothing = Markup("")
+    pieces = [(one.text, f"{one.fraction:.2%}", one.colour, nothing) for one in cell.shares]
+    return _bar_html("cell", pieces)
+
+
+def share_table_html(shares: Sequence[ShareRow]) -> Markup:
+    """The mean step by category, with bars."""
+    rows: list[list[Cell]] = [
+        [name, (bar, f"{BAR};color:{colour_of(name)}"), mean, share]
+        for name, bar, mean, share in shares
+    ]
+    return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
+
+
+def page_html(report: Report, study: Study | None) -> Markup:
+    """The whole page: headline, notes, chart, tables and timeline.
+
+    Args:
+        report: What the page says.
+        study: The trace whose timeline follows; None without a trace.
+    """
+    plotly = timeline = every = script = Markup("")
+    if any(part.figure and not is_static(part.figure) for part in report.sections):
+        plotly = plotly_script()
+    if study is not None:
+        built = build_timeline(study, is_page=True)
+        timeline, every = built.html(), built.every_html()
+        script = script_element(timeline_script()) if built.data else script
+    page_script = script_element(report_script())
+    return Markup(
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        "<title>{title} - profnb</title><style>{style}</style>{plotly}</head><body><main>"
+        '<h1>{title}</h1><div class="profnb-wide">{report}</div>{timeline}</main>'
+        "{scripts}{every}</body></html>"
+    ).format(
+        title=report.sharing.text(printable(report.title)),
+        style=_PAGE_STYLE,
+        plotly=plotly,
+        report=report.sharing.html(report_html(report, is_page=True)),
+        timeline=timeline,
+        scripts=page_script + script,
+        every=every,
+        policy=content_policy(plotly, page_script, script),
+    )
+
+
+@cache
+def report_script() -> str:
+    """The one small script that upgrades every report on its page in place; it is constant.
+
+    It is no part of the HTML, because sanitizers differ in what they leave of it (nbconvert's shows the
+    program as text). It is an ``application/javascript`` output of its own, which pages that run no script
+    drop whole.
+    """
+    files = [resources.files(folder) / name for folder, names in _SCRIPTS.items() for name in names]
+    return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"

@@ -21,7 +21,7 @@ from profnb.steps.breakdown import StepBreakdown
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
 from profnb.steps.windows import Gaps, Steps
 
-_MOST_ROWS = 12
+_SLOWEST_SHOWN = 12
 _MOST_BARS = 120
 _MOST_PAUSES = 6
 _STRIP_HEIGHT = 66
@@ -29,7 +29,7 @@ _STRIP_HEIGHT = 66
 
 @dataclass(frozen=True, slots=True)
 class StepChart:
-    """What the step-time chart shows: at most 120 bars, each one step or the mean of several.
+    """The values of the step-time chart: at most 120 bars, each one step or the mean of several.
 
     Attributes:
         labels: One per bar, for instance "train 12" or "train 12 to 15 (mean of 4)".
@@ -178,14 +178,14 @@ def strip_figure(chart: StepChart) -> dict[str, Any]:
 
 
 def strip_caption(chart: StepChart) -> str:
-    """What the bars of the strip are."""
+    """Say what the bars of the strip are."""
     if not chart.labels:
         return ""
     kind = "a step" if chart.slowest_ms is None else "the mean of several steps"
     first, last = chart.ticks[0], chart.last or chart.ticks[-1]
     ticks = first if first == last else f"{first} to {last}"
     top = duration_text(chart.ceiling_ms * PS_PER_MS)
-    warm = "; faint: warm-up, cut off above that" if any(chart.is_warmup) else ""
+    warm = "; faint: warm-up, cut off at full height" if any(chart.is_warmup) else ""
     return f"Each bar is {kind} ({ticks}), {top} at full height{warm}."
 
 
@@ -234,7 +234,7 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
 def step_table_html(chart: StepChart) -> Markup:
     """The step-time chart as a table: the slowest bars, so that nothing that matters is hidden."""
     order = sorted(range(len(chart.labels)), key=lambda row: -chart.total_ms[row])
-    shown = sorted(order[:_MOST_ROWS])
+    shown = sorted(order[:_SLOWEST_SHOWN])
     steady = [ms for ms, warm in zip(chart.total_ms, chart.is_warmup, strict=True) if not warm]
     longest = max(steady or chart.total_ms, default=0) or 1  # a warm-up bar is cut off there
     rows = [

@@ -1,4 +1,9 @@
-"""The report in words: sentences and rows that the HTML and the terminal share."""
+"""The report in words: sentences and rows that the HTML and the terminal share.
+
+Where the time goes is said shortly for the terminal (`answer_text`), and on a page with the reason
+(`lead_text`). The lead's numbers are those of the tables below it: idle time by cause (``p.idle``), shares of
+the typical step, and of the ops' own time (the op table by type).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats
+from profnb.core.printable import LONGEST_NAME, printable
 from profnb.core.units import (
     PS_PER_NS,
     bar_text,
@@ -16,35 +22,53 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
+from profnb.report.notes import note_contents, note_devices
 from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.step_times import StepTimes
+from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
 from profnb.steps.untraced import TracingCost
 from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
+from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import category_title
+from profnb.subjects.unseen import category_title, unrecorded_backend
 from profnb.trace.framework import UNKNOWN
 
-_MOST = 0.5
-_FEWEST_FOR_P95 = 20
+_HALF = 0.5  # from there on it is "most"
+_FEWEST_FOR_P95 = 20  # steps: of fewer the slowest in 20 is none
 _TELLING_COST = 0.05
 _MUCH_LONGER = 1.5
 _WORTH_A_FACT, _WORTH_NAMING = 0.01, 0.1
+# What of the time a device is idle, of that a cause takes, and of the ops' time a kind, to be named first;
+# and a second cause, of what the first takes.
+_IDLE_MUCH, _LEAST_CAUSE, _LEAST_OP, _SHARE_OF_FIRST = 0.1, 0.05, 0.1, 1 / 3
+_ABSENT, _DROPPED = "absent, not zero", "Events were dropped"  # as notes say it
 MEANINGS = {
     "device compute": "kernels running on the device",
     "device to device": "copies within or between devices",
-    "device collectives": "devices or workers exchanging data, and waiting for one another",
+    "device collectives": "devices or workers exchanging data and waiting",
     "host compute": "ops computing on the CPU",
     "kernel launch": "the host preparing and launching the device's work",
     "input": "waiting for the next batch, or copying it to the device",
-    "output": "copying results to the host, or waiting for them",
+    "output": "copying results to the host, or waiting for results",
     "compilation": "XLA compiling, or functions being traced",
     OTHERS: "no op active: mostly Python",
     GAP: "callbacks, logging, fetching data in Python",
     GAP_WORK: "a new iterator of the input is made before each step",
+}
+_IDLE_CLAUSES = {
+    "compiling": "functions are traced or compiled",
+    "waiting for input": "the next batch is not there yet",
+    "copying input": "the next batch is still being copied to the device",
+    "synchronising copy": "the host waits for results or copies results back",
+    "host compute": "ops compute on the CPU",
+    "kernel launch": "the host is still launching kernels",
+    "host collectives": "the host waits for other workers or replicas, or exchanges data",
+    "Python in the step": "the host runs Python or unrecorded work in the step",
+    "Python between steps": "the host runs Python between steps",
 }
 
 
@@ -58,19 +82,19 @@ class Fact:
 
 
 def alarm_text(study: Study) -> str:
-    """What is more important than where the time went; nothing where nothing is."""
+    """Say what is more important than where the time went; nothing where nothing is."""
     growth = find_growth(study.recording.graph_versions)
     if growth is not None:
         runs = f"{count_text(growth[0])} of {count_text(len(study.recording.graph_versions))}"
-        return f"The graph grows in the loop: {runs} session runs found new ops in it."
+        return f"The graph grows in the loop: {runs} session runs found new ops."
     if not study.device.unused:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
-    return f"There is a GPU, and this training does not use it{mixed}."
+    return f"This training does not use the GPU{mixed}."
 
 
 def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
-    """How many steps and how long one takes, in one line; first without tracing, where that costs.
+    """Count the steps and say how long one takes, in one line; first without tracing, where that costs.
 
     Where a step and the gap behind it take much longer than the step, that is said too: shares are of both.
     """
@@ -93,7 +117,7 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
 
 
 def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
-    """Whether the typical traced step differs from an untraced one by what tracing costs, and not by more.
+    """Tell whether a typical traced step is slower than an untraced one by the cost of tracing alone.
 
     The cost is of neighbours; where the traced steps were slow for another reason (a cold cache), most of
     the difference is no tracing.
@@ -103,7 +127,7 @@ def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
 
 
 def _aside_text(durations_ps: Sequence[int]) -> str:
-    """Which steps are left out because they took many times as long."""
+    """Say which steps are left out because they took many times as long."""
     if not durations_ps:
         return ""
     if len(durations_ps) == 1:
@@ -120,7 +144,7 @@ def answer_text(
     explanation: str = "",
     framework: str = UNKNOWN,
 ) -> str:
-    """Where the time goes, in one sentence.
+    """Say where the time goes, in one sentence.
 
     Args:
         summary: The numbers of the headline.
@@ -133,14 +157,105 @@ def answer_text(
     if largest is None:
         return ""
     title = category_title(largest.category, framework if has_host else UNKNOWN)
-    part = "Most of it" if largest.fraction >= _MOST else "The largest part"
+    part = "Most of it" if largest.fraction >= _HALF else "The largest part"
     where = f", seen from {device}," if device else ""
     sentence = f"{part}{where} is {title}, {percent_text(largest.fraction)}"
-    meaning = MEANINGS.get(largest.category)
-    if largest.category == OTHERS and not has_host:
-        meaning = "nothing that could explain it was recorded"
-    meaning = explanation or meaning
+    meaning = explanation or _meaning(largest.category, has_host=has_host)
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
+
+
+def _meaning(category: str, *, has_host: bool) -> str:
+    if category == OTHERS and not has_host:
+        return "nothing that could explain it was recorded"
+    return MEANINGS.get(category, "")
+
+
+def lead_text(study: Study, explanation: str, *, has_host: bool) -> str:
+    """Say where the time goes, and why, in one sentence; "" where nothing is known of it.
+
+    A device that is idle a tenth of the time or more comes first, with what the host did meanwhile; else the
+    largest part of a step, and the kind of op that takes most of it or what its input waits for.
+
+    Args:
+        study: The analyses.
+        explanation: What the largest part is, where more is known than its category tells.
+        has_host: Whether the thread of the steps was recorded.
+    """
+    largest = study.summary.largest
+    if largest is None:
+        return ""
+    idle = study.device.idle
+    if idle is not None and idle.total_ps.sum() >= _IDLE_MUCH * idle.window_ps:
+        return _idle_text(study, idle)
+    title = category_title(largest.category, study.framework if has_host else UNKNOWN)
+    how_much = "Most" if largest.fraction >= _HALF else "The largest part"
+    meaning = _why(study, largest.category, explanation, has_host=has_host)
+    return f"{how_much} of a step is {title}, {percent_text(largest.fraction)}{meaning}."
+
+
+def _idle_text(study: Study, idle: IdleTable) -> str:
+    """Say how long the busiest device was idle, and what the host did then."""
+    whole, window = int(idle.total_ps.sum()), idle.window_ps
+    order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
+    causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
+    name = idle.device.removeprefix("/device:").partition(":")[0]
+    several = len(working_devices(study.trace))
+    device = f"The {name if name in ('GPU', 'TPU') else 'device'}"
+    if several > 1:
+        device = f"The busiest of {several} devices"
+    said = f"{device} is idle {percent_text(whole / window)} of the time"
+    first, first_ps = causes[0]
+    if first not in _IDLE_CLAUSES:
+        return f"{said}; why was not recorded."
+    is_most = first_ps >= _HALF * whole
+    how = "mostly because" if is_most else "most often because"
+    said += f", {how} {_IDLE_CLAUSES[first]} ({percent_text(first_ps / window)})"
+    second, second_ps = causes[1]
+    is_worth_it = second_ps >= max(_LEAST_CAUSE * window, _SHARE_OF_FIRST * first_ps)
+    if second in _IDLE_CLAUSES and is_worth_it and not is_most:
+        said += f". Second cause: {_IDLE_CLAUSES[second]} ({percent_text(second_ps / window)})"
+    return f"{said}."
+
+
+def _why(study: Study, category: str, explanation: str, *, has_host: bool) -> str:
+    """Give the reason for the largest part of a step: what it waits for, or its largest op."""
+    diagnosis = study.input.diagnosis
+    if category == "input" and diagnosis is not None and diagnosis.limit:
+        return f": {diagnosis.limit}"
+    meaning = explanation or _meaning(category, has_host=has_host)
+    said = f" ({meaning})" if meaning else ""
+    if category not in ("device compute", "host compute"):
+        return said
+    return said + _largest_kind(study, on_device=category == "device compute")
+
+
+def _largest_kind(study: Study, *, on_device: bool) -> str:
+    """The type of op that takes most of its side's own time in the steps, and how much."""
+    ops = study.ops.steady
+    rows = np.flatnonzero((ops.is_device == on_device) & (ops.self_ps > 0))
+    whole = int(ops.self_ps[rows].sum())
+    sums: dict[str, int] = {}
+    for row in rows.tolist():
+        kind = ops.op_type[row] or ops.op_name[row]
+        sums[kind] = sums.get(kind, 0) + int(ops.self_ps[row])
+    if len(sums) < 2:
+        return ""
+    kind, took = max(sums.items(), key=lambda item: item[1])
+    if took < _LEAST_OP * whole or not kind:
+        return ""
+    name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:LONGEST_NAME]
+    return f"; {name} takes {percent_text(took / whole)} of the ops' time"
+
+
+def unmeasured_text(study: Study) -> str:
+    """Say what was not recorded although it happened, if that is more important than what was."""
+    backend = unrecorded_backend(study)
+    notes = (
+        [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
+    )
+    notes += [note for note in note_devices(study) if _ABSENT in note]
+    notes += [note for note in note_contents(study.trace) if note.startswith(_DROPPED)]
+    return " ".join(note.partition(". ")[0].rstrip(".") + "." for note in notes)
 
 
 def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
@@ -181,7 +296,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
 
 
 def _facts_between(study: Study) -> list[Fact]:
-    """What lies between steps and is no part of one: between epochs, and whatever stopped the work."""
+    """The figures of what is no part of a step: the time between epochs, and pauses."""
     facts, steps, gaps = [], study.steps, study.gaps
     ends, pauses = gaps.between_epochs, gaps.long
     are_told = pauses.size > 0 and bool(np.isin(ends, pauses).all())  # below, with their cause
@@ -194,8 +309,8 @@ def _facts_between(study: Study) -> list[Fact]:
             Fact(
                 "between epochs",
                 duration_text(float(gaps.duration_ps[ends].sum())),
-                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; "
-                "no part of a step",
+                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; not part "
+                "of a step",
             )
         )
     if pauses.size:
@@ -227,7 +342,7 @@ def _window_ps(steps: Steps) -> int:
 
 
 def _time_facts(study: Study) -> list[Fact]:
-    """How long a step takes: of few steps only what few can tell."""
+    """The figures of a step's time: of few steps only what few can tell."""
     summary = study.summary
     if len(summary.counted) == 1:
         return [Fact("step time", duration_text(summary.median_ps), "of one step")]
@@ -243,7 +358,7 @@ def _time_facts(study: Study) -> list[Fact]:
 
 
 def _gap_remark(study: Study) -> str:
-    """What the time between steps is, and how much of it profnb itself takes, from a tenth on."""
+    """Qualify the time between steps; name profnb's part of it from a tenth on."""
     summary, own_ps = study.summary, study.recording.marking_ns * PS_PER_NS
     gap_ps = summary.median_gap_ps or 0.0
     if is_of_runs(summary) or not _WORTH_NAMING * gap_ps <= own_ps <= gap_ps or not own_ps:
@@ -252,7 +367,7 @@ def _gap_remark(study: Study) -> str:
 
 
 def run_facts(runs: Sequence[Floats]) -> list[Fact]:
-    """How far apart runs of the same code are; nothing for one run."""
+    """The figure of how far apart runs of the same code are; nothing for one run."""
     medians = [float(np.median(steps)) for steps in runs if len(steps)]
     if len(medians) < 2:
         return []
@@ -269,7 +384,7 @@ def _cost_fact(
     *,
     is_part: bool,
 ) -> Fact:
-    """What tracing cost.
+    """The figure of what tracing cost.
 
     Args:
         times: The steps as the wall clock has them.

@@ -97,8 +97,8 @@ STEPS = Table[Spine](
             "time of the device's work that it launched, whenever that ran; streams add up",
         ),
     ),
-    "The nine categories of a row sum to its duration. Without a device in the trace, categories that only a "
-    "device has are NaN.",
+    "The nine categories of a row sum to its duration. Without a device in the trace, categories of "
+    "devices are NaN.",
 )
 STEP_TIMES = Table[StepTimes](
     "step_times",

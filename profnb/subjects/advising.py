@@ -35,16 +35,15 @@ LEAST_INPUT = 0.05  # of the time; from here on input is said
 # What keeps the next batch ready, by framework.
 READY = {
     TENSORFLOW: "Read through tf.data with .map(..., num_parallel_calls=tf.data.AUTOTUNE) and "
-    ".prefetch(tf.data.AUTOTUNE) as the last step, so that the next batch is made while this one is "
-    "computed.",
-    SESSIONS: "Read through tf.data with .map(..., num_parallel_calls=8) and .prefetch(2) as the last step, "
-    "so that the next batch is made while this one is computed.",
-    JAX: "Make the next batch in another thread or process (grain, tf.data, a PyTorch DataLoader) while this "
-    "one is computed.",
+    ".prefetch(tf.data.AUTOTUNE) as the last step. The next batch is made during the step.",
+    SESSIONS: "Read through tf.data with .map(..., num_parallel_calls=8) and .prefetch(2) as the last "
+    "step. The next batch is made during the step.",
+    JAX: "Make the next batch during the step, in another thread or process (grain, tf.data, a PyTorch "
+    "DataLoader).",
     PYTORCH: "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True) makes the next "
-    "batch while this one is computed; workers take some tenths of a second to start, so keep one loader for "
-    "all epochs.",
-    UNKNOWN: "Make the next batch in another thread or process while this one is computed.",
+    "batch during the step. Workers take some tenths of a second to start, so keep one loader for all "
+    "epochs.",
+    UNKNOWN: "Make the next batch during the step, in another thread or process.",
 }
 
 

@@ -58,7 +58,7 @@ def nothing_ran(study: Study) -> bool:
 def headline_without_work(study: Study) -> str:
     """Say how long code took in which nothing of TensorFlow ran."""
     took = duration_text(study.recording.wall_ns * 1000.0)
-    return f"No TensorFlow ran: {took} of Python and of what it called"
+    return f"No TensorFlow ran: {took} of Python and its calls"
 
 
 def unrecorded_backend(study: Study) -> str:
@@ -76,8 +76,8 @@ def note_backend(study: Study) -> list[str]:
     if not backend:
         return []
     return [
-        f"Keras runs on {backend} here, whose work TensorFlow's profiler does not record: steps are timed, "
-        "but where their time went is not seen."
+        f"Keras runs on {backend} here. TensorFlow's profiler times these steps but does not see their "
+        "parts."
     ]
 
 
@@ -95,17 +95,16 @@ def note_window(study: Study) -> str:
     """Say why there are no steps, and what would make some; "" where the general sentence has to do."""
     recording, steps = study.recording, study.recording.steps
     if nothing_ran(study):
-        lines = " Its lines are in the source table." if study.source.lines else ""
-        return f"Nothing of TensorFlow ran while this was captured, so there are no steps.{lines}"
+        lines = " Your lines are in the source table." if study.source.lines else ""
+        return f"No TensorFlow ran during the capture, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
-        again = "running the cell again skips what is done once."
+        again = "running the cell again skips building, tracing and compiling."
         if any(message.startswith(NOT_ENDED) for message in recording.messages):
             none = f"None of {counted_text(len(steps), 'step')} was traced, all were timed"
             return f"{none}; {again}"
         return (
-            "The window closed before a first step had ended, so none of "
-            f"{counted_text(len(steps), 'step')} was traced. Where building, tracing or compiling takes "
-            f"that long, -t SECONDS keeps the window open longer; {again}"
+            f"The window closed before the first step ended, so none of {counted_text(len(steps), 'step')} "
+            f"was traced. -t SECONDS keeps the window open longer, or {again}"
         )
     # The functions that were called from outside of any other, in order.
     calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
@@ -114,13 +113,13 @@ def note_window(study: Study) -> str:
         more = f" and {len(once) - _MOST_NAMED} more" if len(once) > _MOST_NAMED else ""
         each = "once" if len(once) == 1 else "once each"
         return (
-            f"{', '.join(name[:60] for name in once[:_MOST_NAMED])}{more} ran {each}: no loop, so no steps; "
-            "the whole capture is one window."
+            f"{', '.join(name[:60] for name in once[:_MOST_NAMED])}{more} ran {each}: no loop, so no steps. "
+            "The whole capture is one window."
         )
     if study.framework == TENSORFLOW:
         return (
-            f"No loop was found among {count_text(len(study.trace.events))} events (no step markers, no "
-            "function or session run that repeats, no eager loop over a dataset), so the capture is one "
-            "window. If it holds a loop, wrap each iteration in `with profnb.step(i):`."
+            f"No loop was found among {count_text(len(study.trace.events))} events: no step markers, no "
+            "repeated function or session run, no eager loop over a dataset. The capture is one window. To "
+            "see the steps of a loop, wrap each iteration in `with profnb.step(i):`."
         )
     return ""

@@ -130,7 +130,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
         TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
     """
     if not buffers:
-        raise TraceFormatError(f"{source} holds no session run; at least one is expected.")
+        raise TraceFormatError(f"{source} holds no session run. Give a file with one or more.")
     try:
         return _read_runs(buffers, source)
     except TraceFormatError as error:
@@ -185,7 +185,7 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     span_ns = max(run.end_ns for run in runs) - base
     if span_ns > _LONGEST_NS:
         raise TraceFormatError(
-            f"Its nodes lie {span_ns / 86_400e9:,.0f} days apart, which the runs of one program cannot."
+            f"The nodes lie {span_ns / 86_400e9:,.0f} days apart, too far for one program."
         )
     nodes, timed = [run.nodes for run in runs], [run.timed for run in runs]
     begin = [run.nodes.begin_ns[run.timed] for run in runs]
@@ -247,16 +247,15 @@ def _read_run(stats: Messages, size: int, distinct: _Distinct) -> _Run:
         raise _no_run_metadata(size) from None
     if len(devices) > _MOST_DEVICES or nodes.duration_ns.max(initial=0) > _LONGEST_NS:
         raise TraceFormatError(
-            f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: "
-            "more than any run has, so this is no RunMetadata, or a damaged one."
+            f"{len(devices):,} devices and a node of {nodes.duration_ns.max(initial=0) / 1e9:,.0f} s: more "
+            "than any run has. This is no RunMetadata, or damaged."
         )
     timed = np.flatnonzero((nodes.begin_ns > 0) & (nodes.begin_ns < _LATEST_NS))
     if not timed.size:
         raise TraceFormatError(
-            f"No times of nodes in {size:,} bytes: no RunMetadata, or one of a run that was not "
-            "traced. Run the session with "
-            "options=tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE) and "
-            "run_metadata=tf.compat.v1.RunMetadata(), and save that."
+            f"No times of nodes in {size:,} bytes: no RunMetadata, or the run was not traced. Run the "
+            "session with options=tf.compat.v1.RunOptions(trace_level=tf.compat.v1.RunOptions.FULL_TRACE) "
+            "and run_metadata=tf.compat.v1.RunMetadata(), and save the result."
         )
     rows = [distinct.devices.setdefault(name, len(distinct.devices)) for name in names]
     sides = [split_graph_device(name)[2] == "device" for name in names]
@@ -274,8 +273,8 @@ def _read_run(stats: Messages, size: int, distinct: _Distinct) -> _Run:
 
 def _no_run_metadata(size: int) -> TraceFormatError:
     return TraceFormatError(
-        f"{size:,} bytes that are no RunMetadata, or a damaged one. Expected is what "
-        "run_metadata.SerializeToString() gives, written and copied in binary mode."
+        f"{size:,} bytes that are no RunMetadata, or damaged. Write run_metadata.SerializeToString() in "
+        "binary mode, and copy in binary mode."
     )
 
 

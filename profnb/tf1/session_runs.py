@@ -46,8 +46,8 @@ _ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.r
 _MOST_BYTES = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
 _HIDDEN = (
-    "Session.run was replaced by code that takes no options, so session runs are not traced one by one and "
-    "-n does not bound them."
+    "Other code replaced Session.run and takes no options. So session runs are not traced one by one, and "
+    "-n sets no bound."
 )
 
 
@@ -298,8 +298,8 @@ class GraphRuns:
             )
         if self.untraced:
             sentences.append(
-                f"{self.untraced:,} session runs had options of their own without FULL_TRACE, so what "
-                "their ops allocated is not known. Leave out options= to have them traced."
+                f"{self.untraced:,} session runs had options without FULL_TRACE, so the ops' memory is "
+                "unknown. Leave out options= to trace these runs."
             )
         return sentences
 

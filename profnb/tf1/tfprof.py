@@ -62,7 +62,7 @@ def _device_us(rows: _Rows) -> list[float]:
 
 TFPROF_TABLE = Table[_Rows](
     "tfprof",
-    "One row per node of one of tfprof's views of session runs, the longest first.",
+    "One row per node of a tfprof view of session runs, the longest first.",
     (
         Column(
             "name", of_each("name"), "a name scope or node, an op type, or `file.py:line:function`"
@@ -87,8 +87,7 @@ TFPROF_TABLE = Table[_Rows](
         ),
         Column("occurrences", of_each("occurrences"), "how often its ops ran", alias="run_count"),
     ),
-    "All but `self_us` include what stands below, and sum over the runs, except that a node's peak is that "
-    "of its largest run.",
+    "All but `self_us` include the nodes below and sum over the runs. A node's peak is of the largest run.",
 )
 
 
@@ -109,8 +108,8 @@ def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> "pd.Da
     """
     if not isinstance(trace.stats, GraphStats):
         raise CaptureError(
-            f"{trace.source} is not of session runs, which are all that tfprof reads. Profile code "
-            "that calls tf.compat.v1.Session.run, or load a RunMetadata file."
+            f"{trace.source} has no session runs for tfprof. Profile code that calls "
+            "tf.compat.v1.Session.run, or load a RunMetadata file."
         )
     return TFPROF_TABLE.frame(tfprof_view(view, graph, trace.stats.recorded))
 
@@ -137,8 +136,7 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleName
         import tensorflow as tf
     except ImportError:
         raise CaptureError(
-            "tfprof is part of TensorFlow, which is not installed here. Install it with "
-            "`pip install 'profnb[cpu]'`."
+            "tfprof is part of TensorFlow. Install TensorFlow with `pip install 'profnb[cpu]'`."
         ) from None
     if None in (seam.find(tf) for seam in (TFPROF, RUN_METADATA, GRAPH_DEF)):
         raise CaptureError(f"TensorFlow {tf.__version__} has no tfprof any more.")
@@ -148,8 +146,8 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleName
     if view == "code":
         if not isinstance(graph, tf.Graph):
             raise CaptureError(
-                "The code view needs the graph whose ops remember the lines that made them. Pass "
-                "graph=, the tf.Graph built in this process."
+                "The code view needs a graph with the ops' source lines. Pass graph=, the tf.Graph built "
+                "in this process."
             )
         for device in merged.step_stats.dev_stats:
             for node in device.node_stats:
@@ -195,8 +193,8 @@ def _recorded_graph(merged: Any) -> Any:
     nodes = {node.name: node for graph in merged.partition_graphs for node in graph.node}
     if not nodes:
         raise CaptureError(
-            "tfprof needs the graph that ran, and the RunMetadata does not hold it. Pass graph=, the "
-            "tf.Graph or its GraphDef, or record with RunOptions(output_partition_graphs=True)."
+            "tfprof needs the graph, and the RunMetadata has none. Pass graph=, the tf.Graph or its "
+            "GraphDef, or record with RunOptions(output_partition_graphs=True)."
         )
     graph = GRAPH_DEF.find()(library=merged.partition_graphs[0].library)
     graph.versions.CopyFrom(merged.partition_graphs[0].versions)
@@ -222,8 +220,8 @@ def _copy_graph(tf: Any, graph: Any) -> Any:
             tf.import_graph_def(definition, name="")
     except ValueError as error:
         raise CaptureError(
-            f"TensorFlow cannot import the graph that ran ({str(error)[:200]}). Pass graph=, the "
-            "tf.Graph built in this process."
+            f"TensorFlow cannot import the graph ({str(error)[:200]}). Pass graph=, the tf.Graph built in "
+            "this process."
         ) from None
     return copy
 

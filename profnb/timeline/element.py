@@ -126,14 +126,14 @@ def build_timeline(
     remarks = []
     if packed.merged_events:
         remarks.append(
-            f"{count_text(packed.merged_events)} events shorter than "
-            f"{duration_text(packed.resolution_ps)} are drawn as blocks of several. Every event: "
-            f"{of}.to_html(path) as a page, {of}.to_chrome_trace(path) for Perfetto."
+            f"{count_text(packed.merged_events)} events shorter than {duration_text(packed.resolution_ps)} "
+            f"are drawn as blocks of several. To see every event: {of}.to_html(path) as a page, "
+            f"{of}.to_chrome_trace(path) for Perfetto."
         )
     if packed.left_out_events:
         remarks.append(
-            f"Only {count_text(len(scene.lanes.lines))} lines are shown; "
-            f"{count_text(packed.left_out_events)} events stand on others. {of}.events has them."
+            f"Only {count_text(len(scene.lanes.lines))} lines are shown. {of}.events also has "
+            f"{count_text(packed.left_out_events)} events on hidden lines."
         )
     return Timeline(
         headline=headline,

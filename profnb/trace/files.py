@@ -45,7 +45,9 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     if is_packed:
         recorded = _decompress(recorded, source)
         if recorded[:2].tobytes() == GZIP:  # a file may hold itself, without end
-            raise TraceFormatError(f"{source}: gzip inside gzip. Decompress it once and open that.")
+            raise TraceFormatError(
+                f"{source}: gzip inside gzip. Decompress once and open the result."
+            )
     return read_opened(Opened(file, recorded, source, is_packed))
 
 
@@ -109,8 +111,8 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(
-            f"{trace.source} is no XPlane file, which alone is written again. Copy the file it was "
-            "read from. A capture keeps its own with logdir=, in a notebook -d."
+            f"{trace.source} is no XPlane file, so it cannot be written again. Copy the original file. With "
+            "logdir= (in a notebook -d) a capture keeps its files."
         )
     recorded = trace.recorded
 

@@ -151,8 +151,7 @@ def _open(url: str) -> tuple[Any, str]:
         files, root = import_module("fsspec.core").url_to_fs(url, **options)
     except ImportError as error:
         raise ProfnbError(
-            f"Opening {protocol}:// needs a package that is not installed ({error}): "
-            f"pip install {f'fsspec {package}'.strip()}"
+            f"Opening {protocol}:// needs a package ({error}): pip install {f'fsspec {package}'.strip()}"
         ) from None
     if not files.exists(root):
         raise FileNotFoundError(f"No file or folder at {printable(url)}.")

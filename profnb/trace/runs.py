@@ -112,8 +112,8 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     files = files or [file for file in regular if EVENT_FILE not in file.name] or regular
     if not files:
         raise TraceFormatError(
-            f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or a "
-            "logdir with plugins/profile/RUN/HOST.xplane.pb below it."
+            f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or "
+            "a logdir with plugins/profile/RUN/HOST.xplane.pb."
         )
     traces = _group_into_runs([_trace_file(file) for file in files])
     newest = {

@@ -46,8 +46,8 @@ def check(position: Number, what: str) -> None:
     """
     if position != OK:
         raise TraceFormatError(
-            f"Malformed {what} at byte {position:,}: the file is truncated, damaged, or not an "
-            "XPlane trace. Copy it again in binary mode, or capture it anew."
+            f"Malformed {what} at byte {position:,}: the file is truncated, damaged, or not an XPlane "
+            "trace. Copy the file again in binary mode, or capture anew."
         )
 
 
@@ -214,7 +214,7 @@ class Messages:
         """
         if len(self) > most:
             raise TraceFormatError(
-                f"It claims {len(self):,} {noun}, more than any real {whole} has."
+                f"The file claims {len(self):,} {noun}, more than any real {whole} has."
             )
         return self
 

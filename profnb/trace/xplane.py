@@ -70,8 +70,7 @@ def _read_space(buffer: Bytes, source: str) -> Trace:
     read_lines, events, event_stats = _read_lines(lines, names)
     if not any(plane_names):
         raise TraceFormatError(
-            "None of its planes has a name; this is some other protobuf file, not an XPlane trace "
-            "(*.xplane.pb)."
+            "No plane has a name: this is no XPlane trace (*.xplane.pb) but another protobuf file."
         )
     rows = np.arange(len(planes) + 1)
     of_planes = StatEntries(planes.begins, planes.ends, rows, rows[:-1], _PLANE_STATS)
@@ -132,8 +131,8 @@ def _read_lines(lines: Messages, names: Dictionary) -> tuple[Lines, Events, Stat
     check(status, "XEvent")
     if missing[0]:
         raise TraceFormatError(
-            f"{missing[0]:,} of {count:,} events have no name in the trace's own dictionary: the "
-            "file is damaged, perhaps by a conversion to text."
+            f"{missing[0]:,} of {count:,} events have no name in the trace: the file is damaged, perhaps by "
+            "a conversion to text."
         )
     stat_begins, stat_ends = messages.begins, messages.ends
     if unsorted.any():
@@ -163,7 +162,7 @@ def _line_begins_ps(timestamps_ns: Int64s, offsets: Int64s) -> Int64s:
     base, last = int(timestamps_ns[has_events].min()), int(timestamps_ns[has_events].max())
     if last - base > _LONGEST_PS // 1000:
         raise TraceFormatError(
-            f"Its lines begin {(last - base) / 86_400e9:,.0f} days apart, which one capture cannot."
+            f"The lines begin {(last - base) / 86_400e9:,.0f} days apart, too far for one capture."
         )
     return np.where(has_events, timestamps_ns - base, 0) * 1000
 

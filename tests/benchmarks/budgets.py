@@ -100,7 +100,7 @@ REPORT = ALL + """
 import profnb
 def report():
     return profnb.load(sys.argv[1])._repr_mimebundle_()
-import numba, pandas, profnb.report.report
+import numba, pandas, profnb.report.build
 if sys.argv[2] == "warm":
     warm_up()
     report()

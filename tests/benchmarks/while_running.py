@@ -12,7 +12,7 @@ CELLS = [
 import time
 import tensorflow as tf
 from profnb.capture.machine.machine_watch import MachineWatch
-from profnb.report.running.live_line import LiveLine
+from profnb.report.progress import LiveLine
 made = {}
 for kind in (LiveLine, MachineWatch):
     def remember(self, *arguments, _begin=kind.__init__, **keywords):

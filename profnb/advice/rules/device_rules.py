@@ -60,7 +60,9 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
     if not study.device.unused:
         return
     named, share = printable(", ".join(study.device.unused[:4])), share_of(study, "host compute")
-    evidence = f"Nothing ran on {named}. The ops ran on the CPU, {percent_text(share)} of the time."
+    evidence = (
+        f"Nothing ran on {named}. For {percent_text(share)} of the time the ops ran on the CPU."
+    )
     if is_mixed_precision(study):
         evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
     edits = model.of_category("host compute", share, model.left_by_a_call(share))
@@ -94,8 +96,8 @@ def mixed_precision(model: Model, study: Study) -> Proposals:
         return
     yield propose(
         study, "mixed-precision", _NARROWER[width],
-        f"{percent_text(share)} of kernel time is products and convolutions in 32 bits. This device "
-        f"does {width} numbers {times:.0f} times as fast at best.",
+        f"{percent_text(share)} of kernel time goes to products and convolutions in 32 bits. This device "
+        f"computes {width} numbers up to {times:.0f} times as fast.",
         _of_kernels(model, study, chosen, 1 / times),
     )  # fmt: skip
 
@@ -121,8 +123,8 @@ def missed_tensor_cores(model: Model, study: Study) -> Proposals:
     least = rates.get("32-bit", 0) / rates.get("16-bit", np.inf)
     yield propose(
         study, "missed-tensor-cores", _EVEN,
-        f"{percent_text(share)} of kernel time is products and convolutions in 16 bits without tensor cores: "
-        f"{listed}.",
+        f"{percent_text(share)} of kernel time goes to 16-bit products and convolutions without tensor "
+        f"cores: {listed}.",
         _of_kernels(model, study, chosen, least),
     )  # fmt: skip
 
@@ -130,7 +132,7 @@ def missed_tensor_cores(model: Model, study: Study) -> Proposals:
 _ONE_ORDER = {
     UNKNOWN: "Keep one order of dimensions in all layers: channels last with tensor cores.",
     TENSORFLOW: "Keep one data_format in all layers: channels_last with mixed precision.",
-    PYTORCH: "model.to(memory_format=torch.channels_last), and the inputs likewise.",
+    PYTORCH: "model.to(memory_format=torch.channels_last), and the same for the inputs.",
 }
 _ORDER = "Keep one order of dimensions", _ONE_ORDER, "gpu_performance_analysis"
 
@@ -141,9 +143,7 @@ def layout_changes(model: Model, study: Study) -> Proposals:
     kernels = study.device.kernels
     names = zip(kernels.kernel_name, kernels.op_name, strict=True)
     moved = np.array([bool(_LAYOUT.search(f"{kernel} {op}")) for kernel, op in names], np.bool_)
-    evidence = (
-        f"{percent_text(_kernel_share(study, moved))} of kernel time turns NHWC into NCHW or back."
-    )
+    evidence = f"{percent_text(_kernel_share(study, moved))} of kernel time converts between NHWC and NCHW."
     edit = _of_kernels(model, study, moved, 0.0)
     if moved.any():
         yield propose(study, "layout-changes", _ORDER, evidence, edit)
@@ -151,10 +151,10 @@ def layout_changes(model: Model, study: Study) -> Proposals:
 
 _LESS = "For exchange: a larger batch per device, mixed precision, or gradients summed over steps."
 _ALL_RANKS = (
-    "Capture all workers into one logdir: profnb.load_fleet(logdir) tells waiting from exchange, and who is "
-    f"waited for. {_LESS}"
+    "Capture all workers into one logdir: profnb.load_fleet(logdir) separates waiting from exchange and "
+    f"names the late worker. {_LESS}"
 )
-WORKERS: Words = ("Find out which worker is waited for", _ALL_RANKS, "distributed_training")
+WORKERS: Words = ("Find the worker that comes late", _ALL_RANKS, "distributed_training")
 _EXCHANGE = "Hide the exchange between devices", _LESS, "distributed_training"
 
 
@@ -174,8 +174,8 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
     meanwhile = "the device computes nothing" if study.has_device else "no op here computes"
     yield propose(
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
-        f"{percent_text(share)} of the time is exchange while {meanwhile}."
-        + (" One trace does not tell how much of it is waiting." if is_alone else ""),
+        f"{percent_text(share)} of the time goes to exchange while {meanwhile}."
+        + (" One trace does not show how much of the exchange is waiting." if is_alone else ""),
         *model.of_category("device collectives", share, (0.0, HALF)),
     )  # fmt: skip
 
@@ -203,8 +203,8 @@ def imbalance(model: Model, study: Study) -> Proposals:
     kinds = "device compute", "device collectives"  # in which the others wait for it
     yield propose(
         study, "imbalance", _SPREAD,
-        f"The busiest of {busy.size} devices is at work {percent_text(most)} of the time, collectives left "
-        f"out. The mean is {percent_text(mean)}.",
+        f"The busiest of {busy.size} devices works {percent_text(most)} of the time, collectives left out. "
+        f"The mean is {percent_text(mean)}.",
         model.some_of(kinds, most - mean, (0.0, HALF)),
     )  # fmt: skip
 
@@ -275,8 +275,8 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
     if is_launched_by_pool(study.trace, study.framework):
         yield propose(
             study, "gpu-thread-mode", _THREADS,
-            "Threads of the pool that also runs ops and input launched the kernels. The device idled "
-            f"{percent_text(idle)} of the time meanwhile.",
+            "The thread pool of ops and input also launched the kernels. Meanwhile the device idled "
+            f"{percent_text(idle)} of the time.",
             *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM)),  # left in 14 runs
         )  # fmt: skip
 
@@ -285,7 +285,7 @@ _PINNED = (
     "batch.to(device, non_blocking=True) for the next batch; send uint8 and convert on the device."
 )
 _COPY = {
-    UNKNOWN: "Copy the next batch while this one is computed. Send narrow types (uint8).",
+    UNKNOWN: "Copy the next batch while the device computes. Send narrow types (uint8).",
     TENSORFLOW: "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step. Send "
     "uint8, and tf.cast on the device.",
     JAX: "jax.device_put the next batch before this step's result is read. Send uint8, convert in the step.",
@@ -293,9 +293,9 @@ _COPY = {
 }
 _COPY_BESIDE: Words = ("Copy to the device while it computes", _COPY, "data_performance")
 _KEEP = (
-    "Keep on the device what fits there",
-    "Leave arrays that fit there (memory_kind='device' in their shardings). Fetch the next one while this "
-    "one is computed.",
+    "Keep arrays on the device",
+    "Leave arrays on the device as far as memory allows (memory_kind='device' in the shardings). Fetch the "
+    "next array while the device computes.",
     "https://docs.jax.dev/en/latest/notebooks/host-offloading.html",
 )
 
@@ -310,9 +310,7 @@ def copying_input(model: Model, study: Study) -> Proposals:
     if study.framework == PYTORCH and set(bytes_of) == {"pinned"}:
         words = words[0], _PINNED, words[2]
     slow = bytes_of.get("pageable", 0)
-    evidence = (
-        f"{percent_text(share)} of the time data moved to the device while it computed nothing"
-    )
+    evidence = f"{percent_text(share)} of the time the device computed nothing while data moved to the device"
     evidence += f", {bytes_text(slow)} of it from pageable memory." if slow else "."
     hidden = share_of(study, "device compute") / share
     # Beside computing a copy takes no time, as far as that is as long; a float has four bytes, a uint8 one.
@@ -322,20 +320,25 @@ def copying_input(model: Model, study: Study) -> Proposals:
 
 
 _READ = {
-    UNKNOWN: "Printing a result, or making a Python number of it, waits: do it every 100 steps.",
-    TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device: do them every 100 steps, or "
-    "keep a tf.keras.metrics.Mean and read it once an epoch.",
-    SESSIONS: "What sess.run fetches is copied back: fetch the loss and the summaries every 100 steps.",
-    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device: do them every 100 steps.",
-    PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device: do "
-    "them every 100 steps.",
+    UNKNOWN: (
+        "Printing a result or making a Python number waits for the device. Read results every 100 steps."
+    ),
+    TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device. Read results every 100 "
+    "steps, or keep a tf.keras.metrics.Mean and read the mean once an epoch.",
+    SESSIONS: "sess.run copies every fetched value back. Fetch the loss and the summaries every 100 steps.",
+    JAX: (
+        "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Read results every 100 "
+        "steps."
+    ),
+    PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device. "
+    "Read results every 100 steps.",
 }
 _READS_OF_TORCH = {
-    reads.SIZE: "x[mask], nonzero, masked_select and unique wait for the size of their result: "
-    "torch.where(mask, a, b), or a product with the mask, keeps it.",
-    reads.INTO: "x.to('cuda') waits until ordinary memory is copied: DataLoader(..., pin_memory=True) and "
-    "x.to('cuda', non_blocking=True) do not.",
-    reads.OUT_OF: "x.cpu() and x.numpy() wait for the device: do them every 100 steps, or at the end.",
+    reads.SIZE: "x[mask], nonzero, masked_select and unique wait for the size of the result. "
+    "torch.where(mask, a, b) or a product with the mask keeps the size.",
+    reads.INTO: "x.to('cuda') waits for the copy from ordinary memory. Use DataLoader(..., "
+    "pin_memory=True) and x.to('cuda', non_blocking=True).",
+    reads.OUT_OF: "x.cpu() and x.numpy() wait for the device. Read results every 100 steps, or at the end.",
 }
 _READ_LESS: Words = ("Read results less often", _READ, _GUIDE)
 
@@ -350,7 +353,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     evidence = (
         f"For {percent_text(share)} of the time the device idled and the host waited for a result."
     )
-    evidence += f" Most of it is in {name}, {count_text(round(each))} a step." if name else ""
+    evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
     edits = model.of_category("output", share, remains)
     if not study.has_device:
@@ -386,8 +389,8 @@ def larger_batch(model: Model, study: Study) -> Proposals:
     code = f"batch_size={2 * size}; scale the learning rate with it."
     yield propose(
         study, "larger-batch", ("Use twice the batch", code, _GUIDE),
-        f"The device was idle {percent_text(idle)} of the time, and its memory would hold twice the batch "
-        f"(now {count_text(size)}). Per example, that halves what does not grow with the batch.",
+        f"The device was idle {percent_text(idle)} of the time. Device memory would hold twice the batch "
+        f"(now {count_text(size)}). Twice the batch halves the fixed cost of each example.",
         model.some_of(_OF_STEP, rest / 2, (0.0, grows)),
         model.some_of(("device compute",), computing * short / 2, (0.0, 1.0)),
     )  # fmt: skip
@@ -395,30 +398,33 @@ def larger_batch(model: Model, study: Study) -> Proposals:
 
 _PYTHON = {
     UNKNOWN: "Profile the Python code. Hand the device more work at once.",
-    TENSORFLOW: "p.python (a capture with Python's calls) names functions. Put them into the tf.function.",
-    SESSIONS: "p.python (a capture with Python's calls) names the functions. Feed through tf.data.",
+    TENSORFLOW: (
+        "Capture with --python: p.python names the functions. Move the slow functions into the "
+        "tf.function."
+    ),
+    SESSIONS: "Capture with --python: p.python names the functions. Feed through tf.data.",
     JAX: "The frames on the timeline name the functions. Put the whole step into one jax.jit.",
-    PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less of it in the step.",
+    PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less Python in the step.",
 }
 _MORE_TO_DO: Words = ("Give the device more to do", _PYTHON, _GUIDE)
 _LESS_BETWEEN: Words = ("Do less between steps", _PYTHON, _GUIDE)
-_BEFORE = "Run a step or two before what is timed. Give every batch one shape."
-_PLACE = "Place the host's longest ops on the device, or do them in the input."
-_RECORD = "Record the host's side too (its ops, and Python's calls), over several marked steps."
-_LATER = "The first run of an op loads libraries and compiles kernels. Run the step before you record it."
+_BEFORE = "Run a step or two before the timed ones. Give every batch one shape."
+_PLACE = "Place the host's longest ops on the device, or move them to the input pipeline."
+_RECORD = "Record the host's ops and Python calls as well, over several marked steps."
+_LATER = "The first run of an op loads libraries and compiles kernels. Run the step once before recording."
 # Of each cause of idle time the category that it is charged to ("" for gaps), what the host did, and words.
 _CAUSES: dict[str, tuple[str, str, Words]] = {
     "compiling": ("compilation", "programs were compiled", ("Compile first", _BEFORE, _GUIDE)),
     "waiting for input": ("input", "the host waited for data", ("Have the next batch ready", READY, _GUIDE)),
-    "copying input": ("input", "the host copied data to it", _COPY_BESIDE),
+    "copying input": ("input", "the host copied data to the device", _COPY_BESIDE),
     "synchronising copy": ("output", "the host waited for results", _READ_LESS),
     "host compute": ("host compute", "ops computed on the CPU", ("Move work to the device", _PLACE, _GUIDE)),
-    "kernel launch": ("kernel launch", "the host prepared and launched its work", _LAUNCH_LESS),
-    "host collectives": ("device collectives", "the host waited for others", WORKERS),
+    "kernel launch": ("kernel launch", "the host prepared and launched kernels", _LAUNCH_LESS),
+    "host collectives": ("device collectives", "the host waited for other workers", WORKERS),
     "Python in the step": (OTHERS, "at most Python ran in a step", _MORE_TO_DO),
     "Python between steps": ("", "at most Python ran between steps", _LESS_BETWEEN),
     "unknown": (
-        OTHERS, "the cause is unknown: nothing that could explain it was recorded",
+        OTHERS, "the cause is unknown: nothing recorded explains the idle time",
         ("Find out why the device is idle", _RECORD, _GUIDE),
     ),
 }  # fmt: skip
@@ -435,14 +441,12 @@ def idle_device(model: Model, study: Study) -> Proposals:
     category, reason, words = _CAUSES[cause]
     of = "the time"
     if is_open:
-        of = f"the {duration_text(idle.window_ps)} that were recorded; no step divides them"
+        of = f"the recorded {duration_text(idle.window_ps)} (no steps were found)"
     elif cause == "kernel launch" and study.summary.counted.size <= 2:  # else it is each step's
         ops, first = study.ops.steady, study.ops.steady.find_outlier()
         if first >= 0 and 2 * ops.self_ps[first] > idle.total_ps[row]:
             took, is_open = duration_text(int(ops.self_ps[first])), True
-            reason += (
-                f", most of it one op's: {printable(ops.op_name[first][:_LONGEST])} took {took}"
-            )
+            reason += f", mostly for one op: {printable(ops.op_name[first][:_LONGEST])} took {took}"
             words = "Record a later run", _LATER, _GUIDE
     remains = (0.0 if is_open or cause == "unknown" else HALF), 1.0
     share = float(idle.total_ps.sum() / idle.window_ps)

@@ -73,8 +73,8 @@ def _held_up(model: Model, study: Study) -> Proposals:
     row = max(rows, key=lambda row: int(table.total_ps[row]))
     yield Proposal(
         "python-input", "Feed the model without Python",
-        f"{table.name(row)} runs Python beside the steps. Of both only one runs at a time, under the "
-        "interpreter's lock.",
+        f"{table.name(row)} runs Python beside the steps. Under the interpreter's lock only one of the two "
+        "runs at a time.",
         CAUSES["python"][1], _LINK, held_up(model, 0.0, HALF), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
@@ -108,8 +108,8 @@ def files_read_singly(model: Model, study: Study) -> Proposals:
     reading = min(files.reading_ps / period / waiting.fraction, 1.0)
     yield Proposal(
         "small-files", "Pack small files together",
-        f"{reads_singly(study, files)}: {duration_text(files.reading_ps)}, most of what its function does. "
-        f"Steps wait {percent_text(waiting.fraction)} of the time for their input.",
+        f"{reads_singly(study, files)}. Reading takes {duration_text(files.reading_ps)}, most of the "
+        f"function's time. Steps wait {percent_text(waiting.fraction)} of the time for input.",
         CAUSES["small files"][1], _LINK, input_scaled(model, 1 - reading, 1 - reading * HALF),
     )  # fmt: skip
 
@@ -139,27 +139,26 @@ def fed_by_hand(model: Model, study: Study) -> Proposals:
     lines = feeding.named((FEEDS, BEFORE))
     yield Proposal(
         "python-input", "Feed the model without Python",
-        f"Session runs are fed arrays ({bytes_text(feeding.fed_bytes)}) that Python makes first, while "
-        f"TensorFlow waits: {percent_text(feeding.share)} of the time, "
-        f"{duration_text(feeding.each_ps)} a step.{f' Most of it is {lines}.' if lines else ''}",
-        "Prepare the data once: write what is made there with tf.io.TFRecordWriter, and read it with "
-        "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); "
-        "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() takes the placeholder's place.",
+        f"Python makes arrays ({bytes_text(feeding.fed_bytes)}) for each session run while TensorFlow "
+        f"waits: {percent_text(feeding.share)} of the time, {duration_text(feeding.each_ps)} a "
+        f"step.{f' Most of the time goes to {lines}.' if lines else ''}",
+        "Prepare the data once: write the arrays with tf.io.TFRecordWriter. Read with "
+        "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2). "
+        "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() replaces the placeholder.",
         _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, HALF))],
     )  # fmt: skip
 
 
 _READY_FOR_KERAS = (
     "Write a keras.utils.PyDataset whose __init__ calls super().__init__(workers=4, "
-    "use_multiprocessing=True): it makes the next batches beside the training."
+    "use_multiprocessing=True). Worker processes make the next batches beside the training."
 )
 _MORE_WORKERS = (
-    "More of them, up to the number of cores, or less work for each example in __getitem__ and collate_fn. "
-    "They start anew in each epoch unless DataLoader(..., persistent_workers=True) keeps them."
+    "Use more workers, up to the number of cores, or do less in __getitem__ and collate_fn. "
+    "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "If it puts batches together from single examples that are in memory: for rows in "
-    "torch.randperm(len(x)).split(32): x[rows], y[rows]."
+    "If the examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
 )
 
 
@@ -173,25 +172,23 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     if not share or (is_keras and is_short):
         return
     on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
-    why = "What makes it was not recorded, so why it takes that long is unknown."
+    why = "The trace does not show how batches are made."
     code, remains = READY[study.framework], (0.0, 1.0)
     beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
     title = "Have the next batch ready"
     if is_keras:
-        why = "Keras makes each batch, or waits for it, when the step asks for it."
+        why = "Keras makes each batch only when a step asks for data."
         code, remains = _READY_FOR_KERAS, (0.0, beside)
     elif on_the_spot and is_short:
         title, code, remains = "Take batches by index", _BY_INDEX, (0.0, HALF)
-        why = "The DataLoader makes it in less time than a worker's process takes to hand one over."
+        why = "The DataLoader makes a batch faster than a worker process could hand one over."
     elif on_the_spot:
         remains = 0.0, beside
-        why = (
-            "The DataLoader has no workers: the training's own process makes each batch when asked."
-        )
+        why = "The DataLoader has no workers: the training process makes each batch on request."
     elif has_workers:
-        why = "The DataLoader's workers did not have it ready when it was asked for."
+        why = "The DataLoader's workers did not have the batch ready in time."
         code, remains = _MORE_WORKERS, (0.0, 1.0)
-    spent = f"{percent_text(share)} of the time is waiting for the next batch."
+    spent = f"{percent_text(share)} of the time the steps wait for the next batch."
     yield Proposal(
         "waiting-for-input", title, f"{spent} {why}", code, guide(study, "data_performance"),
         input_scaled(model, *remains, share),
@@ -226,10 +223,11 @@ def made_again(model: Model, study: Study) -> Proposals:
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Keep what the input made: cache()",
-        f"{count_text(times)} epochs each made all elements anew, and the steps waited {duration_text(took)} "
-        "for them.",
-        "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): what stands before "
-        "cache() runs in the first epoch only. It needs memory for all of it, or cache(filename) a disk.",
+        f"{count_text(times)} epochs each made all elements anew, and the steps waited "
+        f"{duration_text(took)} for input.",
+        "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): everything before "
+        "cache() runs in the first epoch only. cache() needs memory for all elements, cache(filename) disk "
+        "space.",
         f"{_LINK}#caching", edits, tree.line_above(epochs[0]),
     )  # fmt: skip
 

@@ -89,28 +89,28 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
     yield Proposal(
         "work-outside-jit", "Put the whole step into one jax.jit",
         f"Python started {count_text(round(pieces.each))} programs a step{beside} one by one ({listed} in "
-        f"all). With their starts they take {share} of the time.",
+        f"all). The programs and the starts take {share} of the time.",
         "model.compile(..., run_eagerly=False, jit_compile='auto') lets Keras compile its step."
         if is_keras
-        else "Put @jax.jit over a function that does all of one step, these operations with it. Return from "
-        "it what the loop needs.",
+        else "Put @jax.jit over one function with the whole step, these operations included. Return the "
+        "values for the loop.",
         _JAX_DOCS, [edit],
     )  # fmt: skip
 
 
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
-    compiler = "model.compile(..., jit_compile=True) has torch.compile make fewer of them."
+    compiler = "model.compile(..., jit_compile=True) lets torch.compile make fewer ops."
     if not is_loop_of_keras(study):
         compiler = (
-            "torch.compile(model) makes fewer and larger ones of them, "
-            "torch.optim.AdamW(..., foreach=True) or fused=True of the optimizer's."
+            "torch.compile(model) makes fewer and larger ops, torch.optim.AdamW(..., foreach=True) or "
+            "fused=True fewer optimizer ops."
         )
     yield Proposal(
         "small-ops", "Give each op more to do",
-        f"A step is {count_text(round(pieces.each))} ops that Python starts one by one, of "
-        f"{duration_text(mean_ps)} on average. With the pauses between them they take {share} of the time.",
-        f"A larger batch makes fewer steps, each of as many ops. {compiler}",
+        f"Python starts {count_text(round(pieces.each))} ops a step one by one, of {duration_text(mean_ps)} "
+        f"on average. The ops and the pauses between take {share} of the time.",
+        f"A larger batch makes fewer steps of as many ops. {compiler}",
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html", [edit],
     )  # fmt: skip
 
@@ -118,10 +118,10 @@ def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposal
 def _cut_regions(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     yield Proposal(
         "graph-breaks", "Compile the step in one piece",
-        f"What torch.compile made is cut into pieces: {count_text(round(pieces.each))} graph breaks a step. "
-        f"With Python between the pieces it takes {share} of the time.",
-        "TORCH_LOGS=graph_breaks prints where and why; torch.compile(..., fullgraph=True) raises there. "
-        "Common reasons: .item(), print and an if on a tensor's value in the compiled function.",
+        f"{count_text(round(pieces.each))} graph breaks a step cut the torch.compile program into pieces. "
+        f"The pieces and the Python between take {share} of the time.",
+        "TORCH_LOGS=graph_breaks prints where and why; torch.compile(..., fullgraph=True) raises at the "
+        "break. Common reasons: .item(), print and an if on a tensor's value in the compiled function.",
         _TORCH_DOCS, [edit],
     )  # fmt: skip
 
@@ -142,11 +142,11 @@ def small_ops_without_xla(model: Model, study: Study) -> Proposals:
     if ops is None or not (fused := fused_by_xla(study, ops)):
         return
     share, whole, *remains = fused
-    few = "fuses them into few passes."
+    few = "fuses the ops into few passes."
     yield Proposal(
         "small-ops-without-xla", "Let XLA fuse the small ops",
-        f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time: "
-        "each reads and writes memory on its own.",
+        f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time. "
+        "Each op reads and writes memory.",
         words(
             study.framework,
             f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
@@ -174,11 +174,11 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     if ops is None or not (fused := fused_by_xla(study, ops)):
         return
     share, whole, *remains = fused
-    larger, obstacle = "A larger batch runs it less often.", find_uncompilable(study)
-    code = f"model.compile(..., jit_compile=True) fuses its ops. {larger}"
+    larger, obstacle = "A larger batch runs the optimizer less often.", find_uncompilable(study)
+    code = f"model.compile(..., jit_compile=True) fuses the optimizer's ops. {larger}"
     if obstacle:  # of a batch two to five times as large it runs as much less often
         whole, remains = share, [1 / SELDOM, HALF]
-        code = f"{larger} jit_compile=True would fuse its ops, but XLA cannot compile this step, which "
+        code = f"{larger} jit_compile=True would fuse the ops, but XLA cannot compile this step: the step "
         code += f"runs {quoted(obstacle, _LONGEST)}."
     side = "device compute" if study.has_device and not obstacle else "host compute"
     mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
@@ -188,9 +188,9 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
         f"step, of {duration_text(mean_ps)} on average.",
         words(
             study.framework,
-            f"The framework's compiler fuses its ops. {larger}",
+            f"The framework's compiler fuses the ops. {larger}",
             tensorflow=code,
-            sessions=f"{_JIT_OF_SESSIONS} fuses its ops. {larger}",
+            sessions=f"{_JIT_OF_SESSIONS} fuses the ops. {larger}",
         ),
         _XLA_DOCS, [model.some_of((side,), whole, remains)],
     )  # fmt: skip
@@ -206,19 +206,17 @@ def recompiling(model: Model, study: Study) -> Proposals:
     drop = words(
         framework, "drop the last, smaller one", tensorflow=".batch(n, drop_remainder=True)"
     )
-    code = f"Give every batch one shape: {drop}, pad sequences to a few lengths."
+    code = f"Give every batch one shape: {drop}. Pad sequences to a few lengths."
     if framework == PYTORCH:
         code = (
             "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
             "DataLoader(..., drop_last=True). Python numbers: pass them as tensors."
         )
     elif again.why == SAME_SHAPES:
-        code = (
-            "Make the compiled function once, outside of the loop. Pass what changes as arguments."
-        )
+        code = "Make the compiled function once, outside of the loop. Pass changing values as arguments."
     yield Proposal(
         "recompiling", "Compile once",
-        f"{again.what}: {again.why}. All but the first time took {spent}.",
+        f"{again.what}: {again.why}. All times but the first took {spent}.",
         code, words(framework, _XLA_DOCS, jax=_JAX_DOCS, pytorch=_TORCH_DOCS),
         [_compiled_once(model, again.times, again.spent_ps)],
     )  # fmt: skip
@@ -263,9 +261,10 @@ def growing_graph(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "growing-graph", "Build the graph before the loop",
         f"The graph grew in {grown} of {count_text(len(study.recording.graph_versions))} session runs, by "
-        f"{added} changes a run. The session takes it in and prunes it again: a run takes "
+        f"{added} changes a run. Each time the session reads and prunes the graph again: a run takes "
         f"{duration_text(whole / times)}.",
-        "Make every op before the loop and feed what changes. graph.finalize() raises where one is added.",
+        "Make every op before the loop and feed changing values. graph.finalize() raises where an op is "
+        "added.",
         f"{_TF_API}Graph#finalize",
         [
             Edit(runs, least, most),
@@ -288,9 +287,9 @@ def idle_cores(model: Model, study: Study) -> Proposals:
     remains = threads / cores, min(2 * threads / cores, 1.0)
     yield Proposal(
         "idle-cores", "Use all cores",
-        f"Each op may use {count_text(threads)} of {count_text(cores)} cores, and ops that compute for long "
-        f"take {percent_text(busy)} of the time.",
-        "In a fresh process, without set_intra_op_parallelism_threads and TF_NUM_INTRAOP_THREADS.",
+        f"Each op may use {count_text(threads)} of {count_text(cores)} cores. Long ops take "
+        f"{percent_text(busy)} of the time.",
+        "Run in a fresh process without set_intra_op_parallelism_threads and TF_NUM_INTRAOP_THREADS.",
         f"{_TF_API}config/threading", [model.some_of(("host compute",), busy, remains)],
     )  # fmt: skip
 
@@ -307,8 +306,8 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
     kinds = ("host compute", "input")
     yield Proposal(
         "oversubscribed", "Run fewer threads",
-        f"{threads:.1f} ops were at work at once on average, on {count_text(cores)} cores. They take turns, "
-        "and each switch costs.",
+        f"On average {threads:.1f} ops ran at once on {count_text(cores)} cores. The ops take turns, and "
+        "each switch costs.",
         f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
         f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
         f"{_TF_API}data/ThreadingOptions",
@@ -335,13 +334,13 @@ def summaries(model: Model, study: Study) -> Proposals:
     written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
     each_ps = written * PS_PER_NS / gaps.gaps
     writing = each_ps * counted.size / period_ps(study)
-    writes = f", and writing them {duration_text(each_ps)} a run" if each_ps else ""
+    writes = f", writing {duration_text(each_ps)} a run" if each_ps else ""
     yield Proposal(
         "summaries", "Write summaries less often",
-        f"{count_text(made)} of {count_text(counted.size)} session runs make summaries: their ops take "
+        f"{count_text(made)} of {count_text(counted.size)} session runs make summaries. Summary ops take "
         f"{percent_text(making)} of the time{writes}.",
-        "Make them every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch the "
-        "merged summary only if step % 100 == 0. Histograms and images cost most.",
+        "Make summaries every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch "
+        "the merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
         [
             model.some_of(("host compute",), making, seldom),
@@ -375,7 +374,7 @@ def slow_rnn(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "slow-rnn", "Let cuDNN run the recurrent layers",
         f"Keras runs {listed} time step by time step: {count_text(round(pieces.each))} ops and kernels a "
-        f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one, but not with "
+        f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one op, but not with "
         f"{'; '.join(reasons[:_SHOWN])}.",
         _instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
     )  # fmt: skip
@@ -388,7 +387,7 @@ def _instead(reasons: list[str]) -> str:
     names = {part.partition("=")[0] for part in given}
     texts.append(", ".join(text for name, text in _ALLOWED.items() if name in names))
     instead = "; ".join(filter(None, texts))
-    return f"{instead}. That is another model: train it anew, and see that it learns as well."
+    return f"{instead}. The changed model has to be trained anew; check that the accuracy holds."
 
 
 @of_trace
@@ -421,11 +420,11 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     where = f" in {quoted(name, _LONGEST)}" if name else ""
     yield Proposal(
         "loop-of-ops", f"Do all turns of the loop{where} at once",
-        f"A loop{where} (for, tf.while_loop or tf.map_fn) took {count_text(loop.turns)} turns a step, and "
-        f"{spent} in all, most of it starting small ops.",
-        "Where a turn does not need the one before: one op over all of them, with the loop's axis as one "
-        "more axis of the tensors (tf.vectorized_map does it for many functions). Else take several elements "
-        "a turn, or jit_compile=True.",
+        f"A loop{where} (for, tf.while_loop or tf.map_fn) took {count_text(loop.turns)} turns a step, "
+        f"{spent} in all, mostly starting small ops.",
+        "If no turn needs the result of the turn before, run one op over all turns. Make the loop one more "
+        "axis of the tensors (often tf.vectorized_map is enough). Or take several elements a turn, or "
+        "jit_compile=True.",
         f"{GUIDE}/function#autograph_transformations", [edit], tree.line_above(steps[0]),
     )  # fmt: skip
 

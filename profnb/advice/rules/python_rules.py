@@ -26,7 +26,7 @@ from profnb.causes.python_work import (
 )
 from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import printable, quoted
-from profnb.core.units import count_text, duration_text, percent_text
+from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop
 from profnb.subjects.study import Study
@@ -106,11 +106,11 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
     name = tree.name[row] and quoted(tree.name[row], _LONGEST)
     what = name or f"the code at {tree.line[row]}"
     if eager is not None:
-        what = f"what {what} runs between the steps"
+        what = f"the work of {what} between the steps"
     yield _function_of(
         what,
-        f"{what[:1].upper()}{what[1:]} was ops one by one, which took {duration_text(took)}. Compiled, they "
-        "are started together.",
+        f"{what[:1].upper()}{what[1:]} ran ops one by one for {duration_text(took)}. Compiled, the ops "
+        "start together.",
         "runs them", [compiled_at(model, row, eager)], tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
@@ -126,8 +126,8 @@ def _function_of(
 ) -> Proposal:
     return Proposal(
         "eager-ops", f"Put {what} into a tf.function", evidence,
-        f"Put @tf.function(reduce_retracing=True) over the function that {that}. What reads values there (a "
-        "float or an array of a tensor, an if on one) has to stay outside of it.",
+        f"Put @tf.function(reduce_retracing=True) over the function that {that}. Keep reads of values "
+        "(float(t), t.numpy(), an if on a tensor) outside of the function.",
         _FUNCTION, edits, where, edit,
     )  # fmt: skip
 
@@ -148,10 +148,10 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     most = left + (1 - left) * 2 / SELDOM
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}"
-        f"{', with lines near it' if line else ''}, while {meanwhile}.",
-        f"Do it every {SELDOM}th time, vectorise it, or move it to {'the device or to ' * has_device}a "
-        "thread that works beside the steps.",
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{', with nearby lines' if line else ''}, "
+        f"while {meanwhile}.",
+        f"Run this code every {SELDOM}th time, vectorise, or move the work to "
+        f"{'the device or to ' * has_device}a thread beside the steps.",
         f"{GUIDE}/data_performance",
         [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(tree.times_of(row), python)],
@@ -183,8 +183,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     if seldom:
         most, evidence = 1.0, evidence + seldom
         code = (
-            "Do what runs after those steps (saving, logging) less often. If nothing of yours runs there, "
-            "another program had the processor: measure again without it."
+            "Save and log less often. If the code does nothing after these steps, another program had the "
+            "processor: measure again without that program."
         )
     elif not is_own and study.framework == TENSORFLOW:
         is_together = is_fit(study)
@@ -195,7 +195,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     if share and input_runs_python(study):  # of both only one runs at a time
         most = max(most, min(input_work_share(study) / share, 1.0))
     edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
-    more = f" Most of it is {feeding.named()}." if feeding and feeding.named() else ""
+    more = f" Most of the time goes to {feeding.named()}." if feeding and feeding.named() else ""
     if is_together:
         # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
         # own. Short ops take up to half as long again where each call wakes the threads anew.
@@ -216,20 +216,20 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
 def _less_python(study: Study) -> str:
     if is_loop_of_keras(study):
         return (
-            "A larger batch makes fewer steps: Keras' Python takes as long for a small batch as for a "
-            "large one."
+            "A larger batch makes fewer steps. Keras' Python takes as long for a small batch as for a "
+            "large batch."
         )
     is_fed_unseen = is_fed(study) and study.input.feeding is None
     return words(
         study.framework,
-        "Do it after every 100th step; fetch data in another thread or process.",
-        tensorflow="Do it after every 100th step. Make data once, or in tf.data with "
+        "Run this Python every 100 steps. Fetch data in another thread or process.",
+        tensorflow="Run this Python every 100 steps. Make data once, or in tf.data with "
         f".prefetch(tf.data.AUTOTUNE), beside the steps. {_ONE_FUNCTION}",
-        sessions="Log and fetch every 100 steps instead of each."
+        sessions="Log and fetch every 100 steps."
         + (" Feed through tf.data instead of placeholders." if is_fed_unseen else ""),
-        jax="Do it after every 100th step; make data in another thread or process. jax.lax.scan inside one "
-        "jax.jit runs several steps in one call.",
-        pytorch="Do it after every 100th step; a DataLoader with workers makes data beside the steps.",
+        jax="Run this Python every 100 steps. Make data in another thread or process. jax.lax.scan inside "
+        "one jax.jit runs several steps in one call.",
+        pytorch="Run this Python every 100 steps. A DataLoader with workers makes data beside the steps.",
     )
 
 
@@ -249,11 +249,11 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     each = functions.size / study.summary.counted.size
     yield Proposal(
         "python-in-the-step", "Take Python functions out of the step",
-        f"A step's graph calls Python {count_text(round(each)) if each > 1.5 else 'once'} "
+        f"A step's graph calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
         f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(float(took_ps.mean()))} each "
-        f"time. Nothing else of the step runs meanwhile, {percent_text(share)} of the time.",
-        "Write what tf.numpy_function or tf.py_function does there with TensorFlow's ops. Or return its "
-        "arguments from the step, and do it once for many steps.",
+        f"time. For {percent_text(share)} of the time no other op of the step runs.",
+        "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
+        "step and call Python once for many steps.",
         _FUNCTION,
         [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
     )  # fmt: skip
@@ -289,16 +289,16 @@ def eager_ops_between(model: Model, study: Study) -> Proposals:
         return
     if runs := find_eager_runs(study, between=True):
         yield _function_of(
-            "what runs between steps", _one_by_one(runs, "ops a step", " between the steps"),
-            "runs them (a model that is called, metrics that are updated)",
+            "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
+            "runs these ops (a called model, updated metrics)",
             [_started_together(model, runs, ("host compute", parts.GAPS), is_between=True)],
         )  # fmt: skip
 
 
 def _one_by_one(runs: EagerRuns, many: str, more: str) -> str:
     return (
-        f"Python ran {count_text(round(runs.each))} {many} one by one{more}. Starting them took "
-        f"{percent_text(runs.starting)} of the time, and nothing is fused or runs in parallel."
+        f"Python ran {count_text(round(runs.each))} {many} one by one{more}. Starting the ops took "
+        f"{percent_text(runs.starting)} of the time. Nothing is fused or runs in parallel."
     )
 
 

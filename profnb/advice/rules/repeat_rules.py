@@ -39,12 +39,12 @@ from profnb.trace.framework import words
 _LONGEST = 60
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
 _ONCE = {
-    "predict": "Call model.predict once over all examples. Where each has to wait for the one before: "
-    "model.predict_on_batch(x), or model(x, training=False) in a tf.function, which set up nothing.",
-    "evaluate": "Call model.evaluate once over all examples. Of batches that come one by one: "
-    "model.test_on_batch(x, y), which sets up nothing.",
-    "fit": "Call model.fit once over all data, with epochs=N. Of batches that come one by one: "
-    "model.train_on_batch(x, y), which sets up nothing.",
+    "predict": "Call model.predict once over all examples. If each batch needs the result before, call "
+    "model.predict_on_batch(x), or model(x, training=False) in a tf.function. Neither sets anything up.",
+    "evaluate": "Call model.evaluate once over all examples. For single batches call "
+    "model.test_on_batch(x, y), without set-up.",
+    "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
+    "model.train_on_batch(x, y), without set-up.",
 }
 _APART = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
 
@@ -103,7 +103,7 @@ def callbacks(model: Model) -> Proposals:
             inside = "ops that are not compiled"
             if tree.kind[at] != EAGER:
                 inside = quoted(tree.name[at], _LONGEST)
-            inside = f", most of it in {inside}"
+            inside = f", mostly in {inside}"
         edit = _less_often(model, rows)
         yield Proposal(
             "callback", f"Run {name} less often",
@@ -129,7 +129,7 @@ def epochs_restarted(model: Model) -> Proposals:
     took = sum(int(model.tree.self_ps[edit.rows].sum()) for edit in edits)
     yield Proposal(
         "epoch-ends", _SHORTER,
-        f"{count_text(times)} epochs each made a new iterator and waited for its first batch: "
+        f"{count_text(times)} epochs each made a new iterator and waited for the first batch: "
         f"{duration_text(took)}, {duration_text(took / times)} each.",
         "Make the dataset once: fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(size), epochs=N). Make "
         "fewer, longer epochs: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer).",
@@ -167,10 +167,10 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     if took > spoken:  # in what makes the pipeline: its functions are new each time
         yield Proposal(
             "epoch-ends", "Make the dataset once, before the loop",
-            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing its functions "
-            f"took {duration_text(took)}, new iterators took {duration_text(spoken)}.",
-            "A dataset can be passed over again: for batch in dataset. Its shuffle and random ops differ in "
-            "each pass all the same.",
+            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing the functions "
+            f"took {duration_text(took)}, new iterators {duration_text(spoken)}.",
+            "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
+            "from pass to pass.",
             f"{GUIDE}/data",
             [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
@@ -223,8 +223,8 @@ def validation(model: Model) -> Proposals:
     rows = [row for row in model.tree.rows(CALL) if model.tree.name[row] == "validation"]
     yield from _validate_less(
         model, rows, model.tree.rows(parts.TRAIN), "The validation inside fit",
-        f"fit(...): validation_freq={SELDOM} validates every {SELDOM}th epoch; validation_steps=... looks at "
-        "a part of the data; a larger validation_batch_size (of arrays) makes fewer steps.", _FIT,
+        f"fit(...): validation_freq={SELDOM} validates every {SELDOM}th epoch, validation_steps=... looks "
+        "at a part of the data. For arrays a larger validation_batch_size makes fewer steps.", _FIT,
     )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def _validate_less(
         times = counted_text(sum(map(model.tree.times_of, rows)), "time")
         yield Proposal(
             "validation", "Validate less",
-            f"{what} ran {times} and took {duration_text(took)}; the training steps took "
+            f"{what} ran {times} and took {duration_text(took)}. The training steps took "
             f"{duration_text(training)}.", code, link,
             [_less_often(model, rows)],
             model.tree.line_above(rows[0]),
@@ -292,8 +292,8 @@ def saved_often(model: Model) -> Proposals:
         f"{duration_text(took)}.",
         words(
             model.framework,
-            "Save after several epochs or minutes, not after each. Where the optimizer's state is not "
-            "needed, save_weights writes less than save.",
+            "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less "
+            "than save.",
             sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. The "
             "graph need be written only once: saver.save(..., write_meta_graph=False).",
         ),
@@ -315,8 +315,10 @@ def retracing(model: Model, study: Study) -> Proposals:
     spent = duration_text(int(study.trace.events.duration_ps[again.events].sum()))
     times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
     if again.is_made:
-        evidence = f"{name[:100]} was a new tf.function {times}: each object is traced on its own."
-        code = "Make the tf.function once, before the loop, and pass what changes as tensors."
+        evidence = (
+            f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new object."
+        )
+        code = "Make the tf.function once, before the loop, and pass changing values as tensors."
     else:
         why = ". A Python number, a new object or a new shape comes with each call."
         if again.changing:
@@ -371,18 +373,19 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
 _ANEW = {
     "same": (
         "Make the model once, not in a loop",
-        "Make and compile it once. Keep saved = [v.numpy() for v in model.variables + "
-        "model.optimizer.variables] before it trains (model.optimizer.build(model.trainable_variables) "
-        "first), and assign them back before each turn.",
+        "Make and compile the model once. Before training, call "
+        "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
+        "model.variables + model.optimizer.variables]. Assign the saved values back before each turn.",
     ),
     "differ": (
         "Trace fewer models",
-        "Models that differ in a number alone can be one: assign it (model.optimizer.learning_rate = 1e-4) "
-        "and the first weights before each turn. Of other sizes try fewer, each for more steps.",
+        "Models that differ in one number can share a model. Assign the number "
+        "(model.optimizer.learning_rate = 1e-4) and the first weights before each turn. Try fewer sizes, "
+        "each for more steps.",
     ),
     "compiled": (
         "Compile the model once, not in a loop",
-        "Compile it before the loop. Assign what changes: model.optimizer.learning_rate = 1e-4.",
+        "Compile the model before the loop. Assign changed values: model.optimizer.learning_rate = 1e-4.",
     ),
 }
 
@@ -399,26 +402,25 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
     most = spent if again.kind == "differ" else min(usual, spent)
     title, code = _ANEW[again.kind]
-    times, took = count_text(again.count), f"{duration_text(spent)} besides the first"
+    times, took = count_text(again.count), f"{duration_text(spent)}, the first time aside"
     yield Proposal(
         "new-model-in-a-loop", title,
-        f"{times} times one line ran a model that was "
-        f"{'compiled' if again.kind == 'compiled' else 'made'} anew, and Keras traced its functions for "
-        f"each. That took {took}.", code, _RETRACING,
+        f"One line ran a newly {'compiled' if again.kind == 'compiled' else 'made'} model {times} times. "
+        f"Each time Keras traced the model's functions. The tracing took {took}.", code, _RETRACING,
         [Edit(rows, 0.0, most, spent / whole)], again.line,
     )  # fmt: skip
 
 
 _GROWS = {
-    slowing.INPUT: "Look for what the input does more of from batch to batch. A generator may search, copy "
-    "or concatenate all it gave before, or read a file from its start each time.",
-    slowing.PYTHON: "Look for what grows in the loop, as a list of losses that is summed or drawn anew. Keep "
-    "a running sum, and of each loss float(loss), not the tensor.",
-    slowing.MORE: "Look for what makes each step run more ops: longer sequences, a loop that counts up, "
-    "losses that are added again.",
-    slowing.SAME: "If batches and sequences keep their sizes, the machine got slower. Look at its clock and "
-    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE), its free memory, what else runs on it.",
-    "": "Trace more of the steps (-n STEPS) to see which part of a step grows.",
+    slowing.INPUT: "Look for work of the input that grows from batch to batch. A generator may search, "
+    "copy or concatenate all earlier batches, or read a file from the start each time.",
+    slowing.PYTHON: "Look for data that grows in the loop: a list of losses, summed or drawn anew. Keep a "
+    "running sum, and float(loss) instead of the tensor.",
+    slowing.MORE: "Look for a cause of more ops a step: longer sequences, a loop that counts up, losses "
+    "added again.",
+    slowing.SAME: "If batches and sequences keep their sizes, the machine got slower. Look at clock and "
+    "temperature (nvidia-smi -q -d CLOCK,PERFORMANCE), free memory and other programs.",
+    "": "Trace more steps (-n STEPS) to see the growing part of a step.",
 }
 
 
@@ -429,7 +431,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
     if slow is None:
         return
     rise, code = slow.rise, _GROWS[slow.cause]
-    since = f"most of it from about step {count_text(rise.change or 0)} on"
+    since = f"mostly from about step {count_text(rise.change or 0)} on"
     share = rise.excess * min(slow.whole_ps / model.periods_ps, 1.0)
     yield Proposal(
         "slowing-down", "Find what slows the steps down",

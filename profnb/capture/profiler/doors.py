@@ -85,8 +85,8 @@ class Doors:
                 path = door.stop(folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
                 self._messages.append(
-                    f"The {door.title} profiler did not stop cleanly ({first_line(error)}), so there "
-                    "is no trace of it. The code's own results are complete."
+                    f"The {door.title} profiler did not stop cleanly ({first_line(error)}) and left no "
+                    "trace. The code's own results are complete."
                 )
                 continue
             finally:
@@ -102,7 +102,8 @@ class Doors:
             return _publish(trace, folder, self._logdir, self.tensorflow.rank)
         except OSError as error:
             self._messages.append(
-                f"The trace could not be kept in {self._logdir} ({first_line(error)}); this result has it."
+                f"The trace could not be kept in {self._logdir} ({first_line(error)}); this result still "
+                "has the trace."
             )
             return trace
 

@@ -101,8 +101,8 @@ class TensorFlowDoor(Door):
         logged = any(b"_tracer_level expects" in line for line in self._log)
         if logged or version.startswith(("2.20.", "2.21.")):
             self._messages.append(
-                f"TensorFlow {version} ignored the profiler options it was given (a defect of 2.20 "
-                "and 2.21), so this trace has host level 2, the device, and no Python calls."
+                f"TensorFlow {version} ignored the profiler options (a defect of 2.20 and 2.21). This trace "
+                "has host level 2, the device, and no Python calls."
             )
 
     def _announce(self) -> None:
@@ -118,9 +118,8 @@ class TensorFlowDoor(Door):
             return
         self._has_warned = True
         self._messages.append(
-            "TensorFlow's profiler may end a process that runs collectives with others when it stops "
-            "(a defect of TensorFlow's; in our tests up to one stop in twelve): save checkpoints before a "
-            "capture, and capture few steps."
+            "At the end of a capture TensorFlow's profiler may end a process with collectives (in our "
+            "tests up to one in twelve). Save checkpoints before a capture, and capture few steps."
         )
         if sys.stderr is not None:
             sys.stderr.write(f"profnb: {self._messages[-1]}\n")
@@ -132,16 +131,15 @@ class TensorFlowDoor(Door):
             return
         self._has_told = True
         many = f" of {self.rank.processes:,}" if self.rank.processes else ""
-        kept = "" if self._options.logdir else " Each has to keep its trace in one logdir for that."
+        kept = "" if self._options.logdir else " Let every process write to the same logdir."
         self._messages.append(
-            f"This is process {self.rank.name}{many} of its job, and shows only itself; "
+            f"This is process {self.rank.name}{many} of the job and shows one process. "
             f"profnb.load_fleet(logdir) shows all.{kept}"
         )
         if not self.rank.is_collective:
             self._messages.append(
-                "This job has parameter servers: its workers do not go through common steps. The steps here "
-                "are what this process ran, on a coordinator only the functions that it sent to workers, and "
-                "not all steps of the training."
+                "This job has parameter servers, so workers have no common steps. The steps here are those "
+                "of this process, on a coordinator only functions sent to workers."
             )
 
     def _start_taking_over(self, folder: str) -> None:
@@ -158,9 +156,8 @@ class TensorFlowDoor(Door):
             stop()
             self.took_over = True
             self._messages.append(
-                "A TensorFlow profiler was already running (started by earlier code and never "
-                "stopped); it was stopped, its trace saved to its own logdir, and this capture "
-                "started."
+                "A TensorFlow profiler from earlier code was still running. Its trace was saved to its own "
+                "logdir, and this capture started."
             )
             start(folder, options)
 
@@ -235,10 +232,10 @@ def trace_processes(addresses: Sequence[str], seconds: float, folder: Path) -> N
     except Exception as error:  # noqa: BLE001 - likewise
         raise CaptureError(
             f"Tracing {', '.join(addresses)} failed ({first_line(error)}). Each process has to run "
-            "profnb.serve(PORT) and to be at work meanwhile."
+            "profnb.serve(PORT) and work during the capture."
         ) from None
     if not any(folder.glob("plugins/profile/*/*.xplane.pb")):
         raise CaptureError(
-            f"No trace came from {', '.join(addresses)}: each process has to run profnb.serve(PORT) and to "
-            "be at work meanwhile, and to see the same file system as this one."
+            f"No trace came from {', '.join(addresses)}. Each process has to run profnb.serve(PORT), work "
+            "during the capture, and see the file system of this process."
         )

@@ -135,9 +135,7 @@ class TorchDoor(Door):
         if (
             seams.TORCH_RUNS.find() or _runs_here()
         ) and not _RECORDING:  # which ends as this one starts
-            raise RuntimeError(
-                "another PyTorch profiler runs already, and only one can: stop it first"
-            )
+            raise RuntimeError("another PyTorch profiler is running: stop that profiler first")
         activities = None  # all that this PyTorch can record
         if not self._options.device_tracer:
             activities = [self._take(seams.TORCH_ACTIVITY).CPU]
@@ -171,8 +169,8 @@ class TorchDoor(Door):
         self._open.clear()
         if _runs_here() is False:
             self._messages.append(
-                "PyTorch's profiler was stopped by the code, or runs on another thread, so there is no trace "
-                "of PyTorch."
+                "The code stopped PyTorch's profiler, or runs a profiler on another thread: there is no "
+                "trace of PyTorch."
             )
             return None
         target = folder / "plugins" / "profile" / _RUN
@@ -202,8 +200,8 @@ class TorchDoor(Door):
         if self.is_running:
             self._is_lost = True
             self._messages.append(
-                "The code started a PyTorch profiler of its own on another thread, and only one can run: "
-                "there is no trace of PyTorch."
+                "The code started its own PyTorch profiler on another thread. Only one can run, so there "
+                "is no trace of PyTorch."
             )
 
     @property

@@ -55,8 +55,8 @@ _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
 _EARLIER = "earlier.xplane.pb"  # the trace of a window that the code's own profiler ended
 _ENDS_THERE = "Your code started {} itself, so details end there; all steps were timed."
 _NEVER_STOPPED = (
-    f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread, so there is "
-    "no trace of it. Restart the kernel if this persists."
+    f"A profiler had not started or stopped after {_LONGEST_STOP_S} seconds on another thread and left no "
+    "trace. Restart the kernel if this persists."
 )
 
 
@@ -138,8 +138,8 @@ class Window:
         if self._may_open(door) and not self.was_opened(door):
             self._opened.add(door.title)
             self._recording.messages.append(
-                f"The code started a {door.title} profiler of its own before profnb's could start, so "
-                f"{door.title}'s work is not traced here; its steps are timed."
+                f"The code started its own {door.title} profiler before profnb's. So {door.title}'s steps "
+                "are timed here, and not traced."
             )
 
     def _may_open(self, door: Door) -> bool:
@@ -165,8 +165,8 @@ class Window:
             self._profilers.start(door, recording.folder)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"The {door.title} profiler did not start ({first_line(error)}), so the code ran "
-                "without it. Restart the kernel if this persists."
+                f"The {door.title} profiler did not start ({first_line(error)}), so the code ran without a "
+                "profiler. Restart the kernel if this persists."
             )
             return
         if not is_first:
@@ -243,10 +243,10 @@ class Window:
             return True
         why = ""
         if grown >= _MOST_GROWTH:
-            why = f", in which this process grew by {grown / 1e9:.1f} GB"
+            why = f" while this process grew by {grown / 1e9:.1f} GB"
         self._recording.messages.append(
-            f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped "
-            "without it. -t SECONDS changes how long it may take (six times that)."
+            f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped before the step's "
+            "end. -t SECONDS waits longer (up to six times SECONDS)."
         )
         return False
 

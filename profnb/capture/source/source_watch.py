@@ -119,10 +119,9 @@ class SourceWatch:
             if not self._lines.start():
                 if self._lines.taken_by:
                     self.messages.append(
-                        f"Others have the tools of Python's sys.monitoring that profnb could use "
-                        f"({', '.join(self._lines.taken_by)}), so eager ops have no lines and Python no time "
-                        "of its own. A debugger or a coverage tool gives them back when it ends; --python "
-                        "samples the stack instead."
+                        f"Other tools use Python's sys.monitoring ({', '.join(self._lines.taken_by)}), so "
+                        "eager ops have no lines and Python has no time. End the debugger or coverage "
+                        "tool, or sample the stack with --python."
                     )
                 self._lines = None
 

@@ -34,8 +34,8 @@ from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
 from profnb.trace.names import TAPE_NUMBER, TAPE_SITE
 
-EAGER_TURNS = "turns of an eager loop, each from asking tf.data for the next element"
-EAGER_TAPES = "turns of an eager loop, each from entering a GradientTape"
+EAGER_TURNS = "passes of an eager loop, each from asking tf.data for the next element"
+EAGER_TAPES = "passes of an eager loop, each from entering a GradientTape"
 EAGER_LOOPS = frozenset({EAGER_TURNS, EAGER_TAPES, f"{EAGER_TURNS}; {EAGER_TAPES}"})
 _ASKS = "EagerLocalExecute: IteratorGetNext"
 _FETCH = "IteratorGetNextOp::DoCompute"

@@ -64,8 +64,8 @@ class MeasuredPeak:
         return Peak(
             {"32-bit": self.flops_per_second},
             self.bytes_per_second,
-            f"measured here on {_cores(self.threads)}: the fastest product of matrices, of which half "
-            f"reached {flops}, and the fastest copy, {copied}{self._remark}",
+            f"measured here on {_cores(self.threads)}: half of the products of matrices reached {flops}, "
+            f"half of the copies {copied}{self._remark}",
         )
 
     @property
@@ -73,8 +73,8 @@ class MeasuredPeak:
         if self.cores_fraction >= _NEARLY_ALL:
             return ""
         return (
-            f"; meanwhile this process had {percent_text(self.cores_fraction)} of the cores' time, so "
-            "both may be more"
+            f". Both may be higher: other programs left only {percent_text(self.cores_fraction)} of the "
+            "cores' time"
         )
 
     def _interval_texts(self) -> tuple[str, str]:

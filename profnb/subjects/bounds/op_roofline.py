@@ -123,7 +123,7 @@ def _without_refuted(roofline: OpRoofline) -> OpRoofline:
 
 OP_ROOFLINE = Table[OpRoofline](
     "op_roofline",
-    "One row per op that TensorFlow ran itself in the steps that averages are of, most time first.",
+    "One row per op run by TensorFlow itself in the averaged steps, most time first.",
     (
         Column(
             "side",
@@ -172,8 +172,9 @@ OP_ROOFLINE = Table[OpRoofline](
             "bound by",
         ),
     ),
-    "Operations and bytes follow from the shapes of the graphs that ran (a capture knows them; "
-    "``subjects/bounds/op_costs.py`` says how they are counted). Of a CPU no limits are known before "
-    '``profnb.measure_peak()``. What XLA ran is in ``p.roofline``. What is not known is NaN or "".',
+    "Operations and bytes follow from the shapes in the graphs, known to a capture (counted as in "
+    "``subjects/bounds/op_costs.py``). ``profnb.measure_peak()`` measures the limits of a CPU. "
+    "XLA's ops are in ``p.roofline``. "
+    'Unknown values are NaN or "".',
     attributes=lambda t: {"peak": "" if t.peak is None else t.peak.source},
 )

@@ -83,12 +83,11 @@ def _share_sentence(roofline: OpRoofline) -> str:
         for bound in (COMPUTE, MEMORY, NEITHER)
     }
     unknown = 1 - sum(shares.values())
-    rest = f"; of {percent_text(unknown)} it is not known" if unknown > 0 else ""
+    rest = f", {percent_text(unknown)} unknown" if unknown > 0 else ""
     return (
-        f"Of the time of ops on {'the device' if roofline.is_device else 'the CPU'}, "
-        f"{percent_text(shares[COMPUTE])} is compute-bound (60 % of the peak of operations or more), "
-        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of the peak of memory: "
-        "what is above was in a cache) and "
+        f"Time of ops on {'the device' if roofline.is_device else 'the CPU'}: "
+        f"{percent_text(shares[COMPUTE])} compute-bound (60 % of peak operations or more), "
+        f"{percent_text(shares[MEMORY])} memory-bound (60 to 125 % of peak memory), "
         f"{percent_text(shares[NEITHER])} neither{rest}."
     )
 
@@ -97,18 +96,15 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
     """The limits and their source."""
     peak = roofline.peak
     if peak is None:
-        sentence = (
-            "What this could have done at most is not known, so nothing is said of what bounds it"
-        )
+        sentence = "The limits of this machine are unknown, so no bounds are shown"
         if roofline.is_device or not study.bounds.is_of_here:
             return f"{sentence}."
         measured = kept_peak()
         if measured is None:
             return f"{sentence}: profnb.measure_peak() measures the CPU in two seconds."
         return (
-            f"{sentence}: while it was measured this process had only "
-            f"{percent_text(measured.cores_fraction)} of the cores' time. Run profnb.measure_peak() again "
-            "while nothing else runs."
+            f"{sentence}: the measurement had only {percent_text(measured.cores_fraction)} of the cores' "
+            "time. Run profnb.measure_peak() again on an idle machine."
         )
     used = dict(zip(roofline.peak_flops.tolist(), roofline.width, strict=True))
     flops = ", ".join(
@@ -119,12 +115,14 @@ def _limits(roofline: OpRoofline, study: Study) -> str:
     memory = rate_text(peak.bytes_per_second, "B/s")
     if roofline.refuted_by:
         return (
-            f"A product of matrices reached {roofline.refuted_by:.2g} times what this CPU was measured to "
-            "do, so that was too little (another program ran beside it) and nothing is called compute-bound: "
-            f"run profnb.measure_peak() again while nothing else runs. At most {memory} of memory "
-            f"({peak.source})."
+            f"A product of matrices reached {roofline.refuted_by:.2g} times the measured limit of this CPU, "
+            "so the limit was measured too low. Nothing is called compute-bound. Run profnb.measure_peak() "
+            f"again on an idle machine. At most {memory} of memory. Source: {peak.source}."
         )
-    return f"At most {flops or 'an unknown number of operations'} and {memory} of memory ({peak.source})."
+    return (
+        f"At most {flops or 'an unknown number of operations'} and {memory} of memory. Source: "
+        f"{peak.source}."
+    )
 
 
 def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from profnb.steps.windows import Steps
 _LONGEST = 110
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
-_MOST_PLACES, _LONGEST_NAME = 64, 60
+_MOST_PLACES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ _MEANINGS = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
 
 CELL_BREAKDOWN = Table[CellBreakdown](
     "cell_breakdown",
-    "One row per part of the cell, in the order in which they first began.",
+    "One row per part of the cell, in the order of first begin.",
     (
         Column("part", lambda c: c.part, "what the time was spent on; see above"),
         Column(
@@ -107,9 +107,9 @@ CELL_BREAKDOWN = Table[CellBreakdown](
             "not known",
         ),
     ),
-    "They add up to the cell's wall time exactly, from the capture's start until the trace was read; of "
-    "parts inside each other the innermost counts. Measured by the wall clock on the thread that runs the "
-    f"cell, traced or not. {_MEANINGS}.",
+    "The parts add up to the cell's wall time exactly, from the capture's start until the trace was read. "
+    "Of nested parts the innermost counts. The wall clock of the cell's thread counts, traced or not. "
+    f"{_MEANINGS}.",
 )  # fmt: skip
 
 
@@ -165,7 +165,7 @@ class GapCause:
     @property
     def text(self) -> str:
         """As a sentence names it: "`Pause.on_epoch_end`, Cell [1]:8"."""
-        name = quoted(self.name, _LONGEST_NAME)
+        name = quoted(self.name)
         return f"{name}, {self.line}" if self.line else name
 
 

@@ -1,6 +1,6 @@
 """The table of the parts of a cell, as the report shows it."""
 
-from profnb.core.printable import shortened
+from profnb.core.printable import LONGEST_NAME, shortened
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -8,7 +8,7 @@ from profnb.drawing.theme import CELL_COLOURS
 from profnb.subjects.cell.cell_breakdown import CELL_BREAKDOWN, CellBreakdown
 
 _LEAST_SHOWN = 0.001
-_SHOWN, _LONGEST = 15, 60
+_SHOWN = 15
 
 
 def cell_sections(cell: CellBreakdown | None) -> list[Section]:
@@ -20,7 +20,7 @@ def cell_sections(cell: CellBreakdown | None) -> list[Section]:
     most = float(cell.fraction.max()) or 1.0
 
     def part(row: int) -> Cell:
-        return cell.part[row], "", shortened(cell.name[row], _LONGEST)
+        return cell.part[row], "", shortened(cell.name[row], LONGEST_NAME)
 
     def meaning(column: str) -> str:
         return CELL_BREAKDOWN[column].meaning

@@ -147,7 +147,7 @@ def are_of_program(trace: Trace) -> bool:
 
 COPIES = Table[CopyTable](
     "copies",
-    "One row per direction and kinds of memory of the devices' copies, most time first; no row without a "
+    "One row per direction and kinds of memory of the devices' copies, most time first. No row without a "
     "device.",
     (
         Column(

@@ -118,7 +118,7 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
 
 DEVICES = Table[DeviceTable](
     "devices",
-    "One row per device that ran something, inside the steps' window, by the wall clock.",
+    "One row per active device, inside the steps' window, by the wall clock.",
     (
         Column("device", lambda t: t.device, "its name"),
         Column(
@@ -184,8 +184,8 @@ DEVICE_STEPS = Table[Spine](
             for name in CATEGORIES
         ),
     ),
-    "Only the work of that device counts in its rows; ``steps`` shows the busiest one's. The categories of a "
-    "row sum to its duration.",
+    "A row counts only the device's own work; ``steps`` shows the busiest device. The categories of a row "
+    "sum to the duration.",
 )
 
 

@@ -236,8 +236,8 @@ def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tu
 
 IDLE = Table[IdleTable](
     "idle",
-    "One row per cause for which the busiest device was idle, in the steps that the averages are of and the "
-    "gaps between them; no row without a device.",
+    "One row per cause of the busiest device's idle time, in the averaged steps and the gaps between. No "
+    "row without a device.",
     (
         Column("cause", lambda _: IDLE_CAUSES, "what the host did then", "what the host did then"),
         Column("occurrences", lambda t: t.occurrences, "how many idle stretches", "times"),
@@ -269,8 +269,8 @@ def _share_of_bins(at: int) -> Callable[[IdleTable], Floats]:
 
 UTILIZATION = Table[IdleTable](
     "utilization",
-    "One row per piece of the window from the first step's begin to the last one's end (at most 96): what "
-    "the busiest device did then, and why it was idle; no row without a device.",
+    "One row per piece of the window of the steps (at most 96): the busiest device's work, and the causes "
+    "of idle time. No row without a device.",
     (
         Column("begin_ms", lambda t: t.bin_begin_ps, "begin of the piece"),
         *(

@@ -387,7 +387,7 @@ def _of_shape(name: str) -> Callable[[KernelTable], Floats]:
 
 KERNELS = Table[KernelTable](
     "kernels",
-    "One row per kernel, op and launch shape, most time first; no row without a device.",
+    "One row per kernel, op and launch shape, most time first. No row without a device.",
     (
         Column(
             "kernel_name",

@@ -213,7 +213,7 @@ def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:
 
 LAUNCHES = Table[LaunchTable](
     "launches",
-    "One row per device that ran kernels: how they were launched.",
+    "One row per device with kernels, and the kernels' launches.",
     (
         Column("device", lambda t: t.device, "its name"),
         Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
@@ -253,7 +253,7 @@ LAUNCHES = Table[LaunchTable](
 )
 STREAMS = Table[StreamTable](
     "streams",
-    "One row per stream on which a device ran something, most busy first.",
+    "One row per active stream of a device, most busy first.",
     (
         Column("device", lambda t: t.device, "the device's name"),
         Column("stream", lambda t: t.stream, "the stream's name"),

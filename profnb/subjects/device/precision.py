@@ -196,7 +196,7 @@ def layer_of(op_name: str) -> tuple[str, str]:
 
 PRECISION = Table[Precision](
     "precision",
-    "One row per width of the numbers that kernels compute with, narrowest first; no row without kernels.",
+    "One row per width of the kernels' numbers, narrowest first. No row without kernels.",
     (
         Column(
             "width",

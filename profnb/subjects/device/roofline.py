@@ -87,7 +87,7 @@ def find_peak(plane: Plane) -> Peak | None:
     teraflops = number("peak_teraflops_per_second")
     if teraflops:
         bandwidth = number("peak_hbm_bw_gigabytes_per_second") * 1e9
-        return Peak({"any": teraflops * 1e12}, bandwidth or float("nan"), "as the trace states it")
+        return Peak({"any": teraflops * 1e12}, bandwidth or float("nan"), "by the trace")
     clock, cores = number("clock_rate") * 1e3, number("core_count")
     rates = find_rates(plane)
     if not clock or not cores or not rates:
@@ -96,8 +96,8 @@ def find_peak(plane: Plane) -> Peak | None:
     return Peak(
         {width: rate * clock * cores for width, rate in rates.items()},
         number("memory_bandwidth") or float("nan"),
-        f"{cores:.0f} {unit} at {clock / 1e9:.3g} GHz, as the trace states them, times what "
-        f"capability {number('compute_cap_major'):.0f}.{number('compute_cap_minor'):.0f} does per cycle",
+        f"{cores:.0f} {unit} at {clock / 1e9:.3g} GHz, by the trace, times the work per cycle of capability "
+        f"{number('compute_cap_major'):.0f}.{number('compute_cap_minor'):.0f}",
     )
 
 
@@ -243,7 +243,7 @@ REACHED: tuple[Column[Any], ...] = (
 )
 ROOFLINE = Table[Roofline](
     "roofline",
-    "One row per XLA op that can be placed under its device's roof, most time first.",
+    "One row per XLA op with a place under the device's roof, most time first.",
     (
         Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
         Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
@@ -273,6 +273,6 @@ ROOFLINE = Table[Roofline](
             '"compute" or "memory": which peak is the nearer one',
         ),
     ),
-    "No row where the limits of the device, or an op's operations and bytes, are not known; "
-    "where the limits come from stands in ``subjects/device/roofline.py``.",
+    "No row without known limits of the device and known operations and bytes of the op. "
+    "``subjects/device/roofline.py`` has the source of the limits.",
 )

@@ -71,8 +71,8 @@ def _device_section(devices: DeviceTable) -> Section:
         title="Devices",
         tab="Device",
         sentence=(
-            f"{len(devices)} devices ran something; the busiest was busy "
-            f"{percent_text(devices.imbalance)} longer than the mean."
+            f"{len(devices)} devices worked. The busiest worked {percent_text(devices.imbalance)} longer "
+            "than the mean."
         ),
         bar=Bar(lambda row: float(devices.utilization[row]), colour_of("device compute")),
         rows=range(min(len(devices), _SHOWN_DEVICES)),
@@ -89,9 +89,8 @@ def _idle_section(idle: IdleTable) -> Section:
         title="Idle time of the device",
         tab="Device",
         sentence=(
-            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the time"
-            f"{' of the steps that the averages are of' if idle.aside_ps else ''}, most of it "
-            f"{IDLE_CAUSES[order[0]]}."
+            f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the "
+            f"time{' of the averaged steps' if idle.aside_ps else ''}, mostly {IDLE_CAUSES[order[0]]}."
         ),
         bar=Bar(
             lambda row: float(idle.total_ps[row] / whole),
@@ -114,9 +113,8 @@ def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
     if calls:
         pace = ": launching, not computing, sets the pace of the device"
         sentence += (
-            f" {percent_text(launches.longer_calls.sum() / calls)} of the {count_text(calls)} calls that "
-            "launched them took longer than what they started"
-            f"{pace if is_waited_for and launches.sets_the_pace else ''}."
+            f" {percent_text(launches.longer_calls.sum() / calls)} of the {count_text(calls)} launch calls "
+            f"took longer than their kernels{pace if is_waited_for and launches.sets_the_pace else ''}."
         )
     return section_of(
         LAUNCHES,
@@ -175,10 +173,8 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
     if time and tells:
         sentence += f": {percent_text(in_cores / time)} in tensor cores"
         if kernels.is_tensor_core_eligible.any():
-            sentence += (
-                f", {percent_text(could / time)} in kernels of matrix products and convolutions that did not "
-                "use them"
-            )
+            sentence += f", {percent_text(could / time)} in matrix products and convolutions "
+            sentence += "without tensor cores"
     widths = [
         f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}"
         for row in np.argsort(-precision.total_ps, kind="stable").tolist()
@@ -231,10 +227,10 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
     return [
         Section(
             title="Ops without tensor cores",
-            sentence="Matrix products and convolutions that spent most of their time on the ordinary cores. "
-            "Tensor cores take 16-bit numbers (TF32 on newer GPUs), best in multiples of 8; the inputs of "
-            f"the first layer and the outputs of the last one are the data's.{remedy}"
-            + (f" {count_text(more)} more are in p.kernels." if more > 0 else ""),
+            sentence="Matrix products and convolutions with most time on the ordinary cores. Tensor cores "
+            "take 16-bit numbers (TF32 on newer GPUs), best in multiples of 8. The data fixes the inputs "
+            "of the first layer and the outputs of the last."
+            f"{remedy}" + (f" {count_text(more)} more are in p.kernels." if more > 0 else ""),
             headings=("", "op", "runs", "total", "of kernel time"),
             rows=[
                 (

@@ -75,7 +75,7 @@ class Feeding:
         inside = ""
         if place.inner_file and place.inner_ns * 2 > place.wall_ns:
             inner = self._quote_statement(place.inner_text, place.inner_file, place.inner_line)
-            inside = f", most of it in {inner}"
+            inside = f", mostly in {inner}"
         return f"{statement} ({took} a step{inside})"
 
     def _quote_statement(self, text: str, file: str, line: int) -> str:

@@ -34,8 +34,8 @@ def queue_sections(study: Study) -> list[Section]:
     return [
         Section(
             title="Queues",
-            sentence="What a queue held is counted from what was put in and taken out; a step that finds too "
-            "little waits. All samples are in p.buffers.",
+            sentence="The contents of a queue are counted from elements put in and taken out. A step waits "
+            "for a queue with too few. All samples are in p.buffers.",
             headings=_HEADINGS,
             rows=[_row(use) for use in queues],
             numbers=(False, *(True for _ in _HEADINGS[1:])),

@@ -40,34 +40,34 @@ _COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 CAUSES = {
     "python": (
         "runs Python, one element at a time under the interpreter's lock",
-        "Write it with TensorFlow ops, or prepare the data once and read it with "
-        "tf.data.TFRecordDataset. Python runs one thread at a time; processes help: "
+        "Write the function with TensorFlow ops, or prepare the data once and read with "
+        "tf.data.TFRecordDataset. Python runs one thread at a time, but processes help: "
         "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
     ),
     "small files": (
         "opens and reads one file per element",
-        "Pack the files into TFRecords once and read those with tf.data.TFRecordDataset(files, "
+        "Pack the files into TFRecords once and read with tf.data.TFRecordDataset(files, "
         "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
     ),
     "sequential map": (
         "runs one element at a time",
-        "Give it threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
+        "Use several threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
         "fits into memory.",
     ),
     "decode": (
-        "takes longer to decode than a step of the model takes",
-        "Decode once and keep the result (.cache() after this map, in memory or in a file), store images "
+        "decodes for longer than a step of the model",
+        "Decode once and keep the result: .cache() after this map, in memory or in a file. Or store images "
         "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
     ),
     "busy": (
-        "is what everything waits for",
-        "Do less in it, or move the costly part into a .map(..., num_parallel_calls=tf.data.AUTOTUNE) "
-        "before it.",
+        "holds everything up",
+        "Do less in this stage, or move the costly part into an earlier .map(..., "
+        "num_parallel_calls=tf.data.AUTOTUNE).",
     ),
     "transform": (
         "takes longer than the model",
-        "Do less per element: .batch() before .map() with a vectorized function, .cache() what does not "
-        "change, or move it into the model, where a device can run it.",
+        "Do less per element: .batch() before .map() with a vectorized function, and .cache() for the "
+        "unchanging part. Or move the work into the model, onto the device.",
     ),
     "read": (
         "reads files one after another",
@@ -87,10 +87,11 @@ CAUSES = {
         "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
     ),
     "bursts": (
-        "is fast enough on average, but its elements come unevenly and the buffer behind it holds too few",
-        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), which grows as needed.",
+        "is fast enough on average, but delivers unevenly into too small a buffer",
+        "Let the last step hold more: .prefetch(16), or .prefetch(tf.data.AUTOTUNE), with a buffer that "
+        "grows as needed.",
     ),
-    "other": ("is what the steps wait for", ""),  # nothing tells why, so nothing helps for sure
+    "other": ("holds up the steps", ""),  # nothing tells why, so nothing helps for sure
 }
 
 
@@ -134,7 +135,7 @@ def diagnose_input(
     if not len(table) or not waiting.elements:
         return None
     fraction = waiting.fraction
-    waits = f"The steps wait {fraction:.1%} of the time for their input"
+    waits = f"The steps wait {fraction:.1%} of the time for input"
     unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
     by_iterator = waiting.charged_ps.sum(axis=1)
@@ -149,7 +150,7 @@ def diagnose_input(
     ):
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
         sentence = (
-            f"{waits}. Without waiting it would take {_rate(model)} {unit}/s; the pipeline can make"
+            f"{waits}. Training alone could use {_rate(model)} {unit}/s; the pipeline can make"
         )
         return InputDiagnosis(sentence=f"{sentence} {rate}.")
     row = _limit_of(table, waiting)
@@ -160,21 +161,21 @@ def diagnose_input(
         return InputDiagnosis(sentence=f"{waits}, {innocent}.")
     what, fix = CAUSES[cause]
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
-        fix += f" And nothing runs while the model works. {CAUSES['no prefetch'][1]}"
+        fix += f" Nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
     threads = ""
     busy, allowed = float(waiting.threads[row]), int(table.parallelism[row])
     if in_function and cause in _THREADED and busy >= max(allowed, 1) / 2:
-        threads = f", {busy:.1f}{f' of {allowed}' if allowed else ''} threads busy"
+        threads = f" ({busy:.1f}{f' of {allowed}' if allowed else ''} threads busy)"
     if cause == "bursts":
         made = 1e12 / waiting.busy_ps * each
     share = by_iterator[row] / by_iterator.sum()
     sentence = (
-        f"The model can eat at least {_rate(model)} {unit}/s, the pipeline makes {_rate(made)}: "
-        f"{name} is the limit ({share:.0%} of the waiting), it {what}{threads}."
+        f"The input delivers {_rate(made)} {unit}/s; training alone could use {_rate(model)} or more. "
+        f"{share:.0%} of the waiting is for {name}: it {what}{threads}."
     )
     severity = "high" if fraction >= HIGH else "moderate"
-    return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} is the limit, it {what}")
+    return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} {what}")
 
 
 def _why_innocent(
@@ -185,19 +186,19 @@ def _why_innocent(
     Keras makes a pipeline of its own for arrays in memory; what feeds a cache runs once; others only wait.
     """
     if row in keras_array_rows(table.tree):
-        return "which Keras itself batches from arrays in memory"
+        return "batched from arrays in memory by Keras"
     name = f"most of it for {table.name(row)}"
     above = int(table.tree.parent[row])
     while above >= 0:
         if table.kind[above].startswith(_CACHES):
-            return f"{name}, whose elements a cache keeps: the next pass has them"
+            return f"{name}. A cache keeps the elements for the next pass"
         above = int(table.tree.parent[above])
     nothing = "no stage of the pipeline stands out"
     if cause == "other" and table.kind[row].startswith(_HANDS_OVER):
-        return f"{name}, which only hands over what others made: {nothing}"
+        return f"{name}, a stage that only hands over: {nothing}"
     runs_elsewhere = cause == "transform" and not in_function and table.function_occurrences[row]
     if runs_elsewhere and table.work_ps[row] * 10 < waiting.charged_ps[row].sum():
-        return f"{name}, whose function takes a small part of that: {nothing}"
+        return f"{name}. The function takes a small part of the wait: {nothing}"
     return ""
 
 

@@ -260,7 +260,7 @@ INPUT_PIPELINE = Table[InputPipeline](
             "what it could deliver if its input kept up",
         ),
     ),
-    'What the trace does not tell is NaN, or "" for names.',
+    'Unknown values are NaN, or "" for names.',
 )
 
 
@@ -338,7 +338,7 @@ def tabulate_buffers(
 
 BUFFERS = Table[BufferSamples](
     "buffers",
-    "One row per time that a buffer of tf.data was asked, or a queue of TensorFlow 1 was looked at.",
+    "One row per request to a buffer of tf.data, or look at a queue of TensorFlow 1.",
     (
         Column("iterator", lambda t: t.iterator, "its place in the pipeline, or the queue's name"),
         Column("time_ms", lambda t: t.time_ps, "when it was asked"),

@@ -125,7 +125,7 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
         }
         for name, values, colour, width in series
     ]  # fmt: skip
-    title = "What each iterator did, and what the training waited for"
+    title = "Work of each iterator, and waits of the training"
     layout = figure_layout(title, 96 + 22 * len(rows)) | {
         "barmode": "overlay",
         "margin": {"l": 8, "r": 12, "t": 62, "b": 34},
@@ -153,7 +153,7 @@ def _wait_section(study: Study) -> Section:
         title="Waiting for the next element",
         sentence=(
             f"{count_text(waiting.starved)} of {counted_text(counted.size, 'step')} waited for more than a "
-            f"tenth of their time; {percent_text(waiting.fraction)} of all time was waiting."
+            f"tenth of the step. {percent_text(waiting.fraction)} of all time was waiting."
         ),
         headings=("", "wait", "time"),
         meanings=("", "which of the waits of all steps", "how long it was"),
@@ -186,7 +186,7 @@ def _buffer_section(study: Study) -> Section:
         ),
         title="Buffers",
         tab="Input",
-        sentence="A buffer that is always empty keeps its consumer waiting; a full one is ahead.",
+        sentence="An empty buffer keeps the consumer waiting; a full buffer is ahead.",
         bar=Bar(fill.__getitem__, colour_of("input"), 10),
         rows=rows,
         figure=_buffer_figure(study, {row: of_rows[row] for row in rows}),

@@ -381,7 +381,7 @@ def _stage_times(
 
 INPUT_WAITS = Table[Waiting](
     "input_waits",
-    "One row per step: how long the training waited for elements of tf.data.",
+    "One row per step, with the training's wait for elements of tf.data.",
     (
         Column("step_num", lambda t: t.step_num, "the step's number"),
         Column("wait_ms", lambda t: t.step_ps, "waiting in its period"),
@@ -397,5 +397,5 @@ INPUT_WAITS = Table[Waiting](
         ),
         Column("is_counted", lambda t: t.counted, "whether averages and the diagnosis count it"),
     ),
-    "What is not counted is warm-up, and the step in which the first element came.",
+    "Warm-up and the step of the first element are not counted.",
 )

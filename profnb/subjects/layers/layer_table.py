@@ -138,7 +138,7 @@ def _part(name: str) -> Callable[[LayerTable], Int64s]:
 
 LAYERS = Table[LayerTable](
     "layers",
-    "One row per layer in the order of the model, then name scopes, then what is neither.",
+    "One row per layer in the order of the model, then name scopes, then the rest.",
     (
         Column("layer", lambda t: t.layer, "its path in the model, or what else the row is"),
         Column(
@@ -239,10 +239,10 @@ LAYERS = Table[LayerTable](
             "whether some of the time was shared out by operations",
         ),
     ),
-    'Times are of all counted steps together; ``attrs["steps"]`` is how many. The rows sum to the op time of '
-    "those steps: the device's where there is one (``attrs['side']``), else the host's. Rows that are no "
-    "layers: loss, metrics, optimizer (updates of nobody knows whose weights), input, outside the model. "
-    'What is not known is NaN or "".',
+    "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to "
+    "the op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some "
+    "rows are no layers: loss, metrics, optimizer (updates of unknown weights), input, outside the model. "
+    'Unknown values are NaN or "".',
     attributes=lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
 )
 
@@ -341,8 +341,8 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
     """Say what of the models could not be distinguished, or did not run."""
     for name, often in times.rows.alike.items():
         yield (
-            f"{often} models named {name} ran with layers named alike, so their rows cannot be told apart: "
-            "the time of all stands at one of them. Give the models names, or capture one at a time."
+            f"{often} models named {name} ran with the same layer names. One model's rows hold the time of "
+            "all. Name the models, or capture one at a time."
         )
     spent = times.time_ps.sum(axis=(0, 2))
     for model, layers in times.rows.models:
@@ -351,8 +351,8 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
         has_only_name = of_layers[0] > 0 and is_rest_idle
         if has_only_name or (model.is_given and not of_layers.any()):
             yield (
-                f"The layers of {model.name} were not found in this trace: it is not the model that ran, or "
-                "its layers have other names by now (Keras numbers layers on; name them to be sure)."
+                f"The layers of {model.name} were not found in this trace. Either another model ran, or "
+                "Keras has numbered the layers anew since. Name the layers to be sure."
             )
 
 

@@ -103,8 +103,8 @@ def _part_sentence(table: LayerTable) -> str:
     sentence = f"Ops took {whole} a step on {side}, all threads and streams added up."
     if not table.has_models:
         sentence += (
-            " No live model was known, so layers are told by the ops' name scopes alone; "
-            "profnb.load(path, model=model) adds parameters, shapes and operations."
+            " No live model was known, so layers come from the ops' name scopes. profnb.load(path, "
+            "model=model) adds parameters, shapes and operations."
         )
     return sentence
 
@@ -128,11 +128,9 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
     whole = int(total.sum())
     parts = ", ".join(f"{name} {percent_text(spent / whole)}" for name, spent in largest)
     plural = "layer" if layers == 1 else "layers"
-    sentence = (
-        f"Of {scope}: {count_text(layers)} {plural} with ops of their own; of op time: {parts}."
-    )
+    sentence = f"Of {scope}: {count_text(layers)} {plural} with ops. Shares of op time: {parts}."
     if table.is_estimate[listed].any():
-        sentence += " ~ marks what XLA ran in one piece with others, shared out by operations."
+        sentence += " ~ marks layers fused by XLA, with the time shared out by operations."
     if len(rows) > len(listed):
         sentence += f" {count_text(len(rows) - len(listed))} more are in p.layers."
     return section_of(

@@ -211,6 +211,6 @@ MEMORY = Table[MemorySamples](
             "0 for one free block, near 1 for many small ones; NaN likewise",
         ),
     ),
-    "From the allocators' events (XPlane), from the allocations of session runs (TF1), or from the counters "
-    "of a Chrome trace; no row where there are none.",
+    "From the allocators' events (XPlane), from the allocations of session runs (TF1), or from the "
+    "counters of a Chrome trace. No row without any.",
 )

@@ -151,8 +151,8 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
             "when the allocator had most in use, the first time if there were several",
         ),
     ),
-    "The rows of an allocator sum to the bytes in use; what was allocated before the trace began has no name "
-    "and stands in a row of its own.",
+    "The rows of an allocator sum to the bytes in use. Memory from before the trace has no name and a row "
+    "alone.",
 )
 
 
@@ -293,5 +293,5 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
             "with the batch, what stays does not",
         ),
     ),
-    "What is not known is NaN.",
+    "Unknown values are NaN.",
 )

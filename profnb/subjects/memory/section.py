@@ -41,9 +41,8 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
         unit = 10 ** max(len(str(largest.largest_batch)) - 2, 0)  # two digits: it is an estimate
         about = largest.largest_batch // unit * unit
         sentence = (
-            f"By what comes and goes in a step, a batch of about {count_text(about)} would fit into "
-            f"{largest.allocator.name} (now {count_text(largest.batch_size)}; if what stays does not grow "
-            "with the batch)."
+            f"A batch of about {count_text(about)} would fit into {largest.allocator.name} (now "
+            f"{count_text(largest.batch_size)}), judged by the memory that changes within a step."
         )
     most = max(use.peak_bytes for use in shown) or 1
     return section_of(
@@ -101,7 +100,7 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
                 meaning="share of what was alive at the peak",
             ),
         ),
-        title="What was alive at the peak",
+        title="Memory in use at the peak",
         tab="Memory",
         sentence=sentence,
         bar=Bar(lambda row: shown[row].bytes / max(shown[0].bytes, 1), MEMORY_COLOUR, 8),

@@ -290,7 +290,7 @@ def function_place(function: Function, cells: Mapping[str, int]) -> str:
 
 PYTHON = Table[PythonTime](
     "python",
-    "One row per function of Python, most self time first; with ``python=True`` or of a ``.prof`` file.",
+    "One row per function of Python, most self time first, with ``python=True`` or of a ``.prof`` file.",
     (
         Column("function", lambda t: [name for name, _, _ in t.function], "its name"),
         Column("file", lambda t: [file for _, file, _ in t.function], "the file it stands in"),

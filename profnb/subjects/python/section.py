@@ -36,7 +36,7 @@ def python_sections(python: PythonTime | None) -> list[Section]:
     figure = icicle_figure(
         python.blocks,
         _COLOURS,
-        title="Who called whom (inside libraries only what was called)",
+        title="Who called whom (of libraries only the first call)",
         of_what="the time",
     )
     return [

@@ -90,11 +90,11 @@ def _sentence(lines: SourceLines, scope: str) -> str:
     python = " and Python" if (lines.python_ps >= 0).any() else ""
     all_lines = f"the times of all {count_text(len(of_user))} lines are"
     text = (
-        f"Ops{python} of {scope}. {user_share} of the {side} time of ops was found in your code; "
+        f"Ops{python} of {scope}. {user_share} of the {side} time of ops belongs to your code; "
         f"{'the time of its 1 line is' if len(of_user) == 1 else all_lines} in p.source_lines."
     )
     if lines.gradient_ps.any():
-        text += " A gradient counts for the forward line that caused it."
+        text += " A gradient counts for its forward line."
     return text
 
 

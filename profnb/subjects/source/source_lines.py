@@ -104,7 +104,7 @@ def _if_watched(values: Int64s) -> Floats:
 
 SOURCE_LINES = Table[SourceLines](
     "source_lines",
-    "One row per line of your own source that cost anything, most op time first.",
+    "One row per line of your own source with any cost, most op time first.",
     (
         Column(
             "file",
@@ -164,10 +164,10 @@ SOURCE_LINES = Table[SourceLines](
             "op_occurrences", lambda t: t.op_occurrences, "how often ops of it ran", alias="op_runs"
         ),
     ),
-    "Ops are those of the steady steps and of what ran beside them, and Python's time is of those steps and "
-    "of the gaps that belong to them (``capture_us`` has it of all); of everything without steps. With the "
-    "row of no file, host and device times add up to all those ops'. No row without ``source``, nor for a "
-    "saved trace that has no stacks of PyTorch's; what was not watched is NaN.",
+    "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "
+    "``capture_us`` covers the whole capture. Without steps everything counts. With the row of no file, "
+    "host and device times add up to all these ops. No row without ``source``, nor for a saved trace "
+    "without PyTorch's stacks. Unwatched values are NaN.",
 )
 
 
@@ -362,36 +362,35 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
     """Say what the numbers do not; ``is_called``: of ops that Python calls one by one, as PyTorch's."""
     remarks = []
     if stacks is not None:
-        remarks.append("Lines are those of the stacks that PyTorch recorded.")
+        remarks.append("Lines come from PyTorch's recorded stacks.")
         if any(stacks.functions):
             remarks.append(
-                "Where these tell only the function, its time stands at the function's first line."
+                "If a stack has only the function, the function's first line has the time."
             )
     elif lines.is_sampled:
         remarks.append(
-            "This Python cannot tell of lines as they run (3.12 can), so Python's lines were sampled every "
-            "millisecond; shorter ones may be missing."
+            "Before Python 3.12 lines cannot be followed, so Python's lines were sampled every "
+            "millisecond. Shorter lines may be missing."
         )
     elif not len(lines):
         option, then = "--python", "ops outside of any tf.function have no line"
         if is_called:
             option, then = (
                 "--python-tracer",
-                "only layers of Keras have lines: those that made them",
+                "only layers of Keras have lines: where the layer was made",
             )
         remarks.append(
-            "Lines of Python were not followed as they ran (that needs Python 3.12, or "
-            f"{option}), so {then}."
+            f"Lines of Python were not followed, for want of Python 3.12 or {option}. So {then}."
         )
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
         remarks.append(
-            f"Lines that ran very often ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed "
-            "one by one: the Python time of such a loop stands at one of its lines."
+            f"Very frequent lines ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed one "
+            "by one: one line has the Python time of the whole loop."
         )
     if lines.is_cut:
         remarks.append(
-            "Python's lines were recorded for a part of the window only: there were too many, or another "
+            "Python's lines were recorded for a part of the window only: too many lines ran, or another "
             "tool took over."
         )
     return tuple(remarks)

@@ -30,8 +30,8 @@ from profnb.subjects.system.machine_use import board_title
 
 COUNTER, SAMPLES = "the board's energy counter", "sampled power"
 _NO_POWER = "unknown: the board reports neither power nor energy"
-_NO_STEPS = ", of steps unknown: there are none that were timed"
-_TOO_SHORT = ", of steps unknown: they took less than 2 s"
+_NO_STEPS = ", of steps unknown: no step was timed"
+_TOO_SHORT = ", of steps unknown: the steps took less than 2 s"
 _ACCURACY, _COUNTER_DELAY_S, _MEAN_S = 0.05, 0.1, 1.0
 _LEAST_S, _ENOUGH_UNTRACED, _PAUSE = 2.0, 10, 10
 
@@ -61,7 +61,7 @@ class Energy:
 
 ENERGY = Table[Sequence[Energy]](
     "energy",
-    "One row per GPU that was looked at: what it took, in joules.",
+    "One row per watched GPU, with its energy in joules.",
     (
         Column("source", of_each("source"), "which GPU"),
         Column("joules", of_each("joules"), "over the whole cell"),
@@ -80,9 +80,10 @@ ENERGY = Table[Sequence[Energy]](
             alias="told_by",
         ),
     ),
-    "It is what the board drew, idle or busy, whoever used it; of the host's processors and memory nothing "
-    "is known. A missing value is not known, and `method` says why. The band holds NVML's accuracy and the "
-    "delay of its readings, not what a board leaves out (an A100 or H100 looks for a quarter of the time).",
+    "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
+    "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "
+    "readings. Gaps in a board's readings are not included (an A100 or H100 looks for a quarter of the "
+    "time).",
 )  # fmt: skip
 
 

@@ -181,8 +181,8 @@ SYSTEM = Table[MachineUse](
         ),
         Column("written_bytes_per_second", lambda u: u.column("written"), "what it wrote to disks"),
     ),
-    "Over the whole cell, traced or not, about four times a second. The host is told by `psutil`, GPUs by "
-    "NVML (`nvidia-ml-py`): without a package there are no rows of its own. What is not known is missing.",
+    "Over the whole cell, traced or not, about four times a second. `psutil` reads the host, NVML "
+    "(`nvidia-ml-py`) the GPUs: no package, no rows. Unknown values are missing.",
 )  # fmt: skip
 
 
@@ -200,7 +200,7 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
             continue
         why = " or ".join(reason for reason, _ in reasons.most_common(2))
         notes.append(
-            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the cell ({why}): its "
-            f"clocks were held back in {count_text(held)} of {count_text(look_count)} looks at it."
+            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the cell ({why}): "
+            f"held-back clocks in {count_text(held)} of {count_text(look_count)} looks."
         )
     return notes

@@ -107,11 +107,11 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
         for width, flops in peak.flops.items()
     )
     memory = rate_text(peak.bytes_per_second, "B/s")
-    sentence = f"The device could do {peaks} and move {memory} ({peak.source})."
+    sentence = f"The device could do {peaks} and move {memory}. Source: {peak.source}."
     if (roofline.bytes_fraction > _ABOVE).any():
         sentence += (
-            " Some ops moved more bytes than its memory could: they found them in caches, or the trace "
-            "understates the memory."
+            " Some ops moved more bytes than the memory could: from caches, or the trace understates the "
+            "memory."
         )
     attained = roofline.attained_fraction
     bound_by = np.where(roofline.is_compute_bound, "operations", "memory").tolist()
@@ -140,7 +140,7 @@ def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
     return icicle_figure(
         blocks,
         _COLOURS,
-        title="Where XLA's time goes: programs, their ops, what those came from",
+        title="Where XLA's time goes: programs, XLA ops and framework ops",
         of_what="the time of XLA's ops",
         levels=("program", "XLA op", "framework op"),
     )
@@ -162,9 +162,8 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
     ):
         chosen = [row for row in rows if is_meant[row]]
         texts = [
-            f"{roofline.op[row].name[:80]}: "
-            f"{percent_text(float(roofline.attained_fraction[row]))} of what it could reach, "
-            f"{percent_text(float(shares[row]))} of the time"
+            f"{roofline.op[row].name[:80]}: {percent_text(float(roofline.attained_fraction[row]))} of the "
+            f"reachable speed, {percent_text(float(shares[row]))} of the time"
             for row in chosen
         ]
         x, y = roofline.intensity[chosen].tolist(), roofline.flops_per_second[chosen].tolist()

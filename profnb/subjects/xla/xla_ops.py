@@ -148,7 +148,7 @@ def _recorded(trace: Trace, hlo: HloOps, stat: str) -> Floats:
 
 XLA = Table[XlaOps](
     "xla",
-    "One row per XLA op (an HLO instruction that ran as one piece) and side, most self time first.",
+    "One row per XLA op (an HLO instruction run as one piece) and side, most self time first.",
     (
         Column("module", lambda t: sequence_of(t.op, "module"), "the XLA program it is of"),
         Column(
@@ -198,7 +198,7 @@ XLA = Table[XlaOps](
             "memory",
         ),
     ),
-    "Operations and bytes are as XLA recorded them, or from the shapes in the saved program.",
+    "Operations and bytes are XLA's records, or come from the shapes in the saved program.",
 )
 
 
@@ -335,7 +335,7 @@ def _buffer(kind: str) -> Callable[[XlaModules], Floats]:
 
 XLA_MODULES = Table[XlaModules](
     "xla_modules",
-    "One row per XLA program: what it cost to compile, to run and to hold; most self time first.",
+    "One row per XLA program, with the cost of compiling, running and holding it, most self time first.",
     (
         Column("module", lambda t: t.module, "its name", "program"),
         Column("program_id", lambda t: t.program_id, "its number, -1 where the trace does not say"),
@@ -360,7 +360,7 @@ XLA_MODULES = Table[XlaModules](
         Column("constant_bytes", _buffer("constant"), "bytes of its constants"),
         Column("temporary_bytes", _buffer("temporary"), "bytes that it needs while it runs"),
     ),
-    "Instructions and sizes are NaN where the program is not saved in the trace.",
+    "Instructions and sizes are NaN for a program that the trace lacks.",
 )
 
 

@@ -160,8 +160,8 @@ def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any] | None]:
     if not is_at(at, b"{"):
         beginning = buffer[at : at + 20].tobytes()
         raise TraceFormatError(
-            f"It begins with {beginning!r}; a Chrome trace is a JSON list of events, or an object with "
-            "the member traceEvents."
+            f"The file begins with {beginning!r}. A Chrome trace is a JSON list of events, or an object "
+            "with the member traceEvents."
         )
     header: dict[str, Any] = {}
     for _ in range(_MOST_MEMBERS):
@@ -185,8 +185,8 @@ def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any] | None]:
         at -= not is_at(at, b",")
     keys = ", ".join(sorted(header)[:8]) or "none"
     raise TraceFormatError(
-        f"No list named traceEvents in {end:,} bytes of JSON (members found: {keys}). This is no "
-        "Chrome trace, or it was cut short."
+        f"No list named traceEvents in {end:,} bytes of JSON (members found: {keys}). This is no Chrome "
+        "trace, or a trace cut short."
     )
 
 
@@ -238,7 +238,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
                 int((duration < 0)[is_number].sum()),
                 "events have a duration that is negative or no number",
             ),
-            (others, "events are of kinds that have no place on a thread (async, object, ...)"),
+            (others, "events have no place on a thread (async, object, ...)"),
         )
         if count
     ]
@@ -320,7 +320,7 @@ def _since(origin_us: int, whole: Int64s, part: Int64s) -> Int64s:
     span = int(whole.max(initial=origin_us)) - origin_us
     if span > _LONGEST_US:
         raise TraceFormatError(
-            f"Its events lie {span / 86_400e6:,.0f} days apart, which one capture cannot."
+            f"The events lie {span / 86_400e6:,.0f} days apart, too far for one capture."
         )
     return (whole - origin_us) * 1_000_000 + part
 
@@ -389,9 +389,10 @@ def close_pairs(
     notes = []
     if open_.any():
         notes.append(
-            f"{int(open_.sum()):,} events begin and never end; they are drawn to the end of their thread."
+            f"{int(open_.sum()):,} events begin and never end. The timeline draws them to the end of the "
+            "thread."
         )
     if stray:
-        notes.append(f"{stray:,} events end and never began; they are left out.")
+        notes.append(f"{stray:,} events without a begin are left out.")
     remaining = np.flatnonzero(~is_end)
     return remaining, duration[remaining], phases[remaining], notes

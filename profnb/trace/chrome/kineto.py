@@ -193,8 +193,8 @@ def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
         return ()
     named = ", ".join(sorted(raw.categories[row] for row in unknown))
     return (
-        f"{count:,} events are of an accelerator that is not known here ({named}): they are in the timeline "
-        "and in no table, so how busy it was is not known, nor which ops the host only started.",
+        f"{count:,} events are of an unknown accelerator ({named}). Only the timeline shows these events: "
+        "the accelerator's busy time is unknown, as are the ops started there.",
     )
 
 

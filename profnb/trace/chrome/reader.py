@@ -70,8 +70,8 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
 def _assemble(raw: RawEvents, source: str) -> Trace:
     if not raw.thread.size:
         raise TraceFormatError(
-            "No event in it has a time, so there is nothing to show. A Chrome trace has events with "
-            "ph, ts and mostly dur."
+            "No event has a time, so there is nothing to show. A Chrome trace has events with ph, ts and "
+            "mostly dur."
         )
     other = raw.header.get("otherData")
     is_export = isinstance(other, dict) and other.get("tool") == ADDED
@@ -87,8 +87,8 @@ def _assemble(raw: RawEvents, source: str) -> Trace:
     left_out = [*raw.left_out, *reading.left_out]
     if raw.flows and not is_export and not is_kineto(raw):  # these name launches in args too
         left_out.append(
-            f"{raw.flows:,} ends of flow arrows are not read: what set an event going is not known, "
-            "except by a correlation in its args."
+            f"{raw.flows:,} ends of flow arrows are not read. Only a correlation in the args links an event "
+            "to its cause."
         )
     trace = assemble_trace(
         source, lines, line_of_thread[reading.thread[events]], reading.name[events],

@@ -13,7 +13,7 @@ from profnb.advice.proposals import Advice
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import PS_PER_MS
-from profnb.report.content import Content
+from profnb.report.report import Report
 from profnb.report.text import MEANINGS
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPORT_FORMAT = 1
-MOST_BYTES = 8192
-_MOST_ADVICE, _MOST_NOTES, _MOST_PARTS, _MOST_OTHERS = 5, 8, 8, 12
+JSON_BYTES = 8192
+_MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
 # Which columns of each table are in it, and by which its rows are chosen: the largest first.
 TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
@@ -46,7 +46,7 @@ _TOP: TopColumns = {
     "python": ("self_ms", ("function", "file", "line", "self_ms", "total_ms")),
 }
 _DEFINITIONS = {
-    "median_ms": "median time of a counted step; warm-up and the few steps far slower are left out",
+    "median_ms": "median time of a counted step; warm-up and a few far slower steps are left out",
     "mean_period_ms": "mean time of a step and of the gap behind it that belongs to it",
     "fraction": "share of all counted periods, 0 to 1; in a table, of what its columns' documentation says",
     "saves_low_ms": "least of the wall time of the cell, or of a loaded trace, that an advice saves",
@@ -58,7 +58,7 @@ TOP_TABLES = tuple(_TOP)
 
 
 def report_data(
-    report: Content,
+    report: Report,
     study: Study | None,
     frames: Mapping[str, "pd.DataFrame"],
     *,
@@ -70,7 +70,7 @@ def report_data(
     cell: CellBreakdown | None,
     tops: TopColumns = _TOP,
 ) -> dict[str, Any]:
-    """What a report says, as plain values whose JSON has at most ``MOST_BYTES``.
+    """Give what a report says as plain values whose JSON has at most ``JSON_BYTES``.
 
     Args:
         report: The report.
@@ -170,7 +170,7 @@ def _tracing_cost(study: Study | None) -> dict[str, Any] | None:
 
 
 def _cell(cell: CellBreakdown) -> dict[str, Any]:
-    largest = sorted(range(len(cell)), key=lambda row: -int(cell.wall_ps[row]))[:_MOST_PARTS]
+    largest = sorted(range(len(cell)), key=lambda row: -int(cell.wall_ps[row]))[:_MOST_CELL_PARTS]
     return {
         "wall_ms": _ms(cell.whole_ps),
         "parts": [
@@ -228,7 +228,7 @@ def _fit(
         }
         is_shortened = texts.has_cut or cells.has_cut or not is_all
         fitted["is_shortened"] = is_shortened or rows < _SIZES[0][0]
-        if len(as_json(fitted).encode()) <= MOST_BYTES:
+        if len(as_json(fitted).encode()) <= JSON_BYTES:
             break
     return fitted
 

@@ -1,5 +1,6 @@
 """Two LiteRT results: kind by kind how much faster, how much smaller, and what it does to the outputs."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,8 +15,6 @@ if TYPE_CHECKING:
     from profnb.lite.entry import LiteResult
     from profnb.lite.findings import LiteModel, Price
     from profnb.report.report import Report
-
-_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class LiteComparison:
 
     @property
     def difference(self) -> "LiteComparison":
-        """What the verdict is of, as of other comparisons: a ratio and whether its interval leaves out 1."""
+        """The difference that the verdict speaks of, with a ratio and an interval as in other comparisons."""
         return self
 
     leading = difference
@@ -104,17 +103,17 @@ class LiteComparison:
     def ratio(self) -> float:
         """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
         row = self._spoken_of
-        return _NAN if row is None else row.time.ratio
+        return math.nan if row is None else row.time.ratio
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the ratio."""
         row = self._spoken_of
-        return (_NAN, _NAN) if row is None else (row.time.low, row.time.high)
+        return (math.nan, math.nan) if row is None else (row.time.low, row.time.high)
 
     @property
     def is_different(self) -> bool:
-        """Whether the interval leaves out 1."""
+        """True if the interval leaves out 1."""
         row = self._spoken_of
         return row is not None and row.time.is_different
 
@@ -135,7 +134,7 @@ class LiteComparison:
 
     @property
     def guards(self) -> list[str]:
-        """What differs besides what was meant to, in sentences; read them before the verdict."""
+        """Further differences than the one that was meant, in sentences; read them before the verdict."""
         one, two = self.first.findings, self.second.findings
         guards = [
             f"{name} differs: {one.environment.get(name, 'none')} and {two.environment.get(name, 'none')}."
@@ -145,9 +144,9 @@ class LiteComparison:
         if one.batch_size != two.batch_size:
             guards.append(f"Batch size differs: {one.batch_size} and {two.batch_size}.")
         if one.data_digest != two.data_digest:
-            guards.append("They were judged on different data, so accuracy is not compared.")
+            guards.append("The two were judged on different data, so accuracy is not compared.")
         guards.append(
-            "The two were timed at different times; models given to one profnb.lite are timed by turns."
+            "The two were timed at different times. Models of one profnb.lite call are timed by turns."
         )
         return guards
 

@@ -1,0 +1,229 @@
+"""Build a report: decide all that it shows of a study, of code without a trace, of a profile of Python."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from profnb.advice.proposals import Advice
+from profnb.causes.cell_tree import CellTree
+from profnb.causes.python_work import share_around_ops
+from profnb.core.columns import Floats
+from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.drawing.section import Section
+from profnb.report.cell_words import cell_words
+from profnb.report.report import Report
+from profnb.report.step_chart import step_chart
+from profnb.report.text import (
+    alarm_text,
+    answer_text,
+    fact_rows,
+    headline_text,
+    lead_text,
+    run_facts,
+    share_rows,
+    unmeasured_text,
+)
+from profnb.steps.streams import busiest_device, working_devices
+from profnb.steps.summary import GAP, OTHERS
+from profnb.subjects.bounds.section import bounds_sections
+from profnb.subjects.cell.cell_breakdown import CellBreakdown
+from profnb.subjects.cell.section import cell_sections
+from profnb.subjects.core_contention import is_crowded
+from profnb.subjects.device.section import device_sections
+from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
+from profnb.subjects.input.section import input_sections
+from profnb.subjects.layers.section import layer_sections
+from profnb.subjects.memory.section import memory_sections
+from profnb.subjects.ops.op_execution import find_growth
+from profnb.subjects.ops.section import ops_sections
+from profnb.subjects.python.python_time import PythonTime
+from profnb.subjects.python.section import python_sections
+from profnb.subjects.source.section import source_sections
+from profnb.subjects.study import Study
+from profnb.subjects.unseen import (
+    category_title,
+    has_thread,
+    headline_without_work,
+    known_framework,
+    nothing_ran,
+    unrecorded_backend,
+)
+from profnb.subjects.xla.section import xla_sections
+from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
+
+
+def build_report(
+    study: Study | None,
+    *,
+    title: str,
+    notes: Sequence[str],
+    overhead_ps: float | None,
+    cell: CellBreakdown | None = None,
+    tree: CellTree | None = None,
+    machine: Sequence[Section] = (),
+    has_tensorflow: bool = True,
+    advice: Sequence[Advice] = (),
+    runs: Sequence[Floats] = (),
+    again: str = "",
+) -> Report:
+    """Decide everything the report shows.
+
+    Args:
+        study: The trace's analyses; None where there is no trace, which the notes explain.
+        title: The report's name.
+        notes: What the reader should know first.
+        overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+        cell: The parts of the whole cell; None for a trace of others.
+        tree: The same time as a tree; None likewise.
+        machine: What the machine did over the whole cell.
+        has_tensorflow: Whether the code had imported TensorFlow.
+        advice: What to change.
+        runs: The times from step to step of each run, in picoseconds, where the code ran several times.
+        again: The line over a cell that measures a change of it; "" where the result has no name.
+    """
+    if study is None:
+        return _report_without_trace(
+            title, notes, cell, tree, machine, has_tensorflow=has_tensorflow
+        )
+    steps, summary = study.steps, study.summary
+    headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
+    explanation, has_host = _explain_largest(study), has_thread(study)
+    framework_name = known_framework(study)
+    answer = answer_text(
+        summary,
+        _device_spoken_of(study),
+        has_host=has_host,
+        explanation=explanation,
+        framework=framework_name,
+    )
+    if nothing_ran(study):
+        headline, answer = headline_without_work(study), ""
+    elif unrecorded_backend(study):
+        answer = ""  # a note says why
+    has_chart = len(steps) > 0 and not steps.is_window
+    return Report(
+        title=title,
+        headline=headline,
+        alarm=alarm_text(study),
+        unmeasured=unmeasured_text(study),
+        answer=answer,
+        lead=lead_text(study, explanation, has_host=has_host) if answer else "",
+        cell=None if tree is None else cell_words(tree),
+        facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
+        shares=share_rows(summary.shares, framework_name) if answer else (),
+        notes=notes,
+        chart=replace(
+            step_chart(steps, study.breakdown, study.gaps),
+            others=category_title(OTHERS, framework_name),
+        )
+        if has_chart
+        else None,
+        sections=[*_sections(study), *cell_sections(cell), *machine],
+        advice=None if (steps.is_window or not answer) and not advice else advice,
+        foot=_foot(study),
+        again="" if study.framework in (JAX, PYTORCH) else again,
+    )
+
+
+def _explain_largest(study: Study) -> str:
+    """Name the largest part of the time, where more is known than its category tells."""
+    largest = study.summary.largest
+    if largest is not None and largest.category == "host compute":
+        if share_around_ops(study) > largest.fraction / 2:
+            framework = JAX if study.framework == JAX else TENSORFLOW
+            return f"{framework} at work on the CPU, mostly outside of recorded ops"
+        crowded = is_crowded(study.recording.core_waits)
+        return "ops on the CPU, computing or waiting for a core" if crowded else ""
+    return _between(study) if largest is not None and largest.category == GAP else ""
+
+
+def _between(study: Study) -> str:
+    """Name what passes between steps, where that is known."""
+    if find_growth(study.recording.graph_versions) is not None:
+        return "ops are made, and the session reads the graph"
+    feeding = study.input.feeding
+    if feeding and feeding.makes_input:
+        return "Python making the fed arrays"
+    gaps, rows = session_gaps(study), study.summary.counted
+    if gaps is None or not rows.size:
+        return ""
+    parts = {
+        "Python between two runs": gaps.gap_ns / gaps.gaps * PS_PER_NS,
+        "mostly inside of Session.run, around its ops": inside_runs_ps(study, gaps),
+        "mostly profnb, which traces each run by itself": profnb_ps(gaps),
+    }
+    return max(parts, key=lambda text: parts[text])
+
+
+def _foot(study: Study) -> str:
+    """Say what a reader of the report, the notebook or the page learns besides times."""
+    names = "names of ops, layers, threads and devices"
+    lines = study.source.lines
+    if lines is None or not any(lines.texts.values()):
+        return f"Shared, this shows {names}, and no source code."
+    return (
+        f"Shared, this shows {names}. Your lines of code with ops or Python time are shown, with up to two "
+        "lines around each (--no-source hides your code)."
+    )
+
+
+def _report_without_trace(
+    title: str,
+    notes: Sequence[str],
+    cell: CellBreakdown | None,
+    tree: CellTree | None,
+    machine: Sequence[Section],
+    *,
+    has_tensorflow: bool,
+) -> Report:
+    """Report code that left no trace: how long it took, and where."""
+    if cell is None:
+        return Report(title, "Nothing was captured", notes=notes)
+    why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
+    headline = f"{duration_text(cell.whole_ps)}, {why}"
+    words = None if tree is None else cell_words(tree)
+    sections = [*cell_sections(cell), *machine]
+    return Report(title, headline, cell=words, notes=notes, sections=sections)
+
+
+def with_cell(report: Report, cell: CellBreakdown, tree: CellTree) -> Report:
+    """The same report of a cell whose parts have grown since: making the report is one.
+
+    Args:
+        report: What was decided before.
+        cell: Its parts now.
+        tree: And its tree.
+    """
+    (section,) = cell_sections(cell)
+    sections = [section if one.tab == section.tab else one for one in report.sections]
+    before, why = report.headline.partition(", ")[::2]
+    is_of_cell = report.cell is not None and before in report.cell.head
+    headline = f"{duration_text(cell.whole_ps)}, {why}" if is_of_cell else report.headline
+    return replace(report, headline=headline, cell=cell_words(tree), sections=sections)
+
+
+def _device_spoken_of(study: Study) -> str:
+    """The device that the breakdown is of, where several worked; else ""."""
+    device = busiest_device(study.trace)
+    several = len(working_devices(study.trace)) > 1
+    return study.trace.planes[device].name if several and device is not None else ""
+
+
+def _sections(study: Study) -> list[Section]:
+    """The tables of every subject, in the order of their tabs."""
+    return [
+        *ops_sections(study),
+        *layer_sections(study),
+        *source_sections(study),
+        *python_sections(study.python.time),
+        *input_sections(study),
+        *device_sections(study),
+        *xla_sections(study),
+        *bounds_sections(study),
+        *memory_sections(study),
+    ]
+
+
+def build_python_report(python: PythonTime, title: str) -> Report:
+    """Decide what the report of a profile of Python alone shows."""
+    headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
+    return Report(title, headline, sections=python_sections(python))
