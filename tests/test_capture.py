@@ -1247,7 +1247,7 @@ def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tm
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3
-    assert not any("already running" in note for note in p.notes)
+    assert not any("still running" in note for note in p.notes)
 
 
 @pytest.mark.hooks_fail
