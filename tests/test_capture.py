@@ -497,7 +497,7 @@ def test_a_session_that_was_never_stopped_is_taken_over_with_a_sentence(tmp_path
     tf.profiler.experimental.start(str(tmp_path / "users"))
     with profnb.profile() as p:
         custom_loop(4)
-    assert "already running" in p.notes[0]
+    assert "still running" in p.notes[0]
     assert phases(p) == {"train_step": 4}
     assert list((tmp_path / "users").glob("plugins/profile/*/*.xplane.pb"))  # its owner's trace
 
@@ -664,7 +664,7 @@ def test_an_interrupt_while_the_profiler_stops_waits_until_it_has(monkeypatch):
     assert tf.profiler.experimental.Trace.__init__ is before
     with profnb.profile() as q:  # no session is left running
         custom_loop(3)
-    assert q.notes == [] or "already running" not in q.notes[0]
+    assert q.notes == [] or "still running" not in q.notes[0]
     del p
 
 
@@ -1247,7 +1247,7 @@ def test_an_interrupt_while_the_profiler_starts_comes_once_and_leaves_nothing(tm
     with profnb.profile() as p:
         custom_loop(3)
     assert len(p.steps) == 3
-    assert not any("already running" in note for note in p.notes)
+    assert not any("still running" in note for note in p.notes)
 
 
 @pytest.mark.hooks_fail

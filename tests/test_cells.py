@@ -335,7 +335,7 @@ def interrupted():
         f"%%tfprofile --no-live\nran = True\n{fit}",
         "'ran' in globals(), Window._set_timer.__name__, len(_tfprofile.recording.steps)",
         f"%%tfprofile --no-live -o after_start\n{fit}",
-        "len(after_start.steps), [n for n in after_start.notes if 'already running' in n]",
+        "len(after_start.steps), [n for n in after_start.notes if 'still running' in n]",
         "interrupt_at(Capture, 'finish')",
         f"%%tfprofile --no-live\n{fit}",
         "interrupt_at(Capture, 'finish', after=True)",

@@ -391,7 +391,7 @@ def test_session_runs_are_kept_in_a_logdir(model, tmp_path):
     assert [one.rule for one in again.advice] == [one.rule for one in p.advice]
     node = next(i for i in range(len(p.trace.events)) if "memory" in p.trace.stats.of_event(i))
     assert again.trace.stats.of_event(node) == p.trace.stats.of_event(node)
-    assert [note for note in again.notes if "stands beside" in note] == []
+    assert [note for note in again.notes if "records beside" in note] == []
 
 
 def test_session_runs_are_saved_when_asked_for(model, tmp_path):
@@ -420,7 +420,7 @@ def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_pa
     kept, runs = p.recording.path, [np.frombuffer(run, np.uint8) for run in p.recording.graph_runs]
     kept.write_bytes(gzip.compress(b"".join(join_run_metadata(runs[:4]))))
     cut = profnb.load(kept)
-    assert [note for note in cut.notes if "traced runs, of which 3 are in the file" in note]
+    assert [note for note in cut.notes if "traced runs, the file only 3" in note]
     told = told_beside(kept)
     told["runs"][0]["sessions"]["epoch_ns"] -= 7_200 * 10**9  # it saw the runs of two hours before
     tell_beside(kept, told)

@@ -404,7 +404,7 @@ def test_two_results_are_compared_kind_by_kind(tmp_path, capsys):
 
 
 def test_a_result_is_not_compared_with_a_profile():
-    with pytest.raises(CaptureError, match="compared with another one"):
+    with pytest.raises(CaptureError, match="cannot be compared with a profile"):
         profnb.compare(result(), profnb.Profile())
 
 

@@ -174,7 +174,7 @@ def test_a_saved_run_may_hold_its_graph(small):
 
 
 def test_a_trace_of_something_else_and_an_unknown_view_say_so(cpu_trace_path, profiled):
-    with pytest.raises(profnb.CaptureError, match="not of session runs"):
+    with pytest.raises(profnb.CaptureError, match="has no session runs"):
         profnb.load(cpu_trace_path).tfprof()
     with pytest.raises(ValueError, match="scope, graph, op, code, got 'advise'"):
         profiled[0].tfprof("advise")
