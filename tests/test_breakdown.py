@@ -549,7 +549,7 @@ def test_jax_on_a_cpu_that_runs_ahead_has_steps_as_long_as_its_programs():
     study = Study(read(host(line("python", *calls), line("tf_XLAPjRtCpuClient", *programs), line("t", other, line_id=3))))
     assert study.steps.duration_ps.tolist() == [9 * MS] + [8 * MS] * 11
     assert study.steps.steps_ahead == 6  # 8, 10, 9, ... 1 of the twelve have begun when one is done
-    assert any("The calls run 6 steps ahead of their programs" in note for note in notes_of(study))
+    assert any("Python runs 6 steps ahead of the compiled programs" in note for note in notes_of(study))
     assert study.summary.shares[0].category == "host compute"
     assert study.summary.shares[0].fraction == 1  # another program runs in the first millisecond
     # Where calls and runs cannot be paired, the calls are all that is known.

@@ -174,7 +174,7 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
         ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "lists no kernel by itself"),
-        ("x.prof", gzip.compress(b"\x0a\x04\x08\x01\x10\x02"), "is a profile of pprof"),
+        ("x.prof", gzip.compress(b"\x0a\x04\x08\x01\x10\x02", mtime=0), "is a profile of pprof"),
         ("x.json", b'"Start"', "is a text"),
     ],
 )  # fmt: skip

@@ -148,7 +148,7 @@ def test_the_command_line_says_what_is_wrong_in_one_line(tmp_path):
     (tmp_path / "x.xplane.pb").write_bytes(b"nonsense")
     run = run_command("report", tmp_path / "x.xplane.pb")
     assert run.returncode == 1
-    assert run.stderr.startswith("profnb: x.xplane.pb: Malformed")
+    assert run.stderr.startswith("profnb: x.xplane.pb is a text.")
     assert run.stderr.count("\n") == 1
 
 
