@@ -273,9 +273,9 @@ def test_no_other_script_is_loaded_and_define_is_left_alone(open_page, tmp_path)
 def test_what_qualifies_the_figures_is_folded_and_opens(open_page, tmp_path):
     page = open_page(notebook_page(made_gpu(), tmp_path / "r.html"))
     fold = page.page.get_by_role("button", name="about this measurement")
-    assert "also recorded: 3 test steps" not in page.page.inner_text(".profnb")
+    assert "The trace also holds 3 test steps" not in page.page.inner_text(".profnb")
     fold.click()
-    assert "also recorded: 3 test steps" in page.page.inner_text(".profnb")
+    assert "The trace also holds 3 test steps" in page.page.inner_text(".profnb")
     assert fold.get_attribute("aria-expanded") == "true"
 
 
@@ -290,7 +290,7 @@ def test_without_svg_and_script_the_answer_still_reads(open_page, tmp_path):
     assert "→ Use twice the batch" in head
     assert "device compute 46.3 %" in head
     assert "slowest steps" in head and "█" in head
-    assert "also recorded: 3 test steps" in said
+    assert "The trace also holds 3 test steps" in said
 
 
 def test_a_mark_of_a_chart_leads_to_its_ops_and_says_what_it_is(open_page, tmp_path):
