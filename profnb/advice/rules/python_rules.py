@@ -56,7 +56,8 @@ _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 def own_functions(model: Model) -> Proposals:
     """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
     tree = model.tree
-    rows = [] if set(tree.kind) <= _ONLY_PYTHON else tree.rows(LINES)
+    is_python = not model.is_traced and set(tree.kind) <= _ONLY_PYTHON
+    rows = [] if is_python else tree.rows(LINES)
     for row in rows:
         above = int(tree.parent[row])
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
