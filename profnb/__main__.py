@@ -259,8 +259,9 @@ def _parser() -> argparse.ArgumentParser:
     ) -> argparse.ArgumentParser:
         name = run_command.__name__.removeprefix("_")
         made = commands.add_parser(
-            name, help=summary, description=f"{summary}.", parents=parents, usage=usage
-        )
+            name, help=summary, description=f"{summary}.", parents=parents, usage=usage,
+            allow_abbrev=False,  # a script's own words are none of ours, cut short
+        )  # fmt: skip
         made.set_defaults(run_command=run_command, parser=made)
         return made
 

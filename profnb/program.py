@@ -131,10 +131,12 @@ def _sigterm_waits_for(end: Callable[[], None]) -> Iterator[None]:
     process = os.getpid()
 
     def end_here(number: int, _frame: object) -> None:
-        if os.getpid() == process:
-            end()
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        try:
+            if os.getpid() == process:
+                end()
+        finally:  # the answer may fail: the signal may have come while the program printed
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_ours:

@@ -324,3 +324,11 @@ def test_a_training_has_its_steps_and_layers_and_is_kept(number, tmp_path):
     assert plain.returncode == -number and "train steps, median" in said and f"Trace: {tmp_path / 'logs'}" in said
     kept = run(sys.executable, "-m", "profnb", "table", "logs", "layers", cwd=tmp_path)
     assert b"dense" in kept.stdout
+
+
+def test_a_scripts_own_words_are_none_of_ours_cut_short(tmp_path):
+    """Each begins as several options of ours do."""
+    (tmp_path / "a.py").write_text("import sys; print(sys.argv[1:])")
+    words = ["--p", "1", "--s", "--l", "--h", "--no", "-q"]
+    done = run(*RUN, "a.py", *words, cwd=tmp_path)
+    assert done.stdout.decode() == f"{words}\n", done.stderr

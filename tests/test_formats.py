@@ -316,7 +316,7 @@ def snapshot():
     train = [change("alloc", 10 * n, n, 1, "train.py", 12) for n in range(3)]
     passing = [change("alloc", 5, 9, 4, "model.py", 5), change("free_requested", 6, 9, 4, "model.py", 5), change("free_completed", 7, 9, 4, "model.py", 5)]
     events = sorted([*train, *passing], key=lambda one: one["time_us"])
-    return {"segments": [], "device_traces": [[], events], "allocator_settings": {}}
+    return {"segments": [{"address": 1 << 34, "segment_pool_id": (0, 3)}], "device_traces": [[], events], "allocator_settings": {}}
 
 
 @pytest.mark.parametrize("protocol", [2, 4, 5])
@@ -339,7 +339,7 @@ class Harm:
     ("content", "essence"),
     [
         (pickle.dumps({"device_traces": [Harm()]}), "which no memory snapshot has. Nothing of it was run"),
-        (pickle.dumps({"device_traces": [(1, 2)]}), "holds TUPLE2"),
+        (pickle.dumps({"device_traces": [("a", 2)]}), "holds TUPLE2"),
         (b"\x80\x02}r\xff\xff\xff\x7f.", "holds LONG_BINPUT"),
         (pickle.dumps(snapshot())[:-20], "damaged or cut short"),
         (b"\x80\x04" + b"]" * 100_000 + b"a" * 99_999 + b".", "no memory snapshot of PyTorch"),

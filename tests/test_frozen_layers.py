@@ -57,6 +57,7 @@ def test_layers_without_a_model_of_their_own_are_named_by_the_first_and_the_last
         pytest.param(lambda keras: (backbone(keras), {"epochs": 1}), id="one epoch"),
         pytest.param(lambda keras: (backbone(keras, (True, False))[:2], {}), id="gradients flow through the frozen one"),
         pytest.param(lambda keras: ([keras.layers.GaussianNoise(0.1), *backbone(keras)], {}), id="noise before them"),
+        pytest.param(lambda keras: ([*backbone(keras), keras.layers.Dropout(0.1)], {}), id="drops numbers anew"),
         pytest.param(lambda keras: (backbone(keras), {"data": augmented}), id="augmented in the pipeline"),
     ],
 )
@@ -79,3 +80,15 @@ def test_an_order_drawn_anew_is_no_other_example(keras):
         return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).batch(16)
 
     assert "frozen-layers" in proposed(fitted(keras, backbone(keras), data=shuffled).study)
+
+
+def test_two_fits_of_two_models_in_one_cell_have_a_name_each(keras):
+    x, y = np.zeros((ROWS, WIDTH), "float32"), np.zeros((ROWS, 3), "float32")
+    models = []
+    for at in range(2):
+        models.append(keras.Sequential([keras.Input((WIDTH,)), *backbone(keras), keras.layers.Dense(3)], name=f"net{at}"))
+        models[at].compile("sgd", "mse")
+    with profnb.profile() as p:
+        for model in models:
+            model.fit(x, y, epochs=2, verbose=0)
+    assert "`deep0 to deep1`" in proposed(p.study)["frozen-layers"].title

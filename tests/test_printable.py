@@ -1,12 +1,13 @@
 """Names of others command no terminal: escape sequences in files, folders, hosts, labels and ops."""
 
+import io
 import shutil
 
 import pytest
 
 import profnb
 from profnb.__main__ import main
-from profnb.core.printable import printable, printable_lines
+from profnb.core.printable import filled, printable, printable_lines, terminal_columns
 
 EVIL = "a\x1b[31m\x1b]0;title\x07\u202eb\r"
 
@@ -64,3 +65,10 @@ def test_the_error_of_vs_and_of_options_holds_no_escape_sequence():
             results.source(name)
         assert shows_no_command(str(caught.value))
         assert "label" in str(caught.value) or "int" in str(caught.value)
+
+
+@pytest.mark.parametrize("output", [None, object(), io.StringIO()], ids=["none", "a logger's", "no terminal"])
+def test_an_output_that_is_no_terminal_has_no_columns(monkeypatch, output):
+    monkeypatch.setattr("sys.stdout", output)
+    assert terminal_columns() is None
+    assert filled("a " * 60, 40) == "\n".join(["a " * 19 + "a"] * 3)

@@ -22,7 +22,9 @@ _COMPILE, _LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
-_DRAWS = re.compile(r"^(?:Stateless)?Random(?!Shuffle)|Noise|Jitter|Augment|MixUp|CutMix")
+_DRAWS = re.compile(
+    r"^(?:Stateless)?Random(?!Shuffle)|Noise|Jitter|Augment|MixUp|CutMix|Drop(?:out|Path|Connect)|StochasticDepth"
+)
 _LEARNS = re.compile(r"(?:^|/)gradient_tape/|:Resource(?:Sparse)?Apply")
 
 
@@ -125,7 +127,12 @@ class FrozenLayers:
 def find_frozen(study: Study) -> FrozenLayers | None:
     """Find frozen layers; None where the input or one of them draws numbers, or nothing behind is trained."""
     layers = [layer for model in study.recording.models for layer in model.layers]
-    frozen = {at.path: at for at in layers if not (at.is_trainable or at.needs_input_gradient)}
+    outer = {path for at in layers if at.is_trainable for path in _ways_to(at.path)}
+    frozen = {
+        at.path: at
+        for at in layers
+        if not at.needs_input_gradient and at.path not in outer  # nothing inside is trained
+    }
     weighty = [path for path, layer in frozen.items() if layer.parameters > 0]
     if not weighty or not any(layer.is_trainable for layer in layers):
         return None
@@ -143,9 +150,14 @@ def find_frozen(study: Study) -> FrozenLayers | None:
         int(table.total_ps[is_frozen].sum()) / whole * share_of(study, category) if whole else 0.0
     )
     whole_of = commonpath(weighty)
-    is_mixed = any(at.is_trainable and at.path.startswith(f"{whole_of}/") for at in layers)
-    ends = [weighty[0], weighty[-1]] if is_mixed else [whole_of]
+    ends = [whole_of] if whole_of in frozen else [weighty[0], weighty[-1]]
     return FrozenLayers(len(weighty), " to ".join(frozen[path].name for path in ends), share)
+
+
+def _ways_to(path: str) -> list[str]:
+    """A layer's path, and those of all that it is inside of: "net/block/conv", "net/block", "net"."""
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list[str], float]:

@@ -30,11 +30,11 @@ def printable_lines(text: str) -> str:
 
 def terminal_columns() -> int | None:
     """Count the columns of the terminal that standard output is; None where it is none."""
-    if sys.stdout is None or not sys.stdout.isatty():
-        return None
     try:
+        if not sys.stdout.isatty():
+            return None
         return os.get_terminal_size(sys.stdout.fileno()).columns or None
-    except (OSError, ValueError):  # one that a program plays
+    except (OSError, ValueError, AttributeError):  # none, a closed one, or one that a program plays
         return None
 
 

@@ -8,6 +8,7 @@ Source: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto
 
 import struct
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -33,11 +34,12 @@ def find_runs(buffer: Bytes) -> list[Bytes]:
     Raises:
         TraceFormatError: There is none, or a record is damaged.
     """
-    spans = np.array([*_records(buffer)], np.int64).reshape(-1, 2).T.copy()
+    places = chain.from_iterable(_records(buffer))  # one number at a time: there may be very many
+    spans = np.fromiter(places, np.int64).reshape(-1, 2).T.copy()
     events = Messages.whole(buffer, "event file").within(spans, "Event")
     messages = events.inner(_TAGGED_RUN, "TaggedRunMetadata").inner(_RUN, "RunMetadata")
-    places = zip(messages.begins.tolist(), messages.ends.tolist(), strict=True)
-    runs = [buffer[begin:end] for begin, end in places if begin < end]
+    spans_of_runs = zip(messages.begins.tolist(), messages.ends.tolist(), strict=True)
+    runs = [buffer[begin:end] for begin, end in spans_of_runs if begin < end]
     if not runs:
         raise TraceFormatError(
             "An event file of TensorBoard without RunMetadata: it has scalars or graphs, and no times of "
@@ -54,4 +56,5 @@ def _records(buffer: Bytes) -> Iterator[tuple[int, int]]:
         at = begin + size + _FOOTER
         if at > buffer.size:
             return
-        yield begin, begin + size
+        if size:
+            yield begin, begin + size

@@ -13,6 +13,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
+from profnb.core.printable import printable
 from profnb.tf1.event_file import find_runs, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.chrome.reader import read_chrome
@@ -101,6 +102,10 @@ def _read_database(opened: Opened) -> Trace:
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
     except TraceFormatError as error:
         raise TraceFormatError(f"{opened.source}: {error}") from None
+    except (ValueError, LookupError) as error:  # what a cell holds is anything
+        raise TraceFormatError(
+            f"{opened.source}: a table is damaged ({printable(str(error))[:100]}). Export it again."
+        ) from None
     raise TraceFormatError(
         f"{opened.source} is a SQLite database of neither Nsight Systems nor nvprof (tables: "
         f"{tables[:200]}). {_OPENS}"
@@ -175,14 +180,14 @@ def read_opened(opened: Opened) -> Trace:
     """
     head = opened.data[:HEAD].tobytes()
     format_ = tell_format(head)
-    if format_.read is not None:
-        return format_.read(opened)
     if opened.file.name.endswith(_REPORT):
         export = _EXPORT.format(name=opened.source)
         raise TraceFormatError(
             f"{opened.source} is a report of Nsight Systems, which only nsys reads. Run {export} and open "
             "what it writes."
         )
+    if format_.read is not None:
+        return format_.read(opened)
     what = (
         f"is {format_.name}"
         if format_.name

@@ -18,7 +18,7 @@ from profnb.trace.names import USER_RANGE
 
 _NEARLY_ALL = 0.8  # of the time that repeated ranges cover
 _FEWEST = 3
-_NUMBER = re.compile(r"[\s_#:=(\[-]*\d{1,15}[)\]]?$")
+_NUMBER = re.compile(r"[\s_#:=(\[-]{0,20}\d{1,15}[)\]]?$")
 
 
 def ranged_steps(trace: Trace) -> Steps | None:

@@ -25,11 +25,13 @@ from profnb.trace.nvidia.records import Records, trace_of
 
 RECORDED = "PyTorch's memory snapshot"
 _MOST_BYTES, _MOST_EVENTS, _MOST_DEVICES = 256 << 20, 5_000_000, 1_000
+_CONTAINERS, _MOST_CONTAINERS = ("EMPTY_DICT", "EMPTY_LIST"), 20_000_000
 _PLAIN = frozenset((
     "PROTO", "FRAME", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS",
     "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NONE", "NEWTRUE",
     "NEWFALSE", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
 ))  # fmt: skip
+_INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
 _FREES = ("free_completed", "free_requested")
 _INSIDE_TORCH = ("/torch/", "\\torch\\")
 _LARGEST = (1 << 62) - 1
@@ -60,9 +62,12 @@ def _histories(snapshot: object) -> dict[int, list[tuple[int, int, int, str]]]:
         raise TraceFormatError(
             "A Python pickle that is no memory snapshot of PyTorch: it has no `device_traces`."
         )
-    histories = {
-        number: [*_changes(history)] for number, history in enumerate(devices[:_MOST_DEVICES])
-    }
+    histories, left = {}, _MOST_EVENTS  # of all devices: one list may stand for many of them
+    for number, history in enumerate(devices[:_MOST_DEVICES]):
+        histories[number] = [*_changes(history, left)]
+        left -= len(history) if isinstance(history, list) else 0
+        if left <= 0:
+            break
     if not any(histories.values()):
         raise TraceFormatError(
             "No allocation in the snapshot. Call torch.cuda.memory._record_memory_history() before the "
@@ -103,16 +108,24 @@ def _load_plain(buffer: Bytes) -> Any:
 def _find_strange(raw: bytes) -> str:
     """Name the first instruction that is not let through; "" where all are.
 
-    A place to remember something at is one of those before it: one far away would take that much memory.
+    A place to remember something at is one of those before it: one far away would take that much memory. A
+    pair is of two integers, the number of a pool: its hash costs nothing. Containers are counted.
     """
+    before, containers = ("", ""), 0
     for count, (operation, argument, _) in enumerate(pickletools.genops(raw)):
-        is_far = operation.name == "LONG_BINPUT" and isinstance(argument, int) and argument > count
-        if operation.name not in _PLAIN or is_far:
-            return operation.name
+        name = operation.name
+        is_far = name == "LONG_BINPUT" and isinstance(argument, int) and argument > count
+        is_pair = name == "TUPLE2" and all(one in _INTEGERS for one in before)
+        containers += name in _CONTAINERS
+        if is_far or not (name in _PLAIN or is_pair):
+            return name
+        if containers > _MOST_CONTAINERS:
+            return f"more than {_MOST_CONTAINERS:,} lists and dicts"
+        before = before[1], name
     return ""
 
 
-def _changes(history: object) -> Iterator[tuple[int, int, int, str]]:
+def _changes(history: object, most: int) -> Iterator[tuple[int, int, int, str]]:
     """Give (time in ns, address, bytes, line) of each allocation, and of each end of one with bytes below 0.
 
     A block is free when its streams are done with it (``free_completed``); a history without such events has
@@ -123,7 +136,7 @@ def _changes(history: object) -> Iterator[tuple[int, int, int, str]]:
     )
     actions = {action for entry in entries if isinstance(action := entry.get("action"), str)}
     frees = next((action for action in _FREES if action in actions), "")
-    for number, entry in enumerate(entries[:_MOST_EVENTS]):
+    for number, entry in enumerate(entries[:most]):
         action, size = entry.get("action"), entry.get("size")
         if (
             action not in ("alloc", frees)
@@ -141,7 +154,11 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     """Name the line that allocated: the innermost frame of Python that is not PyTorch's own."""
     frames = entry.get("frames")
     places = [
-        (frame["filename"], frame["line"], frame.get("name", ""))
+        (
+            frame["filename"],
+            frame["line"],
+            name if isinstance(name := frame.get("name"), str) else "",
+        )
         for frame in (frames[:200] if isinstance(frames, list) else ())
         if isinstance(frame, dict)
         and isinstance(frame.get("filename"), str)
@@ -150,7 +167,7 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     python = [place for place in places if place[0].endswith(".py")]
     of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
     for file, line, name in (of_user or python)[:1]:
-        return f"{file.replace(chr(92), '/').rpartition('/')[2][:200]}:{line} {str(name)[:200]}"
+        return f"{file.replace(chr(92), '/').rpartition('/')[2][:200]}:{line} {name[:200]}"
     return ""
 
 

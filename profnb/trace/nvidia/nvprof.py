@@ -107,7 +107,7 @@ def _ranges(database: Database, strings: Strings) -> Records:
     begins = begins[first]
     ended, first = np.unique(number[ends], return_index=True)
     at = np.searchsorted(ended, number[begins])
-    is_closed = np.append(ended, -1)[at] == number[begins]
+    is_closed = (np.append(ended, -1)[at] == number[begins]) & (number[begins] >= 0)
     begins, ends = begins[is_closed], ends[first][at[is_closed]]
     thread = np.array([_number(objects[row], 4) for row in begins.tolist()], np.int64)
     return ranges_of(when[begins], when[ends], thread, *strings.of(name[begins]), {})
