@@ -119,6 +119,19 @@ def clock(monkeypatch):
     return stand_still(monkeypatch)
 
 
+@pytest.fixture
+def shell():
+    """A shell of IPython's with the magics."""
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from profnb.magics import load_magics, unload_magics
+
+    made = InteractiveShell()
+    load_magics(made)
+    yield made
+    unload_magics(made)
+
+
 @pytest.fixture(scope="session")
 def cpu_trace_path():
     """A real CPU trace: eight steps of a small CNN, recorded by tests/data/record.py."""

@@ -501,18 +501,6 @@ def test_saving_a_model_says_nothing_under_the_cell_and_leaves_the_log_as_it_was
 # the magic
 
 
-@pytest.fixture
-def shell():
-    from IPython.core.interactiveshell import InteractiveShell
-
-    from profnb.magics import load_magics, unload_magics
-
-    made = InteractiveShell()
-    load_magics(made)
-    yield made
-    unload_magics(made)
-
-
 def test_the_magic_opens_a_saved_result_and_binds_it(shell, tmp_path, capsys):
     path = result().save(tmp_path / "r")
     shell.run_line_magic("tflite", f"{path} -o kept")

@@ -4,10 +4,8 @@ import html
 import re
 
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 
 from profnb.capture.cell import title_of
-from profnb.magics import load_magics, unload_magics
 
 
 @pytest.mark.parametrize(
@@ -23,14 +21,6 @@ from profnb.magics import load_magics, unload_magics
 )
 def test_a_cell_is_called_by_its_first_line_of_code(cell, title):
     assert title_of(cell) == title
-
-
-@pytest.fixture
-def shell():
-    shell = InteractiveShell()
-    load_magics(shell)
-    yield shell
-    unload_magics(shell)
 
 
 @pytest.mark.parametrize(("line", "title"), [("", "total = sum(range(10)) < 3"), (" --label before", "before")])

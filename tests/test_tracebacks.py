@@ -36,14 +36,6 @@ def test_all_else_of_a_traceback_stays(line):
     assert as_written(line, WRITTEN) == line
 
 
-@pytest.fixture
-def shell():
-    shell = InteractiveShell()
-    load_magics(shell)
-    yield shell
-    unload_magics(shell)
-
-
 def run(shell, cell, capsys):
     shell.run_cell(cell)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)

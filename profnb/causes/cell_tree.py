@@ -331,10 +331,7 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         seen = sum(made[at].self_ns for at in (row, *_below(made, row, _OF_TRACE)))
         left = round(times * (took - on_thread))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
-        for at in _waits_around(made, row):
-            moved = max(min(left, made[at].self_ns), 0)
-            _move(made, at, row, moved)
-            left -= moved
+        _move(made, _waits_around(made, row), row, left)
         if study.has_device and made[node.parent].kind == LINES:
             gaps = study.breakdown.gap_picoseconds[rows].sum(axis=0) * times
             _divide_gaps(made, node.parent, dict(zip(CATEGORIES, gaps.tolist(), strict=True)))
@@ -370,9 +367,13 @@ def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
     return [*around, *(at for at in others if made[made[at].parent].kind == LINES)]
 
 
-def _move(made: list[TreeNode], row: int, to: int, moved: int) -> None:
-    made[row] = replace(made[row], self_ns=made[row].self_ns - moved)
-    made[to] = replace(made[to], self_ns=made[to].self_ns + moved)
+def _move(made: list[TreeNode], rows: Sequence[int], to: int, most: int) -> None:
+    """Move so much time to a node, as far as others have it, from the first ones first."""
+    for row in rows:
+        moved = max(min(most, made[row].self_ns), 0)
+        made[row] = replace(made[row], self_ns=made[row].self_ns - moved)
+        made[to] = replace(made[to], self_ns=made[to].self_ns + moved)
+        most -= moved
 
 
 def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> None:
@@ -380,12 +381,9 @@ def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> No
     for row in _below(made, loop, (parts.INPUT,)):
         spent["input"] -= made[row].self_ns
     shares = [(name, spent[name]) for name in _OF_DEVICE if spent[name] > 0]
-    left, gaps = round(sum(share for _, share in shares)), len(made)
+    gaps = len(made)
     made.append(TreeNode(loop, parts.GAPS))
-    for row in (*_below(made, loop, _WAITS), loop):
-        moved = min(left, made[row].self_ns)
-        _move(made, row, gaps, moved)
-        left -= moved
+    _move(made, [*_below(made, loop, _WAITS), loop], gaps, round(sum(share for _, share in shares)))
     whole = made[gaps].self_ns
     if whole:
         made[gaps] = replace(made[gaps], self_ns=0)

@@ -6,6 +6,7 @@ Times are those of the cell's parts, so each cost is counted besides the first o
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import accumulate
 from posixpath import commonpath
 
 import numpy as np
@@ -127,14 +128,15 @@ class FrozenLayers:
 def find_frozen(study: Study) -> FrozenLayers | None:
     """Find frozen layers; None where the input or one of them draws numbers, or nothing behind is trained."""
     layers = [layer for model in study.recording.models for layer in model.layers]
-    outer = {path for at in layers if at.is_trainable for path in _ways_to(at.path)}
+    trained = [at.path.split("/") for at in layers if at.is_trainable]
+    outer = {path for names in trained for path in accumulate(names, "{}/{}".format)}
     frozen = {
         at.path: at
         for at in layers
         if not at.needs_input_gradient and at.path not in outer  # nothing inside is trained
     }
     weighty = [path for path, layer in frozen.items() if layer.parameters > 0]
-    if not weighty or not any(layer.is_trainable for layer in layers):
+    if not weighty or not trained:
         return None
     events = np.flatnonzero(study.groups.step < 0)
     names = np.unique(study.trace.events.name[events]).tolist()
@@ -152,12 +154,6 @@ def find_frozen(study: Study) -> FrozenLayers | None:
     whole_of = commonpath(weighty)
     ends = [whole_of] if whole_of in frozen else [weighty[0], weighty[-1]]
     return FrozenLayers(len(weighty), " to ".join(frozen[path].name for path in ends), share)
-
-
-def _ways_to(path: str) -> list[str]:
-    """A layer's path, and those of all that it is inside of: "net/block/conv", "net/block", "net"."""
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list[str], float]:

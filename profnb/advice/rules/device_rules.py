@@ -256,9 +256,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
     products = float(times[kernels.is_tensor_core_eligible].sum() / times.sum())
     least, most = model.left_by_a_call(idle)
     is_pool = is_launched_by_pool(study.trace, study.framework)
-    alone = share_of(
-        study, OTHERS
-    )  # Python that starts the ops, which a compiled call spares as well
+    alone = share_of(study, OTHERS)  # of Python that starts the ops, spared likewise
     yield propose(
         study, "launch-bound", (_LAUNCH_LESS[0], _OR_THREADS, _COMPILERS) if is_pool else _LAUNCH_LESS,
         f"The device idled {percent_text(idle)} of the time while the host launched. {percent_text(longer)} "

@@ -41,14 +41,8 @@ _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
-_ONLY_PYTHON = {
-    CELL,
-    LINES,
-    FRAMEWORK,
-    parts.PROFNB,
-    parts.IMPORTS,
-    parts.WAITING,
-}  # nobody waits for it
+# Of a cell that has nothing else, nothing waits for its Python.
+_ONLY_PYTHON = {CELL, LINES, FRAMEWORK, parts.PROFNB, parts.IMPORTS, parts.WAITING}
 _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 
 

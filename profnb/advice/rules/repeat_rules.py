@@ -197,9 +197,10 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 @of_steps
 def frozen_layers(model: Model, study: Study) -> Proposals:
     """Layers that are not trained compute the same of each example in every epoch."""
-    frozen, tree = find_frozen(study), model.tree
+    tree = model.tree
     epochs = max((int(tree.occurrences[row]) for row in tree.rows(EPOCH)), default=1)
-    if frozen is None or epochs < 2:
+    frozen = find_frozen(study) if epochs > 1 else None
+    if frozen is None:
         return
     name, left = quoted(frozen.name, _LONGEST), 1 / epochs
     edit = model.some_of(

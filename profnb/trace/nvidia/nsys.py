@@ -21,6 +21,7 @@ from profnb.trace.nvidia.records import (
     Records,
     calls_of,
     copies_of,
+    facts_of,
     kernels_of,
     on_streams,
     ranges_of,
@@ -102,14 +103,7 @@ def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Rec
 def _facts(database: Database) -> dict[str, PlaneStats]:
     """Read what is known of each GPU, by the number that CUDA gives it."""
     cuda, of_gpu = database.integers(_CUDA_DEVICES, "cudaId", "gpuId")
-    columns, (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
+    (gpu, *columns), (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
     number_of = dict(zip(of_gpu.tolist(), cuda.tolist(), strict=True))
-    facts: dict[str, PlaneStats] = {}
-    for name, (gpu, *values) in zip(names, np.stack(columns).T.tolist(), strict=True):
-        present = {
-            key: value for key, value in zip(_FACTS.values(), values, strict=True) if value >= 0
-        }
-        facts[f"/device:GPU:{number_of.get(gpu, gpu)}"] = {
-            "device_vendor": "Nvidia", "gpu_device_name": name, **present,
-        }  # fmt: skip
-    return facts
+    numbers = [number_of.get(one, one) for one in gpu.tolist()]
+    return facts_of(numbers, names, _FACTS.values(), columns)

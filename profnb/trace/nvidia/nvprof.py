@@ -17,6 +17,7 @@ from profnb.trace.nvidia.records import (
     Records,
     calls_of,
     copies_of,
+    facts_of,
     kernels_of,
     ranges_of,
     trace_of,
@@ -116,13 +117,5 @@ def _ranges(database: Database, strings: Strings) -> Records:
 def _facts(database: Database, strings: Strings) -> dict[str, PlaneStats]:
     device, name_id, *columns = database.integers(_DEVICES, "id", "name", *_FACTS)
     names, row = strings.of(name_id)
-    facts: dict[str, PlaneStats] = {}
-    for at, one in enumerate(device.tolist()):
-        values = {
-            key: int(column[at]) for key, column in zip(_FACTS.values(), columns, strict=True)
-        }
-        present = {key: value for key, value in values.items() if value >= 0}
-        facts[f"/device:GPU:{one}"] = {
-            "device_vendor": "Nvidia", "gpu_device_name": names[row[at]], **present,
-        }  # fmt: skip
-    return facts
+    named = [names[at] for at in row.tolist()]
+    return facts_of(device.tolist(), named, _FACTS.values(), columns)

@@ -7,7 +7,7 @@ and a copy's size stand in the stats that XPlane has for them, so every table re
 Source: CUPTI's records, docs.nvidia.com/cupti (cupti_activity.h).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -176,6 +176,27 @@ def ranges_of(
     """Make records of the ranges that a program marked, each by N columns."""
     lines = on_threads(thread, titles)
     return Records(*lines, names, name, begin, end, {USER_RANGE: np.ones_like(begin)})
+
+
+def facts_of(
+    gpus: Iterable[int], names: Iterable[str], keys: Iterable[str], columns: Sequence[Int64s]
+) -> dict[str, PlaneStats]:
+    """Give what is known of GPUs, by the name of their plane; numbers below 0 are not known.
+
+    Args:
+        gpus: CUDA's number of each of N GPUs.
+        names: What each is called.
+        keys: What each of K columns is, as TensorFlow calls it.
+        columns: K, each of shape (N,).
+    """
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {
+        f"/device:GPU:{gpu}": {
+            "device_vendor": "Nvidia", "gpu_device_name": name,
+            **{key: value for key, value in zip(keys, values, strict=True) if value >= 0},
+        }
+        for gpu, name, values in zip(gpus, names, rows, strict=True)
+    }  # fmt: skip
 
 
 def trace_of(
