@@ -14,6 +14,7 @@ import pytest
 
 import profnb
 from profnb.capture.hooks import Library
+from profnb.capture.marking.step_recorder import OwnLoops
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
@@ -160,7 +161,6 @@ def failures(session):
     return texts
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 keeps the traceback apart while an error is handled")
 def test_a_failing_run_has_the_same_traceback_as_without_us(model):
     with start(model) as session:
         plain = failures(session)
@@ -171,6 +171,57 @@ def test_a_failing_run_has_the_same_traceback_as_without_us(model):
     assert captured == plain
     assert nested == plain
     assert all("profnb" not in text.replace("test_graph_runs", "").replace("/profnb/", "") for text in plain)
+
+
+def test_runs_that_are_only_counted_tell_what_the_others_do(monkeypatch, tmp_path):
+    """A failing one, options, a step around one and a saver between them."""
+    with tf.Graph().as_default() as graph:
+        counter = v1.get_variable("counter", (), tf.int32, v1.zeros_initializer())
+        added = v1.assign_add(counter, 1)
+        tf.identity(v1.placeholder(tf.float32, (), name="fed"), name="out")
+        v1.global_variables_initializer()
+        saver = v1.train.Saver()
+    software = v1.RunOptions(trace_level=v1.RunOptions.SOFTWARE_TRACE)
+
+    def program():
+        session.run("init")
+        texts = []
+        for turn in range(500):
+            session.run(added)
+            if turn in (300, 400):
+                with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+                    session.run("out:0")
+                texts.append("".join(traceback.format_exception(caught.type, caught.value, caught.tb)))
+            if turn == 310:
+                session.run(added, None, software)
+                session.run(added, options=v1.RunOptions(), run_metadata=v1.RunMetadata())
+            if turn == 320:
+                with profnb.step("whole"):
+                    session.run(added)
+            if turn == 330:
+                saver.save(session, str(tmp_path / "saved"))
+        return session.run(counter), texts
+
+    def captured():
+        with profnb.profile(max_steps=3) as p:
+            outcome = program()
+        steps, gaps = p.recording.steps, p.recording.sessions.gaps
+        seen = (outcome, len(steps), list(steps.step_num), list(steps.name), list(steps.kind), steps.names, gaps.gaps)
+        return seen, [note for note in p.notes if "session run" in note], list(p.recording.graph_versions)
+
+    with v1.Session(graph=graph) as session:
+        plain = program()
+        counting, run_counted = [], OwnLoops.run_counted
+        monkeypatch.setattr(OwnLoops, "run_counted", lambda *given: counting.append(given) or run_counted(*given))
+        quick = captured()
+        assert len(counting) > 200
+        assert sum(not end for _, _, end in counting) == 2
+        counting.clear()
+        monkeypatch.setattr(session_runs.GapWatch, "spans", None)
+        assert quick == captured()
+        assert counting == []
+    assert quick[0][0] == plain
+    assert quick[0][1] == 1 + 500 + 3 + 1
 
 
 def test_a_run_that_raises_is_no_step_and_later_ones_are(model):
@@ -303,6 +354,9 @@ class Doubled:
         self.instance.log.append(kind)
 
 
+NOT_COUNTED = SimpleNamespace(counts_only=False)
+
+
 class Subject:
     def run(self, fetches, feed_dict=None, options=None, run_metadata=None):
         """Docs."""
@@ -315,21 +369,21 @@ class Subject:
 
 
 def test_the_wrapper_sees_and_replaces_arguments_and_is_told_of_errors():
-    wrapped, subject = session_runs._wrap_run(Subject.run, Doubled), Subject()
+    wrapped, subject = session_runs._wrap_run(Subject.run, Doubled, NOT_COUNTED), Subject()
     assert wrapped(subject, 1, 3) == (7, "o", None)
     assert wrapped(subject, fetches=1, feed_dict=1, run_metadata=2) == (3, "o", 2)
     with pytest.raises(ValueError, match="12") as caught:
         wrapped(subject, 1, feed_dict=6)
     ours = [entry for entry in caught.traceback if "/profnb/tf1/" in str(entry.path).replace("\\", "/")]
-    assert len(ours) == (sys.version_info < (3, 11))
+    assert ours == []
     assert subject.log == ["enter", None, "enter", None, "enter", ValueError]
     assert (wrapped.__name__, wrapped.__doc__, wrapped.__module__) == ("run", "Docs.", __name__)
     assert wrapped.__qualname__ == "Subject.run"
 
 
 def test_what_takes_no_options_is_not_wrapped():
-    assert session_runs._wrap_run(lambda self, fetches, feed_dict=None: None, Doubled) is None
-    assert session_runs._wrap_run(None, Doubled) is None
+    assert session_runs._wrap_run(lambda self, fetches, feed_dict=None: None, Doubled, NOT_COUNTED) is None
+    assert session_runs._wrap_run(None, Doubled, NOT_COUNTED) is None
 
 
 def wrapped_by(monkeypatch, make):
@@ -366,7 +420,7 @@ def test_errors_pass_a_wrapped_run_without_an_entry_of_ours(model, monkeypatch):
         with pytest.raises(Exception, match="nowhere") as caught:
             session.run("nowhere:0")
     ours = [entry for entry in caught.traceback if "/profnb/tf1/" in str(entry.path).replace("\\", "/")]
-    assert len(ours) == (sys.version_info < (3, 11))  # 3.10 keeps the traceback apart while an error is handled
+    assert ours == []
 
 
 def test_a_wrapper_that_takes_no_options_is_left_alone_and_said(model, monkeypatch):

@@ -280,7 +280,6 @@ def test_a_fault_of_ours_as_a_called_model_is_kept_is_a_sentence(tf, monkeypatch
 
 @tensorflow
 @pytest.mark.hooks_fail  # given what no Trace takes
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="there a bare raise takes the traceback that was kept")
 def test_no_entry_of_ours_stands_in_the_traceback_of_a_trace_event(tf):
     def entries(call):
         with pytest.raises(TypeError) as error:

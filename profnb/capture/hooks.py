@@ -2,8 +2,7 @@
 
 A watched method is a plain function in the method's place (``functools.wraps``): a bound method stays one, is
 pickled by its name, and shows the original's signature. It stands there once, however many watch it. An error
-that passes through it loses the traceback's entry for it (on Python 3.10 the entry stays: there a bare
-``raise`` takes the traceback that the interpreter had kept). A hook that raises is a fault of ours and not of
+that passes through it loses the traceback's entry for it. A hook that raises is a fault of ours and not of
 the user's code: ``hook_failed`` is given the error, which goes no further. What the handler of a signal
 raises in a hook does.
 """
@@ -144,9 +143,19 @@ def _around(  # noqa: C901 - a function for a branch would be a frame in each ca
 
 
 def without_us(error: BaseException) -> None:
-    """Let an error that passes through the calling function have no entry for that in its traceback."""
+    """Let an error that passes through the calling function have no entry for that in its traceback.
+
+    Called in the handler that raises it again with a bare ``raise``.
+    """
     if error.__traceback__ is not None:
         error.__traceback__ = error.__traceback__.tb_next
+        if sys.version_info < (3, 11):  # there the interpreter keeps the traceback beside its error
+            import ctypes
+
+            caught = [ctypes.py_object(one) for one in (type(error), error, error.__traceback__)]
+            for one in caught:
+                ctypes.pythonapi.Py_IncRef(one)  # which the next call keeps
+            ctypes.pythonapi.PyErr_SetExcInfo(*caught)
 
 
 @contextmanager
@@ -262,17 +271,21 @@ def watch(owner: object, name: str, *, hook_failed: Faults, **hooks: Hook) -> It
         around = _Hooks()
         original = inspect.getattr_static(owner, name)
         if isinstance(owner, type) and not inspect.isfunction(original):
-            original = _bound_anew(original)
+            original = bound_anew(original)
         around.placed.enter_context(replace_attribute(owner, name, _around(original, around)))
     with around.run(hook_failed, hooks):
         yield
 
 
-def _bound_anew(descriptor: Any) -> Callable[..., Any]:
+def bound_anew(descriptor: Any) -> Callable[..., Any]:
     """Make a function of what stands in a class and is none: somebody's wrapper, a C function."""
 
     def call(instance: Any, /, *arguments: Any, **keywords: Any) -> Any:
-        return descriptor.__get__(instance, type(instance))(*arguments, **keywords)
+        try:
+            return descriptor.__get__(instance, type(instance))(*arguments, **keywords)
+        except BaseException as error:
+            without_us(error)
+            raise
 
     return functools.update_wrapper(call, descriptor)
 

@@ -63,7 +63,7 @@ class GapRecords:
     """Python between the session runs of one thread.
 
     Attributes:
-        runs: Session runs that were looked at.
+        runs: Session runs that were looked at, the first few hundred.
         fed: Those that were fed arrays.
         judged: Those of which it is known whether their arrays were made for them.
         new: Those whose arrays were made for them: not fed before, and gone soon after.

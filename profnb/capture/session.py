@@ -92,6 +92,7 @@ class Capture:
             loops.run_began,
             loops.run_ended,
             loops.run_failed,
+            loops.run_counted,
             failed,
             partial(self.own_time.part, "session runs"),
         )

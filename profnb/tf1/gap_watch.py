@@ -14,7 +14,6 @@ import inspect
 import statistics
 import time
 import weakref
-from array import array
 from bisect import bisect
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -43,16 +42,14 @@ class GapWatch:
         """Nothing has run yet."""
         self.records = GapRecords()
         self._calls: dict[Stack, None] = {}
-        self._gap_began_ns = 0  # 0 while a run is on
-        self._gap_ns = array("q")  # begins and ends, in turn
+        # Begins and ends of gaps, in turn; while no run is on the last one is a begin.
+        self._gap_ns = deque[int]()
         self._fed: dict[int, weakref.ref[Any]] = {}  # the arrays whose memory was fed, by id
         self._waiting: deque[tuple[int, list[tuple[weakref.ref[Any], int]], int]] = deque()
 
     def run_begins(self, feed_dict: object) -> None:
         """A run begins; the gap before it ends."""
-        if self._gap_began_ns and len(self._gap_ns) < 2 * _MOST_GAPS:
-            self._gap_ns.extend((self._gap_began_ns, time.perf_counter_ns()))
-        self._gap_began_ns = 0
+        self.run_failed(time.perf_counter_ns())
         self.records.runs += 1
         if self.records.runs <= _MOST_LOOKED_AT:
             self._look_at(feed_dict)
@@ -62,7 +59,20 @@ class GapWatch:
 
     def run_ended(self) -> None:
         """The run ended; a gap begins."""
-        self._gap_began_ns = time.perf_counter_ns()
+        if len(self._gap_ns) % 2 == 0 and len(self._gap_ns) < 2 * _MOST_GAPS:
+            self._gap_ns.append(time.perf_counter_ns())
+
+    def run_failed(self, begin_ns: int) -> None:
+        """A run began then that did not end, and so no gap begins."""
+        if len(self._gap_ns) % 2:
+            self._gap_ns.append(begin_ns)
+
+    @property
+    def spans(self) -> deque[int] | None:
+        """Where a run's begin and end can be put, if they are all that there is to see of runs by now."""
+        if self.records.runs < _MOST_LOOKED_AT:
+            return None
+        return self._gap_ns if len(self._gap_ns) < 2 * _MOST_GAPS else deque(maxlen=0)
 
     # What is fed.
 
@@ -100,7 +110,7 @@ class GapWatch:
         Args:
             looks: What the cell's thread did, look by look.
         """
-        gaps = list(zip(self._gap_ns[::2], self._gap_ns[1::2], strict=True))
+        gaps = list(zip(*[iter(self._gap_ns)] * 2, strict=False))[:_MOST_GAPS]
         usual = statistics.median(end - begin for begin, end in gaps) if gaps else 0
         limit = max(usual * _PAUSE_TIMES, _SHORTEST_PAUSE_NS)
         self._divide([(begin, end) for begin, end in gaps if end - begin <= limit], looks)

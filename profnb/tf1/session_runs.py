@@ -12,18 +12,22 @@ FULL_TRACE only, for which TensorFlow starts its profiler in each run: it logs s
 Every run of the capturing thread goes through here (``Tensor.eval``, ``Operation.run``, monitored sessions);
 ``make_callable`` and ``partial_run``, and so queue runners and Keras in graph mode, do not. What a ``Saver``
 or a hook of TensorFlow's own runs is no step, and is left alone.
+
+Behind the runs that are traced, once the graph stays as it is, a run takes a short way: two clock readings
+and a frame of ours. A frame between two runs costs more than it looks: its memory has left the caches.
 """
 
 import functools
 import inspect
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 from profnb.capture.environment import INTER_OP, INTRA_OP
-from profnb.capture.hooks import Library, replace_attribute, without_us
+from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
 from profnb.capture.recording import SessionRecords
 from profnb.capture.seams import (
     FULL_TRACE,
@@ -60,8 +64,11 @@ class GraphRuns:
         before_first: Called once, just before the first traced run; False says that the code's steps
             are something else, and runs are left alone from then on.
         run_began: Called just before each run.
-        run_ended: Called just after each run that did not raise, with whether it was traced.
+        run_ended: Called just after each run that did not raise, with whether it was traced; tells whether
+            the next one may be counted.
         run_failed: Called just after each run that raised.
+        run_counted: Called instead of these after a run that is only counted, with when it began and ended;
+            0 for the end of one that raised. Tells what ``run_ended`` does.
         hook_failed: Given an error of what is looked at besides the runs.
         profnb_part: Entered around what is profnb itself and no part of the code.
 
@@ -73,6 +80,10 @@ class GraphRuns:
         environment: How many threads the first session's settings ask for.
         untraced: How many of them had options of their own that do not trace.
         records: What was seen besides the runs; complete behind ``see_gaps``.
+        counts_only: Whether the next run is only counted; not while one is on.
+        spans: Where a run that is counted puts its begin and end.
+        run_counted: As given.
+        thread: The thread whose runs they are.
     """
 
     def __init__(
@@ -81,8 +92,9 @@ class GraphRuns:
         most_seconds: float,
         before_first: Callable[[], bool],
         run_began: Callable[[], object],
-        run_ended: Callable[[bool], object],
+        run_ended: Callable[[bool], bool],
         run_failed: Callable[[], object],
+        run_counted: Callable[[int, int], bool],
         hook_failed: Callable[[Exception], object] = lambda _: None,
         profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -96,10 +108,12 @@ class GraphRuns:
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first, self._profnb_part, self._own_ns = before_first, profnb_part, 0
         self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
+        self.run_counted, self.counts_only = run_counted, False
         self._hook_failed = hook_failed
+        self.spans = deque[int](maxlen=0)
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
         self._queues = QueueWatch(hook_failed)
-        self._thread = threading.get_ident()
+        self.thread = threading.get_ident()
         self._until: float | None = None  # monotonic seconds; None before the first traced run
         self._bytes = self._saving = 0
         self._is_inside = self._is_refused = self._is_over = self._has_traced_all = False
@@ -127,7 +141,7 @@ class GraphRuns:
         with ExitStack() as stack:
             for owner in owners:
                 run = vars(owner)["run"]
-                watched = _wrap_run(run, self._around)
+                watched = _wrap_run(run, self._around, self)
                 if watched is None:  # somebody wrapped it, and hands no options on
                     self._is_hidden = True
                     continue
@@ -141,7 +155,7 @@ class GraphRuns:
 
     def _end(self) -> None:
         """Trace no run any more: a capture that overlaps may leave our method in its place for a while."""
-        self._is_over = True
+        self._is_over, self.counts_only = True, False
         missing = min(self.ended, _MOST_VERSIONS) - len(self.graph_versions)
         self.graph_versions += self.graph_versions[-1:] * missing
 
@@ -149,7 +163,7 @@ class GraphRuns:
         self, session: Any, feed_dict: Any, options: Any, metadata: Any
     ) -> AbstractContextManager[tuple[Any, Any, Any]]:
         is_aside = self._is_inside or self._is_refused or self._saving or self._is_over
-        if threading.get_ident() != self._thread or is_aside:
+        if threading.get_ident() != self.thread or is_aside:
             return nullcontext((feed_dict, options, metadata))
         self._session, self._arguments = session, (feed_dict, options, metadata)
         return self
@@ -162,7 +176,7 @@ class GraphRuns:
         feed_dict, options, metadata = self._arguments
         if self._is_quick:
             if options is not None:
-                self.untraced += self._asked(options) not in (None, self._full_trace)
+                self.count_options(options)
             self._tell_gaps("run_begins", feed_dict)
         else:
             with self._as_profnb():
@@ -174,13 +188,13 @@ class GraphRuns:
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         session, (*_, given), traced_into = self._session, self._arguments, self._traced_into
-        is_quick, self._is_inside = self._is_quick, False
+        is_quick, self._is_inside, may_count = self._is_quick, False, False
         self._session, self._arguments, self._traced_into = None, (None, None, None), None
         try:
             if kind is not None:
                 self._run_failed()
             elif not self._is_refused:
-                self._run_ended(_is_traced(traced_into))
+                may_count = self._run_ended(_is_traced(traced_into))
                 self.ended += 1
                 if not self._is_final:
                     self._see_version(session)
@@ -194,12 +208,25 @@ class GraphRuns:
         finally:
             if kind is None and not self._is_refused:
                 self._tell_gaps("run_ended")
+        spans = self._gaps.spans if self._gaps is not None else deque[int](maxlen=0)
+        if may_count and self._has_traced_all and self._is_final and spans is not None:
+            self.spans, self.counts_only = spans, True
+
+    def count_failed(self, begin_ns: int) -> None:
+        """A run that began then and was to be counted raised."""
+        self._tell_gaps("run_failed", begin_ns)
+        self.run_counted(begin_ns, 0)
+
+    def count_options(self, options: Any) -> None:
+        """A run that is counted has options of its own."""
+        self.untraced += self._asked(options) not in (None, self._full_trace)
 
     def _saves(self, *_: object, **__: object) -> None:
-        self._saving += threading.get_ident() == self._thread
+        self.counts_only = False
+        self._saving += threading.get_ident() == self.thread
 
     def _saved(self, *_: object, **__: object) -> None:
-        self._saving -= threading.get_ident() == self._thread
+        self._saving -= threading.get_ident() == self.thread
 
     def _asked(self, options: Any) -> Any:
         """Read the level of tracing that the code asks for; None where it asks for nothing."""
@@ -305,7 +332,7 @@ class GraphRuns:
 
 
 def _wrap_run(
-    run: Any, around: Callable[..., AbstractContextManager[tuple[Any, ...]]]
+    run: Any, around: Callable[..., AbstractContextManager[tuple[Any, ...]]], runs: GraphRuns
 ) -> Callable[..., Any] | None:
     """Wrap ``Session.run``, or whatever somebody put in its place, so that its arguments can be replaced.
 
@@ -317,6 +344,7 @@ def _wrap_run(
         around: Entered around each call, given the session and the arguments but for the fetches, None for
         one
             that is not given; yields those to use. Must let errors through.
+        runs: Told instead of calls that are only to be counted.
 
     Returns:
         The wrapper; None where ``run`` takes no options, and so cannot be traced.
@@ -327,8 +355,28 @@ def _wrap_run(
     except (TypeError, ValueError):
         return None
 
+    call = run if inspect.isfunction(run) else bound_anew(run)
+    clock, this_thread = time.perf_counter_ns, threading.get_ident
+
     @functools.wraps(run)
     def wrapped(session: Any, /, *places: Any, **keywords: Any) -> Any:
+        if runs.counts_only and this_thread() == runs.thread:
+            runs.counts_only = False  # what it runs in turn is part of it
+            options = places[2] if len(places) > 2 else keywords.get("options")
+            begin_ns = clock()
+            try:
+                result = call(session, *places, **keywords)
+            except BaseException as error:
+                without_us(error)
+                runs.count_failed(begin_ns)
+                raise
+            end_ns = clock()
+            runs.ended += 1
+            runs.spans.extend((begin_ns, end_ns))
+            if options is not None:
+                runs.count_options(options)
+            runs.counts_only = runs.run_counted(begin_ns, end_ns)
+            return result
         given = dict(zip(_ARGUMENTS, places, strict=False)) | keywords
         with around(session, *map(given.get, seen)) as used:
             for at, (name, value) in enumerate(zip(seen, used, strict=True), 1):
@@ -339,7 +387,7 @@ def _wrap_run(
                 else:
                     keywords[name] = value
             try:
-                return run.__get__(session, type(session))(*places, **keywords)
+                return call(session, *places, **keywords)
             except BaseException as error:
                 without_us(error)
                 raise

@@ -70,6 +70,7 @@ class OpenSteps:
         counts_only: Whether no trace is recorded from here on. What ends then is counted, in as few frames as
             can be: a step of half a millisecond may take 2 % longer at most.
         thread: The thread whose steps they are.
+        gaps: Told when what lies between two steps begins, and ends.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class OpenSteps:
         gaps: Gaps | None = None,
     ) -> None:
         """Nothing runs, and the thread is the calling one."""
-        self.is_tracing, self._on_step, self._gaps = is_tracing, on_step, gaps or Gaps()
+        self.is_tracing, self._on_step, self.gaps = is_tracing, on_step, gaps or Gaps()
         self.thread = threading.get_ident()
         self.log = StepLog()
         self.stack: list[OpenStep] = []
@@ -129,8 +130,8 @@ class OpenSteps:
     ) -> OpenStep:
         """Something begins; the caller keeps it, on the stack or as the batch."""
         # What a callback calls is the callback's, and no step.
-        if self._gaps.is_on and not (self.is_in_run and kind == CALL):
-            self._gaps.end()
+        if self.gaps.is_on and not (self.is_in_run and kind == CALL):
+            self.gaps.end()
         settled, _, late = self.log.stored
         first = settled + len(late)
         is_traced = not self.counts_only and self.is_tracing()
@@ -160,8 +161,8 @@ class OpenSteps:
         )
         if was_traced or (not self.counts_only and self.is_tracing()):
             self._count(span, end_ns, was_traced=was_traced)
-        elif end_ns >= self._gaps.next_ns and not self._gaps.is_on:
-            self._gaps.begin()
+        elif end_ns >= self.gaps.next_ns and not self.gaps.is_on:
+            self.gaps.begin()
 
     def _count(self, span: OpenStep, end_ns: int, *, was_traced: bool) -> None:
         """Tell the window of a step; the part of it that is only timed needs none of this."""
@@ -190,8 +191,8 @@ class OpenSteps:
         steps, self._to_report = self._to_report, None
         if steps is not None:
             self._on_step(steps)
-            if not self._gaps.is_on and time.perf_counter_ns() >= self._gaps.next_ns:
-                self._gaps.begin()
+            if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
+                self.gaps.begin()
 
 
 def counting_ns() -> int:

@@ -20,7 +20,9 @@ from profnb.capture.marking.keras_batches import KerasBatches
 from profnb.capture.marking.open_steps import Gaps, OpenSteps, abandon_marker
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import KINDS, RUN, USER, Marking, OpenStep
+
+_RUN, _RUN_ROW = "session_run", KINDS.index(RUN)
 
 
 class OwnLoops:
@@ -74,15 +76,37 @@ class OwnLoops:
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""
-        self._session_run = self._open.begin(None, RUN, "session_run", self._session_runs)
+        self._session_run = self._open.begin(None, RUN, _RUN, self._session_runs)
 
-    def run_ended(self, was_traced: bool) -> None:
-        """The session run ended; it is a step unless it is part of one."""
+    def run_ended(self, was_traced: bool) -> bool:
+        """The session run ended; it is a step unless it is part of one. True if the next may be counted."""
         end_ns = time.perf_counter_ns()
         self._session_runs += 1
         if self._session_run is not None and not self._open.is_inside_step:
             self._open.record(self._session_run, end_ns, was_traced=was_traced)
             self._open.report()
+        return self._open.counts_only and not self._open.gaps.is_on
+
+    def run_counted(self, begin_ns: int, end_ns: int) -> bool:
+        """A session run began and ended then, in no trace; 0 for the end of one that raised.
+
+        Returns:
+            As ``run_ended``.
+        """
+        opened, number = self._open, self._session_runs
+        gaps, (settled, _, late) = opened.gaps, opened.log.stored
+        first = settled + len(late)
+        if not end_ns:
+            run = OpenStep(None, RUN, _RUN, begin_ns, first, was_traced=False, step_num=number)
+            opened.fail(run, time.perf_counter_ns())
+            return True
+        self._session_runs = number + 1
+        if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
+            columns = _RUN_ROW, False, False, 1, number, 0
+            opened.log.end_step(first, begin_ns, end_ns, _RUN, *columns)
+            if end_ns >= gaps.next_ns:
+                gaps.begin()
+        return not gaps.is_on
 
     def run_failed(self) -> None:
         """The session run raised."""
