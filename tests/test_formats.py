@@ -3,7 +3,6 @@
 Each file is made here. ``test_the_shared_inputs_...`` compares with the answers beside ../shared/traces/other-tools.
 """
 
-import gzip
 import json
 import pickle
 import sqlite3
@@ -174,7 +173,7 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
         ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "lists no kernel by itself"),
-        ("x.prof", gzip.compress(b"\x0a\x04\x08\x01\x10\x02", mtime=0), "is a profile of pprof"),
+        ("x.prof", bytes(8) + b"\3" + bytes(31), "pprof -proto -output profile.pb.gz PROGRAM x.prof"),
         ("x.json", b'"Start"', "is a text"),
     ],
 )  # fmt: skip
@@ -327,7 +326,7 @@ def test_a_memory_snapshot_tells_the_peak_by_line(tmp_path, protocol):
         ["GPU_1", "model.py:5 f", 4 << 20, 1], ["GPU_1", "train.py:12 f", 1 << 20, 1],
     ]  # fmt: skip
     assert p.memory.in_use_bytes.tolist() == [one << 20 for one in (1, 5, 1, 2, 3)]
-    assert p.notes == ["The file tells of memory alone: when blocks were allocated and freed, and by which line. Times of ops and kernels are in a trace of the profiler."]
+    assert p.notes == ["The file tells of memory alone, by the line that allocated it. Times of ops and kernels are in a trace of the profiler."]
 
 
 class Harm:

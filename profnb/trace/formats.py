@@ -22,6 +22,8 @@ from profnb.trace.model import Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
 from profnb.trace.nvidia.printed import is_printed, read_printed
+from profnb.trace.pprof import SampledStacks, is_pprof, read_pprof
+from profnb.trace.pstats_file import MOST_BYTES, CallCounts, read_pstats
 from profnb.trace.xplane import read_xplane
 
 HEAD = 1 << 12
@@ -29,9 +31,9 @@ GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
-_PPROF = re.compile(rb"\x0a[\x02-\x0a]\x08[\x01-\x7f]\x10[\x01-\x7f]")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_GPERFTOOLS = b"\0" * 8 + b"\3" + b"\0" * 15  # header and version of its words
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
     "profnb opens XPlane (`*.xplane.pb`), Chrome JSON, `RunMetadata`, Nsight Systems' SQLite export and "
@@ -70,7 +72,7 @@ class Format:
 
     name: str
     fits: Callable[[bytes], bool]
-    read: Callable[[Opened], Trace] | None = None
+    read: Callable[[Opened], Trace | CallCounts | SampledStacks] | None = None
     remedy: str = ""
 
 
@@ -125,7 +127,6 @@ def _read_utf_16(opened: Opened) -> Trace:
     return read_chrome(np.frombuffer(text, np.uint8), opened.source)
 
 
-PYTHON = Format("a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None)
 FORMATS = (
     Format("an SQLite database", _begins(b"SQLite format 3\0"), _read_database),
     Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
@@ -141,7 +142,10 @@ FORMATS = (
         lambda opened: read_torch_snapshot(opened.data, opened.source),
     ),
     Format("an event file of TensorBoard", is_event_file, _read_event_file),
-    PYTHON,
+    Format(
+        "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
+        lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
+    ),
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
     Format(
         "a table that nvprof or nsys printed", is_printed,
@@ -149,7 +153,14 @@ FORMATS = (
     ),
     Format("JSON in UTF-16", _begins(*_UTF_16), _read_utf_16),
     Format("a text", _is_text, remedy=_OPENS),
-    Format("a profile of pprof", lambda head: _PPROF.match(head) is not None, remedy=_OPENS),
+    Format(
+        "a profile of pprof", is_pprof,
+        lambda opened: read_pprof(opened.data, opened.source),
+    ),
+    Format(
+        "a profile that gperftools wrote", _begins(_GPERFTOOLS),
+        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
+    ),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),
         lambda opened: read_run_metadata([opened.data], opened.source),
@@ -172,7 +183,7 @@ def tell_format(head: bytes) -> Format:
     return next((one for one in FORMATS if one.fits(head)), _UNKNOWN)
 
 
-def read_opened(opened: Opened) -> Trace:
+def read_opened(opened: Opened) -> Trace | CallCounts | SampledStacks:
     """Read a file of any format that has a reader.
 
     Raises:
@@ -193,4 +204,4 @@ def read_opened(opened: Opened) -> Trace:
         if format_.name
         else f"begins with {head[:8]!r}, which no format here does"
     )
-    raise TraceFormatError(f"{opened.source} {what}. {format_.remedy}")
+    raise TraceFormatError(f"{opened.source} {what}. {format_.remedy.format(name=opened.source)}")

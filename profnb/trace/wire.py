@@ -218,7 +218,7 @@ class Messages:
             )
         return self
 
-    def rows(self, rows: slice) -> "Messages":
+    def rows(self, rows: slice | Int64s) -> "Messages":
         """Give some of them, which have no parents."""
         begins, ends = self.begins[rows], self.ends[rows]
         return Messages(self.buffer, self.kind, begins, ends, np.arange(begins.size + 1))
