@@ -5,5 +5,5 @@ gap_watch, gap_statements   Python between runs, and what each statement of it i
 graph_queues                the queues of a graph, and what is put into them
 nodes, run_metadata         RunMetadata to a Trace; several runs to one file
 event_file                  TensorBoard's event file to the runs in it
-tfprof                      tfprof's four views
+tfprof, tfprof_dump         tfprof's four views; what tfprof saved, as the runs it was made of
 """

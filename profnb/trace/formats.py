@@ -16,6 +16,7 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.tf1.event_file import find_runs, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
+from profnb.tf1.tfprof_dump import find_steps, is_tfprof
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
 from profnb.trace.model import Trace
@@ -114,9 +115,9 @@ def _read_database(opened: Opened) -> Trace:
     )
 
 
-def _read_event_file(opened: Opened) -> Trace:
+def _read_runs(find: Callable[[Bytes], list[Bytes]], opened: Opened) -> Trace:
     try:
-        runs = find_runs(opened.data)
+        runs = find(opened.data)
     except TraceFormatError as error:
         raise TraceFormatError(f"{opened.source}: {error}") from None
     return read_run_metadata(runs, opened.source)
@@ -141,7 +142,9 @@ FORMATS = (
         "a Python pickle", lambda head: _PICKLE.match(head) is not None,
         lambda opened: read_torch_snapshot(opened.data, opened.source),
     ),
-    Format("an event file of TensorBoard", is_event_file, _read_event_file),
+    Format(
+        "an event file of TensorBoard", is_event_file, lambda opened: _read_runs(find_runs, opened)
+    ),
     Format(
         "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
         lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
@@ -160,6 +163,10 @@ FORMATS = (
     Format(
         "a profile that gperftools wrote", _begins(_GPERFTOOLS),
         remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
+    ),
+    Format(
+        "a profile of tfprof", is_tfprof,
+        lambda opened: _read_runs(find_steps, opened),
     ),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),

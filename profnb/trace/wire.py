@@ -82,6 +82,26 @@ def read_plain_varint(raw: bytes | bytearray, at: int, end: int) -> tuple[int, i
     raise ValueError("no number of a message")
 
 
+def write_varint(value: int) -> bytes:
+    """Write a number that is not negative."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def write_message(*fields: tuple[int, int | bytes]) -> bytes:
+    """Write a message of numbers, which are not negative, and of texts and messages."""
+    parts = []
+    for field, value in fields:
+        if isinstance(value, bytes):
+            parts += [write_varint(field << 3 | LENGTH), write_varint(len(value)), value]
+        else:
+            parts += [write_varint(field << 3 | VARINT), write_varint(value)]
+    return b"".join(parts)
+
+
 @compiled
 def read_tag(
     buffer: Bytes, at: Number, end: Number

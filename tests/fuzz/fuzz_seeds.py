@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace
 
-FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof")
-SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb"}
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1"}
 DATA = Path(__file__).parents[1] / "data"
 # Where it stands in a page as it is, a name has become markup.
 PAYLOAD = "<svg/onload=fuzz()>"
@@ -137,6 +137,14 @@ def seeds(kind):
         return found
     if kind == "pprof":
         return [_pprof("space", "bytes"), _pprof("cpu", "nanoseconds")]
+    if kind == "tfprof":
+        times = message((1, "/device:CPU:0"), (2, message(*((1, message((1, bytes([n, 3])))) for n in (5, 50, 90)))))
+        execs = message((1, 7), (2, message((5, times), (4, times), (7, message((6, 90), (7, 80), (9, 60))))))
+        return [message(*((1, message((1, n), (2, message((1, f"layer/op{n}"), (9, "MatMul"), (12, execs))))) for n in range(4)))]
+    if kind == "event-file":
+        events = [message((1, 1.5), (3, "brain.Event:2")), *(message((1, 1.5 + n), (2, n), (5, message((1, message((1, "loss"), (2, 0.5)))))) for n in range(4))]
+        events += [message((1, 9.5), (8, message((1, "run"), (2, _run_metadata()))))] * 2
+        return [b"".join(struct.pack("<Q", len(one)) + bytes(4) + one + bytes(4) for one in events)]
     return [{"run-metadata": _run_metadata, "sidecar": _sidecar, "prof": _prof, "notebook": _notebook}[kind]()]
 
 
