@@ -61,7 +61,7 @@ def load(
     from profnb.trace.pprof import SampledStacks
     from profnb.trace.pstats_file import CallCounts
     from profnb.trace.remote_files import fetch_traces, is_url
-    from profnb.trace.runs import find_traces, pick_trace
+    from profnb.trace.runs import event_files, find_traces, pick_trace
 
     if is_url(path):
         with fetch_traces(os.fspath(path), run) as folder:
@@ -79,7 +79,7 @@ def load(
     recording = recordings[0] if recordings else None
     if recording is not None and models:
         recording.models = models
-    trace = read_file(file)
+    trace = read_file(file, picked.beside)
     if isinstance(trace, CallCounts):
         return Profile(counted=(tabulate_counts(trace), printable(file.name)))
     if isinstance(trace, SampledStacks):
@@ -94,6 +94,7 @@ def load(
     profile = Profile(trace, recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     profile.remarks.extend([*doubt, *_remarks(traces, picked, run, host)])
+    profile.event_files = event_files(target)
     profile.other_hosts = sum(trace.run == picked.run for trace in traces) - 1
     return profile
 

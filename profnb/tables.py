@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from profnb.subjects.study import Study
     from profnb.subjects.system.energy import Energy
     from profnb.subjects.system.machine_use import MachineUse
+    from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
 
 
@@ -48,6 +49,9 @@ class Tables:
 
         @property
         def _cell_tree(self) -> CellTree | None: ...
+
+        @property
+        def _scalars(self) -> Scalars: ...
 
         @property
         def _machine(self) -> MachineUse | None: ...
@@ -93,6 +97,7 @@ class Tables:
     cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
+    scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property

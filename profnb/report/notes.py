@@ -104,6 +104,8 @@ def _marking(framework: str) -> str:
 def _note_steps(study: Study) -> list[str]:
     """Say how steps were found and which of them count."""
     steps, summary, notes = study.steps, study.summary, []
+    if not len(steps) and study.trace.left_out:
+        return []  # what the file has instead is said
     if not len(steps):
         return ["The trace has no events: nothing ran while it was recorded."]
     if steps.is_window:

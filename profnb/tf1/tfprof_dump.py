@@ -41,15 +41,23 @@ def is_tfprof(head: bytes) -> bool:
     )
 
 
-def find_steps(buffer: Bytes) -> list[Bytes]:
+def find_steps(buffer: Bytes, source: str) -> list[Bytes]:
     """Give the RunMetadata of each step, in order.
 
     Args:
         buffer: The whole file.
+        source: Its name, for messages.
 
     Raises:
         TraceFormatError: It is damaged, or no step was traced.
     """
+    try:
+        return _find_steps(buffer)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{source}: {error}") from None
+
+
+def _find_steps(buffer: Bytes) -> list[Bytes]:
     nodes = (
         Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
     )

@@ -5,7 +5,7 @@ import re
 import time
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -44,7 +44,9 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
     return read
 
 
-def read_file(path: str | os.PathLike[str]) -> Trace | CallCounts | SampledStacks:
+def read_file(
+    path: str | os.PathLike[str], beside: Sequence[Path] = ()
+) -> Trace | CallCounts | SampledStacks:
     """Read one file, of any format we know; the content tells which, not the name.
 
     The file is copied into memory and not mapped: what another program does to it afterwards is nothing to
@@ -52,6 +54,7 @@ def read_file(path: str | os.PathLike[str]) -> Trace | CallCounts | SampledStack
 
     Args:
         path: The file.
+        beside: Further files of the same run, where it is an event file.
 
     Returns:
         A trace; of a profile of functions, what it counted or sampled.
@@ -69,7 +72,8 @@ def read_file(path: str | os.PathLike[str]) -> Trace | CallCounts | SampledStack
             raise TraceFormatError(
                 f"{source}: gzip inside gzip. Decompress once and open the result."
             )
-    return read_opened(Opened(file, recorded, source, is_packed))
+    others = tuple(read_whole(other, MOST_BYTES) for other in beside)
+    return read_opened(Opened(file, recorded, source, is_packed, others))
 
 
 def _decompress(packed: Bytes, source: str) -> Bytes:

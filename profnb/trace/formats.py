@@ -14,12 +14,13 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.tf1.event_file import find_runs, is_event_file
+from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.tf1.tfprof_dump import find_steps, is_tfprof
+from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
-from profnb.trace.model import Trace
+from profnb.trace.model import StringTable, Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
 from profnb.trace.nvidia.printed import is_printed, read_printed
@@ -52,12 +53,14 @@ class Opened:
         data: All of its bytes, unpacked if they were packed.
         source: Its name, for messages.
         is_unpacked: Whether they were packed.
+        beside: The bytes of further files of the same run.
     """
 
     file: Path
     data: Bytes
     source: str
     is_unpacked: bool = False
+    beside: tuple[Bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +118,24 @@ def _read_database(opened: Opened) -> Trace:
     )
 
 
-def _read_runs(find: Callable[[Bytes], list[Bytes]], opened: Opened) -> Trace:
+def _read_event_files(opened: Opened) -> Trace:
+    files = [opened.data, *opened.beside]
     try:
-        runs = find(opened.data)
+        runs, scalars = find_runs(files), find_scalars(files)
     except TraceFormatError as error:
         raise TraceFormatError(f"{opened.source}: {error}") from None
-    return read_run_metadata(runs, opened.source)
+    if runs:
+        return read_run_metadata(runs, opened.source)
+    if not len(scalars):
+        raise TraceFormatError(
+            f"{opened.source} is an event file of TensorBoard without RunMetadata or scalars. Open the trace "
+            "below plugins/profile."
+        )
+    none = np.empty(0, np.int64)
+    names = StringTable.of(())
+    return assemble_trace(
+        opened.source, [], none, none, none, none, names, left_out=(SCALARS_ALONE,)
+    )
 
 
 def _read_utf_16(opened: Opened) -> Trace:
@@ -142,9 +157,7 @@ FORMATS = (
         "a Python pickle", lambda head: _PICKLE.match(head) is not None,
         lambda opened: read_torch_snapshot(opened.data, opened.source),
     ),
-    Format(
-        "an event file of TensorBoard", is_event_file, lambda opened: _read_runs(find_runs, opened)
-    ),
+    Format("an event file of TensorBoard", is_event_file, _read_event_files),
     Format(
         "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
         lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
@@ -166,7 +179,7 @@ FORMATS = (
     ),
     Format(
         "a profile of tfprof", is_tfprof,
-        lambda opened: _read_runs(find_steps, opened),
+        lambda opened: read_run_metadata(find_steps(opened.data, opened.source), opened.source),
     ),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),

@@ -12,12 +12,12 @@ Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most te
 0, 1, 2 and 5; groups, types 3 and 4, never occur in an XSpace and are refused).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled, tiered
 
@@ -258,21 +258,28 @@ class Messages:
         _split(self.buffer, *spans, field, other, counts, begins, ends)
         return begins, ends, offsets
 
-    def read(self, numbers: Sequence[int], lengths: Sequence[int] = ()) -> dict[int, Int64s]:
+    def read(
+        self,
+        numbers: Sequence[int],
+        lengths: Sequence[int] = (),
+        fixed: Mapping[int, int] | None = None,
+    ) -> dict[int, Int64s]:
         """Read some fields in one pass.
 
         Args:
             numbers: The fields that are integers.
             lengths: Those that are texts or messages.
+            fixed: Those of a fixed width, with their wire type; their value is 0 here.
 
         Returns:
             Of each field int64 of shape (2, N): the value (varint) or where the payload begins
             (length-delimited), and the position after it; both are 0 where the field is absent. The last
             occurrence wins, as in protobuf.
         """
-        fields = [*numbers, *lengths]
+        fields = [*numbers, *lengths, *(fixed or {})]
         expected = np.full(max(fields) + 1, -1, np.int64)
         expected[[*numbers]], expected[[*lengths]] = VARINT, LENGTH
+        expected[[*(fixed or {})]] = [*(fixed or {}).values()]
         columns = np.zeros_like(expected)
         columns[fields] = np.arange(len(fields))
         table = np.zeros((len(fields), 2, len(self)), np.int64)
@@ -283,6 +290,14 @@ class Messages:
     def numbers(self, *fields: int) -> tuple[Int64s, ...]:
         """Read integer fields, each of shape (N,); 0 where absent."""
         return tuple(value for value, _ in self.read(fields).values())
+
+    def fixed(self, field: int, form: str) -> tuple[Int64s, Floats]:
+        """Read a field of four or eight bytes, as NumPy calls it: rows that have it, and values."""
+        size = np.dtype(form).itemsize
+        after = self.read((), (), {field: FIXED64 if size == 8 else FIXED32})[field][1]
+        rows = np.flatnonzero(after)
+        raw = self.buffer[after[rows][:, None] + np.arange(-size, 0)]
+        return rows, np.ascontiguousarray(raw).view(form).reshape(-1).astype(np.float64)
 
     def inner(self, field: int, kind: str) -> "Messages":
         """Find the message or text of a singular field, one for each; empty where absent."""
