@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
 from profnb.core.options import CaptureOptions
-from profnb.core.safe_files import is_regular, open_regular, read_whole
+from profnb.core.printable import printable
 from profnb.core.units import PS_PER_NS, count_text, counted_text
 from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from profnb.trace.model import Trace
     from profnb.trace.runs import TraceFile
 
-_PYTHON_SUFFIXES = (".prof", ".pstats")  # which pprof's files have too
 _SESSION_RUN = "session_run"
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
 
@@ -37,8 +36,8 @@ def load(
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
             (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
             ``trace.json.gz``, PyTorch's), TF1 ``RunMetadata``, alone or in event files, or of Nsight
-            Systems (SQLite) and nvprof (``.nvvp``, CSV). A ``.prof`` file of Python's cProfile
-            opens too: it has ``p.python`` and a report, but no trace.
+            Systems (SQLite) and nvprof (``.nvvp``, CSV), or of pprof (JAX's memory). A profile of functions
+            (Python's cProfile, pprof's CPU samples) has ``p.python`` and a report, but no trace.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
@@ -57,9 +56,12 @@ def load(
         ValueError: No such run or host.
     """
     from profnb.capture.saved.sidecar import read_recordings
-    from profnb.trace.files import read_trace
+    from profnb.subjects.python.python_time import tabulate_counts, tabulate_stacks
+    from profnb.trace.files import read_file
+    from profnb.trace.pprof import SampledStacks
+    from profnb.trace.pstats_file import CallCounts
     from profnb.trace.remote_files import fetch_traces, is_url
-    from profnb.trace.runs import find_traces, pick_trace
+    from profnb.trace.runs import event_files, find_traces, pick_trace
 
     if is_url(path):
         with fetch_traces(os.fspath(path), run) as folder:
@@ -67,8 +69,6 @@ def load(
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
-    if is_regular(target) and _is_python(target):
-        return _load_python(target)
     traces = find_traces(path)
     picked = pick_trace(traces, run, host)
     file = picked.path
@@ -79,7 +79,11 @@ def load(
     recording = recordings[0] if recordings else None
     if recording is not None and models:
         recording.models = models
-    trace = read_trace(file)
+    trace = read_file(file, picked.beside)
+    if isinstance(trace, CallCounts):
+        return Profile(counted=(tabulate_counts(trace), printable(file.name)))
+    if isinstance(trace, SampledStacks):
+        return Profile(counted=(tabulate_stacks(trace), printable(file.name)))
     doubt, is_other = _doubt(trace, recording)
     if is_other:
         options, recording, recordings = (
@@ -90,6 +94,7 @@ def load(
     profile = Profile(trace, recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     profile.remarks.extend([*doubt, *_remarks(traces, picked, run, host)])
+    profile.event_files = event_files(target)
     profile.other_hosts = sum(trace.run == picked.run for trace in traces) - 1
     return profile
 
@@ -146,23 +151,3 @@ def _remarks(
             "different host, profnb.load_fleet all."
         )
     return remarks
-
-
-def _is_python(path: Path) -> bool:
-    """Tell whether Python's cProfile saved a file, damaged or not."""
-    from profnb.trace.formats import GZIP, HEAD, PYTHON, tell_format
-
-    if path.suffix not in _PYTHON_SUFFIXES:
-        return False
-    with open_regular(path) as opened:
-        head = opened.read(HEAD)
-    return not head.startswith(GZIP) and tell_format(head) is PYTHON
-
-
-def _load_python(path: Path) -> Profile:
-    """Open a profile that Python's cProfile saved."""
-    from profnb.subjects.python.python_time import tabulate_counts
-    from profnb.trace.pstats_file import MOST_BYTES, read_pstats
-
-    python = tabulate_counts(read_pstats(read_whole(path, MOST_BYTES).tobytes(), path.name))
-    return Profile(counted=(python, path.name))

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from profnb.subjects.study import Study
     from profnb.subjects.system.energy import Energy
     from profnb.subjects.system.machine_use import MachineUse
+    from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
     from profnb.trace.runs import CaptureTime
 
@@ -57,6 +58,7 @@ class Profile(Tables):
         title: What the page is called where there is no label: the cell's first line of code; "" for none.
         opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
+        event_files: TensorBoard's event files of its folder or logdir, whose scalars it has.
         other_hosts: How many more hosts the capture has that are not shown.
     """
 
@@ -80,6 +82,7 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.other_hosts = 0
+        self.event_files: list[Path] = []
         self.title = self.opened_as = ""
         self.ran_here = False
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
@@ -145,6 +148,12 @@ class Profile(Tables):
     @property
     def _python(self) -> "PythonTime | None":
         return self.study.python.time if self._counted is None else self._counted
+
+    @cached_property
+    def _scalars(self) -> "Scalars":
+        from profnb.tf1.event_file import read_scalars
+
+        return read_scalars(self.event_files)
 
     @cached_property
     def _step_times(self) -> "StepTimes":

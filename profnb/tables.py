@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from profnb.subjects.study import Study
     from profnb.subjects.system.energy import Energy
     from profnb.subjects.system.machine_use import MachineUse
+    from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
 
 
@@ -50,6 +51,9 @@ class Tables:
         def _cell_tree(self) -> CellTree | None: ...
 
         @property
+        def _scalars(self) -> Scalars: ...
+
+        @property
         def _machine(self) -> MachineUse | None: ...
 
         @property
@@ -66,6 +70,7 @@ class Tables:
     buffers = TableOf("profnb.subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
     memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
     memory_summary = TableOf("profnb.subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
+    op_memory = TableOf("profnb.subjects.memory.op_memory", "OP_MEMORY", "study.memory.ops")
     memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
     copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")
@@ -92,6 +97,7 @@ class Tables:
     cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
+    scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
 
     @property

@@ -20,27 +20,9 @@ if TYPE_CHECKING:
 FIRST_VIEW = "the first view"  # the headline, the typical step, and advice
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
-
-
-def _message(*fields: tuple[int, int | bytes]) -> bytes:
-    """A protobuf message of varint (int) and length-delimited (bytes) fields."""
-    out = b""
-    for number, value in fields:
-        if isinstance(value, int):
-            out += _varint(number << 3) + _varint(value)
-        else:
-            out += _varint(number << 3 | 2) + _varint(len(value)) + value
-    return out
-
-
 def tiny_trace() -> bytes:
     """An XSpace with a step marker, an op and iterators on the host, a kernel, and a program of XLA's."""
+    from profnb.trace.wire import write_message as _message
 
     def entry(number: int, name: bytes) -> bytes:
         return _message((1, number), (2, _message((1, number), (2, name))))

@@ -26,11 +26,10 @@ REFUSED = {"corrupt/utf8-mangled.xplane.pb": "Malformed XSpace"}
 UNJUDGED = {
     f"other-tools/{name}"
     for name in (
-        "cut-off.pt.trace.json", "event-file/events.out.tfevents.1700000000.host", "ffma.pt.trace.json", "names.pt.trace.json", "nsys.sqlite", "nvprof-gpu-trace.csv", "nvprof-gpu-trace.txt", "nvprof.nvvp",
+        "cut-off.pt.trace.json", "event-file/events.out.tfevents.1700000000.host", "ffma.pt.trace.json", "jax-memory.prof", "names.pt.trace.json", "nsys.sqlite", "nvprof-gpu-trace.csv", "nvprof-gpu-trace.txt", "nvprof.nvvp",
         "overlap.pt.trace.json", "ranges.pt.trace.json", "tf32.pt.trace.json", "torch-memory-snapshot.pickle", "unescaped-quotes.pt.trace.json",
     )
 }
-UNREAD = {f"other-tools/{name}" for name in ("jax-memory.prof",)}
 DEVICE = ("device compute", "device to device", "device collectives")
 FOREIGN = {
     "TensorFlow": ("torch.", "jax.", "DataLoader("),
@@ -54,9 +53,9 @@ def row(request):
 def test_every_trace_has_a_row_and_what_is_no_trace_is_refused(shared_traces):
     files = {str(path.relative_to(shared_traces)) for path in shared_traces.rglob("*") if path.is_file()}
     answers = {path for path in files if path.endswith(ANSWERS)}
-    assert sorted(files - answers - set(REFUSED) - UNJUDGED - UNREAD) == sorted(row.path for row in ROWS)
+    assert sorted(files - answers - set(REFUSED) - UNJUDGED) == sorted(row.path for row in ROWS)
     assert all(profnb.load(shared_traces / path).summary() for path in UNJUDGED)
-    for path in sorted(answers | UNREAD):
+    for path in sorted(answers):
         with pytest.raises(TraceFormatError):
             profnb.load(shared_traces / path)
 

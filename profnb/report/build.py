@@ -42,7 +42,9 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import (
     category_title,
     has_thread,
+    headline_of_memory,
     headline_without_work,
+    is_of_memory,
     known_framework,
     nothing_ran,
     unrecorded_backend,
@@ -97,6 +99,8 @@ def build_report(
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
+    elif is_of_memory(study) and study.memory.use:
+        headline, answer = headline_of_memory(study), ""
     elif unrecorded_backend(study):
         answer = ""  # a note says why
     has_chart = len(steps) > 0 and not steps.is_window
@@ -225,5 +229,6 @@ def _sections(study: Study) -> list[Section]:
 
 def build_python_report(python: PythonTime, title: str) -> Report:
     """Decide what the report of a profile of Python alone shows."""
-    headline = f"{duration_text(python.whole_ps)} of Python in {count_text(len(python))} functions"
+    what = f"`{python.kind}` samples" if python.kind else "Python"
+    headline = f"{duration_text(python.whole_ps)} of {what} in {count_text(len(python))} functions"
     return Report(title, headline, sections=python_sections(python))

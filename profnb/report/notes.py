@@ -23,7 +23,7 @@ from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import is_fed, note_backend, note_window
+from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_window
 from profnb.trace.framework import words
 from profnb.trace.model import Trace
 
@@ -56,10 +56,9 @@ def _cupti(framework: str) -> str:
     )
 
 
-_OF_MEMORY = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _MEMORY_ALONE = (
-    "The file tells of memory alone: when blocks were allocated and freed, and by which line. Times of ops "
-    "and kernels are in a trace of the profiler."
+    "The file tells of memory alone, by the line that allocated it. Times of ops and kernels are in a trace "
+    "of the profiler."
 )
 
 
@@ -70,7 +69,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         study: The trace's analyses.
         rules: The rules of advice that spoke.
     """
-    if study.trace.names.texts and set(study.trace.names.texts) <= _OF_MEMORY:
+    if is_of_memory(study):
         return [_MEMORY_ALONE, *note_contents(study.trace), *_note_memory(study.memory.use)]
     has_gap_advice = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
     may_be_fed = is_fed(study) and study.input.feeding is None and not has_gap_advice
@@ -105,6 +104,8 @@ def _marking(framework: str) -> str:
 def _note_steps(study: Study) -> list[str]:
     """Say how steps were found and which of them count."""
     steps, summary, notes = study.steps, study.summary, []
+    if not len(steps) and study.trace.left_out:
+        return []  # what the file has instead is said
     if not len(steps):
         return ["The trace has no events: nothing ran while it was recorded."]
     if steps.is_window:

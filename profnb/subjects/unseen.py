@@ -4,9 +4,10 @@ import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
-from profnb.core.units import count_text, counted_text, duration_text
+from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.steps.windows import outermost
+from profnb.subjects.memory.allocators import ALLOCATOR_EVENTS
 from profnb.subjects.study import Study
 from profnb.trace.framework import SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.trace.names import FUNCTION_CALL
@@ -59,6 +60,22 @@ def headline_without_work(study: Study) -> str:
     """Say how long code took in which nothing of TensorFlow ran."""
     took = duration_text(study.recording.wall_ns * 1000.0)
     return f"No TensorFlow ran: {took} of Python and its calls"
+
+
+def is_of_memory(study: Study) -> bool:
+    """Tell whether a file tells of memory alone."""
+    texts = study.trace.names.texts
+    return bool(texts) and set(texts) <= ALLOCATOR_EVENTS
+
+
+def headline_of_memory(study: Study) -> str:
+    """Say how much memory was in use at most, and by which line most of it."""
+    use = max(study.memory.use, key=lambda use: use.peak_bytes)
+    head = f"{bytes_text(use.peak_bytes)} in use at the peak of {use.allocator.name}"
+    first = next((row for row in study.memory.peak if row.allocator == use.allocator.name), None)
+    if first is None or not use.peak_bytes:
+        return head
+    return f"{head}, {percent_text(first.bytes / use.peak_bytes)} of it from {first.op_name}"
 
 
 def unrecorded_backend(study: Study) -> str:

@@ -105,6 +105,35 @@ class Nodes:
             texts.append(f"{slot}: {name}[{shape_texts[raw]}]")
         return _join_by(outputs.parents, texts, len(nodes))
 
+    def peaks(self) -> dict[str, tuple[int, int, dict[str, list[int]]]]:
+        """Tell by allocator the most bytes held, when (us since the epoch), and of which nodes."""
+        memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
+        records = memory.split(_USED_RECORDS, "AllocationRecord")
+        allocators = np.array(memory.inner(_USED_ALLOCATOR, "allocator name").texts(), np.object_)
+        times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
+        allocator, node = allocators[records.parents], memory.parents[records.parents]
+        peaks: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
+        for name in dict.fromkeys(allocators.tolist()):
+            rows = np.flatnonzero(allocator == name)
+            moments, at = np.unique(times[rows], return_inverse=True)
+            if not moments.size:
+                continue
+            change = np.zeros(moments.size, np.int64)
+            np.add.at(change, at, sizes[rows])
+            held = np.cumsum(change)
+            peak = int(held.argmax())
+            before = rows[at <= peak]
+            nodes, of_node = np.unique(node[before], return_inverse=True)
+            sums = np.zeros(nodes.size, np.int64)
+            np.add.at(sums, of_node, sizes[before])
+            holders: dict[str, list[int]] = {}
+            for one, size in zip(nodes.tolist(), sums.tolist(), strict=True):
+                if size > 0:
+                    title = self.name[one].decode("utf-8", "replace")
+                    holders.setdefault(title, []).append(size)
+            peaks[name] = int(held[peak]), int(moments[peak]), holders
+        return peaks
+
     def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
         """Tell by allocator when (us since the epoch) how many bytes were taken (+) or freed (-)."""
         memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
@@ -308,6 +337,14 @@ class GraphStats(Stats):
     def recorded(self) -> list[bytes]:
         """The RunMetadata of each run, as it was read."""
         return [run.messages.buffer.tobytes() for run in self._runs]
+
+    def peaks(self) -> dict[str, tuple[int, dict[str, list[int]]]]:
+        """Tell by allocator when (us since the epoch) most was held in any run, and of which nodes."""
+        most: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
+        for run in self._runs:
+            for name, peak in run.peaks().items():
+                most[name] = max(most.get(name, peak), peak, key=lambda one: one[0])
+        return {name: peak[1:] for name, peak in most.items()}
 
     @cached_property
     def _positions(self) -> tuple[Int64s, Int64s]:

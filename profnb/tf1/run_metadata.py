@@ -32,7 +32,7 @@ from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
-from profnb.trace.wire import Messages
+from profnb.trace.wire import Messages, write_varint
 
 RUNS_SUFFIX = ".run_metadata.pb.gz"
 _RUN_STEP_STATS, _STATS_DEVICES = 1, 1
@@ -63,7 +63,7 @@ def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
     for buffer in buffers:
         stats = _stats_of(buffer)
         for begin, end in zip(stats.begins.tolist(), stats.ends.tolist(), strict=True):
-            yield _FIELD_1 + _varint(end - begin) + buffer[begin:end].tobytes()
+            yield _FIELD_1 + write_varint(end - begin) + buffer[begin:end].tobytes()
 
 
 def write_runs(buffers: Sequence[Bytes], target: Path) -> None:
@@ -86,14 +86,6 @@ def _check_count(runs: int) -> None:
         raise TraceFormatError(
             f"{runs:,} session runs in one file; at most {_MOST_RUNS:,} are read (-n bounds them)."
         )
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def _stats_of(buffer: Bytes) -> Messages:

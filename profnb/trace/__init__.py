@@ -8,7 +8,7 @@ enqueued                        programs of TPUs, the calls that enqueued them, 
 hlo                             XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
 nvidia/, memory/                files of Nsight Systems and nvprof; of memory alone
-pstats_file                     profiles that Python's cProfile saved
+pstats_file, pprof              profiles that Python's cProfile saved; those of pprof
 framework                       which framework made a trace
 runs, remote_files              a path, a run, a logdir: which files, which of one capture; from a URL
 formats                         formats told by their first bytes: one table of what reads which

@@ -5,7 +5,7 @@ import re
 import time
 import zlib
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from profnb.core.safe_files import claim_folder, read_whole, whole_file
 from profnb.core.sharing import Sharing
 from profnb.trace.formats import GZIP, Opened, read_opened
 from profnb.trace.model import Trace
+from profnb.trace.pprof import SampledStacks
+from profnb.trace.pstats_file import CallCounts
 from profnb.trace.runs import XPLANE_SUFFIX
 from profnb.trace.wire import FIXED32, FIXED64, LENGTH, VARINT, read_plain_varint
 
@@ -27,17 +29,39 @@ _SURE_BYTES = 1 << 28  # more than that is counted before it is kept
 
 
 def read_trace(path: str | os.PathLike[str]) -> Trace:
-    """Read one trace file, of any format we know; the content tells which, not the name.
+    """Read one trace file, as ``read_file`` does.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        TraceFormatError: It is not a trace we can read, or it changed while it was read.
+    """
+    read = read_file(path)
+    if not isinstance(read, Trace):
+        raise TraceFormatError(
+            f"{printable(Path(path).name)} is a profile of functions and has no trace. Open it with "
+            "`profnb.load`."
+        )
+    return read
+
+
+def read_file(
+    path: str | os.PathLike[str], beside: Sequence[Path] = ()
+) -> Trace | CallCounts | SampledStacks:
+    """Read one file, of any format we know; the content tells which, not the name.
 
     The file is copied into memory and not mapped: what another program does to it afterwards is nothing to
     the trace, and one that is written while it is read is an error and no end of the process (SIGBUS).
 
     Args:
         path: The file.
+        beside: Further files of the same run, where it is an event file.
+
+    Returns:
+        A trace; of a profile of functions, what it counted or sampled.
 
     Raises:
         FileNotFoundError: There is no such file.
-        TraceFormatError: It is not a trace we can read, or it changed while it was read.
+        TraceFormatError: It is nothing that we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
     recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
@@ -48,7 +72,8 @@ def read_trace(path: str | os.PathLike[str]) -> Trace:
             raise TraceFormatError(
                 f"{source}: gzip inside gzip. Decompress once and open the result."
             )
-    return read_opened(Opened(file, recorded, source, is_packed))
+    others = tuple(read_whole(other, MOST_BYTES) for other in beside)
+    return read_opened(Opened(file, recorded, source, is_packed, others))
 
 
 def _decompress(packed: Bytes, source: str) -> Bytes:

@@ -14,14 +14,18 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.tf1.event_file import find_runs, is_event_file
+from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
+from profnb.tf1.tfprof_dump import find_steps, is_tfprof
+from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
-from profnb.trace.model import Trace
+from profnb.trace.model import StringTable, Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
 from profnb.trace.nvidia.printed import is_printed, read_printed
+from profnb.trace.pprof import SampledStacks, is_pprof, read_pprof
+from profnb.trace.pstats_file import MOST_BYTES, CallCounts, read_pstats
 from profnb.trace.xplane import read_xplane
 
 HEAD = 1 << 12
@@ -29,9 +33,9 @@ GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
-_PPROF = re.compile(rb"\x0a[\x02-\x0a]\x08[\x01-\x7f]\x10[\x01-\x7f]")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_GPERFTOOLS = b"\0" * 8 + b"\3" + b"\0" * 15  # header and version of its words
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
     "profnb opens XPlane (`*.xplane.pb`), Chrome JSON, `RunMetadata`, Nsight Systems' SQLite export and "
@@ -49,12 +53,14 @@ class Opened:
         data: All of its bytes, unpacked if they were packed.
         source: Its name, for messages.
         is_unpacked: Whether they were packed.
+        beside: The bytes of further files of the same run.
     """
 
     file: Path
     data: Bytes
     source: str
     is_unpacked: bool = False
+    beside: tuple[Bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +76,7 @@ class Format:
 
     name: str
     fits: Callable[[bytes], bool]
-    read: Callable[[Opened], Trace] | None = None
+    read: Callable[[Opened], Trace | CallCounts | SampledStacks] | None = None
     remedy: str = ""
 
 
@@ -112,12 +118,24 @@ def _read_database(opened: Opened) -> Trace:
     )
 
 
-def _read_event_file(opened: Opened) -> Trace:
+def _read_event_files(opened: Opened) -> Trace:
+    files = [opened.data, *opened.beside]
     try:
-        runs = find_runs(opened.data)
+        runs, scalars = find_runs(files), find_scalars(files)
     except TraceFormatError as error:
         raise TraceFormatError(f"{opened.source}: {error}") from None
-    return read_run_metadata(runs, opened.source)
+    if runs:
+        return read_run_metadata(runs, opened.source)
+    if not len(scalars):
+        raise TraceFormatError(
+            f"{opened.source} is an event file of TensorBoard without RunMetadata or scalars. Open the trace "
+            "below plugins/profile."
+        )
+    none = np.empty(0, np.int64)
+    names = StringTable.of(())
+    return assemble_trace(
+        opened.source, [], none, none, none, none, names, left_out=(SCALARS_ALONE,)
+    )
 
 
 def _read_utf_16(opened: Opened) -> Trace:
@@ -125,7 +143,6 @@ def _read_utf_16(opened: Opened) -> Trace:
     return read_chrome(np.frombuffer(text, np.uint8), opened.source)
 
 
-PYTHON = Format("a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None)
 FORMATS = (
     Format("an SQLite database", _begins(b"SQLite format 3\0"), _read_database),
     Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
@@ -140,8 +157,11 @@ FORMATS = (
         "a Python pickle", lambda head: _PICKLE.match(head) is not None,
         lambda opened: read_torch_snapshot(opened.data, opened.source),
     ),
-    Format("an event file of TensorBoard", is_event_file, _read_event_file),
-    PYTHON,
+    Format("an event file of TensorBoard", is_event_file, _read_event_files),
+    Format(
+        "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
+        lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
+    ),
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
     Format(
         "a table that nvprof or nsys printed", is_printed,
@@ -149,7 +169,18 @@ FORMATS = (
     ),
     Format("JSON in UTF-16", _begins(*_UTF_16), _read_utf_16),
     Format("a text", _is_text, remedy=_OPENS),
-    Format("a profile of pprof", lambda head: _PPROF.match(head) is not None, remedy=_OPENS),
+    Format(
+        "a profile of pprof", is_pprof,
+        lambda opened: read_pprof(opened.data, opened.source),
+    ),
+    Format(
+        "a profile that gperftools wrote", _begins(_GPERFTOOLS),
+        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
+    ),
+    Format(
+        "a profile of tfprof", is_tfprof,
+        lambda opened: read_run_metadata(find_steps(opened.data, opened.source), opened.source),
+    ),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),
         lambda opened: read_run_metadata([opened.data], opened.source),
@@ -172,7 +203,7 @@ def tell_format(head: bytes) -> Format:
     return next((one for one in FORMATS if one.fits(head)), _UNKNOWN)
 
 
-def read_opened(opened: Opened) -> Trace:
+def read_opened(opened: Opened) -> Trace | CallCounts | SampledStacks:
     """Read a file of any format that has a reader.
 
     Raises:
@@ -193,4 +224,4 @@ def read_opened(opened: Opened) -> Trace:
         if format_.name
         else f"begins with {head[:8]!r}, which no format here does"
     )
-    raise TraceFormatError(f"{opened.source} {what}. {format_.remedy}")
+    raise TraceFormatError(f"{opened.source} {what}. {format_.remedy.format(name=opened.source)}")

@@ -53,6 +53,10 @@ def read_pstats(data: bytes, source: str) -> CallCounts:
     Raises:
         TraceFormatError: It is none, or damaged.
     """
+    if len(data) > MOST_BYTES:
+        raise TraceFormatError(
+            f"{source} is a profile of cProfile of more than {MOST_BYTES / 1e6:,.0f} MB. Profile less."
+        )
     try:
         return _counts(_Reader(data).read(0))
     except (ValueError, IndexError, struct.error, OverflowError) as error:

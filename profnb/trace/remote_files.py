@@ -17,7 +17,7 @@ from typing import Any
 from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable, shortened
 from profnb.core.safe_files import claim_folder, folder_prefix
-from profnb.trace.runs import TRACE_SUFFIXES, XPLANE_SUFFIX
+from profnb.trace.runs import XPLANE_SUFFIX, is_trace_name, prefer
 
 _BESIDE = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
@@ -110,10 +110,11 @@ def _find(files: Any, root: str, url: str) -> list[str]:
             raise TraceFormatError(
                 f"More than {_MOST_LISTED:,} files and folders at {printable(url)}. Give a single run."
             )
-        names += [file["name"] for file in listed.values() if file["name"].endswith(TRACE_SUFFIXES)]
+        paths = (file["name"] for file in listed.values())
+        names += [path for path in paths if is_trace_name(PurePosixPath(path).name)]
     if not names:
         raise TraceFormatError(f"No *{XPLANE_SUFFIX} under {printable(url)}.")
-    return sorted(names)
+    return sorted(prefer(names, lambda path: PurePosixPath(path).name))
 
 
 @contextmanager

@@ -8,10 +8,11 @@ overlapped in time. Two captures of one host that did not overlap are never of o
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ TRACE_SUFFIXES = (
     XPLANE_SUFFIX, ".trace.json", ".trace.json.gz", ".run_metadata.pb", ".run_metadata.pb.gz",
 )  # fmt: skip
 EVENT_FILE = ".tfevents."
+Named = TypeVar("Named")
 _TIMELINE = re.compile(r"timeline.*\.json(\.gz)?", re.DOTALL)
 _SUFFIX = re.compile(r"(\.xplane\.pb|((\.pt)?\.trace)?\.json(\.gz)?|\.run_metadata\.pb(\.gz)?)\Z")
 _MOST_FOLDERS = 20_000
@@ -72,12 +74,14 @@ class TraceFile:
         run: The capture that it is a part of, by the name of the folder that holds its first file; printable.
         host: The file's name without its suffix, printable; with its folder where two are called alike.
         time: When and where it was recorded, as far as it tells.
+        beside: Further files that are read with it: all event files of a folder are one run.
     """
 
     path: Path
     run: str
     host: str
     time: CaptureTime = field(default_factory=CaptureTime)
+    beside: tuple[Path, ...] = ()
 
     @property
     def folder(self) -> str:
@@ -104,23 +108,59 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
         Path(folder, name)
         for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
         for name in names
-        if name.endswith(TRACE_SUFFIXES) or _TIMELINE.fullmatch(name) or EVENT_FILE in name
+        if is_trace_name(name)
     ]
-    regular = [file for file in listed if is_regular(file)]
-    files = [file for file in regular if file.name.endswith(XPLANE_SUFFIX)]
-    # A logdir has an event file beside every trace.
-    files = files or [file for file in regular if EVENT_FILE not in file.name] or regular
+    files = prefer([file for file in listed if is_regular(file)], lambda file: file.name)
     if not files:
         raise TraceFormatError(
             f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or "
             "a logdir with plugins/profile/RUN/HOST.xplane.pb."
         )
-    traces = _group_into_runs([_trace_file(file) for file in files])
+    if EVENT_FILE in files[0].name:
+        folders: dict[Path, list[Path]] = {}
+        for file in sorted(files):
+            folders.setdefault(file.parent, []).append(file)
+        trace_files = [
+            replace(_trace_file(first), beside=(*others,)) for first, *others in folders.values()
+        ]
+    else:
+        trace_files = [_trace_file(file) for file in files]
+    traces = _group_into_runs(trace_files)
     newest = {
         run: max(trace.path.stat().st_mtime for trace in hosts)
         for run, hosts in runs_of(traces).items()
     }
     return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
+
+
+def is_trace_name(name: str) -> bool:
+    """Tell whether a file in a folder is called as traces are."""
+    is_timeline = _TIMELINE.fullmatch(name) is not None
+    return name.endswith(TRACE_SUFFIXES) or is_timeline or EVENT_FILE in name
+
+
+def prefer(files: Sequence[Named], name_of: Callable[[Named], str]) -> Sequence[Named]:
+    """Keep of a folder's files the kind that tells most; a logdir has an event file beside every trace."""
+    return (
+        [file for file in files if name_of(file).endswith(XPLANE_SUFFIX)]
+        or [file for file in files if EVENT_FILE not in name_of(file)]
+        or files
+    )
+
+
+def event_files(path: str | os.PathLike[str]) -> list[Path]:
+    """Find the event files of a folder or of a trace's logdir; of a file itself, those of its run."""
+    root = Path(path).expanduser()
+    if root.is_dir():
+        listed = [
+            Path(folder, name)
+            for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
+            for name in names
+        ]
+    else:
+        in_logdir = root.parents[3:4] if root.parent.parent.name == "profile" else root.parents[:1]
+        listed = [file for folder in in_logdir for file in folder.iterdir()]
+    return sorted(file for file in listed if EVENT_FILE in file.name and is_regular(file))
 
 
 def _trace_file(path: Path) -> TraceFile:

@@ -12,12 +12,12 @@ Source: https://protobuf.dev/programming-guides/encoding/ (varints of at most te
 0, 1, 2 and 5; groups, types 3 and 4, never occur in an XSpace and are refused).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled, tiered
 
@@ -80,6 +80,26 @@ def read_plain_varint(raw: bytes | bytearray, at: int, end: int) -> tuple[int, i
         if byte < 0x80:
             return value, at
     raise ValueError("no number of a message")
+
+
+def write_varint(value: int) -> bytes:
+    """Write a number that is not negative."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def write_message(*fields: tuple[int, int | bytes]) -> bytes:
+    """Write a message of numbers, which are not negative, and of texts and messages."""
+    parts = []
+    for field, value in fields:
+        if isinstance(value, bytes):
+            parts += [write_varint(field << 3 | LENGTH), write_varint(len(value)), value]
+        else:
+            parts += [write_varint(field << 3 | VARINT), write_varint(value)]
+    return b"".join(parts)
 
 
 @compiled
@@ -218,7 +238,7 @@ class Messages:
             )
         return self
 
-    def rows(self, rows: slice) -> "Messages":
+    def rows(self, rows: slice | Int64s) -> "Messages":
         """Give some of them, which have no parents."""
         begins, ends = self.begins[rows], self.ends[rows]
         return Messages(self.buffer, self.kind, begins, ends, np.arange(begins.size + 1))
@@ -238,21 +258,28 @@ class Messages:
         _split(self.buffer, *spans, field, other, counts, begins, ends)
         return begins, ends, offsets
 
-    def read(self, numbers: Sequence[int], lengths: Sequence[int] = ()) -> dict[int, Int64s]:
+    def read(
+        self,
+        numbers: Sequence[int],
+        lengths: Sequence[int] = (),
+        fixed: Mapping[int, int] | None = None,
+    ) -> dict[int, Int64s]:
         """Read some fields in one pass.
 
         Args:
             numbers: The fields that are integers.
             lengths: Those that are texts or messages.
+            fixed: Those of a fixed width, with their wire type; their value is 0 here.
 
         Returns:
             Of each field int64 of shape (2, N): the value (varint) or where the payload begins
             (length-delimited), and the position after it; both are 0 where the field is absent. The last
             occurrence wins, as in protobuf.
         """
-        fields = [*numbers, *lengths]
+        fields = [*numbers, *lengths, *(fixed or {})]
         expected = np.full(max(fields) + 1, -1, np.int64)
         expected[[*numbers]], expected[[*lengths]] = VARINT, LENGTH
+        expected[[*(fixed or {})]] = [*(fixed or {}).values()]
         columns = np.zeros_like(expected)
         columns[fields] = np.arange(len(fields))
         table = np.zeros((len(fields), 2, len(self)), np.int64)
@@ -263,6 +290,14 @@ class Messages:
     def numbers(self, *fields: int) -> tuple[Int64s, ...]:
         """Read integer fields, each of shape (N,); 0 where absent."""
         return tuple(value for value, _ in self.read(fields).values())
+
+    def fixed(self, field: int, form: str) -> tuple[Int64s, Floats]:
+        """Read a field of four or eight bytes, as NumPy calls it: rows that have it, and values."""
+        size = np.dtype(form).itemsize
+        after = self.read((), (), {field: FIXED64 if size == 8 else FIXED32})[field][1]
+        rows = np.flatnonzero(after)
+        raw = self.buffer[after[rows][:, None] + np.arange(-size, 0)]
+        return rows, np.ascontiguousarray(raw).view(form).reshape(-1).astype(np.float64)
 
     def inner(self, field: int, kind: str) -> "Messages":
         """Find the message or text of a singular field, one for each; empty where absent."""

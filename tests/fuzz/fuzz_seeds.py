@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace
 
-FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook")
-SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb"}
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1"}
 DATA = Path(__file__).parents[1] / "data"
 # Where it stands in a page as it is, a name has become markup.
 PAYLOAD = "<svg/onload=fuzz()>"
@@ -96,6 +96,15 @@ def _prof():
     return marshal.dumps(profiler.stats)
 
 
+def _pprof(*sampled):
+    texts = ["", "samples", "count", *sampled, "step", "train.py", "core.py", "device", "gpu:0"]
+    lines = [message((4, message((1, one), (2, 40 + one)))) for one in (1, 2)]
+    return message((1, message((1, 1), (2, 2))), (1, message((1, 3), (2, 4))),
+                   *((2, message((1, bytes([1, 2])), (2, bytes([n, 9 * n])), (3, message((1, 8), (2, 9))))) for n in range(1, 5)),
+                   *((4, message((1, one)) + lines[one - 1]) for one in (1, 2)), *((5, message((1, one), (2, 5), (4, 5 + one))) for one in (1, 2)),
+                   *((6, text) for text in texts), (12, 10))  # fmt: skip
+
+
 def _notebook():
     view = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "profnb controls", "text/html": "<b></b>"}
     cells = [{"cell_type": "code", "source": "1", "outputs": [{"output_type": "display_data", "data": view}, {"output_type": "stream", "text": "x"}]}]
@@ -126,6 +135,16 @@ def seeds(kind):
         plain = [{"ph": p, "name": "f", "cat": "cpu_op", "ts": t, "dur": 5, "pid": 1, "tid": 2, "args": {"correlation": t}} for t, p in ((1, "X"), (8, "B"), (9, "E"), (12, "X"), (20, "C"))]
         found.append(json.dumps({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "V100"}], "traceEvents": plain}).encode())
         return found
+    if kind == "pprof":
+        return [_pprof("space", "bytes"), _pprof("cpu", "nanoseconds")]
+    if kind == "tfprof":
+        times = message((1, "/device:CPU:0"), (2, message(*((1, message((1, bytes([n, 3])))) for n in (5, 50, 90)))))
+        execs = message((1, 7), (2, message((5, times), (4, times), (7, message((6, 90), (7, 80), (9, 60))))))
+        return [message(*((1, message((1, n), (2, message((1, f"layer/op{n}"), (9, "MatMul"), (12, execs))))) for n in range(4)))]
+    if kind == "event-file":
+        events = [message((1, 1.5), (3, "brain.Event:2")), *(message((1, 1.5 + n), (2, n), (5, message((1, message((1, "loss"), (2, 0.5)))))) for n in range(4))]
+        events += [message((1, 9.5), (8, message((1, "run"), (2, _run_metadata()))))] * 2
+        return [b"".join(struct.pack("<Q", len(one)) + bytes(4) + one + bytes(4) for one in events)]
     return [{"run-metadata": _run_metadata, "sidecar": _sidecar, "prof": _prof, "notebook": _notebook}[kind]()]
 
 

@@ -2,6 +2,7 @@
 
 allocators    what was in use, and reserved, after every allocation
 peak          the peak and what was alive then, what grows, what would fit
+op_memory     what ops of session runs allocated, and which of them held the peak
 find          all of it for one trace
 section       how it is shown
 """

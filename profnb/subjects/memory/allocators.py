@@ -17,6 +17,7 @@ from profnb.trace.model import Counter, Trace
 
 UNNAMED = "allocator"
 _ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
+ALLOCATOR_EVENTS = frozenset({_ALLOCATION, _DEALLOCATION})
 _STATS = (
     "bytes_allocated", "bytes_reserved", "bytes_available", "allocation_bytes", "addr", "peak_bytes_in_use",
 )  # fmt: skip
@@ -81,7 +82,7 @@ class Allocator:
 
 def find_allocators(trace: Trace) -> list[Allocator]:
     """Find the allocators of a trace, by name; none where it has no memory events."""
-    events = np.flatnonzero(trace.select_named(_ALLOCATION, _DEALLOCATION))
+    events = np.flatnonzero(trace.select_named(*ALLOCATOR_EVENTS))
     events = events[np.argsort(trace.events.begin_ps[events], kind="stable")]
     names = trace.stats.texts("allocator_name")
     code = names.of(events)
@@ -174,9 +175,10 @@ def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySam
     """
     begin_ps, series = trace.events.begin_ps, []
     for allocator in allocators:
-        reserved = np.where(allocator.reserved > 0, allocator.reserved, np.nan)
-        in_use = allocator.in_use.astype(np.float64)
-        columns = begin_ps[allocator.events], in_use, reserved, allocator.fragmentation
+        rows = allocator.in_use >= 0
+        reserved = np.where(allocator.reserved > 0, allocator.reserved, np.nan)[rows]
+        in_use = allocator.in_use[rows].astype(np.float64)
+        columns = begin_ps[allocator.events[rows]], in_use, reserved, allocator.fragmentation[rows]
         series.append((allocator.name, columns))
     counters = () if allocators else trace.counters
     reserved_of = {c.series: c.value for c in counters if c.name == _RESERVED}

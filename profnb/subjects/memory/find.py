@@ -9,6 +9,7 @@ from profnb.subjects.memory.allocators import (
     find_allocators,
     tabulate_samples,
 )
+from profnb.subjects.memory.op_memory import OpMemory, tabulate_op_memory, tabulate_run_peaks
 from profnb.subjects.memory.peak import MemoryUse, PeakRow, measure_memory, tabulate_peak
 
 
@@ -31,9 +32,16 @@ class Memory:
 
     @cached_property
     def peak(self) -> list[PeakRow]:
-        """The blocks that were alive at each allocator's peak."""
+        """The blocks that were alive at each allocator's peak; of session runs the ops that held them."""
         trace, steps = self._spine.trace, self._spine.steps
+        if not self.allocators:
+            return tabulate_run_peaks(trace)
         return [row for one in self.allocators for row in tabulate_peak(trace, one, steps)]
+
+    @cached_property
+    def ops(self) -> list[OpMemory]:
+        """What each op of session runs allocated."""
+        return tabulate_op_memory(self._spine.trace)
 
     @cached_property
     def use(self) -> list[MemoryUse]:

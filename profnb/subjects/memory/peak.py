@@ -19,6 +19,7 @@ from profnb.core.table import Column, Table, of_each, sequence_of
 from profnb.core.units import MISSING, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
+from profnb.trace.memory.allocations import BLOCKS
 from profnb.trace.model import Trace
 
 UNATTRIBUTED = "(held since before the trace began)"
@@ -89,15 +90,17 @@ def tabulate_peak(
     )
     dtype = [_DTYPES.get(k, "") for k in trace.stats.integers("data_type").of(events).tolist()]
     sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
-    sizes = allocator.size[alive].tolist()
-    for *key, size in zip(op, region, dtype, shape, lasting.tolist(), sizes, strict=True):
-        sums.setdefault(tuple(key), []).append(size)
+    sizes, blocks = allocator.size[alive], trace.stats.integers(BLOCKS).of(events, 1)
+    for *key, size, count in zip(
+        op, region, dtype, shape, lasting.tolist(), sizes.tolist(), blocks.tolist(), strict=True
+    ):
+        so_far = sums.setdefault(tuple(key), [0, 0])
+        so_far[0], so_far[1] = so_far[0] + size, so_far[1] + count
     rows = [
         PeakRow(
-            allocator.name, op or "(no op)", region, dtype, shape, sum(blocks), len(blocks), is_lasting,
-            time_ps,
+            allocator.name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps,
         )
-        for (op, region, dtype, shape, is_lasting), blocks in sums.items()
+        for (op, region, dtype, shape, is_lasting), (size, count) in sums.items()
     ]  # fmt: skip
     rest = int(allocator.in_use[row]) - sum(peak_row.bytes for peak_row in rows)
     if rest:

@@ -1,5 +1,6 @@
 """Memory as the report shows it: each allocator over time, and what was alive at the peak."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import figure_over_time, line_of, thin
 from profnb.subjects.memory.allocators import step_around
+from profnb.subjects.memory.op_memory import OP_MEMORY, OpMemory
 from profnb.subjects.memory.peak import MEMORY_PEAK, MEMORY_SUMMARY, MemoryUse, tabulate_peak
 from profnb.subjects.study import Study
 
@@ -26,11 +28,25 @@ def memory_sections(study: Study) -> list[Section]:
     """The tables on memory; none where no allocator recorded anything."""
     uses = sorted(study.memory.use, key=lambda use: (not use.allocator.is_device, -use.peak_bytes))
     if not uses:
-        return []
+        return [_op_section(study.memory.ops)] if study.memory.ops else []
     sections = [_allocator_section(study, uses)]
     if uses[0].peak_bytes >= _SMALL:
         sections.append(_peak_section(study, uses[0]))
     return sections
+
+
+def _op_section(ops: Sequence[OpMemory]) -> Section:
+    most = max(op.requested_bytes for op in ops) or 1
+    return section_of(
+        OP_MEMORY,
+        ops,
+        ("op_name", "op_type", "requested_bytes", "peak_bytes", "residual_bytes", "output_bytes"),
+        title="Memory by op, in a session run",
+        tab="Memory",
+        bar=Bar(lambda row: ops[row].requested_bytes / most, MEMORY_COLOUR, 8),
+        rows=range(min(len(ops), _SHOWN_ROWS)),
+        is_detail=True,
+    )
 
 
 def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:

@@ -13,7 +13,7 @@ out over the calls that led to the caller in proportion, so blocks below the sec
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ from profnb.core.block import Block
 from profnb.core.columns import Bools, Int64s
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
+from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
 
 # What libraries wrap their public functions in.
@@ -59,6 +60,7 @@ class PythonTime:
         blocks: Who called whom; a block lies under its caller.
         occurrences: How often each was called, shape (N,), where that was counted; -1 where it was not.
         cells: The number of the cell that each file stands for, where it is one.
+        kind: What another profiler calls its samples; "" for Python's main thread.
     """
 
     function: tuple[Function, ...]
@@ -74,6 +76,7 @@ class PythonTime:
     blocks: tuple[Block, ...]
     occurrences: Int64s
     cells: Mapping[str, int] = field(default_factory=dict)
+    kind: str = ""
 
     def __len__(self) -> int:
         return self.samples.size
@@ -98,6 +101,23 @@ def tabulate_python(
     for row, values in enumerate((np.ones_like(took), took * is_inside, took * ~is_inside)):
         np.add.at(sums[row], rows, values)
     calls = [_calls_of([stacks.frames[frame] for frame in stack]) for stack in stacks.stacks]
+    return _tabulate(calls, sums, cells, has_steps=has_steps)
+
+
+def tabulate_stacks(stacks: SampledStacks) -> PythonTime:
+    """Sum up what another profiler sampled; nothing is left out, and no step is known of."""
+    calls = [[stacks.functions[row] for row in stack] for stack in stacks.stacks]
+    nothing = np.zeros_like(stacks.time_ns)
+    sums = np.stack([np.maximum(stacks.samples, 0), nothing, stacks.time_ns * PS_PER_NS])
+    python = _tabulate(calls, sums, {}, has_steps=False)
+    samples = python.samples if (stacks.samples >= 0).all() else np.full(len(python), -1)
+    return replace(python, samples=samples, kind=stacks.kind)
+
+
+def _tabulate(
+    calls: list[list[Function]], sums: Int64s, cells: Mapping[str, int], *, has_steps: bool
+) -> PythonTime:
+    """Sum up S stacks: their samples, and their time inside of steps and between, shape (3, S)."""
     functions: dict[Function, int] = {}
     for function in (function for stack in calls for function in stack):
         functions.setdefault(function, len(functions))
@@ -285,12 +305,12 @@ def function_place(function: Function, cells: Mapping[str, int]) -> str:
     if file.startswith("~") or not file:
         return "built in"
     title = file_title(file, cells)
-    return title if name == "<module>" else f"{title}:{first_line}"
+    return title if name == "<module>" or not first_line else f"{title}:{first_line}"
 
 
 PYTHON = Table[PythonTime](
     "python",
-    "One row per function of Python, most self time first, with ``python=True`` or of a ``.prof`` file.",
+    "One row per function, most self time first, with ``python=True`` or of a profile of cProfile or pprof.",
     (
         Column("function", lambda t: [name for name, _, _ in t.function], "its name"),
         Column("file", lambda t: [file for _, file, _ in t.function], "the file it stands in"),
@@ -323,5 +343,5 @@ PYTHON = Table[PythonTime](
             "the part of the total between steps",
         ),
     ),
-    "Times are of the main thread, TensorFlow's own work and waiting included.",
+    "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
 )

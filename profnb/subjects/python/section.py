@@ -50,7 +50,7 @@ def python_sections(python: PythonTime | None) -> list[Section]:
                 "total_ms",
                 *(map(time, ("inside_steps_ms", "between_steps_ms")) if python.has_steps else ()),
             ),
-            title="Python",
+            title="Functions" if python.kind else "Python",
             tab="Python",
             sentence=_sentence(python, is_counted=is_counted),
             bar=Bar(
@@ -65,8 +65,9 @@ def python_sections(python: PythonTime | None) -> list[Section]:
 
 
 def _sentence(python: PythonTime, *, is_counted: bool) -> str:
-    if is_counted:
-        return f"{count_text(len(python))} functions, {duration_text(python.whole_ps)} in all."
+    if is_counted or python.kind:
+        samples = f" of `{python.kind}` samples" if python.kind else ""
+        return f"{count_text(len(python))} functions, {duration_text(python.whole_ps)}{samples} in all."
     text = (
         f"{duration_text(python.whole_ps)} of the main thread, sampled every millisecond, waiting and "
         "TensorFlow's own work included"

@@ -1,4 +1,5 @@
-"""Files that hold memory alone to a Trace of allocations.
+"""Files that hold memory alone.
 
-torch_snapshot   what ``torch.cuda.memory._dump_snapshot`` writes
+allocations         allocations, whoever recorded them, as events
+torch_snapshot      PyTorch's memory snapshot to a Trace
 """

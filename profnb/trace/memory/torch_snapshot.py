@@ -2,8 +2,7 @@
 
 The file is a pickle, which may name anything that is then run. So its instructions are looked at first: only
 those that make dictionaries, lists, texts and numbers are let through; none that names or calls something,
-and no tuples, whose hash may take for ever. Allocations become the events of TensorFlow's allocators, so
-the tables of memory read them; the line of the program stands where those have the op.
+and no tuples, whose hash may take for ever.
 
 Source: torch/cuda/memory.py, torch/csrc/cuda/memory_snapshot.cpp (2.9); Python's Lib/pickletools.py.
 """
@@ -19,7 +18,7 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.trace.assemble import FoundLine
+from profnb.trace.memory.allocations import Allocations, line_name
 from profnb.trace.model import Trace
 from profnb.trace.nvidia.records import Records, trace_of
 
@@ -167,7 +166,7 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     python = [place for place in places if place[0].endswith(".py")]
     of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
     for file, line, name in (of_user or python)[:1]:
-        return f"{file.replace(chr(92), '/').rpartition('/')[2][:200]}:{line} {name[:200]}"
+        return line_name(file, line, name)
     return ""
 
 
@@ -176,17 +175,6 @@ def _records(device: int, changes: list[tuple[int, int, int, str]]) -> Records:
     when, address, change = (np.array(column, np.int64) for column in (times, addresses, sizes))
     in_use = np.cumsum(change)
     in_use -= min(int(in_use.min()), 0)  # what was allocated before the history began, at the least
-    texts = {line: row for row, line in enumerate(dict.fromkeys(lines))}
-    allocator = f"GPU_{device}"
-    stats = {
-        "bytes_allocated": in_use, "allocation_bytes": np.abs(change), "addr": address,
-        "peak_bytes_in_use": np.maximum.accumulate(in_use),
-    }  # fmt: skip
-    return Records(
-        [FoundLine("/host:CPU", "host", f"memory of GPU {device}", device)], np.zeros_like(when),
-        ["MemoryAllocation", "MemoryDeallocation"], (change < 0).astype(np.int64), when, when, stats,
-        {
-            "allocator_name": ([allocator], np.zeros_like(when)),
-            "tf_op": (list(texts), np.array([texts[line] if line else -1 for line in lines], np.int64)),
-        },
-    )  # fmt: skip
+    return Allocations(
+        f"GPU_{device}", device, when, change, in_use, address, lines, np.ones_like(when)
+    ).records()
