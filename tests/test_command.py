@@ -202,7 +202,7 @@ def test_a_page_that_cannot_be_written_changes_nothing_about_the_programs_end(tm
     (tmp_path / "a.py").write_text("import sys; print('a'); sys.exit(4)")
     done = run(*RUN, "-q", "-o", ".", "a.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (4, b"a\n")
-    assert done.stderr.startswith(b"profnb: the answer is not whole (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"profnb: the answer is not complete (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
 
 
 def test_a_program_that_goes_elsewhere_leaves_its_page_here(tmp_path):

@@ -254,7 +254,7 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
 
 def test_one_host_alone_is_no_fleet_and_nothing_is_said_of_parameter_servers(tmp_path):
     fleet = profnb.load_fleet(hosts_of(tmp_path, SLOW)[1])
-    assert "1 host, and no verdict" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
+    assert "1 host: nobody can be named as late" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
     assert any("trace of one host" in note for note in fleet.notes)
     assert not any("parameter servers" in note for note in fleet.notes)
 

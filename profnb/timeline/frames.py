@@ -11,16 +11,16 @@ import sys
 _FRAME = re.compile(
     r"\$?(?P<folders>(?:[^/(]*/)*)(?P<file>[\w<>.-]+?)(?:\.py)?(?:\(\d+\): |:\d+ | )"
 )
-_FRAMEWORKS = frozenset(
-    "tensorflow keras tf_keras jax jaxlib flax optax torch torchvision lightning transformers accelerate "
-    "IPython ipykernel tornado traitlets numpy tqdm absl".split()
-)
+_FRAMEWORKS = {
+    "tensorflow", "keras", "tf_keras", "jax", "jaxlib", "flax", "optax", "torch", "torchvision", "lightning",
+    "transformers", "accelerate", "IPython", "ipykernel", "tornado", "traitlets", "numpy", "tqdm", "absl",
+}  # fmt: skip
 # Files that pass a call on, in TensorFlow, Keras and JAX.
-_WRAPPERS = frozenset(
-    "traceback_utils tf_method_target polymorphic_function tracing_compilation atomic_function "
-    "concrete_function def_function pjit pxla tree_util xla_bridge sharding_impls named_sharding "
-    "api_util linear_util partial_eval interpreters custom_derivatives".split()
-)
+_WRAPPERS = {
+    "traceback_utils", "tf_method_target", "polymorphic_function", "tracing_compilation", "atomic_function",
+    "concrete_function", "def_function", "pjit", "pxla", "tree_util", "xla_bridge", "sharding_impls",
+    "named_sharding", "api_util", "linear_util", "partial_eval", "interpreters", "custom_derivatives",
+}  # fmt: skip
 
 
 def is_framework_frame(name: str) -> bool:
