@@ -149,8 +149,9 @@ def diagnose_input(
         or not by_iterator.any()
     ):
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
+        alone = f"{_rate(model)} {unit}/s"
         return InputDiagnosis(
-            sentence=f"{waits}. Training alone could use {_rate(model)} {unit}/s; the pipeline can make {rate}."
+            sentence=f"{waits}. Training alone could use {alone}; the pipeline can make {rate}."
         )
     row = _limit_of(table, waiting)
     in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
