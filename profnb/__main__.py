@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,6 +52,7 @@ def _complain(error: object) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
+    from profnb.terminal_line import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
 
@@ -84,7 +86,8 @@ def _run(arguments: argparse.Namespace) -> None:
         refuse(str(error).rstrip("."))
     logdir = options.logdir and Path(options.logdir).expanduser().absolute()
     options = replace(options, label=options.label or Path(name).name, logdir=logdir)
-    if not run_program(arguments.program, options, show, is_module=arguments.module):
+    watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
+    if not run_program(arguments.program, options, show, is_module=arguments.module, watch=watch):
         refuse(f"there is no {what} {name!r}")
 
 
