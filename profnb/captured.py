@@ -210,6 +210,7 @@ def profiled_block(
     ``watch`` is open with the block, and may ask at any time how far the capture is.
     """
     captured = CapturedProfile(options)
+    captured.profile.title = Path(str(namespace.get("__file__") or "")).name
     open_block = _OpenBlock(captured, namespace, model)
     try:
         with interrupt_held_back():
