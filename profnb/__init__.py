@@ -27,7 +27,7 @@ Each folder's own docstring says what is in it.
     tables, profile, loading                         the API: from a path to answers
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
-    magic/, magics, demo, program, __main__          the doors: magics and the command line
+    magic/, magics, demo, terminal_line, program, __main__   the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any

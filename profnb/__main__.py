@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -51,6 +52,7 @@ def _complain(error: object) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
+    from profnb.terminal_line import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
 
@@ -70,9 +72,9 @@ def _run(arguments: argparse.Namespace) -> None:
                     is_kept = kept is not None and kept.exists()
                     _say(f"Trace: {kept}" if is_kept else "There is no trace to keep.")
             except KeyboardInterrupt:
-                _say("profnb: interrupted; the answer is not whole.")
+                _say("profnb: interrupted, so the answer is not complete.")
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
-                _say(f"profnb: the answer is not whole ({type(error).__name__}: {error}).")
+                _say(f"profnb: the answer is not complete ({type(error).__name__}: {error}).")
 
     refuse, what = arguments.parser.error, "module" if arguments.module else "Python file"
     if not arguments.program:
@@ -84,7 +86,8 @@ def _run(arguments: argparse.Namespace) -> None:
         refuse(str(error).rstrip("."))
     logdir = options.logdir and Path(options.logdir).expanduser().absolute()
     options = replace(options, label=options.label or Path(name).name, logdir=logdir)
-    if not run_program(arguments.program, options, show, is_module=arguments.module):
+    watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
+    if not run_program(arguments.program, options, show, is_module=arguments.module, watch=watch):
         refuse(f"there is no {what} {name!r}")
 
 
@@ -150,7 +153,9 @@ def _table(arguments: argparse.Namespace) -> None:
         _say("\n".join(f"{name:{width}}  {table.rows}" for name, table in tables.items()))
         return
     if arguments.name not in tables:
-        raise ValueError(f"No table {arguments.name!r}; there are: {', '.join(tables)}.")
+        raise ValueError(
+            f"There is no table {arguments.name!r}. The tables are: {', '.join(tables)}."
+        )
     table, frame = tables[arguments.name], getattr(_load(arguments), arguments.name)
     if arguments.json:
         print(json.dumps(table.to_json(frame), default=str))
@@ -163,9 +168,9 @@ def _table(arguments: argparse.Namespace) -> None:
             )
         )
     if len(frame) > _MOST_ROWS:
-        _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has them all.")
+        _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has all.")
     if not len(frame):
-        _say("This trace has none.")
+        _say("This trace has no rows of this table.")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -203,7 +208,7 @@ def _lite(arguments: argparse.Namespace) -> None:
 
     paths = arguments.model
     if len(paths) > 1 and any(is_saved(Path(path)) for path in paths):
-        raise ValueError("A saved result is opened alone; `compare` takes two.")
+        raise ValueError("Give one saved result. `profnb compare A B` takes two.")
     result = lite(
         paths[0] if len(paths) == 1 else paths,
         arguments.data,

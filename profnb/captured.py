@@ -4,7 +4,7 @@ import atexit
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -200,17 +200,25 @@ def profile(
 
 @contextmanager
 def profiled_block(
-    options: CaptureOptions, namespace: Mapping[str, object], model: Any = None
+    options: CaptureOptions,
+    namespace: Mapping[str, object],
+    model: Any = None,
+    watch: Callable[[Callable[[], Standing]], AbstractContextManager[object]] | None = None,
 ) -> Iterator[Profile]:
-    """Capture the block as ``profile`` does; ``namespace`` has its datasets and models."""
+    """Capture the block as ``profile`` does; ``namespace`` has its datasets and models.
+
+    ``watch`` is open with the block, and may ask at any time how far the capture is.
+    """
     captured = CapturedProfile(options)
+    captured.profile.title = Path(str(namespace.get("__file__") or "")).name
     open_block = _OpenBlock(captured, namespace, model)
     try:
         with interrupt_held_back():
             captured.start()
             atexit.register(open_block.end)
             open_block.is_open = True
-        yield captured.profile
+        with watch(captured.standing) if watch else nullcontext():
+            yield captured.profile
     finally:
         try:
             open_block.end()

@@ -128,8 +128,8 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
     ):  # a run that recorded nothing is none in the file
         return [], False
     return [
-        f"The records beside the session runs cover {counted_text(len(seen), 'traced run')}, the file only "
-        f"{count_text(run_events.size)}. So traced steps and the whole time cover more runs than the file."
+        f"The file holds {count_text(run_events.size)} of {counted_text(len(seen), 'traced run')}. Steps and "
+        "the whole time are of all runs, ops of the file's."
     ], False
 
 

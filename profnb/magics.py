@@ -132,7 +132,7 @@ class ProfnbMagics(Magics):
         arguments = _parse_open(self.tftimeline_line, line)
         opened = self._results.open(arguments, is_fleet=True)
         if isinstance(opened, LiteResult):
-            raise UsageError("LiteRT models have no timeline; %tfprofile shows the result.")
+            raise UsageError("A LiteRT result has no timeline. `%tfprofile NAME` shows the result.")
         opened.timeline(arguments.live)
 
     @line_magic("tfcompare")
@@ -144,7 +144,9 @@ class ProfnbMagics(Magics):
         """
         arguments = parse_argstring(self.tfcompare_line, line)
         if len(arguments.what) < 2:
-            raise UsageError("%tfcompare takes two results or more.")
+            raise UsageError(
+                "Name two results or more: `%tfcompare before after`, by label, variable or path."
+            )
         sources = [self._results.source(name) for name in arguments.what]
         results = []
         for at in range(1, len(sources)):
@@ -200,14 +202,13 @@ def _parse_open(magic: Any, line: str) -> Namespace:
     """The arguments of a line magic, which opens; whoever gives it only options meant the cell's."""
     try:
         arguments: Namespace = parse_argstring(magic, line)
-    except UsageError as error:
+    except UsageError:
         if line and not line.lstrip().startswith("-"):
             raise
         name = magic.__name__.removesuffix("_line")
         asked = f"%%{name} {line}".rstrip()
         raise UsageError(
-            f"%{name} shows a saved trace, or a result again ({error}). To profile a cell, write as the "
-            f"first line: {asked}"
+            f"%{name} opens a saved trace or a result. To profile this cell, write as its first line: {asked}"
         ) from None
     return arguments
 

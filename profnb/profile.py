@@ -55,7 +55,8 @@ class Profile(Tables):
         recording: What the capture saw besides the trace; None for a trace of others.
         repeats: What was seen of further runs of the same code, which were timed but not traced.
         ran_here: Whether its code ran in this process.
-        title: What the page is called where there is no label: the cell's first line of code; "" for none.
+        title: What the page is called where there is no label: the cell's first line of code, or the file
+            that has the block; "" for none.
         opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         event_files: TensorBoard's event files of its folder or logdir, whose scalars it has.

@@ -4,6 +4,7 @@ The program has a ``__main__`` of its own, which stays until Python exits, and `
 ``__file__`` as without profnb. It ends as without profnb: what it raises, ``SystemExit`` too, goes on to
 Python, whose traceback has the program's frames only. SIGTERM ends the process without unwinding the
 program, as ever, but the answer comes first. A process that the program forks gives no answer.
+Threads that Python waits for at its end belong to the program: the capture waits for them too.
 """
 
 import builtins
@@ -11,19 +12,30 @@ import io
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any
 
+from profnb.capture.seams import CURRENT_FRAMES
+from profnb.capture.source.user_code import outward
+from profnb.capture.step_records import Standing
 from profnb.captured import profiled_block
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile
 
 _SEARCHING = "<frozen importlib"
+_POOL = "concurrent/futures/thread.py"
+_OF_MAIN = {
+    "main_thread",
+    "is_alive",
+}  # what a thread calls that looks whether the main one is over
+_BOOTSTRAP = 2  # frames of ``threading`` below each thread's own
+_LOOK_S = 0.05  # between two looks whether a pool's threads have anything left to do
 
 
 def run_program(
@@ -32,6 +44,7 @@ def run_program(
     show: Callable[[Profile], None],
     *,
     is_module: bool = False,
+    watch: Callable[[Callable[[], Standing]], AbstractContextManager[object]] | None = None,
 ) -> bool:
     """Run a program to its end and show the answer; raise what the program raises.
 
@@ -40,6 +53,7 @@ def run_program(
         options: What to record.
         show: Shows the answer, whatever way the program ends.
         is_module: Whether it is a module, as for ``python -m``.
+        watch: Shows how far the capture is while the program runs.
 
     Returns:
         Whether there is such a program.
@@ -59,10 +73,15 @@ def run_program(
         with ExitStack() as ending:
             ending.enter_context(_sigterm_waits_for(ending.close))
             ending.callback(answer)
-            profile = ending.enter_context(profiled_block(options, vars(main)))
+            profile = ending.enter_context(profiled_block(options, vars(main), watch=watch))
             code = (_find_module if is_module else _read_script)(words[0], vars(main))
             if code is not None:
-                exec(code, vars(main))  # noqa: S102 - what `python script.py` does
+                try:
+                    exec(code, vars(main))  # noqa: S102 - what `python script.py` does
+                except SystemExit:
+                    _join_threads()
+                    raise
+                _join_threads()
     except BaseException as error:
         _show_only(_of_program(error.__traceback__), error)
         raise
@@ -99,6 +118,27 @@ def _find_module(name: str, main: dict[str, Any]) -> CodeType | None:
     main.update(__file__=spec.origin, __cached__=spec.cached, __loader__=spec.loader)
     main.update(__package__=spec.parent, __spec__=spec)
     return code  # None of what is written in C
+
+
+def _join_threads() -> None:
+    """Wait for the program's threads, as Python does before it ends: for all but daemons."""
+    ours = threading.current_thread()
+    while left := [
+        thread
+        for thread in threading.enumerate()
+        if thread is not ours and not thread.daemon and not _waits_for_the_end(thread)
+    ]:
+        left[0].join(_LOOK_S)
+
+
+def _waits_for_the_end(thread: threading.Thread) -> bool:
+    """Tell whether a thread goes on until the main one is over, as an executor's without work does."""
+    frames = CURRENT_FRAMES.find()
+    frame = frames().get(thread.ident) if frames is not None else None
+    codes = [one.f_code for one in outward(frame)]
+    if codes and codes[0].co_name == "_worker":
+        return codes[0].co_filename.replace("\\", "/").endswith(_POOL)
+    return any(not _OF_MAIN.isdisjoint(code.co_names) for code in codes[:-_BOOTSTRAP])
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:
@@ -138,11 +178,16 @@ def _sigterm_waits_for(end: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
+    def undo() -> None:
+        if signal.getsignal(signal.SIGTERM) is end_here:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
     is_ours = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if is_ours:
         signal.signal(signal.SIGTERM, end_here)
+        if hasattr(os, "register_at_fork"):  # a fork of the program has no answer, so no handler
+            os.register_at_fork(after_in_child=undo)
     try:
         yield
     finally:
-        if is_ours and signal.getsignal(signal.SIGTERM) is end_here:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        undo()

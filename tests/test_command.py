@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from profnb.__main__ import main
+from profnb.capture.step_records import Standing
 from profnb.core.capture_arguments import CAPTURE_ARGUMENTS
+from profnb.terminal_line import BottomLine, bottom_line_of, shown_at_bottom
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
@@ -65,6 +67,32 @@ SCRIPTS = {
                 print("child", flush=True)
                 raise SystemExit(5)
             print(os.waitstatus_to_exitcode(os.wait()[1]))
+    """,
+    "leaves threads": """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        ended = threading.Event()
+        def work():
+            ended.wait()
+            print("thread", flush=True)
+        def watch():
+            threading.main_thread().join()
+            print("main is over", flush=True)
+        pool = ThreadPoolExecutor(1)
+        print(pool.submit(int, "3").result(), flush=True)
+        for function in (work, watch):
+            thread = threading.Thread(target=function)
+            thread.start()
+            if function is work:
+                ended.set()
+                thread.join()
+    """,
+    "forks and looks at SIGTERM": """
+        import os, signal
+        if not os.fork():
+            print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, flush=True)
+            os._exit(0)
+        os.wait()
     """,
     "prints much": "for i in range(50_000): print(i, 'x' * 20)",
     "prints what cannot be encoded": "print('\\udcff')",
@@ -202,7 +230,7 @@ def test_a_page_that_cannot_be_written_changes_nothing_about_the_programs_end(tm
     (tmp_path / "a.py").write_text("import sys; print('a'); sys.exit(4)")
     done = run(*RUN, "-q", "-o", ".", "a.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (4, b"a\n")
-    assert done.stderr.startswith(b"profnb: the answer is not whole (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
+    assert done.stderr.startswith(b"profnb: the answer is not complete (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
 
 
 def test_a_program_that_goes_elsewhere_leaves_its_page_here(tmp_path):
@@ -269,6 +297,64 @@ def test_the_answer_of_a_program_is_as_wide_as_the_terminal_that_shows_it(tmp_pa
     shown = in_terminal(50, sys.executable, "-c", f"import os; os.execvp('bash', ['bash', '-c', {command!r}])")
     assert (tmp_path / "out").read_text() == "output\n"
     assert max(map(len, shown.replace("\x1b[1m", "").replace("\x1b[0m", "").splitlines())) <= 50
+
+
+def test_threads_that_a_program_leaves_belong_to_it(tmp_path):
+    """The main one is over before the other's twelve steps begin."""
+    (tmp_path / "a.py").write_text(
+        "import os, threading, profnb\nread, write = os.pipe()\ndef work():\n    os.read(read, 1)\n"
+        "    for i in range(12):\n        with profnb.step(i): sum(range(100_000))\n"
+        "threading.Thread(target=work).start()\nos.write(write, b'.')\n"
+    )
+    (tmp_path / "b.py").write_text("import tensorflow\n" + (tmp_path / "a.py").read_text())
+    done = run(*RUN, "b.py", cwd=tmp_path)
+    assert done.returncode == 0 and b"12 train steps" in done.stderr
+
+
+@pytest.fixture
+def terminal():
+    """Both ends of a terminal of 24 rows and 60 columns."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+    yield master, slave
+    for one in (master, slave):
+        os.close(one)
+
+
+def test_a_line_at_the_bottom_says_how_far_a_run_is_and_is_erased(terminal, monkeypatch):
+    master, slave = terminal
+    monkeypatch.setenv("TERM", "xterm")
+    standing = Standing(is_tracing=True, was_tracing=True, traced_steps=37, max_steps=100, elapsed_ns=int(3e9), step_ns=12.1e6, run=None)
+    shown = ""
+    with os.fdopen(os.dup(slave), "w") as stream, shown_at_bottom(stream, lambda: standing):
+        while "a step" not in shown:  # the line's thread writes it
+            shown += os.read(master, 1 << 12).decode()
+    assert "\x1b[1;23r" in shown and "\x1b[24;1H\x1b[2Kprofnb: tracing 37 of 100 steps · 12.1 ms a step" in shown
+    assert os.read(master, 1 << 12).decode().endswith("\x1b[24;1H\x1b[2K\x1b[r\x1b8")
+
+
+def test_a_line_at_the_bottom_fits_and_follows_the_terminal(terminal):
+    master, slave = terminal
+    line = BottomLine(slave)
+    line.show("", "x" * 200)
+    assert "x" * 58 + "…\x1b8" in os.read(master, 1 << 12).decode()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
+    line.show("", "y")
+    assert "\x1b[1;9r" in (shown := os.read(master, 1 << 12).decode()) and "\x1b[10;1H\x1b[2Ky" in shown
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 2, 60, 0, 0))
+    line.show("", "z")
+    assert "z" not in os.read(master, 1 << 12).decode()
+
+
+def test_no_line_where_standard_error_is_no_terminal_or_a_dumb_one(terminal, monkeypatch, tmp_path):
+    monkeypatch.setenv("TERM", "xterm")
+    with (tmp_path / "file").open("w") as file:
+        assert bottom_line_of(file) is None
+    assert bottom_line_of(None) is None
+    with os.fdopen(os.dup(terminal[1]), "w") as stream:
+        assert bottom_line_of(stream) is not None
+        monkeypatch.setenv("TERM", "dumb")
+        assert bottom_line_of(stream) is None
 
 
 def test_the_command_is_installed_under_its_name():

@@ -246,15 +246,15 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
         receives = [event("w/read_S1:_Recv", at * 20 * MS + MS, 9 * MS) for at in range(8)]
         (tmp_path / f"worker-{one}.xplane.pb").write_bytes(xspace(host(line("python", *calls, *receives)), hostnames=[f"worker-{one}"]))
     fleet = profnb.load_fleet(tmp_path)
-    assert not fleet.has_met and "no verdict" in fleet.verdict
+    assert not fleet.has_met and "nobody can be named as late" in fleet.verdict
     assert any("in pairs (parameter servers" in note for note in fleet.notes)
-    assert fleet.hosts.empty and fleet.steps.empty and "no verdict" in fleet.summary()
+    assert fleet.hosts.empty and fleet.steps.empty and "nobody can be named as late" in fleet.summary()
     assert find_fleet(tmp_path) is None  # one of them says more
 
 
 def test_one_host_alone_is_no_fleet_and_nothing_is_said_of_parameter_servers(tmp_path):
     fleet = profnb.load_fleet(hosts_of(tmp_path, SLOW)[1])
-    assert "1 host, and no verdict" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
+    assert "1 host: nobody can be named as late" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
     assert any("trace of one host" in note for note in fleet.notes)
     assert not any("parameter servers" in note for note in fleet.notes)
 

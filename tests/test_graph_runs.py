@@ -474,7 +474,7 @@ def test_what_stands_beside_other_session_runs_is_not_told_of_them(model, tmp_pa
     kept, runs = p.recording.path, [np.frombuffer(run, np.uint8) for run in p.recording.graph_runs]
     kept.write_bytes(gzip.compress(b"".join(join_run_metadata(runs[:4]))))
     cut = profnb.load(kept)
-    assert [note for note in cut.notes if "traced runs, the file only 3" in note]
+    assert [note for note in cut.notes if "The file holds 3 of " in note]
     told = told_beside(kept)
     told["runs"][0]["sessions"]["epoch_ns"] -= 7_200 * 10**9  # it saw the runs of two hours before
     tell_beside(kept, told)

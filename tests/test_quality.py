@@ -89,7 +89,7 @@ def test_the_last_fit_counts_settings_do_not_and_a_broken_run_has_no_interval():
     assert (found.first, found.second) == ((1.0,), (2.0,))
     [broken] = compare_metrics(fits("loss", 1.0, 1.1), fits("loss", float("nan"), 1.0))
     assert math.isnan(broken.low)
-    assert "no finite number in 0 of 2 runs of a and 1 of 2 of b" in broken.sentence("a", "b")
+    assert "not finite in 0 of 2 runs of a and 1 of 2 of b" in broken.sentence("a", "b")
     assert compare_metrics([], []) == []
 
 
@@ -97,7 +97,7 @@ def test_the_last_fit_counts_settings_do_not_and_a_broken_run_has_no_interval():
 def test_a_loss_that_grew_without_bound_has_no_interval_and_warns_nobody():
     [broken] = compare_metrics(fits("loss", float("inf"), 1.1), fits("loss", 1.2, 1.0))
     assert math.isnan(broken.low) and math.isnan(broken.high)
-    assert "no finite number in 1 of 2 runs of a and 0 of 2 of b" in broken.sentence("a", "b")
+    assert "not finite in 1 of 2 runs of a and 0 of 2 of b" in broken.sentence("a", "b")
 
 
 def test_ops_of_the_same_model_made_again_have_the_same_paths():

@@ -441,7 +441,7 @@ def test_an_interrupt_after_the_cell_is_no_error_of_a_callback_and_its_end_is_to
         return None
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    shell.user_ns["begin"] = lambda: (call_after_cell(shell, ends.append), sys.settrace(trace))
+    shell.user_ns["begin"] = lambda: (call_after_cell(shell, lambda *end: ends.append(end)), sys.settrace(trace))
     try:
         shell.run_cell("begin();")
     except KeyboardInterrupt:
@@ -449,6 +449,6 @@ def test_an_interrupt_after_the_cell_is_no_error_of_a_callback_and_its_end_is_to
     finally:
         sys.settrace(None)
         signal.signal(signal.SIGINT, before)
-    assert ends == ["begin();"]
+    assert ends == [("begin();", True)]
     assert "Error in callback" not in said()
     assert not any("cell_ended" in str(one) for one in shell.events.callbacks["post_run_cell"])

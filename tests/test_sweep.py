@@ -165,7 +165,7 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
     more = int(noisy.ranking.more_rounds[1])
     assert more > 0
     text = " ".join(sweep_text(noisy).split())
-    assert f"{more} more rounds (--repeat) would separate n=b from the fastest, four times of five" in text
+    assert f"{more} more rounds (--repeat) would separate n=b from the fastest in four sweeps of five" in text
     assert "These 3 rounds show a difference to the fastest of" in text
     same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
     assert same.ranking.more_rounds.tolist() == [0, -1]

@@ -37,12 +37,12 @@ def test_a_table_is_printed_as_text(capsys):
 def test_a_long_table_is_cut_and_says_so(capsys):
     assert main(["table", TRACE, "events"]) == 0
     events = profnb.load(TRACE).events
-    assert f"60 of {len(events):,} rows; --json has them all." in capsys.readouterr().out
+    assert f"60 of {len(events):,} rows; --json has all." in capsys.readouterr().out
 
 
 def test_a_table_without_rows_says_so(capsys):
     assert main(["table", TRACE, "kernels"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "This trace has none."
+    assert capsys.readouterr().out.splitlines()[-1] == "This trace has no rows of this table."
 
 
 def test_json_has_every_row_and_none_for_what_is_missing(capsys):
@@ -59,7 +59,7 @@ def test_json_has_every_row_and_none_for_what_is_missing(capsys):
 
 def test_a_name_that_is_no_table_is_refused_with_those_there_are(capsys):
     assert main(["table", TRACE, "kernel"]) == 1
-    assert "No table 'kernel'; there are: " in capsys.readouterr().err
+    assert "There is no table 'kernel'. The tables are: " in capsys.readouterr().err
 
 
 def test_a_path_that_is_not_there_is_refused_without_a_name_too(capsys, tmp_path):

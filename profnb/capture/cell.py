@@ -121,12 +121,12 @@ def loaded_magics(shell: Any) -> Any:
     return seams.LOADED_MAGICS.of(seams.MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
 
 
-def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
+def call_after_cell(shell: Any, callback: Callable[[str, bool], None]) -> None:
     """Call back once when the running cell is over, however it ends.
 
     Args:
         shell: The IPython shell.
-        callback: Takes the cell as it was written, or None if it failed. Called after the cell's value
+        callback: Takes the cell as it was written, and whether it succeeded. Called after the cell's value
             or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
     """
     depth = 0
@@ -155,13 +155,9 @@ def call_after_cell(shell: Any, callback: Callable[[str | None], None]) -> None:
                 with interrupt_held_back():
                     is_due = is_outermost() if is_due is None else is_due
                 if is_due:
-                    cell = (
-                        seams.RAW_CELL.of(seams.RESULT_INFO.of(result))
-                        if seams.SUCCESS.of(result)
-                        else None
-                    )
+                    cell = seams.RAW_CELL.of(seams.RESULT_INFO.of(result))
                     is_due = False
-                    callback(cell)
+                    callback(cell or "", bool(cell and seams.SUCCESS.of(result)))
             except KeyboardInterrupt:
                 continue  # with what is left to do
             return

@@ -83,7 +83,7 @@ class MetricDifference:
         broken = [sum(not math.isfinite(value) for value in side) for side in sides]
         if any(broken):
             return (
-                f"{self.metric} is no finite number in {broken[0]} of {len(self.first)} runs of {first} and "
+                f"{self.metric} is not finite in {broken[0]} of {len(self.first)} runs of {first} and "
                 f"{broken[1]} of {len(self.second)} of {second}: these trainings diverged."
             )
         if math.isnan(self.low):

@@ -81,7 +81,7 @@ class ComparisonView:
     def sections(self) -> list[Section]:
         """Make its tables; the last has what accounts for the difference."""
         labels = self.runs[0].label, self.runs[1].label
-        return [
+        sections = [
             _time_section(self.runs, self.p_value),
             *([_quality_section(labels, self.metrics)] if self.metrics else []),
             _category_section(labels, self.categories),
@@ -89,6 +89,7 @@ class ComparisonView:
             if any(self.frameworks)
             else _op_section(labels, self.ops),
         ]
+        return [section for section in sections if section.rows]
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Make the charts by title, in plotly's schema: what the runs took."""
@@ -97,8 +98,8 @@ class ComparisonView:
 
 def comparison_text(view: ComparisonView) -> str:
     """Write the comparison as plain text."""
-    parts = [f"Caution: {printable(guard)}" for guard in view.guards]
-    parts += [printable(part) for part in (view.verdict, view.quality_verdict) if part]
+    parts = [printable(part) for part in (view.verdict, view.quality_verdict) if part]
+    parts += [f"Caution: {printable(guard)}" for guard in view.guards]
     parts += [section_text(section) for section in view.sections()]
     return for_terminal("\n\n".join(parts))
 

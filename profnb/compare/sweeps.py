@@ -299,7 +299,7 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         rounds = int(ranking.more_rounds[separable].max())
         notes.append(
             f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would separate "
-            f"{_listed(labels, separable)} from the fastest, four times of five, if the present difference "
+            f"{_listed(labels, separable)} from the fastest in four sweeps of five, if today's difference "
             "is real."
         )
     if close:
@@ -309,9 +309,9 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         )
     if math.isfinite(ranking.shows) and ranking.shows > _ALWAYS:
         notes.append(
-            f"These {fit.rounds} rounds show a difference to the fastest of {slower_text(ranking.shows)} "
-            "four times of five. All differences hold at once in 95 % of sweeps. Changes common to a whole "
-            "round do not count."
+            f"In four sweeps of five, {fit.rounds} rounds find a setting "
+            f"{slower_text(ranking.shows)} slower than the fastest. Smaller differences need more rounds "
+            "(--repeat)."
         )
     return notes
 

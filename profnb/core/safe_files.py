@@ -102,7 +102,9 @@ def claim_folder(parent: Path, name: str) -> Path:
         except FileExistsError:
             continue
         return folder
-    raise FileExistsError(f"{parent} has {_MOST_FOLDERS:,} folders named {name}.")
+    raise FileExistsError(
+        f"{parent} has {_MOST_FOLDERS:,} folders named {name}. Give a folder of this run."
+    )
 
 
 def folder_prefix() -> str:

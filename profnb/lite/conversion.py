@@ -81,7 +81,8 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
     flatbuffer = read_whole(path, _MOST_BYTES).tobytes() if content is None else content
     if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _LEAST_BYTES:
         raise CaptureError(
-            f"{path.name} is no .tflite model: {len(flatbuffer):,} bytes without TFL3 at byte 4."
+            f"{path.name} is not a .tflite model: TFL3 is missing at byte 4 of {len(flatbuffer):,} bytes. "
+            "Give the file that the converter wrote."
         )
     if content is not None:
         path.write_bytes(content)

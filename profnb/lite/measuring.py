@@ -108,7 +108,9 @@ def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
     """List what was given, under names: Keras models, paths of SavedModels, and files that are converted."""
     if isinstance(model, Mapping):
         if not model:
-            raise ValueError("There is no model to convert.")
+            raise ValueError(
+                "There is no model: give a Keras model, a SavedModel or a .tflite file."
+            )
         return [_source(one, folder, str(name)) for name, one in model.items()]
     if isinstance(model, list | tuple):
         return [_source(one, folder, "") for one in model]

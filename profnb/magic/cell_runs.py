@@ -60,16 +60,16 @@ class CellRuns:
             succeeded = SUCCESS.of(result, default=True)
         finally:
             if captured is not None:
-                self._end(captured, arguments, show, whole if succeeded else None)
+                self._end(captured, arguments, show, whole, succeeded=succeeded)
         if not succeeded:
             raise FailedCellError
 
     def begin_before_cell(self, arguments: Namespace, show: Show) -> None:
         """Begin to capture the cell that runs; its end is noticed."""
 
-        def cell_ended(cell: str | None) -> None:
+        def cell_ended(cell: str, succeeded: bool) -> None:
             try:
-                self._end(captured, arguments, show, cell)
+                self._end(captured, arguments, show, cell, succeeded=succeeded)
             except KeyboardInterrupt:  # of our own work alone, as the cell is over
                 say(
                     "Interrupted while the result was being shown. `%tfprofile _tfprofile` shows the "
@@ -100,18 +100,24 @@ class CellRuns:
         return captured
 
     def _end(
-        self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
+        self,
+        captured: CapturedProfile,
+        arguments: Namespace,
+        show: Show,
+        cell: str,
+        *,
+        succeeded: bool,
     ) -> None:
-        """End the capture and show it; ``cell`` is what to run again, None if it failed."""
+        """End the capture and show it; run the cell again, if it succeeded, as often as asked."""
         with arguments.begun:
             profile = captured.profile
             with interrupt_held_back():
                 arguments.line.end("reading what was captured")
                 self._results.keep(profile, "_tfprofile", arguments.out)
-                profile.title = title_of(cell or "")
+                profile.title = title_of(cell)
                 captured.finish(self.shell.user_ns)
                 arguments.line.close()
-            sentence = self._repeat(captured, arguments, cell) if cell is not None else ""
+            sentence = self._repeat(captured, arguments, cell) if succeeded else ""
             if arguments.label is not None:
                 self._results.by_label[arguments.label] = profile
             if arguments.vs is not None and profile.has_trace:

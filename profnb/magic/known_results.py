@@ -54,12 +54,16 @@ class KnownResults:
             if all(isinstance(one, Profile) for one in listed):
                 return named_source
             raise UsageError(
-                f"{name!r} is a {type(named_source).__name__}, not a profile or a list of profiles."
+                f"{name!r} is a {type(named_source).__name__}, not a result or a list of results. Give what "
+                "`%%tfprofile -o NAME` kept."
             )
         path = Path(named_source or name).expanduser()
         if not path.exists():
             labels = printable(", ".join(self.by_label)) or "none"
-            raise UsageError(f"There is no result, label or path {name!r} (labels: {labels}).")
+            raise UsageError(
+                f"There is no result, label or file {name!r} (labels: {labels}). Keep a result with "
+                "`%%tfprofile --label NAME`."
+            )
         return path
 
     def open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
@@ -158,5 +162,8 @@ def _named(namespace: dict[str, Any], name: str, what: str) -> Any:
         return namespace[name]
     path = Path(name).expanduser()
     if not path.exists():
-        raise UsageError(f"There is no {what} and no path {printable(name)!r}.")
+        raise UsageError(
+            f"There is no {what} and no file {printable(name)!r}: give a variable of this notebook, or "
+            "a path."
+        )
     return path

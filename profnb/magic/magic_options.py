@@ -70,7 +70,7 @@ CELL_ARGUMENTS = (
 )  # fmt: skip
 OPEN_ARGUMENTS = (
     argument(
-        "what", type=unquoted,
+        "what", metavar="PATH", type=unquoted,
         help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
         "grpc://HOST:PORT,HOST:PORT",
     ),
@@ -87,7 +87,7 @@ OPEN_ARGUMENTS = (
 )  # fmt: skip
 COMPARE_ARGUMENTS = (
     argument(
-        "what", nargs="+", type=unquoted,
+        "what", nargs="*", metavar="RESULT", type=unquoted,
         help="results to compare, the first with each of the others: labels, names of results or of lists "
         "of them, or paths",
     ),
@@ -160,9 +160,11 @@ def parse_settings(texts: Sequence[str]) -> dict[str, list[object]]:
     for text in texts:
         name, equals, values = text.partition("=")
         if not equals or not name.isidentifier() or not values:
-            raise UsageError(f"A setting is NAME=VALUE,VALUE,..., got {text!r}.")
+            raise UsageError(
+                f"A setting is NAME=VALUE,VALUE such as batch_size=32,64; got {text!r}."
+            )
         if name in choices:
-            raise UsageError(f"{name} is given twice.")
+            raise UsageError(f"The setting {name} is given twice: give all its values at once.")
         choices[name] = _values(values)
     return choices
 

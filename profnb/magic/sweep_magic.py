@@ -46,7 +46,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     try:
         read, bound = names_of(shell, body)
     except SyntaxError as error:
-        raise UsageError(f"The cell is no Python: {error}") from None
+        raise UsageError(f"The cell is not valid Python: {error}") from None
     unread = [name for name in choices if name not in read and name not in SWITCHES]
     if unread:
         raise UsageError(

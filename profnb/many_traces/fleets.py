@@ -123,11 +123,11 @@ class Fleet:
 
         if self._joined is not None and self._merged is None:
             return Verdict(
-                f"{count_of(self._digests)}, and no verdict. The collectives do not match: some ended "
-                "before every host had entered, whatever the clocks."
+                f"{count_of(self._digests)}: nobody can be named as late. The collectives do not match: "
+                "some ended before every host had entered, whatever the clocks."
             )
         if self._merged is None or self._times is None:
-            return Verdict(f"{count_of(self._digests)}, and no verdict.")
+            return Verdict(f"{count_of(self._digests)}: nobody can be named as late.")
         return judge(self._meeting.digests, self._merged, self._times)
 
     @property

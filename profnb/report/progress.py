@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 from markupsafe import Markup
@@ -79,6 +79,16 @@ def open_slot() -> Slot | None:
     return None if publish is None else Slot(publish)
 
 
+class Output(Protocol):
+    """Where a line is written anew."""
+
+    def show(self, html: str, text: str) -> None:
+        """Write it anew; any thread may."""
+
+    def clear(self) -> None:
+        """Leave nothing."""
+
+
 class LiveLine:
     """The line under a running cell: a thread writes it anew twice a second, until the cell is over.
 
@@ -87,12 +97,15 @@ class LiveLine:
     Args:
         text: Gives the line as it is now; called by a thread.
         is_wanted: Whether to show it.
+        slot: Where; by default under the running cell.
     """
 
-    def __init__(self, text: Callable[[], str], *, is_wanted: bool = True) -> None:
+    def __init__(
+        self, text: Callable[[], str], *, is_wanted: bool = True, slot: Output | None = None
+    ) -> None:
         """Show nothing yet."""
         self._text = text
-        self._slot: Slot | None = open_slot() if is_wanted else None
+        self._slot: Output | None = slot or (open_slot() if is_wanted else None)
         self._ended = threading.Event()
         self._writing = threading.Lock()
         self._thread: threading.Thread | None = None

@@ -38,8 +38,8 @@ _MOST_MARKS, _MOST_DETAILS = 30_000, 500
 _FARTHEST_PS = 1 << 62
 _DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
-    "numbers", "marks", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel", "search",
-    "lane_menu", "detail", "viewer", "hands", "pair", "start",
+    "numbers", "marks", "frames", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel",
+    "search", "lane_menu", "detail", "viewer", "hands", "pair", "start",
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ from profnb.drawing.theme import colour_of
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.streams import find_launches
 from profnb.subjects.study import Study
+from profnb.timeline.frames import is_framework_frame
 from profnb.timeline.marks import Marks, pick_marks
 from profnb.timeline.scene import Scene
 from profnb.timeline.tracks import thin_track
@@ -275,6 +276,9 @@ def pack_timeline(
         "resolution_ps": marks.resolution_ps,
         "names": sharing.values([_name_text(scene, name) for name in names]),
         "counts": counts[names].tolist(),
+        "wrappers": [
+            at for at, row in enumerate(names) if is_framework_frame(_name_text(scene, row))
+        ],
         "categories": [[name, colour_of(name)] for name in CATEGORIES],
         "lines": sharing.values(_line_headers(scene)),
         "steps": _step_columns(scene, first, unit_ps),

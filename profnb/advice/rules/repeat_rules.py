@@ -295,8 +295,8 @@ def saved_often(model: Model) -> Proposals:
             model.framework,
             "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less "
             "than save.",
-            sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. The "
-            "graph need be written only once: saver.save(..., write_meta_graph=False).",
+            sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. Write "
+            "the graph only once: saver.save(..., write_meta_graph=False).",
         ),
         words(
             model.framework, "https://keras.io/api/callbacks/model_checkpoint/",

@@ -133,13 +133,12 @@ class TensorFlowDoor(Door):
         many = f" of {self.rank.processes:,}" if self.rank.processes else ""
         kept = "" if self._options.logdir else " Let every process write to the same logdir."
         self._messages.append(
-            f"This is process {self.rank.name}{many} of the job and shows one process. "
-            f"profnb.load_fleet(logdir) shows all.{kept}"
+            f"This shows process {self.rank.name}{many} alone. profnb.load_fleet(logdir) shows all.{kept}"
         )
         if not self.rank.is_collective:
             self._messages.append(
-                "This job has parameter servers, so workers have no common steps. The steps here are those "
-                "of this process, on a coordinator only functions sent to workers."
+                "This job has parameter servers, so workers have no common steps. The steps here are of this "
+                "process alone. Steps of a coordinator are the functions that run on workers."
             )
 
     def _start_taking_over(self, folder: str) -> None:

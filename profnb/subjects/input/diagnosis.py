@@ -149,10 +149,10 @@ def diagnose_input(
         or not by_iterator.any()
     ):
         rate = "many times that" if made > _FAR_MORE * model else f"{_rate(made)} {unit}/s"
-        sentence = (
-            f"{waits}. Training alone could use {_rate(model)} {unit}/s; the pipeline can make"
+        alone = f"{_rate(model)} {unit}/s"
+        return InputDiagnosis(
+            sentence=f"{waits}. Training alone could use {alone}; the pipeline can make {rate}."
         )
-        return InputDiagnosis(sentence=f"{sentence} {rate}.")
     row = _limit_of(table, waiting)
     in_function = int(waiting.charged_ps[row, FUNCTION]) * 2 > int(by_iterator[row])
     cause = _cause_of(table, waiting, row, in_function=in_function)

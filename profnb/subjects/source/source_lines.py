@@ -373,15 +373,13 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
             "millisecond. Shorter lines may be missing."
         )
     elif not len(lines):
-        option, then = "--python", "ops outside of any tf.function have no line"
+        option, then = "--python", "Ops outside of any tf.function have no line"
         if is_called:
             option, then = (
                 "--python-tracer",
-                "only layers of Keras have lines: where the layer was made",
+                "Only layers of Keras have lines: where the layer was made",
             )
-        remarks.append(
-            f"Lines of Python were not followed, for want of Python 3.12 or {option}. So {then}."
-        )
+        remarks.append(f"{then}. Python 3.12 or {option} follows all lines.")
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
         remarks.append(

@@ -18,7 +18,7 @@ class Detail {
     const {viewer, loaded} = this;
     const {picture} = viewer;
     const fits = loaded && picture.from >= loaded.from && picture.to <= loaded.to;
-    const marks = fits ? loaded.marks : viewer.whole;
+    const marks = fits ? viewer.folded(loaded.marks) : viewer.whole;
     if (marks !== picture.marks) this.exchange(marks);
     if (!this.source) return;
     clearTimeout(this.waiting);
@@ -28,8 +28,7 @@ class Detail {
   /** @param {Marks} marks */
   exchange(marks) {
     const {picture} = this.viewer;
-    const {selected} = picture;
-    picture.selected = selected < 0 ? -1 : marks.at(picture.marks.row[selected], picture.marks.begin[selected]);
+    picture.selected = marks.sameAs(picture.marks, picture.selected);
     picture.hovered = -1;
     picture.marks = marks;
     this.viewer.markMatches();
@@ -58,7 +57,8 @@ class Detail {
     const {picture, panel} = this.viewer;
     const {marks} = picture;
     if (!this.source || marks.head.details[mark] || marks.occurrences[mark] > 1) return;
-    const text = await this.source.ask(`event ${marks.row[mark]} ${marks.begin[mark]}`);
+    const row = (marks.recordedRow ?? marks.row)[mark];
+    const text = await this.source.ask(`event ${row} ${marks.begin[mark]}`);
     if (text) marks.head.details[mark] = text;
     if (picture.selected === mark && picture.marks === marks) panel.say();
   }

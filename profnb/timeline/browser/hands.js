@@ -64,7 +64,7 @@ class Hands {
       home: () => viewer.pan(-1e9), end: () => viewer.pan(1e9), o: () => this.fold(),
       '0': () => viewer.show(0, viewer.whole.head.span), '[': () => viewer.moveStep(-1), ']': () => viewer.moveStep(1),
       '/': () => search.input.focus(), n: () => search.move(1), p: () => search.move(-1), r: () => viewer.measureView(),
-      l: () => viewer.menu?.toggle(), f: () => viewer.toggleHeight(), '?': () => viewer.panel.toggleHelp(),
+      l: () => viewer.menu?.toggle(), g: () => viewer.toggleFrames(), f: () => viewer.toggleHeight(), '?': () => viewer.panel.toggleHelp(),
       m: () => { const {range} = viewer.picture; if (range) viewer.show(...range); }, escape: () => viewer.clear(),
     };
     const action = actions[event.key.toLowerCase()];
@@ -120,7 +120,7 @@ class Hands {
     if (marks.end[mark] < picture.from || marks.begin[mark] > picture.to) {
       viewer.show((marks.begin[mark] + marks.end[mark] - width) / 2, (marks.begin[mark] + marks.end[mark] + width) / 2);
     }
-    if (picture.marks !== marks) mark = picture.marks.at(marks.row[mark], marks.begin[mark]);
+    mark = picture.marks.sameAs(marks, mark);
     viewer.select(mark);
     if (mark >= 0) viewer.detail.askStats(mark);
   }

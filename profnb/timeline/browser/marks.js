@@ -9,7 +9,7 @@
  * @typedef {{head: TrackHead, time: Uint32Array, value: Uint32Array}} Track
  * @typedef {{unit_ps: number, begin_ps: number, span: number, marks: number, rows: number, flows: number,
  *   events: number, merged: number, resolution_ps: number, names: string[],
- *   counts: number[], categories: [string, string][], lines: Line[], details: Object<string, string>,
+ *   counts: number[], wrappers: number[], categories: [string, string][], lines: Line[], details: Object<string, string>,
  *   steps: {begin: number[], end: number[], num: number[], warm: number[]}, opens: [number, number] | null,
  *   tracks: TrackHead[], widths: number[]}} Header
  * @typedef {{name: string, own: number, occurrences: number, longest: number, category: number}} Total
@@ -86,8 +86,41 @@ class Marks {
         this.end[m] += previous;
       }
     }
+    /** The row that the kernel knows a mark by, where marks are arranged anew. @type {Uint32Array | null} */
+    this.recordedRow = null;
     this.lineOfRow = new Uint32Array(rows);
     this.head.lines.forEach((line, index) => this.lineOfRow.fill(index, line.row));
+  }
+
+  /** Some of the marks on lanes of their own. @param {Uint32Array} kept which, lane by lane @param {Uint32Array<ArrayBuffer>} first
+   * mark of each lane @param {Line[]} lines @returns {Marks} */
+  arranged(kept, first, lines) {
+    /** @type {Marks} */
+    const made = Object.create(this);
+    const after = new Map([...kept].map((mark, at) => [mark, at]));
+    const {head, launch, kernel} = this;
+    /** @param {Uint32Array} column */
+    const pick = (column) => kept.map((mark) => column[mark]);
+    const flows = launch.map((_, flow) => flow).filter((flow) => after.has(launch[flow]) && after.has(kernel[flow]));
+    /** @param {Uint32Array} column */
+    const moved = (column) => flows.map((flow) => after.get(column[flow]) ?? 0);
+    const details = Object.fromEntries(Object.entries(head.details).flatMap(([mark, text]) => {
+      const at = after.get(Number(mark));
+      return at === undefined ? [] : [[at, text]];
+    }));
+    made.head = {...head, marks: kept.length, rows: first.length - 1, lines, details};
+    made.first = first;
+    for (const column of /** @type {('begin' | 'end' | 'occurrences' | 'name' | 'category')[]} */ (
+      ['begin', 'end', 'occurrences', 'name', 'category'])) made[column] = pick(this[column]);
+    made.known = new Map();
+    made.later = {
+      busy: () => pick(this.busy), children: () => pick(this.children), step: () => pick(this.step),
+      launch: () => moved(launch), kernel: () => moved(kernel),
+    };
+    made.recordedRow = pick(this.row);
+    made.lineOfRow = new Uint32Array(made.head.rows);
+    lines.forEach((line, index) => made.lineOfRow.fill(index, line.row));
+    return made;
   }
 
   /** From the first event's begin to the last one's end; 0 is where the recording began. */
@@ -156,6 +189,14 @@ class Marks {
     const [first, last] = this.within(row, begin, begin + 1);
     for (let m = first; m < last; m++) if (this.begin[m] === begin) return m;
     return -1;
+  }
+
+  /** The mark that stands for another arrangement's mark, or -1. @param {Marks} other @param {number} mark */
+  sameAs(other, mark) {
+    if (mark < 0 || other === this) return mark;
+    const row = (other.recordedRow ?? other.row)[mark];
+    const begin = other.begin[mark];
+    return this.recordedRow ? this.recordedRow.findIndex((one, at) => one === row && this.begin[at] === begin) : this.at(row, begin);
   }
 
   /** The marks a mark launched, or was launched by. @param {number} mark @returns {number[]} */

@@ -32,8 +32,10 @@ class Pair {
     }
     this.status = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0');
     this.status.setAttribute('role', 'status');
-    this.below = addElement('div', root, 'padding:5px 2px');
+    this.below = document.createElement('div');
+    this.below.setAttribute('style', 'padding:5px 2px;max-height:190px;overflow:auto');
     this.below.setAttribute('aria-live', 'polite');
+    root.insertBefore(this.below, bar.nextSibling);
     sides.forEach((side, index) => {
       side.follower = this;
       side.short = 300;

@@ -1,13 +1,16 @@
-// What the viewer says below the picture: details of an event, a measured range, the keys.
+// What the viewer says beside the lanes, above them on a narrow page: details of an event, a measured range, what a search
+// found, the keys.
 
 const HELP = [
   ['W  S', 'zoom in, out (also Ctrl + wheel, pinch)'], ['A  D', 'move left, right (also Shift + wheel, Shift + drag)'],
   ['Home  End', 'the begin, the end'], ['drag', 'measure a range'], ['click', 'details; launch and kernel are joined'], ['double click', 'zoom to an event'],
-  ['[  ]', 'previous, next step'], ['/', 'search'], ['N  P', 'next, previous match'], ['M', 'zoom to the range'],
-  ['0', 'everything'], ['R', 'measure what is shown'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'], ['O', 'fold or unfold the rows of the selected event'],
+  ['[  ]', 'previous, next step'], ['/', 'search'], ['Enter N  P', 'next, next, previous match'], ['M', 'zoom to the range'],
+  ['0', 'everything'], ['R', 'measure what is shown'], ['Esc', 'clear'], ['click a name', 'fold or unfold its rows'], ['O', 'fold or unfold the rows of the selected event'], ['G', 'show or fold frames of frameworks'],
   ['↑ ↓  , .', 'select the event above, below, before, after'], ['L', 'hide and pin lanes'], ['F', 'full height'],
   ['search', 'words; >2ms <50us for how long; step:4; lane:gpu'],
 ];
+
+const MOST_FOUND = 50;
 
 class Panel {
   /** @param {Element} parent @param {Viewer} viewer */
@@ -15,8 +18,55 @@ class Panel {
     this.viewer = viewer;
     this.picture = viewer.picture;
     this.helps = false;
-    this.element = addElement('div', parent, 'min-height:66px;padding:5px 2px;overflow-wrap:anywhere');
+    this.parent = parent;
+    this.beside = 0;
+    this.box = addElement('div', parent, 'overflow:auto;position:sticky;top:0;overflow-wrap:anywhere;box-sizing:border-box;padding:2px;outline-offset:-2px');
+    this.box.tabIndex = 0;
+    this.box.setAttribute('role', 'region');
+    this.box.setAttribute('aria-label', 'details');
+    this.element = addElement('div', this.box, '');
     this.element.setAttribute('aria-live', 'polite');
+    this.found = addElement('div', this.box, '');
+  }
+
+  /** Take the room there is: beside the lanes so high, or above them, where what is pointed at must not move them.
+   * @param {number} beside in pixels, or 0; as before by default */
+  fit(beside = this.beside) {
+    this.beside = beside;
+    const isLong = this.helps || this.viewer.search.query || this.picture.range;
+    const height = beside || (isLong ? ABOVE_WITH_TABLE : ABOVE);
+    this.parent.setAttribute('style', beside ? 'flex:0 0 clamp(260px,32%,430px);min-width:0' : '');
+    this.box.style[beside ? 'maxHeight' : 'height'] = `${height}px`;
+    this.box.style[beside ? 'height' : 'maxHeight'] = '';
+  }
+
+  /** What a search found: how many, how long in all and on average, and the longest. */
+  sayFound() {
+    const {found, viewer} = this;
+    const {search, whole} = viewer;
+    found.textContent = '';
+    this.fit();
+    if (!search.query) return;
+    const {head, begin, end, step, row, name, lineOfRow} = whole;
+    const alone = search.found.filter((mark) => whole.occurrences[mark] === 1);
+    /** @param {number} mark */
+    const length = (mark) => (end[mark] - begin[mark]) * head.unit_ps;
+    const total = alone.reduce((sum, mark) => sum + length(mark), 0);
+    const summary = addElement('div', found, 'margin-top:6px');
+    addElement('b', summary, '', alone.length === 1 ? '1 match' : `${countText(alone.length)} matches`);
+    const times = alone.length ? ` · ${durationText(total)} in all · ${durationText(total / alone.length)} on average` : ` among ${countText(head.events)} events`;
+    addElement('span', summary, '', `${times} ${search.inside}`);
+    if (!alone.length) return;
+    const longest = alone.sort((a, b) => length(b) - length(a)).slice(0, MOST_FOUND);
+    /** @param {number} mark */
+    const stepOf = (mark) => step[mark] ? head.steps.num[step[mark] - 1] : -1;
+    const table = new RangeTable(found, longest, [
+      {heading: 'longest', title: 'name; a click goes there', isNumber: false, of: (mark) => head.names[name[mark]], text: (mark) => head.names[name[mark]]},
+      {heading: 'time', title: 'how long it took', isNumber: true, of: length, text: (mark) => durationText(length(mark))},
+      {heading: 'step', title: 'in which step', isNumber: true, of: stepOf, text: (mark) => stepOf(mark) < 0 ? '' : String(stepOf(mark))},
+      {heading: 'lane', title: 'on which thread or stream', isNumber: false, of: (mark) => head.lines[lineOfRow[row[mark]]].label, text: (mark) => head.lines[lineOfRow[row[mark]]].label},
+    ], 1, (mark) => search.goToFound(mark));
+    table.box.setAttribute('aria-label', 'the longest matches');
   }
 
   /** @param {number} mark @param {number[]} span the marks on the same pixels */
@@ -35,7 +85,7 @@ class Panel {
     element.textContent = '';
     const mark = picture.selected >= 0 ? picture.selected : picture.hovered;
     if (mark < 0) {
-      addElement('span', element, 'opacity:.72', 'Point at an event for its name, click for details, drag to measure; press ? for keys.');
+      addElement('span', element, 'opacity:.72', 'Point at an event for its name. Click for details, drag to measure, press ? for keys.');
       this.sayCategories();
       return;
     }
@@ -82,6 +132,7 @@ class Panel {
     addElement('b', element, '', `${durationText(result.wall * head.unit_ps)} wall`);
     addElement('span', element, '', ` · ${busy}` + (isDone ? ` · ${countText(result.events)} events on ${derived ? 'this lane' : 'the lanes shown'}` : ''));
     if (!isDone) return;
+    this.fit();
     this.totals = result.totals;
     const tracks = viewer.tracks.shown.map((index) => viewer.tracks.rangeText(index, from, to)).filter(Boolean);
     if (tracks.length) addElement('div', element, 'opacity:.8', tracks.join(' · '));
@@ -102,9 +153,10 @@ class Panel {
 
   toggleHelp() {
     this.helps = !this.helps;
+    this.fit();
     this.element.textContent = '';
     if (!this.helps) { this.say(); return; }
-    const list = addElement('div', this.element, 'display:grid;grid-template-columns:repeat(auto-fill,minmax(280px,1fr));gap:2px 18px');
+    const list = addElement('div', this.element, 'display:grid;grid-template-columns:repeat(auto-fill,minmax(250px,1fr));gap:2px 18px');
     for (const [keys, what] of HELP) {
       const item = addElement('div', list, 'display:flex');
       addElement('b', item, 'flex:none;width:100px', keys);

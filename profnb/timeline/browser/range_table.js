@@ -1,6 +1,7 @@
 // What a measured range holds as a table: one row for each name, sorted by a click on a heading.
 
 const CELL_STYLE = 'padding:1px 10px 1px 0;border:0;background:none;white-space:nowrap;font-variant-numeric:tabular-nums;';
+const LINK_STYLE = 'font:inherit;color:inherit;background:none;border:0;padding:0;cursor:pointer;text-decoration:underline;text-align:left';
 const MOST_ROWS = 200;
 
 /** @template T @typedef {{heading: string, title: string, isNumber: boolean, of: (row: T) => number | string, text: (row: T) => string}} RangeColumn */
@@ -27,17 +28,18 @@ function rangeColumns(measured, head) {
 /** @template T */
 class RangeTable {
   /** @param {Element} parent @param {T[]} rows @param {RangeColumn<T>[]} columns the first is the name @param {number} by
-   * which sorts it at first */
-  constructor(parent, rows, columns, by) {
+   * which sorts it at first @param {(row: T) => void} [pick] what a click on a name does */
+  constructor(parent, rows, columns, by, pick) {
     this.rows = rows;
     this.columns = columns;
+    this.pick = pick;
     this.sorted = new SortedTable({by, down: true}, () => this.draw());
     const bar = addElement('div', parent, 'margin:4px 0 2px');
     const copy = addElement('button', bar, BUTTON, 'copy table');
     copy.onclick = () => {
       copyText(this.asText()).then((done) => { copy.textContent = done ? 'copied' : 'the browser refuses to copy'; });
     };
-    const box = addElement('div', parent, 'overflow:auto;max-height:230px');
+    const box = this.box = addElement('div', parent, 'overflow-x:auto');
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', 'events in the measured range');
@@ -67,9 +69,12 @@ class RangeTable {
       const row = addElement('tr', this.body, 'background:none');
       this.columns.forEach((column, index) => {
         const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') +
-          (index ? '' : ';max-width:clamp(120px, 24vw, 340px);overflow:hidden;text-overflow:ellipsis');
-        const cell = addElement('td', row, style, column.text(one));
-        if (!index) cell.title = column.text(one);
+          (index ? '' : ';max-width:clamp(110px, 15vw, 260px);overflow:hidden;text-overflow:ellipsis');
+        const cell = addElement('td', row, style, index || !this.pick ? column.text(one) : '');
+        if (index) return;
+        cell.title = column.text(one);
+        const {pick} = this;
+        if (pick) addElement('button', cell, LINK_STYLE, column.text(one)).onclick = () => pick(one);
       });
     }
     this.sorted.markHeads();

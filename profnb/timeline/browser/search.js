@@ -65,12 +65,13 @@ class Query {
 class Search {
   /**
    * @param {Element} bar where the field stands @param {Marks} marks the whole trace
-   * @param {(mark: number) => void} goTo @param {() => void} changed
+   * @param {(mark: number) => void} goTo @param {() => void} changed @param {() => void} tell what was found
    */
-  constructor(bar, marks, goTo, changed) {
+  constructor(bar, marks, goTo, changed, tell) {
     this.marks = marks;
     this.goTo = goTo;
     this.changed = changed;
+    this.tell = tell;
     /** @type {Query | null} */
     this.query = null;
     /** @type {number[]} */
@@ -117,6 +118,7 @@ class Search {
     }
     this.say();
     this.changed();
+    this.tell();
   }
 
   clear() {
@@ -125,23 +127,32 @@ class Search {
     this.find();
   }
 
-  /** How many there are; those inside a block of others can't be walked to, and that is said. */
-  say() {
+  /** What of the matches can't be walked to: those inside of blocks, and in folded frames. */
+  get inside() {
     const {query, found, events, marks} = this;
-    if (!query) { this.count.textContent = ''; return; }
+    if (query?.isOfTime && marks.head.merged) return '(events in blocks are not searched by time)';
+    if (!query || query.isOfMarks || events <= found.length) return '';
+    const where = [marks.head.merged ? 'blocks' : '', marks.recordedRow ? 'folded frames' : ''].filter(Boolean).join(' or ');
+    return `(${countText(events)} with those in ${where || 'blocks'})`;
+  }
+
+  /** How many there are. */
+  say() {
     const which = this.at >= 0 ? `${countText(this.at + 1)} of ` : '';
-    let inside = '';
-    if (query.isOfTime && marks.head.merged) inside = ' (events in blocks are not searched by time)';
-    else if (!query.isOfMarks && events > found.length) inside = ` (${countText(events)} with those in blocks)`;
-    this.count.textContent = `${which}${countText(found.length)}${inside}`;
+    this.count.textContent = this.query ? `${which}${countText(this.found.length)}` : '';
+  }
+
+  /** Go to one of them, and on from there. @param {number} mark */
+  goToFound(mark) {
+    this.at = this.found.indexOf(mark);
+    this.goTo(mark);
+    this.say();
   }
 
   /** @param {number} by */
   move(by) {
     const {length} = this.found;
     if (!length) return;
-    this.at = this.at < 0 && by < 0 ? length - 1 : (this.at + by + length) % length;
-    this.goTo(this.found[this.at]);
-    this.say();
+    this.goToFound(this.found[this.at < 0 && by < 0 ? length - 1 : (this.at + by + length) % length]);
   }
 }

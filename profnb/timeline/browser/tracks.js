@@ -34,10 +34,12 @@ class Tracks {
 
   get shown() { return this.viewer.whole.head.tracks.map((_, index) => index).filter((index) => !this.hidden.has(index)); }
 
+  get height() { return this.shown.length * TRACK; }
+
   resize() {
     const {tracks} = this.viewer.whole.head;
     this.canvas.style.display = this.shown.length ? 'block' : 'none';
-    this.canvas.style.height = `${this.shown.length * TRACK}px`;
+    this.canvas.style.height = `${this.height}px`;
     const text = this.shown.map((index) => `${tracks[index].title}: ${amountText(tracks[index].least, tracks[index].unit)} to ` +
       amountText(tracks[index].largest, tracks[index].unit));
     this.canvas.setAttribute('aria-label', text.join('; '));

@@ -5,6 +5,9 @@ const BUTTON = 'font:inherit;color:inherit;background:transparent;border:1px sol
   'border-radius:3px;padding:2px 8px;margin:0 4px 4px 0;cursor:pointer;';
 
 const MOST_TALL = 4000;  // far below what a canvas may be, on any screen
+const WIDE = 860;  // from here on details stand beside the lanes
+const BESIDE = 560;  // as high as details beside the lanes may be, above them less
+const [ABOVE, ABOVE_WITH_TABLE] = [116, 210];
 
 /** @typedef {{follow: (viewer: Viewer) => void, measured: (viewer: Viewer, line: number) => void}} Follower */
 
@@ -12,9 +15,14 @@ class Viewer {
   /** @param {HTMLElement} root @param {Element} place @param {Marks} marks */
   constructor(root, place, marks) {
     this.root = root;
-    this.whole = marks;
+    this.recorded = marks;
+    /** Frames of frameworks are shown. */
+    this.unfolded = false;
+    /** @type {WeakMap<Marks, Marks>} */
+    this.arranged = new WeakMap();
+    this.whole = this.folded(marks);
     this.detail = new Detail(this);
-    this.bands = new Bands(marks);
+    this.bands = new Bands(this.whole);
     this.pending = 0;
     this.isTall = false;
     this.short = 470;
@@ -26,8 +34,11 @@ class Viewer {
     this.bar = addElement('div', this.box, 'display:flex;flex-wrap:wrap;align-items:center');
     const below = addElement('div', this.box, '');
     this.search = this.buildTools(below);
-    this.map = new Minimap(this.box, this);
-    const lane = addElement('div', this.box, 'overflow-x:hidden;overflow-y:auto;position:relative;' +
+    this.main = addElement('div', this.box, 'display:flex;gap:12px');
+    const panel = addElement('div', this.main, '');
+    this.column = addElement('div', this.main, 'flex:1;min-width:0');
+    this.map = new Minimap(this.column, this);
+    const lane = addElement('div', this.column, 'overflow-x:hidden;overflow-y:auto;position:relative;' +
       'border:1px solid rgba(128,128,128,.35);border-radius:3px');
     const canvas = addElement('canvas', lane, 'position:sticky;top:0;display:block;width:100%;outline-offset:-2px;' +
       'touch-action:pan-y;cursor:crosshair');
@@ -38,9 +49,9 @@ class Viewer {
     this.canvas = canvas;
     this.lane = lane;
     this.spacer = addElement('div', lane, '');
-    this.picture = new Picture(canvas, marks, this.bands);
-    this.tracks = new Tracks(this.box, this);
-    this.panel = new Panel(this.box, this);
+    this.picture = new Picture(canvas, this.whole, this.bands);
+    this.tracks = new Tracks(this.column, this);
+    this.panel = new Panel(panel, this);
     this.open();
     this.panel.say();
     this.resize();
@@ -72,12 +83,17 @@ class Viewer {
       this.stepInput.onchange = () => this.goToStep(/** @type {HTMLInputElement} */ (this.stepInput).value);
       button('›', 'next step (])', () => this.moveStep(1));
     }
-    const search = new Search(bar, this.whole, (mark) => this.goToMatch(mark), () => this.markMatches());
+    const search = new Search(bar, this.whole, (mark) => this.goToMatch(mark), () => this.markMatches(), () => this.panel.sayFound());
     this.menu = new LaneMenu(bar, below, this);
     button('measure', 'measure what is shown (R)', () => this.measureView());
     const tall = button('full height', 'every lane without scrolling, or a short picture (F)', () => this.toggleHeight());
     tall.setAttribute('aria-pressed', 'false');
     this.tall = tall;
+    if (this.whole !== this.recorded) {
+      const frames = button('framework frames', 'show the frames that only pass a call on, or fold them (G)', () => this.toggleFrames());
+      frames.setAttribute('aria-pressed', 'false');
+      this.frames = frames;
+    }
     button('?', 'keyboard and mouse (?)', () => this.panel.toggleHelp());
     this.status = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0');
     this.status.setAttribute('role', 'status');
@@ -99,12 +115,29 @@ class Viewer {
 
   /** Draw more marks of the same lanes from now on. @param {Marks} marks */
   take(marks) {
-    this.whole = this.bands.marks = this.search.marks = marks;
+    this.recorded = marks;
+    this.whole = this.bands.marks = this.search.marks = this.folded(marks);
+    this.bands.lines = this.whole.head.lines;
     this.map.drawnFor = '';
     if (this.search.query) this.search.find();
     this.detail.use();
     this.panel.say();
-    this.draw();
+    this.relay();
+  }
+
+  /** Marks as they are shown: without the frames of frameworks, where these are folded. @param {Marks} marks @returns {Marks} */
+  folded(marks) {
+    if (this.unfolded) return marks;
+    const arranged = this.arranged.get(marks) ?? withoutWrappers(marks);
+    this.arranged.set(marks, arranged);
+    return arranged;
+  }
+
+  toggleFrames() {
+    if (!this.frames) return;
+    this.unfolded = !this.unfolded;
+    this.frames.setAttribute('aria-pressed', String(this.unfolded));
+    this.take(this.recorded);
   }
 
   /** Lanes were folded, hidden or pinned. */
@@ -117,11 +150,14 @@ class Viewer {
   }
 
   resize() {
+    const isWide = this.box.clientWidth >= WIDE;
+    this.main.style.flexDirection = isWide ? 'row-reverse' : 'column';
     const whole = this.bands.height + RULER + 4;
     const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
     this.lane.style.height = `${height}px`;
     this.canvas.style.height = `${height}px`;
     this.spacer.style.height = `${Math.max(0, whole - height)}px`;
+    this.panel.fit(isWide ? Math.min(Math.max(height + this.map.height + this.tracks.height, 240), BESIDE) : 0);
     this.picture.width = this.canvas.clientWidth;  // after all is written: a layout
   }
 
@@ -253,11 +289,11 @@ class Viewer {
   /** @param {number} mark of the whole trace */
   goToMatch(mark) {
     const {picture, whole} = this;
-    const {begin, end, row} = whole;
+    const {begin, end} = whole;
     const width = Math.max((end[mark] - begin[mark]) * 8, Math.min(picture.to - picture.from, whole.head.span / 50));
     const middle = (begin[mark] + end[mark]) / 2;
     this.show(middle - width / 2, middle + width / 2);
-    this.select(picture.marks === whole ? mark : picture.marks.at(row[mark], begin[mark]));
+    this.select(picture.marks.sameAs(whole, mark));
   }
 
   /** @param {number} mark */
