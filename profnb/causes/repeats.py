@@ -6,15 +6,12 @@ Times are those of the cell's parts, so each cost is counted besides the first o
 import re
 from collections import Counter
 from dataclasses import dataclass
-from itertools import accumulate
-from posixpath import commonpath
 
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.core.units import PS_PER_NS
-from profnb.subjects.advising import share_of
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
@@ -22,9 +19,6 @@ _MODELS = 3  # two are compared; three come from a loop
 _COMPILE, _LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
-)
-_DRAWS = re.compile(
-    r"^(?:Stateless)?Random(?!Shuffle)|Noise|Jitter|Augment|MixUp|CutMix|Drop(?:out|Path|Connect)|StochasticDepth"
 )
 _LEARNS = re.compile(r"(?:^|/)gradient_tape/|:Resource(?:Sparse)?Apply")
 
@@ -108,52 +102,6 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
     place, models = places.most_common(1)[0]
     first = next(one for one in keras if (one.code, one.phase, one.caller) == place)
     return (first, models) if models >= _MODELS else None
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenLayers:
-    """Layers that are not trained, before all that are: of one example they give the same in each epoch.
-
-    Attributes:
-        count: How many have weights.
-        name: The model or layer that they are parts of; else the first and the last: "conv1 to conv5".
-        share: What their ops take of the time from step to step.
-    """
-
-    count: int
-    name: str
-    share: float
-
-
-def find_frozen(study: Study) -> FrozenLayers | None:
-    """Find frozen layers; None where the input or one of them draws numbers, or nothing behind is trained."""
-    layers = [layer for model in study.recording.models for layer in model.layers]
-    trained = [at.path.split("/") for at in layers if at.is_trainable]
-    outer = {path for names in trained for path in accumulate(names, "{}/{}".format)}
-    frozen = {
-        at.path: at
-        for at in layers
-        if not at.needs_input_gradient and at.path not in outer  # nothing inside is trained
-    }
-    weighty = [path for path, layer in frozen.items() if layer.parameters > 0]
-    if not weighty or not trained:
-        return None
-    events = np.flatnonzero(study.groups.step < 0)
-    names = np.unique(study.trace.events.name[events]).tolist()
-    draws = [parse_op(study.trace.names[code]) for code in names]
-    if any(at and _DRAWS.search(at[1]) for at in draws) or any(
-        _DRAWS.search(layer.kind) for layer in frozen.values()
-    ):
-        return None
-    table, category = study.layers.table, f"{study.layers.table.side} compute"
-    is_frozen = np.array([layer in frozen for layer in table.layer], np.bool_)
-    whole = int(table.total_ps.sum())
-    share = (
-        int(table.total_ps[is_frozen].sum()) / whole * share_of(study, category) if whole else 0.0
-    )
-    whole_of = commonpath(weighty)
-    ends = [whole_of] if whole_of in frozen else [weighty[0], weighty[-1]]
-    return FrozenLayers(len(weighty), " to ".join(frozen[path].name for path in ends), share)
 
 
 def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list[str], float]:

@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propos
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
-from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, SELDOM
+from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.python_work import starts_ops_singly
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
@@ -77,16 +77,37 @@ _IN_16_BITS = {
     JAX: "Cast parameters and inputs to jnp.bfloat16 inside the step. Keep the loss in float32.",
     PYTORCH: "with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and loss.",
 }
+_IN_32_BITS = {
+    UNKNOWN: "Make float32 arrays before the loop: x.astype('float32'). NumPy makes float64 by itself.",
+    TENSORFLOW: "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. "
+    "Variables: tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64').",
+}
 _NARROWER: dict[str, Words] = {
     "TF32": ("Compute products in TF32", IN_TF32, "mixed_precision"),
     "16-bit": ("Compute in 16 bits", _IN_16_BITS, "mixed_precision"),
+    "32-bit": ("Compute in 32 bits", _IN_32_BITS, "mixed_precision"),
 }
 
 
 @of_steps
-def mixed_precision(model: Model, study: Study) -> Proposals:
-    """The device limits, and multiplies more in 32 bits, on its ordinary cores, than it computes in fewer."""
-    kernels, rates = study.device.kernels, _rates(study)
+def narrower_numbers(model: Model, study: Study) -> Proposals:
+    """Ops compute in 64 bits; or the device limits, and multiplies more in 32 bits than it computes in fewer.
+
+    A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
+    """
+    kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
+    kinds = (f"{study.layers.table.side} compute",)
+    if placed is not None:
+        is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
+        of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
+        wide = of_side * share_of(study, kinds[0])
+        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, HALF)
+        yield propose(
+            study, "wide-numbers", _NARROWER["32-bit"],
+            f"{percent_text(wide)} of the time goes to ops on 64-bit numbers. 32 bits keep 7 digits, and a "
+            "processor computes twice as many of these at once.",
+            model.some_of(kinds, wide, (least, HALF)),
+        )  # fmt: skip
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     share = _kernel_share(study, chosen)
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
@@ -457,6 +478,6 @@ def idle_device(model: Model, study: Study) -> Proposals:
 
 
 DEVICE_RULES = (
-    unused_gpu, mixed_precision, missed_tensor_cores, layout_changes, exposed_collectives, imbalance,
+    unused_gpu, narrower_numbers, missed_tensor_cores, layout_changes, exposed_collectives, imbalance,
     launch_bound, gpu_thread_mode, copying_input, synchronising_reads, larger_batch, idle_device,
 )  # fmt: skip

@@ -63,7 +63,7 @@ def own_functions(model: Model) -> Proposals:
             continue
         row = _innermost(model, row)  # noqa: PLW2901
         below = tree.rows_below(row).tolist()
-        eager = [at for at in below if tree.kind[at] == EAGER]
+        eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
         # Layers that are called for the first time are built, wherever that is.
         if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
@@ -72,6 +72,28 @@ def own_functions(model: Model) -> Proposals:
             yield from _compile(model, row, int(tree.wall_ps[row]))
         else:
             yield from _python(model, row, python)
+
+
+@of_cell
+def values_to_tensors(model: Model) -> Proposals:
+    """TensorFlow takes Python's values to tensors, number by number where these are lists of arrays."""
+    tree = model.tree
+    for row in tree.rows(EAGER):
+        around = int(tree.parent[row])
+        eager = tree.rows(EAGER, below=around)  # a look may fall on the next op instead
+        took = int(tree.self_ps[row])
+        if tree.name[row] != parts.TO_TENSORS or 2 * took < tree.self_ps[eager].sum():
+            continue
+        name = tree.name[around] and quoted(tree.name[around], _LONGEST)
+        where = model.own_line(around)
+        yield Proposal(
+            "values-to-tensors", f"Make the tensors of {name or where} once",
+            f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. TensorFlow "
+            "reads a list number by number.",
+            "data = tf.constant(np.asarray(rows)) once, before the loop. Then take data[i : i + n], or use "
+            "tf.data.Dataset.from_tensor_slices(data).batch(n).",
+            f"{GUIDE}/data", [scale(tree, eager, 0.0, QUARTER)], where,
+        )  # fmt: skip
 
 
 def _innermost(model: Model, row: int) -> int:
@@ -308,5 +330,5 @@ def _started_together(
 
 
 PYTHON_RULES = (
-    own_functions, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
+    own_functions, values_to_tensors, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
 )  # fmt: skip

@@ -28,7 +28,8 @@ from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, traced_steps
 from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
 from profnb.causes.python_work import ops_at_work
-from profnb.causes.repeats import find_frozen, find_models_again, find_validating
+from profnb.causes.repeats import find_models_again, find_validating
+from profnb.causes.unlearned import DATA, SAME, find_unlearned
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -195,27 +196,49 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 
 
 @of_steps
-def frozen_layers(model: Model, study: Study) -> Proposals:
-    """Layers that are not trained compute the same of each example in every epoch."""
+def unlearned(model: Model, study: Study) -> Proposals:
+    """Ops depend on nothing learned: the same in each step, or of an example in each epoch."""
     tree = model.tree
     epochs = max((int(tree.occurrences[row]) for row in tree.rows(EPOCH)), default=1)
-    frozen = find_frozen(study) if epochs > 1 else None
-    if frozen is None:
-        return
-    name, left = quoted(frozen.name, _LONGEST), 1 / epochs
-    edit = model.some_of(
-        (f"{study.layers.table.side} compute",), frozen.share, (left, left + (1 - left) * QUARTER)
-    )
-    tracing_ps = frozen.count * model.costs.tracing_ps  # of what runs them alone
-    yield Proposal(
-        "frozen-layers", f"Run {name} once for all epochs",
-        f"{name} is not trained. {counted_text(frozen.count, 'layer')} took {percent_text(frozen.share)} "
-        f"of the time from step to step, in {count_text(epochs)} epochs over the same examples.",
-        "features = frozen.predict(x), then fit the layers behind it on them. Not where examples are "
-        "augmented anew in each epoch.",
-        "https://keras.io/guides/transfer_learning/",
-        [replace(edit, most_ps=edit.most_ps + tracing_ps)],
-    )  # fmt: skip
+    for kind in (SAME, DATA) if epochs > 1 else (SAME,):
+        found = find_unlearned(study, kind)
+        if found is None:
+            continue
+        left = 1 / epochs if kind == DATA else 0.0
+        edit = model.some_of(
+            (f"{study.layers.table.side} compute",),
+            found.share,
+            (left, left + (1 - left) * QUARTER),
+        )
+        # of what runs these alone
+        edit = replace(edit, most_ps=edit.most_ps + found.count * model.costs.tracing_ps)
+        what = (
+            quoted(found.layers, _LONGEST)
+            if found.layers
+            else f"the ops of {found.line or 'the step'}"
+        )
+        took = f"{what[:1].upper()}{what[1:]} took {percent_text(found.share)} of the time from step to step"
+        title, evidence, code = _UNLEARNED[kind]
+        evidence = evidence.format(epochs=count_text(epochs))
+        yield Proposal(
+            "unlearned", title.format(what=what), f"{took}. {evidence}", code,
+            "https://keras.io/guides/transfer_learning/", [edit], found.line,
+        )  # fmt: skip
+
+
+_UNLEARNED = {
+    SAME: (
+        "Compute {what} once, before the loop",
+        "These ops use no data and nothing that is learned: each step computes the same.",
+        "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
+    ),
+    DATA: (
+        "Run {what} once for all epochs",
+        "Nothing there is trained: {epochs} epochs compute the same of each example.",
+        "features = frozen.predict(x), then fit the layers behind on features. Targets and decoded data: "
+        "dataset.map(...).cache() before shuffle. Not where examples are augmented anew in each epoch.",
+    ),
+}
 
 
 @of_cell
@@ -446,7 +469,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
 
 
 REPEAT_RULES = (
-    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, frozen_layers, validation, own_validation,
+    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
     saved_often,
     retracing, new_model_in_a_loop, slowing_down,
 )  # fmt: skip
