@@ -88,8 +88,8 @@ def values_to_tensors(model: Model) -> Proposals:
         where = model.own_line(around)
         yield Proposal(
             "values-to-tensors", f"Make the tensors of {name or where} once",
-            f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. TensorFlow "
-            "reads a list number by number.",
+            f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. "
+            "TensorFlow reads a list number by number.",
             "data = tf.constant(np.asarray(rows)) once, before the loop. Then take data[i : i + n], or use "
             "tf.data.Dataset.from_tensor_slices(data).batch(n).",
             f"{GUIDE}/data", [scale(tree, eager, 0.0, QUARTER)], where,
