@@ -12,6 +12,8 @@ import numpy as np
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.core.units import PS_PER_NS
+from profnb.subjects.advising import covered_share, op_events, period_ps
+from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
@@ -104,6 +106,42 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
     return (first, models) if models >= _MODELS else None
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """Gaps between passes over the data: epochs, validations, fits.
+
+    Attributes:
+        count: How many.
+        ends: How many of these end an epoch, where anything trains.
+        trains: Whether anything does.
+        all_ps: What all took, without work of devices.
+        each_ps: What one took as a rule: in the first ones things are set up.
+        python_ps: How long Python ran in one, as a rule.
+    """
+
+    count: int
+    ends: int
+    trains: bool
+    all_ps: float
+    each_ps: float
+    python_ps: float
+
+
+def find_passes(study: Study) -> Passes:
+    """Find the gaps between passes over the data."""
+    rows = study.gaps.between_epochs
+    trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
+    each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    return Passes(
+        rows.size,
+        int(trains[rows].sum()) if trains.any() else rows.size,
+        bool(trains.any()),
+        float(each_ps.sum()),
+        float(np.median(each_ps)) if rows.size else 0.0,
+        float(np.median(study.breakdown.gap_picoseconds[rows, -1])) if rows.size else 0.0,
+    )
+
+
 def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list[str], float]:
     """Tell functions that validate from those that learn, by what their traced calls ran.
 
@@ -138,3 +176,28 @@ def _learns(study: Study, function: str) -> bool | None:
     codes = set(study.trace.events.name[study.events_of(rows)].tolist())
     ops = [name for name in map(study.trace.names.__getitem__, codes) if parse_op(name)]
     return any(map(_LEARNS.search, ops)) if ops else None
+
+
+_SUMMARY_OPS = (
+    "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "TensorSummary",
+    "TensorSummaryV2", "MergeSummary",
+)  # fmt: skip
+_WRITES = ("add_summary", "SummarySaverHook.")
+
+
+def find_summaries(study: Study) -> tuple[int, float, float, float]:
+    """Find session runs that make summaries.
+
+    Returns:
+        How many there are, 0 where nothing looked at what is between runs; the shares of the time that the
+        summaries' ops take, and what writes these between runs; how long that is a run.
+    """
+    gaps, counted = session_gaps(study), study.summary.counted
+    ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
+    if gaps is None:
+        return 0, 0.0, 0.0, 0.0
+    written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
+    each_ps = written * PS_PER_NS / gaps.gaps
+    made = np.intersect1d(study.groups.step[ops], counted).size
+    writing = each_ps * counted.size / period_ps(study)
+    return made, covered_share(study, ops), writing, each_ps

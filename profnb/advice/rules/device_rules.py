@@ -15,6 +15,7 @@ from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
 from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.python_work import starts_ops_singly
+from profnb.causes.starving import room_for_batch
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
@@ -60,9 +61,7 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
     if not study.device.unused:
         return
     named, share = printable(", ".join(study.device.unused[:4])), share_of(study, "host compute")
-    evidence = (
-        f"Nothing ran on {named}. For {percent_text(share)} of the time the ops ran on the CPU."
-    )
+    evidence = f"Nothing ran on {named}. For {percent_text(share)} of the time ops ran on the CPU."
     if is_mixed_precision(study):
         evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
     edits = model.of_category("host compute", share, model.left_by_a_call(share))
@@ -218,9 +217,9 @@ def imbalance(model: Model, study: Study) -> Proposals:
     use = study.device.use
     exposed_ps = use.collective_ps - use.hidden_collective_ps  # mostly waiting for those that work
     busy = ((use.busy_ps - exposed_ps) / max(use.window_ps, 1))[use.compute_ps > 0]
-    if busy.size < 2 or 2 * busy.max() < 1:
+    most, mean = (float(busy.max()), float(busy.mean())) if busy.size > 1 else (0.0, 0.0)
+    if 2 * most < 1:
         return
-    most, mean = float(busy.max()), float(busy.mean())
     kinds = "device compute", "device collectives"  # in which the others wait for it
     yield propose(
         study, "imbalance", _SPREAD,
@@ -301,7 +300,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
 
 
 _PINNED = (
-    "batch.to(device, non_blocking=True) for the next batch; send uint8 and convert on the device."
+    "batch.to(device, non_blocking=True) for the next batch; send uint8, convert on the device."
 )
 _COPY = {
     UNKNOWN: "Copy the next batch while the device computes. Send narrow types (uint8).",
@@ -339,16 +338,11 @@ def copying_input(model: Model, study: Study) -> Proposals:
 
 
 _READ = {
-    UNKNOWN: (
-        "Printing a result or making a Python number waits for the device. Read results every 100 steps."
-    ),
+    UNKNOWN: "Printing a result or making a Python number waits for the device. Do so every 100 steps.",
     TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device. Read results every 100 "
     "steps, or keep a tf.keras.metrics.Mean and read the mean once an epoch.",
     SESSIONS: "sess.run copies every fetched value back. Fetch the loss and the summaries every 100 steps.",
-    JAX: (
-        "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Read results every 100 "
-        "steps."
-    ),
+    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Do so every 100 steps.",
     PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device. "
     "Read results every 100 steps.",
 }
@@ -370,7 +364,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
         name, waits_for, each = reads.find_waiting_op(study)
     evidence = (
-        f"For {percent_text(share)} of the time the device idled and the host waited for a result."
+        f"For {percent_text(share)} of the time the device idled, the host waited for a result."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
@@ -395,10 +389,7 @@ def larger_batch(model: Model, study: Study) -> Proposals:
     Per example half of what does not grow with the batch is saved: of the idle time, and at most of all but
     the input and kernels that are long enough to grow with it.
     """
-    sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
-    size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
-    idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
-    fixed = idle - sum(idle_share_of(study, c) for c in ("waiting for input", "copying input"))
+    size, idle, fixed = room_for_batch(study)
     if not size or fixed < 1 - LIMITING:
         return
     kernels, computing = study.device.kernels, share_of(study, "device compute")
@@ -417,10 +408,7 @@ def larger_batch(model: Model, study: Study) -> Proposals:
 
 _PYTHON = {
     UNKNOWN: "Profile the Python code. Hand the device more work at once.",
-    TENSORFLOW: (
-        "Capture with --python: p.python names the functions. Move the slow functions into the "
-        "tf.function."
-    ),
+    TENSORFLOW: "Capture with --python: p.python names the functions. Move slow ones into the tf.function.",
     SESSIONS: "Capture with --python: p.python names the functions. Feed through tf.data.",
     JAX: "The frames on the timeline name the functions. Put the whole step into one jax.jit.",
     PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less Python in the step.",

@@ -21,8 +21,7 @@ from profnb.causes.python_work import (
     find_eager_runs,
     find_python_between,
     find_python_in_steps,
-    share_around_calls,
-    share_of_short_ops,
+    shares_of_calls,
 )
 from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import printable, quoted
@@ -182,12 +181,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST:
         return
-    is_own, share, seldom, kinds = (
-        is_own_loop(study),
-        python.share,
-        python.seldom,
-        [parts.GAPS, OTHERS],
-    )
+    is_own, share, seldom = is_own_loop(study), python.share, python.seldom
+    kinds = [parts.GAPS, OTHERS]
     if model.has_looks:  # which give what runs after few steps a name
         seldom = ""
         if is_own:  # what lies between its steps, too
@@ -216,15 +211,12 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     if is_together:
         # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
         # own. Short ops take up to half as long again where each call wakes the threads anew.
-        calls, eager = share_around_calls(study), find_eager_runs(study)
-        around = calls - (eager.starting if eager else 0.0)
-        if around > 0:
+        around, short = shares_of_calls(study)
+        if around:
             more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-            short = share_of_short_ops(study, calls)
             left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
             whole = around + short
-            remains = left[0] / whole, left[1] / whole
-            edits.append(model.some_of(("host compute",), whole, remains))
+            edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
     yield Proposal(
         "python-between-steps", title, evidence + more, code, guide(study, "function"), edits,
     )  # fmt: skip
@@ -302,9 +294,8 @@ _IN_STEPS = ("host compute", "kernel launch", OTHERS)
 @of_trace
 def eager_ops_between(model: Model, study: Study) -> Proposals:
     """The same between the steps of a loop of the user's own in a loaded trace: metrics that are updated."""
-    if model.has_looks or study.steps.is_window or not is_own_loop(study):
-        return
-    if runs := find_eager_runs(study, between=True):
+    is_asked = not model.has_looks and not study.steps.is_window and is_own_loop(study)
+    if is_asked and (runs := find_eager_runs(study, between=True)):
         yield _function_of(
             "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
             "runs these ops (a called model, updated metrics)",
