@@ -199,11 +199,8 @@ def unlearned(model: Model, study: Study) -> Proposals:
         if work is None:
             continue
         left = 1 / epochs if kind == DATA else 0.0
-        edit = model.some_of(
-            (f"{study.layers.table.side} compute",),
-            work.share,
-            (left, left + (1 - left) * QUARTER),
-        )
+        kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
+        edit = model.some_of(kinds, work.share, (left, most))
         # of what runs these alone
         edit = replace(edit, most_ps=edit.most_ps + work.count * model.costs.tracing_ps)
         what = work.layers and quoted(work.layers, _LONGEST)

@@ -96,3 +96,60 @@ def test_two_fits_of_two_models_in_one_cell_have_a_name_each(keras):
 
 def test_numbers_that_are_dropped_behind_the_frozen_layers_leave_these_as_they_are(keras):
     assert "unlearned" in proposed(fitted(keras, [*backbone(keras), keras.layers.Dropout(0.1)]).study)
+
+
+def called(step, times=8):
+    """What is said of calls of a step, each of which is read."""
+    step()
+    with profnb.profile() as p:
+        for _ in range(times):
+            float(step())
+    return proposed(p.study)
+
+
+def test_a_matrix_that_is_normalised_in_each_call_is_to_be_computed_once(tf):
+    links, features = tf.ones((400, 400)), tf.ones((400, 2))
+    weights = tf.Variable(tf.ones((2, 1)))
+
+    @tf.function
+    def step():
+        scale = tf.linalg.diag(tf.math.rsqrt(tf.reduce_sum(links, 1)))
+        return tf.reduce_sum(scale @ links @ scale @ (features @ weights))
+
+    told = called(step)["unlearned"]
+    assert told.title.startswith("Compute the ops of ") and told.title.endswith("once, before the loop")
+    assert "test_unlearned.py:" in told.where
+
+
+def test_what_a_variable_or_an_argument_decides_is_not_computed_once(tf):
+    links = tf.Variable(tf.ones((400, 400)))
+
+    @tf.function
+    def step():
+        return tf.reduce_sum(links @ links @ links)
+
+    assert "unlearned" not in called(step)
+
+
+@pytest.mark.parametrize("width", [64, 32])
+def test_numbers_of_64_bits_are_told_of_the_graph_that_ran_though_another_has_its_name(tf, width):
+    both = [tf.ones((300, 300), dtype) for dtype in (tf.float64, tf.float32)]
+
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(x @ x)
+
+    for one in both:
+        step(one)
+    x = both[width == 32]
+    with profnb.profile() as p:
+        for _ in range(8):
+            float(step(x))
+    assert set(p.op_roofline["width"]) == {f"{width}-bit"}
+    told = proposed(p.study)["wide-numbers"].edits[0]
+    assert (told.share > 0.5) == (width == 64)
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
