@@ -63,9 +63,7 @@ def what_if(model: Model, changes: Mapping[str, object]) -> WhatIf:
             f"what_if takes {', '.join(sorted(_CHANGES))}; found {', '.join(unknown) or 'nothing'}."
         )
     edits = [edit for name, value in changes.items() for edit in _CHANGES[name](model, value)]
-    because = (
-        "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing like this was seen"
-    )
+    because = "; ".join(dict.fromkeys(edit.because for edit in edits)) or "nothing like it was seen"
     return WhatIf(
         model.saves_ms(replay(model.tree, edits)),
         model.tree.whole_ps / PS_PER_MS,
@@ -106,11 +104,8 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
     """
     tree, times = model.tree, model.tree.times_of(row)
     rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
-    whole, calls_ps, shares = (
-        int(tree.self_ps[rows].sum()),
-        model.costs.call_ps,
-        model.kernel_shares,
-    )
+    whole, calls_ps = int(tree.self_ps[rows].sum()), model.costs.call_ps
+    shares = model.kernel_shares
     least, most = (
         min(times * call_ps + share * whole, whole)
         for call_ps, share in zip(calls_ps, shares, strict=True)

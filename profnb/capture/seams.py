@@ -271,6 +271,13 @@ FUNCTION_GRAPH = Seam(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
     "ops of optimizers and metrics are not told apart",
 )
+CONCRETE_FUNCTION = Seam(
+    "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction",
+    "which of two graphs of one name ran is not known",
+)
+FUNCTION_NAME = _on_objects(
+    "tensorflow:types.experimental.ConcreteFunction.name", CONCRETE_FUNCTION.lost
+)
 GRAPH_OF = _on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
 GRAPH_FUNCTIONS = _on_objects("tensorflow:Graph._functions", _NO_SCOPES)
 GRAPH_KEY = _on_objects("tensorflow:Graph._graph_key", "the order of old graphs")

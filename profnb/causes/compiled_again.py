@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.causes.pieces import compiled_regions
+from profnb.causes.python_work import ops_at_work
 from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import count_text
@@ -200,6 +201,56 @@ def traced_steps(study: Study) -> Int64s:
         return np.zeros(0, np.int64)
     step = np.unique(study.groups.step[calls.events[calls.is_traced]])
     return np.asarray(step[step >= 0], np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class TracingSteps:
+    """Steps in which a function was traced again.
+
+    Attributes:
+        spent_ps: What they took.
+        traced_ps: What all steps took in which anything was traced.
+        warm_up_ps: What these and the warm-up took.
+        left_ps: What they would take at least and at most: usual steps, or their ops and a call.
+    """
+
+    spent_ps: float
+    traced_ps: float
+    warm_up_ps: float
+    left_ps: tuple[float, float]
+
+
+def find_tracing_steps(
+    study: Study, again: Int64s, call_ps: tuple[float, float]
+) -> TracingSteps | None:
+    """Find the steps of some calls that traced; None where there are none.
+
+    Args:
+        study: The trace.
+        again: The calls.
+        call_ps: What a call of a traced function costs here, at least and at most.
+    """
+    step, took_ps, steps = study.groups.step, study.steps.duration_ps, study.steps
+    dues = np.unique(step[again])
+    dues = dues[dues >= 0]
+    if not dues.size or steps.is_window:
+        return None
+    spent = float(took_ps[dues].sum())
+    phases = {steps.phase[row] for row in dues.tolist()}
+    usual_ps = took_ps[np.concatenate([steps.rows_of(phase) for phase in phases])]
+    if usual_ps.size:
+        left = [float(np.median(usual_ps)) * dues.size, float(usual_ps.mean()) * dues.size]
+    else:
+        durations_ps = study.trace.events.duration_ps
+        ops, beside = ops_at_work(study), max(spent - float(durations_ps[again].sum()), 0.0)
+        ops_ps = float(durations_ps[ops[np.isin(step[ops], dues)]].sum())
+        least, most = (float(cost * dues.size) + beside for cost in call_ps)
+        left = [least, most + ops_ps]
+    traced, warm_up = traced_steps(study), np.flatnonzero(steps.is_warmup)
+    of_traced, of_warm_up = (
+        float(took_ps[np.union1d(rows, dues)].sum()) for rows in (traced, warm_up)
+    )
+    return TracingSteps(spent, of_traced, of_warm_up, (min(left), max(left)))
 
 
 class _Calls(NamedTuple):

@@ -300,3 +300,25 @@ def find_uncompilable(study: Study) -> str:
         return ""
     in_steps = set(runs.code[study.groups.step[runs.events] >= 0].tolist())
     return next((runs.keys[code][1] for code in sorted(in_steps) if is_kind[code]), "")
+
+
+# What to write instead, by the argument that forbids cuDNN.
+_ALLOWED = {
+    "activation": "activation='tanh'",
+    "recurrent_activation": "recurrent_activation='sigmoid'",
+    "recurrent_dropout": "recurrent_dropout=0 (dropout=... is allowed)",
+    "unroll": "unroll=False",
+    "use_bias": "use_bias=True",
+    "reset_after": "reset_after=True",
+    "use_cudnn": "use_cudnn='auto'",
+}
+
+
+def allowed_instead(reasons: list[str]) -> str:
+    """What to write so that cuDNN may run the layers."""
+    given = dict.fromkeys(part for reason in reasons for part in reason.split(", "))
+    texts = [f"keras.layers.{c[4:-5]}(...) instead of {c}" for c in given if c.startswith("RNN(")]
+    names = {part.partition("=")[0] for part in given}
+    texts.append(", ".join(text for name, text in _ALLOWED.items() if name in names))
+    instead = "; ".join(filter(None, texts))
+    return f"{instead}. The changed model has to be trained anew; check that the accuracy holds."

@@ -188,17 +188,19 @@ def share_around_calls(study: Study) -> float:
     return max(share_of(study, "host compute") - share_of_spans(study, spans), 0.0)
 
 
-def share_of_short_ops(study: Study, around_calls: float) -> float:
-    """What ops that compute for less than 50 us, and the executor between ops, take of the same.
+def shares_of_calls(study: Study) -> tuple[float, float]:
+    """What fewer calls spare of the steps: what is around calls, and perhaps of short ops.
 
-    Args:
-        study: The analyses.
-        around_calls: What ``share_around_calls`` found.
+    Returns:
+        Shares of the time from step to step: of beginning and ending calls, without ops that have calls of
+        their own; of ops that compute for less than 50 us, and the executor between ops.
     """
+    calls, eager = share_around_calls(study), find_eager_runs(study)
     ops = _ops_of_steps(study)
     long = ops[study.trace.events.duration_ps[ops] >= LONG_OP_PS]
-    within = share_of(study, "host compute") - around_calls
-    return max(within - covered_share(study, long), 0.0)
+    within = share_of(study, "host compute") - calls
+    around = calls - (eager.starting if eager else 0.0)
+    return max(around, 0.0), max(within - covered_share(study, long), 0.0)
 
 
 def ops_at_work(study: Study) -> Int64s:

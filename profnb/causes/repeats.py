@@ -6,15 +6,14 @@ Times are those of the cell's parts, so each cost is counted besides the first o
 import re
 from collections import Counter
 from dataclasses import dataclass
-from itertools import accumulate
-from posixpath import commonpath
 
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.core.units import PS_PER_NS
-from profnb.subjects.advising import share_of
+from profnb.subjects.advising import covered_share, op_events, period_ps
+from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
@@ -22,9 +21,6 @@ _MODELS = 3  # two are compared; three come from a loop
 _COMPILE, _LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
-)
-_DRAWS = re.compile(
-    r"^(?:Stateless)?Random(?!Shuffle)|Noise|Jitter|Augment|MixUp|CutMix|Drop(?:out|Path|Connect)|StochasticDepth"
 )
 _LEARNS = re.compile(r"(?:^|/)gradient_tape/|:Resource(?:Sparse)?Apply")
 
@@ -111,49 +107,39 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
 
 
 @dataclass(frozen=True, slots=True)
-class FrozenLayers:
-    """Layers that are not trained, before all that are: of one example they give the same in each epoch.
+class Passes:
+    """Gaps between passes over the data: epochs, validations, fits.
 
     Attributes:
-        count: How many have weights.
-        name: The model or layer that they are parts of; else the first and the last: "conv1 to conv5".
-        share: What their ops take of the time from step to step.
+        count: How many.
+        ends: How many of these end an epoch, where anything trains.
+        trains: Whether anything does.
+        all_ps: What all took, without work of devices.
+        each_ps: What one took as a rule: in the first ones things are set up.
+        python_ps: How long Python ran in one, as a rule.
     """
 
     count: int
-    name: str
-    share: float
+    ends: int
+    trains: bool
+    all_ps: float
+    each_ps: float
+    python_ps: float
 
 
-def find_frozen(study: Study) -> FrozenLayers | None:
-    """Find frozen layers; None where the input or one of them draws numbers, or nothing behind is trained."""
-    layers = [layer for model in study.recording.models for layer in model.layers]
-    trained = [at.path.split("/") for at in layers if at.is_trainable]
-    outer = {path for names in trained for path in accumulate(names, "{}/{}".format)}
-    frozen = {
-        at.path: at
-        for at in layers
-        if not at.needs_input_gradient and at.path not in outer  # nothing inside is trained
-    }
-    weighty = [path for path, layer in frozen.items() if layer.parameters > 0]
-    if not weighty or not trained:
-        return None
-    events = np.flatnonzero(study.groups.step < 0)
-    names = np.unique(study.trace.events.name[events]).tolist()
-    draws = [parse_op(study.trace.names[code]) for code in names]
-    if any(at and _DRAWS.search(at[1]) for at in draws) or any(
-        _DRAWS.search(layer.kind) for layer in frozen.values()
-    ):
-        return None
-    table, category = study.layers.table, f"{study.layers.table.side} compute"
-    is_frozen = np.array([layer in frozen for layer in table.layer], np.bool_)
-    whole = int(table.total_ps.sum())
-    share = (
-        int(table.total_ps[is_frozen].sum()) / whole * share_of(study, category) if whole else 0.0
+def find_passes(study: Study) -> Passes:
+    """Find the gaps between passes over the data."""
+    rows = study.gaps.between_epochs
+    trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
+    each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
+    return Passes(
+        rows.size,
+        int(trains[rows].sum()) if trains.any() else rows.size,
+        bool(trains.any()),
+        float(each_ps.sum()),
+        float(np.median(each_ps)) if rows.size else 0.0,
+        float(np.median(study.breakdown.gap_picoseconds[rows, -1])) if rows.size else 0.0,
     )
-    whole_of = commonpath(weighty)
-    ends = [whole_of] if whole_of in frozen else [weighty[0], weighty[-1]]
-    return FrozenLayers(len(weighty), " to ".join(frozen[path].name for path in ends), share)
 
 
 def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list[str], float]:
@@ -190,3 +176,28 @@ def _learns(study: Study, function: str) -> bool | None:
     codes = set(study.trace.events.name[study.events_of(rows)].tolist())
     ops = [name for name in map(study.trace.names.__getitem__, codes) if parse_op(name)]
     return any(map(_LEARNS.search, ops)) if ops else None
+
+
+_SUMMARY_OPS = (
+    "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "TensorSummary",
+    "TensorSummaryV2", "MergeSummary",
+)  # fmt: skip
+_WRITES = ("add_summary", "SummarySaverHook.")
+
+
+def find_summaries(study: Study) -> tuple[int, float, float, float]:
+    """Find session runs that make summaries.
+
+    Returns:
+        How many there are, 0 where nothing looked at what is between runs; the shares of the time that the
+        summaries' ops take, and what writes these between runs; how long that is a run.
+    """
+    gaps, counted = session_gaps(study), study.summary.counted
+    ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
+    if gaps is None:
+        return 0, 0.0, 0.0, 0.0
+    written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
+    each_ps = written * PS_PER_NS / gaps.gaps
+    made = np.intersect1d(study.groups.step[ops], counted).size
+    writing = each_ps * counted.size / period_ps(study)
+    return made, covered_share(study, ops), writing, each_ps

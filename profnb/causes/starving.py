@@ -7,7 +7,15 @@ import numpy as np
 from profnb.causes.numbers import HALF
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
-from profnb.subjects.advising import LEAST_INPUT, covered_share, period_ps, share_of, window_of
+from profnb.subjects.advising import (
+    LEAST_INPUT,
+    covered_share,
+    idle_share_of,
+    period_ps,
+    share_of,
+    window_of,
+)
+from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.diagnosis import runs_python
 from profnb.subjects.input.iterators import SmallFiles, files_text
@@ -271,4 +279,33 @@ def kept_by_host(study: Study, factor: float) -> float:
     host_ps -= covered_share(study, waits) * whole_ps
     return (
         float(np.clip((host_ps - (whole_ps - saved_ps)) / saved_ps, 0, 1)) if saved_ps > 0 else 0.0
+    )
+
+
+_MADE_BY_MAPS = {"Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave"}
+
+
+def maps_the_same(study: Study) -> bool:
+    """Whether functions of tf.data make the elements, none is kept, and none draws numbers or runs Python."""
+    table = study.input.pipeline
+    kinds = set(table.kind)
+    if not kinds & _MADE_BY_MAPS or any(kind.endswith("Cache") for kind in kinds):
+        return False
+    ops = {op for functions in table.function_ops for op, *_ in functions}
+    return not any("Random" in op for op in ops) and not input_runs_python(study)
+
+
+def room_for_batch(study: Study) -> tuple[int, float, float]:
+    """Find whether twice the batch fits into the device's memory.
+
+    Returns:
+        The batch, 0 where it does not fit; how much of the time the device idles, and not for want of data.
+    """
+    sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
+    size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
+    idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
+    return (
+        size,
+        idle,
+        idle - sum(idle_share_of(study, cause) for cause in ("waiting for input", "copying input")),
     )

@@ -15,7 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import everyday_programs  # noqa: F401 - they stand beside the public ones
+import asked_programs  # noqa: F401 - they stand beside the public ones
+import everyday_programs  # noqa: F401 - so do these
 import public_programs
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -13,8 +13,9 @@ from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propos
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
-from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, SELDOM
+from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.python_work import starts_ops_singly
+from profnb.causes.starving import room_for_batch
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
@@ -60,9 +61,7 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
     if not study.device.unused:
         return
     named, share = printable(", ".join(study.device.unused[:4])), share_of(study, "host compute")
-    evidence = (
-        f"Nothing ran on {named}. For {percent_text(share)} of the time the ops ran on the CPU."
-    )
+    evidence = f"Nothing ran on {named}. For {percent_text(share)} of the time ops ran on the CPU."
     if is_mixed_precision(study):
         evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
     edits = model.of_category("host compute", share, model.left_by_a_call(share))
@@ -77,16 +76,37 @@ _IN_16_BITS = {
     JAX: "Cast parameters and inputs to jnp.bfloat16 inside the step. Keep the loss in float32.",
     PYTORCH: "with torch.autocast('cuda', dtype=torch.bfloat16): around the forward pass and loss.",
 }
+_IN_32_BITS = {
+    UNKNOWN: "Make float32 arrays before the loop: x.astype('float32'). NumPy makes float64 by itself.",
+    TENSORFLOW: "Make float32 arrays before the loop: x.astype('float32'), as NumPy makes float64 by itself. "
+    "Variables: tf.Variable(tf.cast(v, tf.float32)). Undo keras.config.set_floatx('float64').",
+}
 _NARROWER: dict[str, Words] = {
     "TF32": ("Compute products in TF32", IN_TF32, "mixed_precision"),
     "16-bit": ("Compute in 16 bits", _IN_16_BITS, "mixed_precision"),
+    "32-bit": ("Compute in 32 bits", _IN_32_BITS, "mixed_precision"),
 }
 
 
 @of_steps
-def mixed_precision(model: Model, study: Study) -> Proposals:
-    """The device limits, and multiplies more in 32 bits, on its ordinary cores, than it computes in fewer."""
-    kernels, rates = study.device.kernels, _rates(study)
+def narrower_numbers(model: Model, study: Study) -> Proposals:
+    """Ops compute in 64 bits; or the device limits, and multiplies more in 32 bits than it computes in fewer.
+
+    A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
+    """
+    kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
+    kinds = (f"{study.layers.table.side} compute",)
+    if placed is not None:
+        is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
+        of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
+        wide = of_side * share_of(study, kinds[0])
+        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, HALF)
+        yield propose(
+            study, "wide-numbers", _NARROWER["32-bit"],
+            f"{percent_text(wide)} of the time goes to ops on 64-bit numbers. 32 bits keep 7 digits, and a "
+            "processor computes twice as many of these at once.",
+            model.some_of(kinds, wide, (least, HALF)),
+        )  # fmt: skip
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     share = _kernel_share(study, chosen)
     narrow = float(study.device.precision.fraction[: WIDTHS.index("32-bit")].sum())
@@ -197,9 +217,9 @@ def imbalance(model: Model, study: Study) -> Proposals:
     use = study.device.use
     exposed_ps = use.collective_ps - use.hidden_collective_ps  # mostly waiting for those that work
     busy = ((use.busy_ps - exposed_ps) / max(use.window_ps, 1))[use.compute_ps > 0]
-    if busy.size < 2 or 2 * busy.max() < 1:
+    most, mean = (float(busy.max()), float(busy.mean())) if busy.size > 1 else (0.0, 0.0)
+    if 2 * most < 1:
         return
-    most, mean = float(busy.max()), float(busy.mean())
     kinds = "device compute", "device collectives"  # in which the others wait for it
     yield propose(
         study, "imbalance", _SPREAD,
@@ -280,7 +300,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
 
 
 _PINNED = (
-    "batch.to(device, non_blocking=True) for the next batch; send uint8 and convert on the device."
+    "batch.to(device, non_blocking=True) for the next batch; send uint8, convert on the device."
 )
 _COPY = {
     UNKNOWN: "Copy the next batch while the device computes. Send narrow types (uint8).",
@@ -318,16 +338,11 @@ def copying_input(model: Model, study: Study) -> Proposals:
 
 
 _READ = {
-    UNKNOWN: (
-        "Printing a result or making a Python number waits for the device. Read results every 100 steps."
-    ),
+    UNKNOWN: "Printing a result or making a Python number waits for the device. Do so every 100 steps.",
     TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device. Read results every 100 "
     "steps, or keep a tf.keras.metrics.Mean and read the mean once an epoch.",
     SESSIONS: "sess.run copies every fetched value back. Fetch the loss and the summaries every 100 steps.",
-    JAX: (
-        "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Read results every 100 "
-        "steps."
-    ),
+    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Do so every 100 steps.",
     PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device. "
     "Read results every 100 steps.",
 }
@@ -349,7 +364,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
         name, waits_for, each = reads.find_waiting_op(study)
     evidence = (
-        f"For {percent_text(share)} of the time the device idled and the host waited for a result."
+        f"For {percent_text(share)} of the time the device idled, the host waited for a result."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
@@ -374,10 +389,7 @@ def larger_batch(model: Model, study: Study) -> Proposals:
     Per example half of what does not grow with the batch is saved: of the idle time, and at most of all but
     the input and kernels that are long enough to grow with it.
     """
-    sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
-    size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
-    idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
-    fixed = idle - sum(idle_share_of(study, c) for c in ("waiting for input", "copying input"))
+    size, idle, fixed = room_for_batch(study)
     if not size or fixed < 1 - LIMITING:
         return
     kernels, computing = study.device.kernels, share_of(study, "device compute")
@@ -396,10 +408,7 @@ def larger_batch(model: Model, study: Study) -> Proposals:
 
 _PYTHON = {
     UNKNOWN: "Profile the Python code. Hand the device more work at once.",
-    TENSORFLOW: (
-        "Capture with --python: p.python names the functions. Move the slow functions into the "
-        "tf.function."
-    ),
+    TENSORFLOW: "Capture with --python: p.python names the functions. Move slow ones into the tf.function.",
     SESSIONS: "Capture with --python: p.python names the functions. Feed through tf.data.",
     JAX: "The frames on the timeline name the functions. Put the whole step into one jax.jit.",
     PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less Python in the step.",
@@ -457,6 +466,6 @@ def idle_device(model: Model, study: Study) -> Proposals:
 
 
 DEVICE_RULES = (
-    unused_gpu, mixed_precision, missed_tensor_cores, layout_changes, exposed_collectives, imbalance,
+    unused_gpu, narrower_numbers, missed_tensor_cores, layout_changes, exposed_collectives, imbalance,
     launch_bound, gpu_thread_mode, copying_input, synchronising_reads, larger_batch, idle_device,
 )  # fmt: skip

@@ -19,7 +19,7 @@ from profnb.causes.starving import (
     diagnose_queue,
     find_loaders,
     find_network_files,
-    input_runs_python,
+    maps_the_same,
     reads_singly,
 )
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
@@ -35,7 +35,6 @@ _IDS = {
     "bursts": ("prefetch-more", "Prefetch more elements"),
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
-_MADE_BY_MAPS = ("Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "ParallelInterleave")
 
 
 @of_trace
@@ -203,16 +202,7 @@ def made_again(model: Model, study: Study) -> Proposals:
     """
     tree = model.tree
     epochs = [row for row in tree.rows(EPOCH) if tree.occurrences[row] > 1]
-    table = study.input.pipeline
-    kinds = set(table.kind)
-    if (
-        not epochs
-        or not kinds & set(_MADE_BY_MAPS)
-        or any(kind.endswith("Cache") for kind in kinds)
-    ):
-        return
-    ops = {op for functions in table.function_ops for op, *_ in functions}
-    if any("Random" in op for op in ops) or input_runs_python(study):
+    if not epochs or not maps_the_same(study):
         return
     times = max(int(tree.occurrences[row]) for row in epochs)
     edits = input_scaled(model, 1 / times, 1 / times)

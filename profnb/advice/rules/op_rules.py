@@ -18,6 +18,7 @@ from profnb.causes.numbers import HALF, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import (
     ELEMENTWISE,
     Pieces,
+    allowed_instead,
     find_cut_regions,
     find_fusible,
     find_programs,
@@ -26,9 +27,10 @@ from profnb.causes.pieces import (
     find_uncompilable,
     fused_by_xla,
 )
+from profnb.causes.repeats import find_summaries
 from profnb.causes.threads import long_ops_share, number_set, threads_at_work
 from profnb.core.printable import quoted
-from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
+from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.streams import busiest_device
 from profnb.subjects.advising import (
     GUIDE,
@@ -39,7 +41,6 @@ from profnb.subjects.advising import (
     share_of,
 )
 from profnb.subjects.device.devices import is_nvidia
-from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.ops.op_execution import find_growth, find_loop
 from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
@@ -315,30 +316,20 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
     )  # fmt: skip
 
 
-_SUMMARY_OPS = (
-    "ScalarSummary", "HistogramSummary", "ImageSummary", "AudioSummary", "TensorSummary",
-    "TensorSummaryV2", "MergeSummary",
-)  # fmt: skip
-_WRITES = ("add_summary", "SummarySaverHook.")
-
-
 @of_trace
 def summaries(model: Model, study: Study) -> Proposals:
     """Session runs make summaries: ops do, and Python between the runs writes them."""
-    gaps, counted = session_gaps(study), study.summary.counted
-    ops = op_events(study, lambda _, op_type: op_type in _SUMMARY_OPS)
-    made = np.intersect1d(study.groups.step[ops], counted).size
-    if gaps is None or not made:
+    made, making, writing, each_ps = find_summaries(study)
+    seldom, writes = (
+        (0.01, 1 / SELDOM),
+        f", writing {duration_text(each_ps)} a run" if each_ps else "",
+    )
+    if not made:
         return
-    making, seldom = covered_share(study, ops), (0.01, 1 / SELDOM)
-    written = sum(place.wall_ns for place in gaps.places if any(w in place.text for w in _WRITES))
-    each_ps = written * PS_PER_NS / gaps.gaps
-    writing = each_ps * counted.size / period_ps(study)
-    writes = f", writing {duration_text(each_ps)} a run" if each_ps else ""
     yield Proposal(
         "summaries", "Write summaries less often",
-        f"{count_text(made)} of {count_text(counted.size)} session runs make summaries. Summary ops take "
-        f"{percent_text(making)} of the time{writes}.",
+        f"{count_text(made)} of {count_text(study.summary.counted.size)} session runs make summaries. "
+        f"Summary ops take {percent_text(making)} of the time{writes}.",
         "Make summaries every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch "
         "the merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
@@ -347,18 +338,6 @@ def summaries(model: Model, study: Study) -> Proposals:
             model.some_of((parts.GAPS,), writing, seldom),
         ],
     )  # fmt: skip
-
-
-# What to write instead, by the argument that forbids cuDNN.
-_ALLOWED = {
-    "activation": "activation='tanh'",
-    "recurrent_activation": "recurrent_activation='sigmoid'",
-    "recurrent_dropout": "recurrent_dropout=0 (dropout=... is allowed)",
-    "unroll": "unroll=False",
-    "use_bias": "use_bias=True",
-    "reset_after": "reset_after=True",
-    "use_cudnn": "use_cudnn='auto'",
-}
 
 
 @of_trace
@@ -376,18 +355,8 @@ def slow_rnn(model: Model, study: Study) -> Proposals:
         f"Keras runs {listed} time step by time step: {count_text(round(pieces.each))} ops and kernels a "
         f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one op, but not with "
         f"{'; '.join(reasons[:_SHOWN])}.",
-        _instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
+        allowed_instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
     )  # fmt: skip
-
-
-def _instead(reasons: list[str]) -> str:
-    """What to write so that cuDNN may run the layers."""
-    given = dict.fromkeys(part for reason in reasons for part in reason.split(", "))
-    texts = [f"keras.layers.{c[4:-5]}(...) instead of {c}" for c in given if c.startswith("RNN(")]
-    names = {part.partition("=")[0] for part in given}
-    texts.append(", ".join(text for name, text in _ALLOWED.items() if name in names))
-    instead = "; ".join(filter(None, texts))
-    return f"{instead}. The changed model has to be trained anew; check that the accuracy holds."
 
 
 @of_trace

@@ -21,8 +21,7 @@ from profnb.causes.python_work import (
     find_eager_runs,
     find_python_between,
     find_python_in_steps,
-    share_around_calls,
-    share_of_short_ops,
+    shares_of_calls,
 )
 from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import printable, quoted
@@ -63,7 +62,7 @@ def own_functions(model: Model) -> Proposals:
             continue
         row = _innermost(model, row)  # noqa: PLW2901
         below = tree.rows_below(row).tolist()
-        eager = [at for at in below if tree.kind[at] == EAGER]
+        eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
         # Layers that are called for the first time are built, wherever that is.
         if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
@@ -72,6 +71,28 @@ def own_functions(model: Model) -> Proposals:
             yield from _compile(model, row, int(tree.wall_ps[row]))
         else:
             yield from _python(model, row, python)
+
+
+@of_cell
+def values_to_tensors(model: Model) -> Proposals:
+    """TensorFlow takes Python's values to tensors, number by number where these are lists of arrays."""
+    tree = model.tree
+    for row in tree.rows(EAGER):
+        around = int(tree.parent[row])
+        eager = tree.rows(EAGER, below=around)  # a look may fall on the next op instead
+        took = int(tree.self_ps[row])
+        if tree.name[row] != parts.TO_TENSORS or 2 * took < tree.self_ps[eager].sum():
+            continue
+        name = tree.name[around] and quoted(tree.name[around], _LONGEST)
+        where = model.own_line(around)
+        yield Proposal(
+            "values-to-tensors", f"Make the tensors of {name or where} once",
+            f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. "
+            "TensorFlow reads a list number by number.",
+            "data = tf.constant(np.asarray(rows)) once, before the loop. Then take data[i : i + n], or use "
+            "tf.data.Dataset.from_tensor_slices(data).batch(n).",
+            f"{GUIDE}/data", [scale(tree, eager, 0.0, QUARTER)], where,
+        )  # fmt: skip
 
 
 def _innermost(model: Model, row: int) -> int:
@@ -160,12 +181,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST:
         return
-    is_own, share, seldom, kinds = (
-        is_own_loop(study),
-        python.share,
-        python.seldom,
-        [parts.GAPS, OTHERS],
-    )
+    is_own, share, seldom = is_own_loop(study), python.share, python.seldom
+    kinds = [parts.GAPS, OTHERS]
     if model.has_looks:  # which give what runs after few steps a name
         seldom = ""
         if is_own:  # what lies between its steps, too
@@ -194,15 +211,12 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     if is_together:
         # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
         # own. Short ops take up to half as long again where each call wakes the threads anew.
-        calls, eager = share_around_calls(study), find_eager_runs(study)
-        around = calls - (eager.starting if eager else 0.0)
-        if around > 0:
+        around, short = shares_of_calls(study)
+        if around:
             more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-            short = share_of_short_ops(study, calls)
             left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
             whole = around + short
-            remains = left[0] / whole, left[1] / whole
-            edits.append(model.some_of(("host compute",), whole, remains))
+            edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
     yield Proposal(
         "python-between-steps", title, evidence + more, code, guide(study, "function"), edits,
     )  # fmt: skip
@@ -280,9 +294,8 @@ _IN_STEPS = ("host compute", "kernel launch", OTHERS)
 @of_trace
 def eager_ops_between(model: Model, study: Study) -> Proposals:
     """The same between the steps of a loop of the user's own in a loaded trace: metrics that are updated."""
-    if model.has_looks or study.steps.is_window or not is_own_loop(study):
-        return
-    if runs := find_eager_runs(study, between=True):
+    is_asked = not model.has_looks and not study.steps.is_window and is_own_loop(study)
+    if is_asked and (runs := find_eager_runs(study, between=True)):
         yield _function_of(
             "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
             "runs these ops (a called model, updated metrics)",
@@ -308,5 +321,5 @@ def _started_together(
 
 
 PYTHON_RULES = (
-    own_functions, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
+    own_functions, values_to_tensors, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
 )  # fmt: skip

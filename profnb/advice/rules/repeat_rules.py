@@ -25,10 +25,10 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
-from profnb.causes.compiled_again import Retracing, find_retracing, traced_steps
+from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
 from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
-from profnb.causes.python_work import ops_at_work
-from profnb.causes.repeats import find_frozen, find_models_again, find_validating
+from profnb.causes.repeats import find_models_again, find_passes, find_validating
+from profnb.causes.unlearned import DATA, SAME, find_unlearned
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.finding.loops import EAGER_TAPES
@@ -146,18 +146,14 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     tree = model.tree
     if study.steps.is_window or EAGER_TAPES in study.steps.origin:
         return  # it trains on batches of its own; the iterators are of something else
-    rows = study.gaps.between_epochs
-    trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
-    ends = int(trains[rows].sum()) if trains.any() else rows.size  # of epochs, not of validations
+    passes = find_passes(study)
     nodes = tree.rows(SETTING_UP, parts.EPOCH_ENDS)
-    if ends < FEWEST or not nodes or (model.has_looks and tree.rows(EPOCH)):
+    if passes.ends < FEWEST or not nodes or (model.has_looks and tree.rows(EPOCH)):
         return
-    each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
-    python_ps = float(np.median(study.breakdown.gap_picoseconds[rows, -1]))
-    each = float(np.median(each_ps))  # in the first ones things are set up
+    each, count = passes.each_ps, passes.count
     below = tree.with_below(nodes)
     whole = float(tree.self_ps[below].sum())
-    spoken = whole if model.has_looks else min(each * rows.size, whole)
+    spoken = whole if model.has_looks else min(each * count, whole)
     if not spoken:
         return
     tracing = tree.rows(TRACING) if model.has_looks else []
@@ -167,24 +163,24 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     if took > spoken:  # in what makes the pipeline: its functions are new each time
         yield Proposal(
             "epoch-ends", "Make the dataset once, before the loop",
-            f"{count_text(rows.size)} passes over the data each made a dataset anew. Tracing the functions "
+            f"{count_text(count)} passes over the data each made a dataset anew. Tracing the functions "
             f"took {duration_text(took)}, new iterators {duration_text(spoken)}.",
             "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
             "from pass to pass.",
             f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
+            [once(tree, [*nodes, *traced], passes.ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
         )  # fmt: skip
         return
     least, most = (min(cost / each, 1.0) if each else 1.0 for cost in model.costs.restart_ps)
-    most = min(most + python_ps / each, 1.0) if each else 1.0
+    most = min(most + passes.python_ps / each, 1.0) if each else 1.0
     again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
     yield Proposal(
         "epoch-ends", _SHORTER,
-        f"{count_text(rows.size)} gaps between passes over the data took "
-        f"{duration_text(float(each_ps.sum()))}, {duration_text(each)} each as a rule, for a new iterator.",
+        f"{count_text(count)} gaps between passes over the data took "
+        f"{duration_text(passes.all_ps)}, {duration_text(each)} each as a rule, for a new iterator.",
         "One call of evaluate or predict over all the data makes one iterator."
-        if not trains.any()
+        if not passes.trains
         else "One iterator for several passes: for batch in dataset.repeat(epochs)."
         if is_own_loop(study)
         else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
@@ -195,27 +191,43 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 
 
 @of_steps
-def frozen_layers(model: Model, study: Study) -> Proposals:
-    """Layers that are not trained compute the same of each example in every epoch."""
-    tree = model.tree
-    epochs = max((int(tree.occurrences[row]) for row in tree.rows(EPOCH)), default=1)
-    frozen = find_frozen(study) if epochs > 1 else None
-    if frozen is None:
-        return
-    name, left = quoted(frozen.name, _LONGEST), 1 / epochs
-    edit = model.some_of(
-        (f"{study.layers.table.side} compute",), frozen.share, (left, left + (1 - left) * QUARTER)
-    )
-    tracing_ps = frozen.count * model.costs.tracing_ps  # of what runs them alone
-    yield Proposal(
-        "frozen-layers", f"Run {name} once for all epochs",
-        f"{name} is not trained. {counted_text(frozen.count, 'layer')} took {percent_text(frozen.share)} "
-        f"of the time from step to step, in {count_text(epochs)} epochs over the same examples.",
-        "features = frozen.predict(x), then fit the layers behind it on them. Not where examples are "
-        "augmented anew in each epoch.",
-        "https://keras.io/guides/transfer_learning/",
-        [replace(edit, most_ps=edit.most_ps + tracing_ps)],
-    )  # fmt: skip
+def unlearned(model: Model, study: Study) -> Proposals:
+    """Ops depend on nothing learned: the same in each step, or of an example in each epoch."""
+    epochs = max((int(model.tree.occurrences[row]) for row in model.tree.rows(EPOCH)), default=1)
+    for kind in (SAME, DATA) if epochs > 1 else (SAME,):
+        work = find_unlearned(study, kind)
+        if work is None:
+            continue
+        left = 1 / epochs if kind == DATA else 0.0
+        kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
+        edit = model.some_of(kinds, work.share, (left, most))
+        # of what runs these alone
+        edit = replace(edit, most_ps=edit.most_ps + work.count * model.costs.tracing_ps)
+        what = work.layers and quoted(work.layers, _LONGEST)
+        what = what or f"the ops of {work.line or 'the step'}"
+        took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
+        title, evidence, code = (
+            text.format(what=what, epochs=count_text(epochs)) for text in _UNLEARNED[kind]
+        )
+        yield Proposal(
+            "unlearned", title, f"{took}. {evidence}", code,
+            "https://keras.io/guides/transfer_learning/", [edit], work.line,
+        )  # fmt: skip
+
+
+_UNLEARNED = {
+    SAME: (
+        "Compute {what} once, before the loop",
+        "These ops use no data and nothing that is learned: each step computes the same.",
+        "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
+    ),
+    DATA: (
+        "Run {what} once for all epochs",
+        "Nothing there is trained: {epochs} epochs compute the same of each example.",
+        "features = frozen.predict(x), then fit the layers behind on features. Targets and decoded data: "
+        "dataset.map(...).cache() before shuffle. Not where examples are augmented anew in each epoch.",
+    ),
+}
 
 
 @of_cell
@@ -316,9 +328,7 @@ def retracing(model: Model, study: Study) -> Proposals:
     spent = duration_text(int(study.trace.events.duration_ps[again.events].sum()))
     times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
     if again.is_made:
-        evidence = (
-            f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new object."
-        )
+        evidence = f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new one."
         code = "Make the tf.function once, before the loop, and pass changing values as tensors."
     else:
         why = ". A Python number, a new object or a new shape comes with each call."
@@ -342,32 +352,22 @@ _RETRACING = f"{GUIDE}/function#controlling_retracing"
 
 def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     """Steps that trace become usual ones: what is known of those, or their ops and a call of the function."""
-    tree, step, took_ps = model.tree, study.groups.step, study.steps.duration_ps
-    calls_ps = float(study.trace.events.duration_ps[again.events].sum())
-    dues = np.unique(step[again.events])
-    dues = dues[dues >= 0]
+    tree, taken = model.tree, find_tracing_steps(study, again.events, model.costs.call_ps)
     rows = tree.with_below(tree.rows(parts.FIRST))
-    if not dues.size or study.steps.is_window or not tree.self_ps[rows].sum():
+    if taken is None or not tree.self_ps[rows].sum():
+        calls_ps = float(study.trace.events.duration_ps[again.events].sum())
         nodes = tree.rows(TRACING, COMPILATION) or tree.rows(parts.GAPS) or [0]
         rows = tree.with_below(nodes)
         whole = float(tree.self_ps[rows].sum())
         spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
         least, most = (min(cost * again.events.size, spoken) for cost in model.costs.call_ps)
         return Edit(rows, least, most, spoken / whole if whole else 0.0)
-    traced = traced_steps(study) if model.has_looks else np.flatnonzero(study.steps.is_warmup)
-    spent = float(took_ps[dues].sum())
-    phases = {study.steps.phase[row] for row in dues.tolist()}
-    usual_ps = took_ps[np.concatenate([study.steps.rows_of(phase) for phase in phases])]
-    if usual_ps.size:
-        left = [float(np.median(usual_ps)) * dues.size, float(usual_ps.mean()) * dues.size]
-    else:
-        ops, beside = ops_at_work(study), max(spent - calls_ps, 0.0)
-        ops_ps = float(study.trace.events.duration_ps[ops[np.isin(step[ops], dues)]].sum())
-        least_ps, most_ps = (float(cost * dues.size) for cost in model.costs.call_ps)
-        left = [least_ps + beside, most_ps + ops_ps + beside]
-    share = spent / float(took_ps[np.union1d(traced, dues)].sum())
+    share = taken.spent_ps / (taken.traced_ps if model.has_looks else taken.warm_up_ps)
     spoken = float(tree.self_ps[rows].sum()) * share
-    least, most = (spoken * min(each / spent, 1.0) for each in sorted(left))
+    least, most = (spoken * min(each / taken.spent_ps, 1.0) for each in taken.left_ps)
+    # Beside tracing and compiling, which the tree has apart, all may remain.
+    inside = [row for row in rows.tolist() if tree.kind[row] in (TRACING, COMPILATION)]
+    most = min(most, max(spoken - share * float(tree.self_ps[inside].sum()), least))
     return Edit(rows, least, most, share)
 
 
@@ -446,7 +446,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
 
 
 REPEAT_RULES = (
-    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, frozen_layers, validation, own_validation,
+    runs_in_a_loop, callbacks, epochs_restarted, epoch_ends, unlearned, validation, own_validation,
     saved_often,
     retracing, new_model_in_a_loop, slowing_down,
 )  # fmt: skip

@@ -27,6 +27,7 @@ SETTING_UP, TRACING, COMPILATION = "set-up", "tracing", "compilation"
 FRAMEWORK = "framework code"  # that an own function calls: no ops, and no Python of its own
 WAITING = "waiting for other threads"
 EAGER = "eager ops"  # of TensorFlow and Keras that an own function or a callback runs one by one
+TO_TENSORS = "values to tensors"  # of these, what takes Python's values to tensors
 
 # Every part, and what it is.
 PARTS = {

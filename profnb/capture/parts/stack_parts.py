@@ -65,6 +65,10 @@ _RUNS_OPS = re.compile(
     r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
 )
 _READ_VALUES = ("numpy", "__array__", "convert_to_numpy", "__float__", "__int__", "__bool__")
+# Where a look finds TensorFlow that took Python's values to a tensor: an op itself runs further in.
+_CONVERTS = re.compile(
+    r"/tensorflow/python/(?:framework/(?:constant_op|tensor_conversion\w*)|ops/weak_tensor_ops)\.py$"
+)
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
 _LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
 # Code that is not the user's, whatever calls it, and what waits for other threads.
@@ -104,12 +108,13 @@ def _kind_of(name: str, file: str) -> str:
 
 
 @lru_cache(maxsize=1 << 12)
-def _library_of(file: str) -> tuple[str, bool, bool]:
-    """Tell of a file: the leaf that ends in it, "" for none; whether it calls what is compiled, runs ops."""
+def _library_of(file: str) -> tuple[str, bool, bool, str]:
+    """Tell of a file: the leaf that ends in it, or ""; if it calls what is compiled, runs ops; which ops."""
     path = file.replace("\\", "/")
     leaves = ((parts.AROUND, _LEAVES), (parts.WAITING, _WAITS), (parts.FRAMEWORK, _FRAMEWORKS))
     leaf = next((kind for kind, pattern in leaves if pattern.search(path)), "")
-    return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None
+    op = parts.TO_TENSORS if _CONVERTS.search(path) else ""
+    return leaf, _COMPILED in path, _RUNS_OPS.search(path) is not None, op
 
 
 def is_named(name: str, file: str) -> bool:
@@ -119,7 +124,7 @@ def is_named(name: str, file: str) -> bool:
 
 def enters_framework(name: str, file: str) -> bool:
     """Tell whether a framework's function runs ops, calls what is compiled, or reads values."""
-    leaf, is_compiled, has_ops = _library_of(file)
+    leaf, is_compiled, has_ops, _ = _library_of(file)
     return is_compiled or has_ops or (leaf == parts.FRAMEWORK and _last(name) in _READ_VALUES)
 
 
@@ -160,11 +165,12 @@ class _Walk:
         leaf: What it ends in: a framework's code, a wait, or a call of Keras' that is being left, as what it
             held is freed and its frame is gone; "" for none of them.
         runs_ops: Whether ops are run one by one since the innermost line of the user's.
+        op: What these are, where the innermost frame makes tensors of Python's values.
     """
 
     def __init__(self) -> None:
         self.now, self.place, self.hook = StackPart(), ("", 0), ""
-        self.leaf = ""
+        self.leaf = self.op = ""
         self.runs_ops: bool | None = False
         self.path: list[NodeKey] = []
 
@@ -179,14 +185,14 @@ class _Walk:
             self.path.append(NodeKey(parts.LINES, "", *self.place))
         end = self.path[-1].kind if self.path else ""
         if self.runs_ops and end in (parts.LINES, parts.CALLBACKS):
-            self.path.append(NodeKey(parts.EAGER))
+            self.path.append(NodeKey(parts.EAGER, self.op))
         elif end == parts.LINES and self.leaf:
             self.path.append(NodeKey(self.leaf))
         return replace(self.now, path=tuple(self.path[:_DEEPEST]))
 
     def see_library(self, name: str, file: str) -> None:
         """A framework's file tells whether ops run: not in a call of what is compiled, nor in a read."""
-        self.leaf, is_compiled, has_ops = _library_of(file)
+        self.leaf, is_compiled, has_ops, self.op = _library_of(file)
         if is_compiled or (has_ops and _last(name) in _READ_VALUES):
             self.runs_ops = None
         elif self.runs_ops is False and has_ops:

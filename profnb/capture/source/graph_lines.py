@@ -19,14 +19,14 @@ import gc
 import re
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
-from profnb.capture.source.source_records import GraphLines, GraphShapes, Shape
+from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, Shape
 from profnb.capture.source.user_code import LineTable, is_user_file
 
 _MOST_OPS, _MOST_GRAPHS, _DEEPEST, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
@@ -94,7 +94,8 @@ class Reading:
         )
 
 
-# What was read of graphs that live, and how many ops they had.
+# What was read of graphs that live, and how many ops they had; the names under which they run.
+_runs_as: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 _read_before: weakref.WeakKeyDictionary[Any, tuple[int, Reading]] = weakref.WeakKeyDictionary()
 
 
@@ -124,6 +125,7 @@ class GraphWatch:
             concrete = [
                 one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
             ]
+            _note_names(concrete)
             graphs = [seams.FUNCTION_GRAPH.of(one) for one in concrete]
             for graph in graphs:  # it grows by the functions inside
                 if len(graphs) < _MOST_GRAPHS:
@@ -156,7 +158,8 @@ class GraphWatch:
                 _read_before[graph] = count, reading
         self._ops += len(reading.names)
         self._readings += [reading] if reading.names else []
-        self.shapes += [] if reading.shapes is None else [reading.shapes]
+        if reading.shapes is not None:
+            self.shapes.append(replace(reading.shapes, function=_runs_as.get(graph, "")))
 
     def finish(
         self, graph_of_runs: Any = None, models: Iterable[object] = ()
@@ -168,9 +171,12 @@ class GraphWatch:
             models: The Keras models that are known to have run.
         """
         kind = seams.FUNC_GRAPH.find()
-        kinds = (kind,) if isinstance(kind, type) else ()
+        concrete = seams.CONCRETE_FUNCTION.find()
+        kinds, named = ((one,) if isinstance(one, type) else () for one in (kind, concrete))
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
-        living = of_types(gc.get_objects(), (*kinds, *model_types()))
+        living = of_types(gc.get_objects(), (*kinds, *named, *model_types()))
+        with OwnFaults():  # as above
+            _note_names(of_types(living, named))
         # One that cannot be asked for its ops any more ends the process: a collection on another thread that
         # began before its class had a ``__del__`` has taken it apart when that is called, first what Python
         # knows of it, then what C++ has.
@@ -189,6 +195,15 @@ class GraphWatch:
         for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         return tuple(reading.lines(self._places) for reading in readings)
+
+
+def _note_names(concrete: Iterable[Any]) -> None:
+    """Note the names under which graphs run, as traces have them."""
+    for one in concrete:
+        name = seams.FUNCTION_NAME.of(one, b"")
+        _runs_as[seams.FUNCTION_GRAPH.of(one)] = (
+            name.decode() if isinstance(name, bytes) else str(name)
+        )
 
 
 def _driver_of(graph: Any) -> SourceLine | None:
@@ -215,6 +230,19 @@ def _innermost(traceback: Any) -> SourceLine | None:
     return None
 
 
+def _held(graph: Any) -> list[Any]:
+    """Find the placeholders of values that a function closes over, made by no op of what is around it."""
+    inside: dict[int, Any] = {}
+    held = []
+    for outer, inner in seams.CAPTURES.of(graph, ()):
+        around = getattr(outer, "graph", None) if hasattr(outer, "op") else None
+        if around is not None and id(around) not in inside:
+            inside[id(around)] = {one.name for one in _held(around)}
+        if around is None or outer.name in inside[id(around)]:
+            held.append(inner)
+    return held
+
+
 def _number_of(graph: Any) -> int:
     """Give a greater number for a later graph: TensorFlow counts them, the collector does not order them."""
     digits = "".join(filter(str.isdigit, str(seams.GRAPH_KEY.of(graph, ""))))
@@ -236,11 +264,14 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
     dtypes: list[str] = []
     inputs: list[tuple[int, ...]] = []
     settings: dict[int, str] = {}
+    captured = {inner.name for inner in _held(graph)}
     for row, operation in enumerate(operations):
         for tensor in operation.outputs:
             row_of[tensor.name] = len(shapes)
             shapes.append(None if tensor.shape.rank is None else tuple(tensor.shape))
             dtypes.append(tensor.dtype.name)
+            if tensor.name in captured:
+                settings[row] = CAPTURED
         if operation.type in _SETTINGS:
             value = operation.get_attr(_SETTINGS[operation.type])
             text = value.decode("ascii", "replace") if isinstance(value, bytes) else value

@@ -94,6 +94,9 @@ class GraphLines:
     calls: dict[str, tuple[str, ...]]
 
 
+CAPTURED = "captured"
+
+
 @dataclass(frozen=True, slots=True)
 class GraphShapes:
     """N ops of one graph in the order in which they were made, and its T tensors.
@@ -105,7 +108,9 @@ class GraphShapes:
         outputs: How many tensors each op makes, N; they follow one another in ``shapes``.
         shapes: Of each tensor, None for a dimension that is open, or for all where even their number is, T.
         dtypes: Of each tensor, "float32", T.
-        settings: By row of an op: the equation of an Einsum, the window of a pooling as "1,2,2,1".
+        settings: By row of an op: the equation of an Einsum, the window of a pooling as "1,2,2,1"; of a
+            placeholder of a value that the function closes over, "captured".
+        function: The name under which it runs: "__inference_step_24"; "" where that is not known.
     """
 
     op_names: tuple[str, ...] = ()
@@ -115,6 +120,7 @@ class GraphShapes:
     shapes: tuple[Shape | None, ...] = ()
     dtypes: tuple[str, ...] = ()
     settings: dict[int, str] = field(default_factory=dict)
+    function: str = ""
 
 
 @dataclass

@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from profnb.capture.source.source_records import GraphShapes
 from profnb.steps.spine import Spine
 from profnb.steps.streams import working_devices
 from profnb.subjects.bounds.measured_peak import kept_peak
@@ -14,6 +15,7 @@ from profnb.subjects.device.find import Devices
 from profnb.subjects.device.roofline import Peak
 from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.ops.find import Ops
+from profnb.subjects.ops.op_execution import EAGER
 from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
 from profnb.subjects.xla.find import Xla
 
@@ -68,10 +70,20 @@ class Bounds:
         return sum_op_runs(runs_within(runs, kept))
 
     @cached_property
+    def graphs(self) -> list[GraphShapes]:
+        """The graphs that may have run: of a function that the trace names, or that another one calls."""
+        source, texts = self._spine.recording.source, self._spine.trace.names.texts
+        if source is None:
+            return []
+        ran = {text.removeprefix(EAGER) for text in texts if text.startswith(EAGER)}
+        ran |= {name for one in source.graphs for called in one.calls.values() for name in called}
+        return [one for one in source.shapes if not one.function or one.function in ran]
+
+    @cached_property
     def costs(self) -> dict[tuple[str, str], Cost]:
         """Operations and bytes of one run of each op, by name and type, of those of which they are known."""
-        spine, source = self._spine, self._spine.recording.source
-        if source is None or not source.shapes:
+        spine = self._spine
+        if not self.graphs:
             return {}
         rows = np.flatnonzero(self.ops.is_device == spine.has_device).tolist()
         keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
@@ -79,4 +91,4 @@ class Bounds:
             return {}
         is_one = len(working_devices(spine.trace)) <= 1  # several share a batch
         batch = spine.summary.batch_size if is_one and not spine.steps.is_window else None
-        return find_costs(keys, source.shapes, batch, find_recorded_shapes(spine.trace))
+        return find_costs(keys, self.graphs, batch, find_recorded_shapes(spine.trace))

@@ -346,14 +346,7 @@ def find_costs(
         batch_size: Examples of one iteration; None where not known.
         recorded: The distinct shapes of what ops allocated, by the op's name without calls.
     """
-    rows: dict[str, list[tuple[int, int]]] = {}
-    for at, graph in enumerate(graphs):
-        for row, name in enumerate(graph.op_names):
-            rows.setdefault(name, []).append((at, row))
-    places = {
-        key: next((rows[path] for path in _paths(key[0]) if path in rows), [])
-        for key in dict.fromkeys(ops)
-    }
+    places = locate_ops(ops, graphs)
     op_counts = Counter(at for standing in places.values() for at, _ in standing)
     counted: dict[int, _GraphCosts] = {}
     left = _MOST_OPS
@@ -371,6 +364,20 @@ def find_costs(
         if by_score and len(best := by_score[max(by_score)]) == 1:
             costs[key] = best.pop()
     return costs
+
+
+def locate_ops(
+    ops: Iterable[tuple[str, str]], graphs: Sequence[GraphShapes]
+) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """Find each op in the graphs: pairs of a graph and a row of it."""
+    rows: dict[str, list[tuple[int, int]]] = {}
+    for at, graph in enumerate(graphs):
+        for row, name in enumerate(graph.op_names):
+            rows.setdefault(name, []).append((at, row))
+    return {
+        key: next((rows[path] for path in _paths(key[0]) if path in rows), [])
+        for key in dict.fromkeys(ops)
+    }
 
 
 def _paths(name: str) -> Iterable[str]:

@@ -36,10 +36,10 @@ def test_a_frozen_backbone_is_named_and_what_remains_is_one_epoch_of_it(keras):
     base = keras.Sequential([keras.Input((WIDTH,)), *backbone(keras)], name="features")
     base.trainable = False
     p = fitted(keras, [base])
-    told = proposed(p.study)["frozen-layers"]
+    told = proposed(p.study)["unlearned"]
     assert told.title == "Run `features` once for all epochs"
-    assert told.evidence.startswith("`features` is not trained. 2 layers took ")
-    assert "in 4 epochs" in told.evidence
+    assert told.evidence.startswith("`features` took ")
+    assert told.evidence.endswith("4 epochs compute the same of each example.")
     (edit,) = told.edits
     spoken_ps = p.cell_tree.self_ms[edit.rows].sum() * 1e9 * edit.share
     assert edit.least_ps == pytest.approx(spoken_ps / 4)  # one of four epochs
@@ -47,7 +47,7 @@ def test_a_frozen_backbone_is_named_and_what_remains_is_one_epoch_of_it(keras):
 
 
 def test_layers_without_a_model_of_their_own_are_named_by_the_first_and_the_last(keras):
-    assert "`deep0 to deep1`" in proposed(fitted(keras, backbone(keras)).study)["frozen-layers"].title
+    assert "`deep0 to deep1`" in proposed(fitted(keras, backbone(keras)).study)["unlearned"].title
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_layers_without_a_model_of_their_own_are_named_by_the_first_and_the_last
         pytest.param(lambda keras: (backbone(keras), {"epochs": 1}), id="one epoch"),
         pytest.param(lambda keras: (backbone(keras, (True, False))[:2], {}), id="gradients flow through the frozen one"),
         pytest.param(lambda keras: ([keras.layers.GaussianNoise(0.1), *backbone(keras)], {}), id="noise before them"),
-        pytest.param(lambda keras: ([*backbone(keras), keras.layers.Dropout(0.1)], {}), id="drops numbers anew"),
+        pytest.param(lambda keras: ([keras.layers.Dropout(0.1), *backbone(keras)], {}), id="drops numbers anew"),
         pytest.param(lambda keras: (backbone(keras), {"data": augmented}), id="augmented in the pipeline"),
     ],
 )
 def test_nothing_is_said_where_it_would_be_wrong(keras, made):
     parts, how = made(keras)
-    assert "frozen-layers" not in proposed(fitted(keras, parts, **how).study)
+    assert "unlearned" not in proposed(fitted(keras, parts, **how).study)
 
 
 def augmented(x, y):
@@ -79,7 +79,7 @@ def test_an_order_drawn_anew_is_no_other_example(keras):
 
         return tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).batch(16)
 
-    assert "frozen-layers" in proposed(fitted(keras, backbone(keras), data=shuffled).study)
+    assert "unlearned" in proposed(fitted(keras, backbone(keras), data=shuffled).study)
 
 
 def test_two_fits_of_two_models_in_one_cell_have_a_name_each(keras):
@@ -91,4 +91,65 @@ def test_two_fits_of_two_models_in_one_cell_have_a_name_each(keras):
     with profnb.profile() as p:
         for model in models:
             model.fit(x, y, epochs=2, verbose=0)
-    assert "`deep0 to deep1`" in proposed(p.study)["frozen-layers"].title
+    assert "`deep0 to deep1`" in proposed(p.study)["unlearned"].title
+
+
+def test_numbers_that_are_dropped_behind_the_frozen_layers_leave_these_as_they_are(keras):
+    assert "unlearned" in proposed(fitted(keras, [*backbone(keras), keras.layers.Dropout(0.1)]).study)
+
+
+def called(step, times=8):
+    """What is said of calls of a step, each of which is read."""
+    step()
+    with profnb.profile() as p:
+        for _ in range(times):
+            float(step())
+    return proposed(p.study)
+
+
+def test_a_matrix_that_is_normalised_in_each_call_is_to_be_computed_once(tf):
+    links, features = tf.ones((400, 400)), tf.ones((400, 2))
+    weights = tf.Variable(tf.ones((2, 1)))
+
+    @tf.function
+    def step():
+        scale = tf.linalg.diag(tf.math.rsqrt(tf.reduce_sum(links, 1)))
+        return tf.reduce_sum(scale @ links @ scale @ (features @ weights))
+
+    told = called(step)["unlearned"]
+    assert told.title.startswith("Compute the ops of ") and told.title.endswith("once, before the loop")
+    assert "test_unlearned.py:" in told.where
+
+
+def test_what_a_variable_or_an_argument_decides_is_not_computed_once(tf):
+    links = tf.Variable(tf.ones((400, 400)))
+
+    @tf.function
+    def step():
+        return tf.reduce_sum(links @ links @ links)
+
+    assert "unlearned" not in called(step)
+
+
+@pytest.mark.parametrize("width", [64, 32])
+def test_numbers_of_64_bits_are_told_of_the_graph_that_ran_though_another_has_its_name(tf, width):
+    both = [tf.ones((300, 300), dtype) for dtype in (tf.float64, tf.float32)]
+
+    @tf.function
+    def step(x):
+        return tf.reduce_sum(x @ x)
+
+    for one in both:
+        step(one)
+    x = both[width == 32]
+    with profnb.profile() as p:
+        for _ in range(8):
+            float(step(x))
+    assert set(p.op_roofline["width"]) == {f"{width}-bit"}
+    told = proposed(p.study)["wide-numbers"].edits[0]
+    assert (told.share > 0.5) == (width == 64)
+
+
+@pytest.fixture(scope="module")
+def tf():
+    return pytest.importorskip("tensorflow")
