@@ -140,7 +140,9 @@ class Profile(Tables):
         from profnb.subjects.study import Study
 
         recording = self.recording or Recording(models=self._models)
-        return Study(self.trace, self.options.warmup_steps, recording).without_tracing()
+        return Study(
+            self.trace, self.options.warmup_steps, recording, self.options.steps
+        ).without_tracing()
 
     @property
     def _python(self) -> "PythonTime | None":

@@ -17,6 +17,7 @@ from profnb.core.units import (
     longer_text,
     percent_text,
 )
+from profnb.steps.finding.ranges import ASKED, listed
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.subjects.device.devices import gpu_worked
@@ -113,8 +114,8 @@ def _note_steps(study: Study) -> list[str]:
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
             f"one window. {_marking(study.framework)}"
         )
-    elif not steps.origin.startswith("step markers"):
-        notes.append(f"The trace has no step markers; steps are {steps.origin}.")
+    elif note := _note_origin(study):
+        notes.append(note)
     if summary.all_warm_up and not steps.is_window:
         notes.append(
             f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "
@@ -140,6 +141,19 @@ def _note_steps(study: Study) -> list[str]:
             "figures."
         )
     return notes
+
+
+def _note_origin(study: Study) -> str:
+    """Say what a step is, and which ranges could be; "" for step markers where none could."""
+    steps, asked = study.steps, study.step_range
+    ranges = [name for name in study.repeated_ranges if name not in steps.phase]
+    others = f" `steps=` takes another range: {listed(ranges)}." if ranges else ""
+    missing = "" if asked is None else f"No range is called {asked[:60]!r}. "
+    if steps.origin.startswith(ASKED):
+        return f"Steps are the range {listed([str(asked)])}, as asked.{others}"
+    if not steps.origin.startswith("step markers"):
+        return f"{missing}The trace has no step markers; steps are {steps.origin}.{others}"
+    return f"{missing}Steps are the step markers.{others}" if missing or others else ""
 
 
 def _each_of(count: int) -> str:
