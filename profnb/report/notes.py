@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import INVOKE
 from profnb.causes.starving import note_files, note_queues
 from profnb.causes.threads import note_threads, note_waits
 from profnb.core.units import (
@@ -266,6 +268,16 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
         return []
     bound = "Input-bound" if diagnosis.severity == "high" else "Partly input-bound"
     return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}".rstrip()]
+
+
+def note_interpreters(recording: Recording | None) -> list[str]:
+    """Say that no trace has the ops of LiteRT's interpreters, and what tells their times."""
+    if recording is None or INVOKE not in recording.steps.names:
+        return []
+    return [
+        "An `invoke` step is a run of LiteRT's interpreter, whose ops no trace has. `%tflite MODEL.tflite` "
+        "tells the time of each op."
+    ]
 
 
 def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:

@@ -218,16 +218,16 @@ def _scope_rows(
     spine: Spine, work: Int64s, is_kernel: Bools, hlo: HloOps | None
 ) -> Iterator[RangeRow]:
     ops = name_device_work(spine.trace, work, hlo)
-    known: dict[Path, int] = {(): -1}
+    path_rows: dict[Path, int] = {(): -1}
     paths: list[tuple[int, str]] = []
     of_op = []
     for name, _ in ops.keys:
         scopes = parse_scope(name).path[:-1][:_DEEPEST] if "jit(" in name else ()
         for end in range(1, len(scopes) + 1):
-            if scopes[:end] not in known:
-                known[scopes[:end]] = len(paths)
-                paths.append((known[scopes[: end - 1]], scopes[end - 1]))
-        of_op.append(known[scopes])
+            if scopes[:end] not in path_rows:
+                path_rows[scopes[:end]] = len(paths)
+                paths.append((path_rows[scopes[: end - 1]], scopes[end - 1]))
+        of_op.append(path_rows[scopes])
     path = np.array([*of_op, -1], np.int64)[ops.code]
     texts = _texts_of(paths)
     for at, (busy_ps, kernels) in _sum_up(spine, work, is_kernel, path, paths).items():
