@@ -104,7 +104,11 @@ def _load(arguments: argparse.Namespace) -> "Profile":
     from profnb.loading import load
 
     return load(
-        arguments.path, run=arguments.run, host=arguments.host, warmup_steps=arguments.warmup
+        arguments.path,
+        run=arguments.run,
+        host=arguments.host,
+        warmup_steps=arguments.warmup,
+        steps=arguments.steps,
     )
 
 
@@ -119,7 +123,8 @@ def _report(arguments: argparse.Namespace) -> None:
                 f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
             )
         return
-    fleet = find_fleet(arguments.path, arguments.run) if arguments.host is None else None
+    is_of_one = arguments.host is not None or arguments.steps is not None
+    fleet = None if is_of_one else find_fleet(arguments.path, arguments.run)
     result = fleet or _load(arguments)
     if arguments.out is not None:
         _say(f"Report: {result.to_html(arguments.out).resolve()}")
@@ -281,6 +286,7 @@ def _parser() -> argparse.ArgumentParser:
         "--host",
         help="which host of the run (default: the first; `report` takes all that worked together)",
     )
+    saved.add_argument("--steps", metavar="RANGE", help="the range that is a step, by its name")
     saved.add_argument("-w", "--warmup", type=int, default=0, help="steps to leave out of averages")
 
     line = "[OPTIONS] SCRIPT [ARGS ...]"

@@ -28,6 +28,7 @@ def load(
     run: str | None = None,
     host: str | None = None,
     warmup_steps: int = 0,
+    steps: str | None = None,
     model: Any = None,
 ) -> Profile | Any:
     """Open a saved trace, or what ``save`` of a LiteRT result wrote.
@@ -41,6 +42,8 @@ def load(
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        steps: The name of a range that is a step, where the steps that are found are not those meant:
+            of ``record_function``, NVTX or a trace annotation, without the number behind it.
         model: The Keras model that ran, whose layers tell parameters, shapes and operations; or several.
             Not needed for what profnb captured: that is beside the trace.
 
@@ -53,9 +56,10 @@ def load(
         ProfnbError: The package that opens such a URL is missing.
         FileNotFoundError: There is nothing at this path.
         TraceFormatError: There is no trace there, or it is damaged.
-        ValueError: No such run or host.
+        ValueError: No such run, host or range.
     """
     from profnb.capture.saved.sidecar import read_recordings
+    from profnb.steps.finding.ranges import check_range
     from profnb.subjects.python.python_time import tabulate_counts, tabulate_stacks
     from profnb.trace.files import read_file
     from profnb.trace.pprof import SampledStacks
@@ -65,7 +69,9 @@ def load(
 
     if is_url(path):
         with fetch_traces(os.fspath(path), run) as folder:
-            return load(folder, run=run, host=host, warmup_steps=warmup_steps, model=model)
+            return load(
+                folder, run=run, host=host, warmup_steps=warmup_steps, steps=steps, model=model
+            )
     target = Path(path).expanduser()
     if is_saved(target):
         return open_result(target)
@@ -73,8 +79,10 @@ def load(
     picked = pick_trace(traces, run, host)
     file = picked.path
     options, recordings = read_recordings(file)
-    if warmup_steps:
-        options = replace(options, warmup_steps=warmup_steps)
+    asked: dict[str, Any] = {"warmup_steps": warmup_steps} if warmup_steps else {}
+    if steps is not None:
+        asked["steps"] = steps
+    options = replace(options, **asked)
     models = tuple(replace(facts, is_given=True) for facts in describe_models(as_models(model)))
     recording = recordings[0] if recordings else None
     if recording is not None and models:
@@ -84,13 +92,11 @@ def load(
         return Profile(counted=(tabulate_counts(trace), printable(file.name)))
     if isinstance(trace, SampledStacks):
         return Profile(counted=(tabulate_stacks(trace), printable(file.name)))
+    if steps is not None:
+        check_range(trace, steps)
     doubt, is_other = _doubt(trace, recording)
     if is_other:
-        options, recording, recordings = (
-            replace(CaptureOptions(), warmup_steps=warmup_steps),
-            None,
-            [],
-        )
+        options, recording, recordings = CaptureOptions(**asked), None, []
     profile = Profile(trace, recording, options, models=models)
     profile.repeats.extend(recordings[1:])
     profile.remarks.extend([*doubt, *_remarks(traces, picked, run, host)])

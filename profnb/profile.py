@@ -144,7 +144,9 @@ class Profile(Tables):
         from profnb.subjects.study import Study
 
         recording = self.recording or Recording(models=self._models)
-        return Study(self.trace, self.options.warmup_steps, recording).without_tracing()
+        return Study(
+            self.trace, self.options.warmup_steps, recording, self.options.steps
+        ).without_tracing()
 
     @property
     def _python(self) -> "PythonTime | None":
@@ -304,6 +306,7 @@ class Profile(Tables):
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
             again=again,
+            times=None if self.has_trace or self.recording is None else self._step_times,
         )
         return replace(report, sharing=self.sharing)
 
@@ -366,12 +369,13 @@ class Profile(Tables):
 
     @cached_property
     def _other_notes(self) -> list[str]:
-        from profnb.report.notes import note_cost, notes_of
+        from profnb.report.notes import note_cost, note_interpreters, notes_of
         from profnb.steps.summary import is_of_runs
         from profnb.subjects.system.machine_use import throttling_notes
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
+        notes.extend(note_interpreters(self.recording))
         if self.has_trace:
             runs = is_of_runs(self.study.summary)
             notes.extend(note_cost(self.study.tracing_cost, self.study.clock, of_runs=runs))

@@ -81,6 +81,7 @@ class Tables:
     utilization = TableOf("profnb.subjects.device.idle", "UTILIZATION", "study.device.idle")
     launches = TableOf("profnb.subjects.device.launches", "LAUNCHES", "study.device.launches")
     streams = TableOf("profnb.subjects.device.launches", "STREAMS", "study.device.streams")
+    ranges = TableOf("profnb.subjects.source.range_table", "RANGES", "study.source.ranges")
     roofline = TableOf("profnb.subjects.device.roofline", "ROOFLINE", "study.device.roofline")
     op_roofline = TableOf(
         "profnb.subjects.bounds.op_roofline", "OP_ROOFLINE", "study.bounds.roofline"

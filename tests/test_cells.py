@@ -185,7 +185,7 @@ def shown():
         f"%%tfprofile -o p --label 'my run'\nh = {fit}\n'value'",
         f"%%tfprofile\n{fit[:-1]}, callbacks=[Boom(ValueError('five'))])",
         "len(_tfprofile.steps), len(p.steps), p.options.label",
-        "%%tfprofile --steps many\n1",
+        "%%tfprofile -n many\n1",
         "%%tfprofile -o class\n1",
         "%%tfprofile -n 0\n1",
         "%%tfprofile?",

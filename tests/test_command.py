@@ -186,7 +186,7 @@ def test_a_module_runs_as_with_python_m(name, package):
         (["-m", "sys"], "there is no module 'sys'"),
         (["-o", "/no/such/page.html", "a.py"], "argument -o/--out: there is no folder '/no/such'"),
         (["-n", "0", "a.py"], "steps must be at least 1, got 0"),
-        (["-n", "many", "a.py"], "argument -n/--steps: invalid int value: 'many'"),
+        (["-n", "many", "a.py"], "argument -n: invalid int value: 'many'"),
         (["--label", "a\x1b[31m"], "it takes a Python file to run"),
     ],
 )

@@ -24,7 +24,7 @@ TF1_DOORS = {("trace/formats", "profnb.tf1.run_metadata"), ("trace/formats", "pr
 # What each subject may need of the others, besides the spine.
 SUBJECTS = {
     "feeds": set(), "input": {"feeds"}, "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
-    "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "system": set(), "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"input", "ops", "xla"},
+    "bounds": {"device", "input", "ops", "xla"}, "cell": {"source"}, "system": set(), "layers": {"bounds", "input", "memory", "ops", "xla"}, "source": {"device", "input", "layers", "ops", "xla"},
 }  # fmt: skip
 # Files of more than 500 lines, and why they are one.
 LONG = {

@@ -8,7 +8,7 @@ import, JAX's when its devices are set up, PyTorch's where nothing else is impor
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
@@ -103,6 +103,10 @@ class Frameworks:
             name: partial(self._guarded, partial(self._imported, name, *hook))
             for name, hook in seen.items()
         }
+        for name in seams.INTERPRETERS:
+            invokes = [seam for seam in seams.INVOKES if seam.module == name]
+            hook = partial(self._interpreters_imported, invokes)
+            hooks[name] = partial(self._guarded, partial(self._imported, name, hook, invokes[0]))
         hooks["torch._dynamo"] = partial(
             self._guarded, lambda: self._watch(unseen_by_torch_compile())
         )
@@ -222,6 +226,26 @@ class Frameworks:
             self._window.open(door)
         for seam in (seams.TORCH_AUTOGRAD_ENTER, seams.TORCH_PROFILE_START):
             self._watch(torch.watch(seam, before=partial(self.codes_profiler.starts, door)))
+
+    def _interpreters_imported(self, invokes: Sequence[Seam], library: Library) -> None:
+        """See runs of LiteRT's interpreters, marked by whichever profiler records."""
+        self.any_imported = True
+        loops, doors = self._recorder.loops, self._profilers
+
+        def begins(*_: object, **__: object) -> None:
+            is_jax = self.tensorflow is None and self._window.was_opened(doors.jax)
+            door = doors.jax if is_jax else doors.tensorflow
+            loops.invoke_begins(door if self._window.was_opened(door) else None)
+
+        for seam in invokes:
+            self._watch(
+                library.watch(
+                    seam,
+                    before=begins,
+                    came=lambda *_: loops.invoke_ended(),
+                    raised=lambda *_, **__: loops.invoke_failed(),
+                )
+            )
 
     def _backend_of_keras(self) -> str:
         """Name what Keras 3 runs on, which a process keeps; "" where it is not imported."""

@@ -350,7 +350,7 @@ def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
 
 _TITLES = {
     "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
-    "importlib": "Python",
+    "importlib": "Python", "ai_edge_litert.interpreter": "LiteRT",
 }  # fmt: skip
 
 

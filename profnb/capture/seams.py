@@ -336,6 +336,15 @@ LITE_OPS = Seam(
     "ops and layers of LiteRT models are not told", 1,
 )  # fmt: skip
 
+# LiteRT's interpreters, in the two packages that have them.
+_NO_INVOKES = "runs of LiteRT interpreters are no steps"
+INTERPRETERS = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter")
+INVOKES = tuple(
+    Seam(f"{module}:{name}", _NO_INVOKES, only_with=f"{module}:Interpreter")
+    for module in INTERPRETERS
+    for name in ("Interpreter.invoke", "SignatureRunner.__call__")
+)
+
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"
 DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")

@@ -1,6 +1,6 @@
 """The options of a capture as a magic and ``profnb run`` take them, each documented once."""
 
-from argparse import SUPPRESS, Namespace
+from argparse import SUPPRESS, Action, ArgumentParser, Namespace
 from dataclasses import fields
 from typing import Any
 
@@ -12,12 +12,30 @@ def unquoted(text: str) -> str:
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'" else text
 
 
+class StepsAction(Action):
+    """``--steps 50`` bounds the window as ``-n 50`` does; ``--steps train_iter`` names the step's range."""
+
+    def __call__(
+        self, _parser: ArgumentParser, namespace: Namespace, values: Any, _flag: str | None = None
+    ) -> None:
+        """Take a number for the bound and any other text for a name."""
+        text = unquoted(values)
+        if text.isdecimal():
+            namespace.max_steps = int(text)
+        else:
+            namespace.steps = text
+
+
 _DEFAULTS = CaptureOptions()
 # Flags and settings of argparse's ``add_argument``, and of IPython's ``argument``.
 CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("-n", "--steps"), {
+    (("-n",), {
         "dest": "max_steps", "metavar": "STEPS", "type": int, "default": _DEFAULTS.max_steps,
         "help": "stop tracing after this many steps (default %(default)s); the code goes on",
+    }),
+    (("--steps",), {
+        "metavar": "RANGE", "action": StepsAction,
+        "help": "the range that is a step, by the name that your code gave it (a number is as -n)",
     }),
     (("-w", "--warmup"), {
         "dest": "warmup_steps", "metavar": "WARMUP", "type": int, "default": _DEFAULTS.warmup_steps,

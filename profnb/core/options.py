@@ -32,6 +32,7 @@ class CaptureOptions:
         python_tracer: Let TensorFlow or PyTorch record every Python call. Costly: it slows the cell (a small
             model on PyTorch to half its speed) and grows the trace; TensorFlow 2.20 and 2.21 ignore it.
         device_tracer: Record device activity (CUPTI on a GPU).
+        steps: The name of a range that is a step; by default steps are found.
         rank: Which process of a job this is, for the name of a kept trace; what the job's launcher says
             (``TF_CONFIG``, ``RANK``, ``SLURM_PROCID`` ...) where it is None.
         backend: Record by the profiler of "tensorflow", "jax" or "pytorch" alone; by default by those of
@@ -48,6 +49,7 @@ class CaptureOptions:
     python: bool = False
     python_tracer: bool = False
     device_tracer: bool = True
+    steps: str | None = None
     rank: int | None = None
     backend: str | None = None
 
@@ -76,5 +78,7 @@ class CaptureOptions:
             raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {self.backend!r}.")
         if self.host_level not in (1, 2, 3):
             raise ValueError(f"host level must be 1, 2 or 3, got {self.host_level}.")
+        if self.steps is not None and not self.steps.strip():
+            raise ValueError("steps takes the name of a range, got an empty one.")
         if self.rank is not None and self.rank < 0:
             raise ValueError(f"rank must be 0 or more, got {self.rank}.")

@@ -70,6 +70,7 @@ CELL_COLOURS = {
     "around steps": COLOURS["work between steps"],
     "callbacks": COLOURS["kernel launch"],
     "checkpointing": COLOURS["output"],
+    "interpreter": COLOURS["input"],
     "other Python": COLOURS["host compute"],
     "profnb": COLOURS["all others"],
     "other parts": "#929292",

@@ -37,6 +37,7 @@ from profnb.steps.streams import (
     DIRECTIONS,
     directions_of_copies,
     kinds_of_work,
+    own_times,
     raw_device_lines,
     working_devices,
 )
@@ -293,7 +294,7 @@ def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
     """Time of a mean step by op of the work of a device; the ops that took most."""
     ops = name_device_work(study.trace, work, study.xla.hlo)
     spent = np.zeros(len(ops.keys), np.int64)
-    np.add.at(spent, ops.code, study.trace.events.duration_ps[work])
+    np.add.at(spent, ops.code, own_times(study.trace, work))
     steps = max(int(study.summary.counted.size), 1)
     named: dict[str, float] = {}
     for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist():

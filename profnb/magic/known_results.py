@@ -75,7 +75,7 @@ class KnownResults:
                 profile = _load(arguments, is_fleet=is_fleet)
             except (ProfnbError, OSError, ValueError) as error:
                 raise UsageError(printable(str(error))) from None
-            is_whole = arguments.run is None and arguments.host is None
+            is_whole = arguments.run is arguments.host is arguments.steps is None
             if is_whole and isinstance(profile, Profile):
                 profile.opened_as = arguments.what
         self.keep(profile, arguments.out)
@@ -88,11 +88,11 @@ def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
     """Open a path, a URL or the addresses of running processes."""
     if is_fleet and arguments.what.startswith(SCHEME):
         return trace_remotely(arguments.what, arguments.seconds)
-    if is_fleet and arguments.host is None:
+    if is_fleet and arguments.host is None and arguments.steps is None:
         fleet = find_fleet(arguments.what, arguments.run)
         if fleet is not None:
             return fleet
-    return load(arguments.what, run=arguments.run, host=arguments.host)
+    return load(arguments.what, run=arguments.run, host=arguments.host, steps=arguments.steps)
 
 
 def check_name(name: str | None) -> None:

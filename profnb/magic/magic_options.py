@@ -82,6 +82,7 @@ OPEN_ARGUMENTS = (
     argument(
         "--host", help="which host of the run (default: all, where they worked together; else the first)"
     ),
+    argument("--steps", metavar="RANGE", type=unquoted, help="the range that is a step, by its name"),
     _out("profile"),
     *SHOW_ARGUMENTS,
 )  # fmt: skip

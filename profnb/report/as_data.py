@@ -37,6 +37,10 @@ _TOP: TopColumns = {
     ),
     "input_pipeline": ("waited_us", ("iterator", "function", "waited_us", "waited_fraction")),
     "idle": ("total_us", ("cause", "total_us", "longest_us", "window_fraction")),
+    "ranges": (
+        "device_busy_ms",
+        ("range", "parent", "occurrences", "host_ms", "device_busy_ms", "kernels"),
+    ),
     "kernels": ("total_us", ("kernel_name", "op_name", "occurrences", "total_us", "fraction")),
     "xla": ("self_us", ("hlo_op", "category", "op_name", "occurrences", "self_us", "fraction")),
     "memory_summary": (

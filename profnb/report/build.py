@@ -1,9 +1,13 @@
 """Build a report: decide all that it shows of a study, of code without a trace, of a profile of Python."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from profnb.advice.proposals import Advice
+from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
@@ -22,6 +26,7 @@ from profnb.report.text import (
     share_rows,
     unmeasured_text,
 )
+from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import busiest_device, working_devices
 from profnb.steps.summary import GAP, OTHERS
 from profnb.subjects.bounds.section import bounds_sections
@@ -66,6 +71,7 @@ def build_report(
     advice: Sequence[Advice] = (),
     runs: Sequence[Floats] = (),
     again: str = "",
+    times: StepTimes | None = None,
 ) -> Report:
     """Decide everything the report shows.
 
@@ -80,11 +86,12 @@ def build_report(
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
         runs: The times from step to step of each run, in picoseconds, where the code ran several times.
+        times: The steps that were timed, where there is no trace of them.
         again: The line over a cell that measures a change of it; "" where the result has no name.
     """
     if study is None:
         return _report_without_trace(
-            title, notes, cell, tree, machine, has_tensorflow=has_tensorflow
+            title, notes, cell, tree, machine, times, has_tensorflow=has_tensorflow
         )
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
@@ -101,7 +108,7 @@ def build_report(
         headline, answer = headline_without_work(study), ""
     elif is_of_memory(study) and study.memory.use:
         headline, answer = headline_of_memory(study), ""
-    elif unrecorded_backend(study):
+    elif unrecorded_backend(study) or summary.phase == INVOKE:
         answer = ""  # a note says why
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
@@ -176,6 +183,7 @@ def _report_without_trace(
     cell: CellBreakdown | None,
     tree: CellTree | None,
     machine: Sequence[Section],
+    times: StepTimes | None,
     *,
     has_tensorflow: bool,
 ) -> Report:
@@ -184,6 +192,12 @@ def _report_without_trace(
         return Report(title, "Nothing was captured", notes=notes)
     why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
     headline = f"{duration_text(cell.whole_ps)}, {why}"
+    if times is not None and len(times):
+        phase, count = Counter(times.phase).most_common(1)[0]
+        of_phase = np.array(times.phase) == phase
+        median = duration_text(float(np.median(times.duration_ps[of_phase])))
+        steps = f"{phase} step" if count == 1 else f"{phase} steps"
+        headline = f"{count_text(count)} {steps}, median {median}, of which there is no trace"
     words = None if tree is None else cell_words(tree)
     sections = [*cell_sections(cell), *machine]
     return Report(title, headline, cell=words, notes=notes, sections=sections)

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.capture.recording import Recording
+from profnb.capture.step_records import INVOKE
 from profnb.causes.starving import note_files, note_queues
 from profnb.causes.threads import note_threads, note_waits
 from profnb.core.units import (
@@ -17,6 +19,7 @@ from profnb.core.units import (
     longer_text,
     percent_text,
 )
+from profnb.steps.finding.ranges import ASKED, listed
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.subjects.device.devices import gpu_worked
@@ -114,8 +117,8 @@ def _note_steps(study: Study) -> list[str]:
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
             f"one window. {_marking(study.framework)}"
         )
-    elif not steps.origin.startswith("step markers"):
-        notes.append(f"The trace has no step markers; steps are {steps.origin}.")
+    elif note := _note_origin(study):
+        notes.append(note)
     if summary.all_warm_up and not steps.is_window:
         notes.append(
             f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "
@@ -141,6 +144,19 @@ def _note_steps(study: Study) -> list[str]:
             "figures."
         )
     return notes
+
+
+def _note_origin(study: Study) -> str:
+    """Say what a step is, and which ranges could be; "" for step markers where none could."""
+    steps, asked = study.steps, study.step_range
+    ranges = [name for name in study.repeated_ranges if name not in steps.phase]
+    others = f" `steps=` takes another range: {listed(ranges)}." if ranges else ""
+    missing = "" if asked is None else f"No range is called {asked[:60]!r}. "
+    if steps.origin.startswith(ASKED):
+        return f"Steps are the range {listed([str(asked)])}, as asked.{others}"
+    if not steps.origin.startswith("step markers"):
+        return f"{missing}The trace has no step markers; steps are {steps.origin}.{others}"
+    return f"{missing}Steps are the step markers.{others}" if missing or others else ""
 
 
 def _each_of(count: int) -> str:
@@ -253,6 +269,16 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
         return []
     bound = "Input-bound" if diagnosis.severity == "high" else "Partly input-bound"
     return [f"{bound}: {diagnosis.sentence} {diagnosis.fix}".rstrip()]
+
+
+def note_interpreters(recording: Recording | None) -> list[str]:
+    """Say that no trace has the ops of LiteRT's interpreters, and what tells their times."""
+    if recording is None or INVOKE not in recording.steps.names:
+        return []
+    return [
+        "An `invoke` step is a run of LiteRT's interpreter, whose ops no trace has. `%tflite MODEL.tflite` "
+        "tells the time of each op."
+    ]
 
 
 def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:

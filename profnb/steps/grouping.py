@@ -34,7 +34,7 @@ events on that line can lose or win a parent (up to 0.5 ms of a CPU step).
 Source: openxla/xla xla/tsl/profiler/utils/group_events.cc and preprocess_xplane.h (5a3e9fa3).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -118,8 +118,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
     if steps.is_window:
         return Groups(np.zeros(len(trace.events), np.int32), parent, end_ps)
     step = np.full(len(trace.events), -1, np.int32)
-    _claim(steps, parent, [*_find_links(trace)], step)
-    _follow_programs(trace, step)
+    claim(trace, steps.roots, steps.first_root, parent, step)
     programs = tuple(_find_program_runs(trace, parent))
     for runs in programs:
         step[runs.events] = np.where(runs.run >= 0, step[runs.calls][runs.run], -1)
@@ -232,8 +231,17 @@ def _find_links(trace: Trace) -> Iterator[Links]:
         yield link_by_key(launches.where(~is_on_device), launches.where(is_on_device))
 
 
-def _claim(steps: Steps, parent: Int32s, links: Sequence[Links], step: Int32s) -> None:
-    """Fill in the step of each event that a root contains, or that its work set going."""
+def claim(trace: Trace, roots: Int64s, first_root: Int64s, parent: Int32s, step: Int32s) -> None:
+    """Fill in the first of S owners to reach each event: its roots contain it, or their work set it going.
+
+    Args:
+        trace: The trace.
+        roots: Events; owner s has ``roots[first_root[s]:first_root[s + 1]]``.
+        first_root: Where each one's roots begin, shape (S + 1,).
+        parent: The parent of each event on its line, or -1, shape (E,).
+        step: -1 where nobody has the event yet, shape (E,); filled in.
+    """
+    links = [*_find_links(trace)]
     link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries
     others = [np.empty(0, np.int32)]  # of each entry the one before it of the same event, or -1
     firsts, lasts, entries, consumers = [], [], 0, 0
@@ -244,12 +252,13 @@ def _claim(steps: Steps, parent: Int32s, links: Sequence[Links], step: Int32s) -
         lasts.append(kind.last + consumers)
         entries, consumers = entries + kind.producers.size, consumers + kind.consumers.size
     first, last = np.concatenate(firsts), np.concatenate(lasts)
-    stack = np.empty(steps.roots.size + int((last - first).sum()), np.int64)
+    stack = np.empty(roots.size + int((last - first).sum()), np.int64)
     behind = np.arange(1, parent.size + 1, dtype=np.int32)
     _spread(
-        steps.roots, steps.first_root, parent, link, np.concatenate(others), first, last,
+        roots, first_root, parent, link, np.concatenate(others), first, last,
         np.concatenate([kind.consumers for kind in links]), behind, stack, step,
     )  # fmt: skip
+    _follow_programs(trace, step)
 
 
 @tiered
@@ -389,6 +398,11 @@ def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:
     step[recorded.events[follows]] = adopted[follows]
 
 
+def links_threads(trace: Trace) -> bool:
+    """Tell whether a trace says anywhere what threads did for one another."""
+    return any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID))
+
+
 def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
     """Events without a cause in the trace go to the step in whose window they begin.
 
@@ -397,7 +411,7 @@ def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
     was launched, however much later it ran, and by its own begin where no step launched it.
     """
     may_stray = trace.lines.spread(trace.is_device_line)
-    if not any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID)):
+    if not links_threads(trace):
         may_stray = may_stray | trace.is_host_event
     stray = np.flatnonzero(may_stray & (step < 0))
     if not stray.size or not len(steps):

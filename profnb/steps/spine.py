@@ -15,6 +15,7 @@ from profnb.steps.activities import CATEGORY_OF, FunctionRuns, find_activities, 
 from profnb.steps.breakdown import Pieces, StepBreakdown, break_down_steps, host_pieces
 from profnb.steps.examples import examples_per_step, usual_batch_size
 from profnb.steps.finding.loops import EAGER_LOOPS
+from profnb.steps.finding.ranges import find_ranges, repeated_ranges
 from profnb.steps.finding.sources import find_steps
 from profnb.steps.grouping import Groups, extend_to_device_work, group_events
 from profnb.steps.nesting import find_parents, self_times
@@ -24,7 +25,13 @@ from profnb.steps.step_times import (
     turn_step_times,
     wall_step_times,
 )
-from profnb.steps.streams import busiest_device, raw_device_lines, working_devices
+from profnb.steps.streams import (
+    busiest_device,
+    by_device_clock,
+    own_times,
+    raw_device_lines,
+    working_devices,
+)
 from profnb.steps.summary import Summary, summarize
 from profnb.steps.untraced import (
     TracingCost,
@@ -49,6 +56,7 @@ class Spine:
     Attributes:
         trace: The trace, devices on the host's clock.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.
+        step_range: The name of the range that a step was asked to be; None for what is found.
         recording: What the capture saw besides the trace; empty for a saved trace.
         recorded: The same with all times as they were recorded; itself where no cost of tracing is taken out.
         clock: What took it out; None where nothing did.
@@ -57,11 +65,16 @@ class Spine:
     recorded: "Spine"
 
     def __init__(
-        self, trace: Trace, warmup_steps: int = 0, recording: Recording | None = None
+        self,
+        trace: Trace,
+        warmup_steps: int = 0,
+        recording: Recording | None = None,
+        step_range: str | None = None,
     ) -> None:
         """Nothing is computed yet."""
         self.trace = align_clocks(trace)
         self.warmup_steps = warmup_steps
+        self.step_range = step_range
         self.recording = recording or Recording()
         self.recorded = self
         self.clock: UntracedClock | None = None
@@ -83,7 +96,9 @@ class Spine:
         )
         if clock is None:
             return self
-        corrected = type(self)(clock.of_trace(self.trace), self.warmup_steps, self.recording)
+        corrected = type(self)(
+            clock.of_trace(self.trace), self.warmup_steps, self.recording, self.step_range
+        )
         corrected.recorded, corrected.clock = self, clock
         vars(corrected).update(  # what is the same whatever the clock, and what needs it
             {name: getattr(self, name) for name in _WITHOUT_TIMES},
@@ -94,7 +109,17 @@ class Spine:
 
     @cached_property
     def _host_steps(self) -> Steps:
-        return find_steps(self.trace, self.warmup_steps)
+        return find_steps(self.trace, self.warmup_steps, self.step_range)
+
+    @cached_property
+    def ranges(self) -> Int64s:
+        """The events that are ranges which the user marked, ascending."""
+        return find_ranges(self.trace, self.groups.parent)
+
+    @cached_property
+    def repeated_ranges(self) -> list[str]:
+        """The names of those that repeat, most time first."""
+        return repeated_ranges(self.trace, self.ranges)
 
     @cached_property
     def groups(self) -> Groups:
@@ -151,14 +176,15 @@ class Spine:
     def launched_ps(self) -> Int64s:
         """Time of the work that each step launched on the busiest device, whenever it ran, shape (S,).
 
-        What several of its streams run at once counts for each, so it may be more than the step's time.
+        What several of its streams run at once counts for each, so it may be more than the step's time; what
+        one stream runs at once counts once.
         """
         plane = busiest_device(self.trace)
         lines = raw_device_lines(self.trace) & (self.trace.lines.plane == plane)
         work = self.trace.lines.events_of(lines)
         work = work[self.groups.step[work] >= 0]
         launched = np.zeros(len(self.steps), np.int64)
-        np.add.at(launched, self.groups.step[work], self.trace.events.duration_ps[work])
+        np.add.at(launched, self.groups.step[work], own_times(self.trace, work))
         return launched
 
     @cached_property
@@ -177,9 +203,18 @@ class Spine:
 
     @cached_property
     def self_ps(self) -> Int64s:
-        """Each event's duration less what its children on the same line cover, shape (E,)."""
+        """Each event's duration less what others on the same line cover, shape (E,).
+
+        That is its children, and of a device's work what began before it.
+        """
         events = self.trace.events
-        return self_times(events.begin_ps, events.end_ps, self.parent)
+        self_ps = self_times(events.begin_ps, events.end_ps, self.parent)
+        work = self.trace.lines.events_of(raw_device_lines(self.trace))
+        work = work[self.parent[work] < 0]
+        own_ps = own_times(self.trace, work)
+        begin_ps, end_ps = by_device_clock(self.trace, work)
+        self_ps[work] = np.maximum(self_ps[work] - (end_ps - begin_ps - own_ps), 0)
+        return self_ps
 
     @cached_property
     def has_device(self) -> bool:

@@ -4,6 +4,7 @@ import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
+from profnb.capture.step_records import INVOKE
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.steps.windows import outermost
@@ -29,8 +30,11 @@ def has_thread(study: Study) -> bool:
 
 
 def known_framework(study: Study) -> str:
-    """The framework that a step's time is told by; UNKNOWN where the thread of the steps was not recorded."""
-    return study.framework if has_thread(study) else UNKNOWN
+    """The framework that a step's time is told by; UNKNOWN where the trace has nothing of the steps' thread.
+
+    Nor has it of what an interpreter of LiteRT runs there.
+    """
+    return study.framework if has_thread(study) and study.summary.phase != INVOKE else UNKNOWN
 
 
 def category_title(category: str, framework: str = UNKNOWN) -> str:

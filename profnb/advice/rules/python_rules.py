@@ -14,6 +14,7 @@ from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
+from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
@@ -179,7 +180,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
 def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901 - one story
     """Python runs between the steps of a loop, or in them on a CPU, while nothing else is at work."""
     python = find_python_between(study)
-    if python is None or study.summary.counted.size < FEWEST:
+    if python is None or study.summary.counted.size < FEWEST or study.summary.phase == INVOKE:
         return
     is_own, share, seldom = is_own_loop(study), python.share, python.seldom
     kinds = [parts.GAPS, OTHERS]

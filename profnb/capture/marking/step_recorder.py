@@ -7,7 +7,7 @@
   and ``profnb.step``.
 - a ``tf.function`` call: TensorFlow opens a ``Trace`` around each, which is where we see it begin, end
   and be retraced; which function is the step is decided afterwards.
-- JAX's step markers, iterations of a loop over PyTorch, session runs.
+- JAX's step markers, iterations of a loop over PyTorch, session runs, runs of LiteRT's interpreters.
 
 Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the same steps. A batch that
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
@@ -20,13 +20,13 @@ from profnb.capture.marking.keras_batches import KerasBatches
 from profnb.capture.marking.open_steps import Gaps, OpenSteps, abandon_marker
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KINDS, RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import INVOKE, KINDS, RUN, USER, Marking, OpenStep
 
 _RUN, _RUN_ROW = "session_run", KINDS.index(RUN)
 
 
 class OwnLoops:
-    """Takes the steps of loops of the user's own: iterations over PyTorch, and session runs.
+    """Takes the steps of loops of the user's own: iterations over PyTorch, session runs, LiteRT's runs.
 
     Args:
         open_steps: Given each of them.
@@ -37,6 +37,8 @@ class OwnLoops:
         self._open = open_steps
         self._iteration: OpenStep | None = None
         self._iterations_begun = 0
+        self._invoke: OpenStep | None = None
+        self._invokes_begun = 0
         self._session_run: OpenStep | None = None
         self._session_runs = 0
 
@@ -45,20 +47,25 @@ class OwnLoops:
         self.abandon_iteration()
         if self._open.is_inside_step or self._open.is_in_run:
             return
-        self._open.report()
-        number = self._iterations_begun
-        span = self._open.begin(None, USER, "train", number)
-        if span.was_traced:
-            with OwnFaults():  # then the step has no marker
-                span.marker = door.mark_step("train", number)
-            span.marked_ns = time.perf_counter_ns()
+        self._iteration = self._begin(door, "train", self._iterations_begun)
         self._iterations_begun += 1
-        self._iteration = span
+
+    def _begin(self, door: Marking | None, phase: str, number: int) -> OpenStep:
+        self._open.report()
+        span = self._open.begin(None, USER, phase, number)
+        if span.was_traced and door is not None:
+            with OwnFaults():  # then the step has no marker
+                span.marker = door.mark_step(phase, number)
+            span.marked_ns = time.perf_counter_ns()
         self._open.stack.append(span)
+        return span
 
     def iteration_ended(self) -> None:
         """The open iteration has ended, with a step of its optimizer."""
         span, self._iteration = self._iteration, None
+        self._end(span)
+
+    def _end(self, span: OpenStep | None) -> None:
         if span is not None and span in self._open.stack:
             end_ns = time.perf_counter_ns()
             self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
@@ -73,6 +80,26 @@ class OwnLoops:
             self._open.stack.remove(span)
             self._iterations_begun -= 1
             abandon_marker(span.marker)
+
+    def invoke_begins(self, door: Marking | None) -> None:
+        """An interpreter of LiteRT begins to run, which is a step unless it is part of one."""
+        if self._open.is_here() and not (self._open.is_inside_step or self._open.is_in_run):
+            self._invoke = self._begin(door, INVOKE, self._invokes_begun)
+            self._invokes_begun += 1
+
+    def invoke_ended(self) -> None:
+        """It has run."""
+        if self._open.is_here():
+            span, self._invoke = self._invoke, None
+            self._end(span)
+
+    def invoke_failed(self) -> None:
+        """It raised."""
+        span, self._invoke = self._invoke, None
+        if span is not None and span in self._open.stack:
+            self._open.stack.remove(span)
+            abandon_marker(span.marker)
+            self._open.fail(span, time.perf_counter_ns())
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""

@@ -39,7 +39,13 @@ _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_ROWS, _MOST_LINES = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
 _TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
-_SEEN = (parts.BUILDING, parts.CHECKPOINTING, parts.IMPORTS, parts.INPUT)  # which nothing counts
+_SEEN = (
+    parts.BUILDING,
+    parts.CHECKPOINTING,
+    parts.IMPORTS,
+    parts.INPUT,
+    parts.INTERPRETER,
+)  # which nothing counts
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
 _OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
 _OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)

@@ -18,6 +18,7 @@ PREDICT, MARKED, CALLS = "predict steps", "marked steps", "function calls"
 SESSION_RUNS, FAILED = "session runs", "failed steps"
 INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
 CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
+INTERPRETER = "interpreter"
 LOADING = ("load_weights", "restore", "read")  # how what loads, of checkpointing, ends
 OTHER, PROFNB = "other Python", "profnb"
 
@@ -51,6 +52,8 @@ PARTS = {
     CALLBACKS: "callbacks, by class and hook: `EarlyStopping.on_epoch_end`; TensorFlow's own hooks of a "
     "monitored session: `SummarySaverHook.after_run`",
     CHECKPOINTING: "saving and loading models, weights and checkpoints",
+    INTERPRETER: "making a LiteRT interpreter, and copying its inputs and outputs: `set_tensor`, "
+    "`get_tensor`; its runs are marked steps",
     OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly), "
     "by the source line that was seen",
     PROFNB: "profnb itself: its start, its stop (the trace is written), reading the trace (not what is "

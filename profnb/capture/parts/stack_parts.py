@@ -44,6 +44,9 @@ _KINDS = [
          rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
          r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
          r"|/torch/serialization\.py$|/orbax/"),
+        (parts.INTERPRETER,
+         r"(?:^|\.)Interpreter\.(?:__init__|allocate_tensors|resize_tensor_input|[sg]et_tensor)$",
+         r"/(?:ai_edge_litert|tensorflow/lite/python)/interpreter\.py$"),
         (parts.BUILDING,
          r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
          rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
@@ -72,7 +75,9 @@ _CONVERTS = re.compile(
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
 _LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
 # Code that is not the user's, whatever calls it, and what waits for other threads.
-_FRAMEWORKS = re.compile(r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch)/")
+_FRAMEWORKS = re.compile(
+    r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch|ai_edge_litert)/"
+)
 _WAITS = re.compile(r"/python3[^/]*/(?:threading|queue|selectors|subprocess)\.py$")
 _DEEPEST = 40
 _MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")

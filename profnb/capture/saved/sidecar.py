@@ -62,7 +62,7 @@ LIMITS: Mapping[str, Limit] = {
     "CaptureOptions": _NOT_KEPT,
     **dict.fromkeys(
         ("CaptureOptions.max_steps", "CaptureOptions.max_seconds", "CaptureOptions.warmup_steps",
-         "CaptureOptions.label", "CaptureOptions.source"), Limit(),
+         "CaptureOptions.label", "CaptureOptions.source", "CaptureOptions.steps"), Limit(),
     ),
     "Recording": _NUMBER,
     **dict.fromkeys(

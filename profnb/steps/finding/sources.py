@@ -1,6 +1,6 @@
 """Events to steps, by whatever the trace has that tells them.
 
-A step comes, in this order of trust, from
+A step is the range that was asked for by name. Else it comes, in this order of trust, from
 
 1. a step marker: a host event with ``_r`` >= 1 or ``step_num`` (the user's own, Keras 2's, or one that
    profnb's capture wrote), or an event of a device's ``Steps`` line;
@@ -37,7 +37,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, graph_runs
 from profnb.steps.finding.loops import eager_steps, taped_steps
-from profnb.steps.finding.ranges import ranged_steps
+from profnb.steps.finding.ranges import named_steps, ranged_steps
 from profnb.steps.windows import WINDOW, Steps, outermost
 from profnb.trace.model import Trace
 from profnb.trace.names import (
@@ -58,19 +58,22 @@ _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
 _FEWEST_STEADY, _SLOW_START, _VERY_SLOW_START = 5, 5, 30
 
 
-def find_steps(trace: Trace, warmup_steps: int = 0) -> Steps:
+def find_steps(trace: Trace, warmup_steps: int = 0, step_range: str | None = None) -> Steps:
     """Find the steps of a trace.
 
     Args:
         trace: The trace.
         warmup_steps: How many steps at the start of each phase to count as warm-up besides those
             in which a function was traced or compiled.
+        step_range: The name of the range that is a step; None for the first source that has any. Where no
+            range has the name, that source counts too.
 
     Returns:
         The steps; one window over everything if there are none; no row if there are no events.
     """
     steps = (
-        _marked_steps(trace)
+        (named_steps(trace, step_range) if step_range is not None else None)
+        or _marked_steps(trace)
         or _steps_of_device(trace)
         or ranged_steps(trace)
         or called_steps(trace)

@@ -168,7 +168,7 @@ class StreamTable:
         stream: The lines' names.
         kernels: Number of kernels, shape (N,).
         copies: Copies and memsets, shape (N,).
-        busy_ps: Sum of durations inside the window, shape (N,); what one stream runs does not overlap.
+        busy_ps: Time inside the window in which it ran anything, shape (N,).
         window_ps: From the first step's begin to the last one's end.
     """
 
@@ -197,7 +197,7 @@ def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:
         events = np.arange(*trace.lines.offsets[line : line + 2])
         copies = int((kinds_of_work(trace, events) == COPY).sum())
         begin = np.clip(trace.events.begin_ps[events], *window)
-        busy = int((np.clip(trace.events.end_ps[events], *window) - begin).sum())
+        busy = covered_ps(begin, np.clip(trace.events.end_ps[events], *window))
         table[row] = events.size - copies, copies, busy
     order = np.argsort(-table[:, 2], kind="stable")
     planes = trace.lines.plane[lines[order]].tolist()
@@ -260,7 +260,7 @@ STREAMS = Table[StreamTable](
         Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
         Column("copies", lambda t: t.copies, "how many copies and memsets"),
         Column(
-            "busy_us", lambda t: t.busy_ps, "time of all of them inside the steps' window", "busy"
+            "busy_us", lambda t: t.busy_ps, "time inside the steps' window in which any ran", "busy"
         ),
         Column("busy_fraction", lambda t: t.busy_fraction, "share of the window", "of the time"),
     ),

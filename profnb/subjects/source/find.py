@@ -9,6 +9,7 @@ from profnb.core.columns import Bools, Int64s
 from profnb.steps.spine import Spine
 from profnb.subjects.ops.find import Ops
 from profnb.subjects.ops.op_table import runs_within
+from profnb.subjects.source.range_table import RangeTable, tabulate_ranges
 from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
 from profnb.subjects.source.torch_lines import StackLines, find_stack_lines
 from profnb.subjects.xla.find import Xla
@@ -22,6 +23,11 @@ class Source:
         self._spine = spine
         self._xla = xla
         self._ops = ops
+
+    @cached_property
+    def ranges(self) -> RangeTable:
+        """The host's and the devices' time in each range that the user marked."""
+        return tabulate_ranges(self._spine, self._xla.hlo)
 
     @cached_property
     def lines(self) -> SourceLines | None:

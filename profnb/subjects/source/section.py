@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import shortened
@@ -9,6 +11,7 @@ from profnb.core.units import MISSING, bar_text, count_text, duration_text, perc
 from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MUTED, colour_of
+from profnb.subjects.source.range_table import RANGES
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
 from profnb.subjects.study import Study
 
@@ -16,6 +19,7 @@ _SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
 _WHOLE_FILE, _CONTEXT = 60, 2
 _LONGEST = 110
 _SMALL = 0.001
+_SHOWN_RANGES, _MOST_RANGES, _LONGEST_RANGE = 10, 200, 64
 _FONT = "font-family:monospace"
 _CODE = f"{_FONT};white-space:pre"
 _TIGHT = (
@@ -26,11 +30,63 @@ _NBSP = "\u00a0"
 
 
 def source_sections(study: Study) -> list[Section]:
-    """The tables on source lines; none where the capture did not look at them or found none."""
+    """The tables on ranges and source lines; none where nothing was marked and no line was looked at."""
     lines = study.source.lines
     if lines is None or not any(lines.file):
+        return _range_sections(study)
+    return [
+        chosen_lines(lines, study.source.scope),
+        *_range_sections(study),
+        *_file_sections(lines),
+    ]
+
+
+def _range_sections(study: Study) -> list[Section]:
+    """Show the ranges that the program marked; nothing where it marked none."""
+    ranges = study.source.ranges
+    if not len(ranges):
         return []
-    return [chosen_lines(lines, study.source.scope), *_file_sections(lines)]
+    busy, host = ranges.column("busy_ps"), ranges.column("host_ps")
+    weight = np.nan_to_num(np.where(np.isnan(busy), host, busy))
+    longest = weight.max() or 1.0
+    first = ranges.rows[0]
+    sentence = (
+        "Work on a device counts for the range that launched it, and for the ranges around that."
+    )
+    if busy[0] > 0:
+        share = percent_text(float(ranges.fraction[0]))
+        sentence = (
+            f"`{first.path[-1][:_LONGEST_RANGE]}` has {share} of the device's busy time. {sentence}"
+        )
+
+    def name_cell(row: int) -> Cell:
+        *around, name = ranges.rows[row].path
+        title = name if len(name) <= _LONGEST_RANGE else f"{name[: _LONGEST_RANGE - 1]}…"
+        about = f"in {' / '.join(around)}"[:_LONGEST_RANGE] if around else ""
+        return (title, "", about, " / ".join(ranges.rows[row].path))
+
+    return [
+        section_of(
+            RANGES,
+            ranges,
+            (
+                Shown("range", name_cell, sort_key=lambda row: ranges.rows[row].path[-1]),
+                *(["kind"] if len({row.kind for row in ranges.rows}) > 1 else []),
+                "occurrences",
+                "host_ms",
+                "device_busy_ms",
+                "device_fraction",
+                "kernels",
+            ),
+            title="Ranges",
+            tab="Source",
+            sentence=sentence if study.has_device else "",
+            bar=Bar(lambda row: float(weight[row] / longest), colour_of("device compute"), 8),
+            rows=range(min(len(ranges), _MOST_RANGES)),
+            is_sortable=True,
+            shown=_SHOWN_RANGES,
+        )
+    ]
 
 
 def chosen_lines(lines: SourceLines, scope: str) -> Section:

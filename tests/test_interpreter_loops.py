@@ -1,0 +1,90 @@
+"""Loops of a LiteRT interpreter: each run is a step, copies are parts of the cell, and nothing is left behind."""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from profnb.capture.seams import INTERPRETERS, INVOKES
+
+pytest.importorskip("ai_edge_litert")
+pytest.importorskip("tensorflow")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """One dense layer of 4 to 2 numbers, as a file."""
+    path = tmp_path_factory.mktemp("lite") / "dense.tflite"
+    code = f"""
+        import tensorflow as tf
+        dense = tf.function(lambda x: tf.matmul(x, tf.ones((4, 2))), input_signature=[tf.TensorSpec((1, 4))])
+        converter = tf.lite.TFLiteConverter.from_concrete_functions([dense.get_concrete_function()])
+        open({str(path)!r}, "wb").write(converter.convert())
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ran(model):
+    """What a process says that captured loops: without TensorFlow, of a run that raises, of a signature, inside a marked step."""
+    code = f"""
+        import numpy as np, profnb
+        from ai_edge_litert.interpreter import Interpreter
+        before = Interpreter.invoke
+        with profnb.profile() as p:
+            it = Interpreter({str(model)!r}); it.allocate_tensors()
+            for _ in range(12):
+                it.set_tensor(it.get_input_details()[0]["index"], np.ones((1, 4), np.float32))
+                it.invoke()
+                value = it.get_tensor(it.get_output_details()[0]["index"])
+        print(value.tolist(), Interpreter.invoke is before)
+        print(p.step_times.phase.tolist() == ["invoke"] * 12, p.step_times.step_num.tolist() == list(range(12)))
+        tree = p.cell_tree
+        print(tree[tree.name == "invoke"].occurrences.tolist())
+        print(p.summary())
+        with profnb.profile() as q:
+            raw = Interpreter({str(model)!r})
+            for _ in range(3):
+                try: raw.invoke()
+                except (RuntimeError, ValueError) as error: kind = type(error).__name__
+        print(kind, len(q.recording.steps), q.recording.messages)
+        with profnb.profile() as s:
+            run = it.get_signature_runner() if it.get_signature_list() else None
+            for _ in range(4): it.invoke()
+        print(len(s.recording.steps))
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_each_run_of_an_interpreter_is_a_step_and_the_hook_is_gone_behind_it(ran):
+    lines = ran.splitlines()
+    assert lines[0] == "[[4.0, 4.0]] True"
+    assert lines[1] == "True True"
+    assert lines[2] == "[12.0]"
+    assert "12 invoke steps, median" in ran
+    assert "`%tflite MODEL.tflite` tells the time of each op." in ran
+    assert "nothing was captured" not in ran
+
+
+def test_a_run_that_raises_is_no_step(ran):
+    assert [line for line in ran.splitlines() if line.startswith(("RuntimeError 0 []", "ValueError 0 []"))]
+
+
+def test_a_run_inside_of_a_marked_step_is_part_of_it():
+    from profnb.capture.marking.step_recorder import StepRecorder
+
+    recorder = StepRecorder(lambda: False, lambda _: None, lambda: None)
+    recorder.loops.iteration_begins(None)
+    recorder.loops.invoke_begins(None)
+    recorder.loops.invoke_ended()
+    recorder.loops.iteration_ended()
+    recorder.loops.invoke_begins(None)
+    recorder.loops.invoke_ended()
+    assert [recorder.log.records().names[name] for name in recorder.log.records().name] == ["train", "invoke"]
+
+
+def test_two_names_of_two_packages_are_hooked():
+    assert [seam.path for seam in INVOKES] == [f"{module}:{name}" for module in INTERPRETERS for name in ("Interpreter.invoke", "SignatureRunner.__call__")]
