@@ -29,6 +29,7 @@ from profnb.capture.source.source_records import SourceRecords, StackRecords
 from profnb.capture.source.stacks import Sampler
 from profnb.capture.step_records import CALL, KERAS, KINDS, RUN, USER
 from profnb.drawing.theme import CELL_COLOURS
+from profnb.subjects.cell.cell_breakdown import kind_title
 from profnb.report.build import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
 
@@ -750,7 +751,7 @@ def test_names_in_a_stack_are_data(cell):
 
 def test_every_part_has_a_meaning_and_a_colour():
     assert set(PARTS) <= set(CELL_COLOURS)
-    assert all(f"{part}: {meaning}" in profnb.Profile.cell_breakdown.__doc__.replace("\n", " ") for part, meaning in PARTS.items())
+    assert all(f"{kind_title(part)}: {meaning}" in profnb.Profile.cell_breakdown.__doc__.replace("\n", " ") for part, meaning in PARTS.items())
 
 
 def test_a_trace_of_others_has_none(cpu_trace_path):

@@ -17,6 +17,7 @@ from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.section import Section
 from profnb.report.report import live_parts
+from profnb.report.step_chart import step_chart
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.layers.section import sections_of_layers
@@ -93,10 +94,11 @@ def _parts_of(study: Study, choice: _Choice) -> str:
     """The parts of the report that are of some steps, of these."""
     shares = share_time(study.gaps, study.breakdown, choice.rows)
     durations = study.steps.duration_ps[choice.rows]
-    facts = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
-    return live_parts(
-        facts, share_rows(shares, known_framework(study)), _sections_of(study, choice)
-    )
+    scope = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
+    rows = share_rows(shares, known_framework(study))
+    steps, breakdown, gaps = study.steps, study.breakdown, study.gaps
+    chart = None if steps.is_window else step_chart(steps, breakdown, gaps, choice.rows)
+    return live_parts(scope, rows, chart, _sections_of(study, choice))
 
 
 def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:

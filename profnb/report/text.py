@@ -14,6 +14,7 @@ from profnb.core.columns import Floats
 from profnb.core.printable import LONGEST_NAME, printable
 from profnb.core.units import (
     PS_PER_NS,
+    PS_PER_S,
     bar_text,
     count_text,
     duration_text,
@@ -37,6 +38,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import category_title, unrecorded_backend
 from profnb.trace.framework import UNKNOWN
 
+THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
 _FEWEST_FOR_P95 = 20  # steps: of fewer the slowest in 20 is none
 _TELLING_COST = 0.05
@@ -107,13 +109,22 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
-    median = duration_text(summary.median_ps)
-    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
-    if cost is not None and is_timed_alike and _is_all_of_tracing(summary.median_ps, cost):
-        median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
-    elif summary.mean_period_ps >= _MUCH_LONGER * summary.median_ps:  # what the answer speaks of
-        median = f"{median}, one every {duration_text(summary.mean_period_ps)}"
+    _, median = _typical_step(steps, summary, cost)
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
+
+
+def _typical_step(steps: Steps, summary: Summary, cost: TracingCost | None) -> tuple[float, str]:
+    """How long the headline says that a step takes, or that one comes every, and its words for that."""
+    median_ps = summary.median_ps or 0.0
+    median = duration_text(median_ps)
+    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
+    if cost is not None and is_timed_alike and _is_all_of_tracing(median_ps, cost):
+        untraced = duration_text(cost.untraced_ps)
+        return cost.untraced_ps, f"{untraced} without tracing ({median} traced)"
+    if summary.mean_period_ps >= _MUCH_LONGER * median_ps:  # what the answer speaks of
+        period = duration_text(summary.mean_period_ps)
+        return summary.mean_period_ps, f"{median}, one every {period}"
+    return median_ps, median
 
 
 def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
@@ -269,14 +280,12 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
     if summary.median_ps is None or steps.is_window:
         return []
     facts = _time_facts(study)
-    if summary.examples_per_second is not None:
-        facts.append(
-            Fact(
-                "throughput",
-                examples_text(summary.examples_per_second),
-                f"batch size {count_text(summary.batch_size)}, gaps included",
-            )
-        )
+    if summary.examples_per_second is not None and summary.batch_size is not None:
+        cost = None if study.clock else study.tracing_cost
+        a_step_ps, _ = _typical_step(steps, summary, cost)
+        rate = summary.batch_size * summary.iterations / a_step_ps * PS_PER_S
+        remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
+        facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
     if summary.warm_up.size and not summary.all_warm_up:
         first = int(summary.warm_up[0])
         facts.append(

@@ -15,7 +15,7 @@ from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_SHOWN, _MOST, _IN_TEXT = 8, 400, 10
+_SHOWN, _MOST, _IN_TEXT = 6, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"
