@@ -89,7 +89,7 @@ def advice_html(
 ) -> Markup:
     """The advice as HTML, a row each: the gain, what, why, how; one line where there is nothing to say.
 
-    The script adds a button to each piece of code that copies it, and folds all rows but the first three.
+    The script adds a button to each piece of code that copies it, and folds all rows but the first two.
 
     Args:
         listed: The advice, in order.

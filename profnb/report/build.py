@@ -27,7 +27,7 @@ from profnb.report.text import (
     unmeasured_text,
 )
 from profnb.steps.streams import busiest_device, working_devices
-from profnb.steps.summary import GAP, OTHERS
+from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.core_contention import is_crowded
@@ -43,10 +43,8 @@ from profnb.subjects.python.section import python_sections
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import (
-    category_title,
     has_thread,
     headline_without_work,
-    known_framework,
     nothing_ran,
     unrecorded_backend,
 )
@@ -90,13 +88,11 @@ def build_report(
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
-    framework_name = known_framework(study)
     answer = answer_text(
         summary,
         _device_spoken_of(study),
         has_host=has_host,
         explanation=explanation,
-        framework=framework_name,
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
@@ -112,14 +108,9 @@ def build_report(
         lead=lead_text(study, explanation, has_host=has_host) if answer else "",
         **_of_cell(tree, study, is_cell=cell is not None),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares, framework_name) if answer else (),
+        shares=share_rows(summary.shares) if answer else (),
         notes=notes,
-        chart=replace(
-            step_chart(steps, study.breakdown, study.gaps),
-            others=category_title(OTHERS, framework_name),
-        )
-        if has_chart
-        else None,
+        chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
         sections=[*_sections(study), *_tree_sections(tree, is_cell=cell is not None), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
@@ -207,7 +198,11 @@ _WHOLES = {True: "the cell", False: "the recorded window"}
 
 
 def _tree_sections(tree: CellTree | None, *, is_cell: bool) -> list[Section]:
-    return [] if tree is None or len(tree) < 2 else [tree_section(tree, _WHOLES[is_cell])]
+    return (
+        []
+        if tree is None or len(tree) < 2
+        else [tree_section(tree, _WHOLES[is_cell], is_detail=not is_cell)]
+    )
 
 
 def _of_cell(tree: CellTree | None, study: Study | None, *, is_cell: bool) -> dict[str, Any]:

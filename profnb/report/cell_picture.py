@@ -161,7 +161,7 @@ def _order(tree: CellTree) -> list[int]:
     return sorted(range(len(tree)), key=lambda row: (begin[row], int(tree.depth[row])))
 
 
-def tree_section(tree: CellTree, whole: str) -> Section:
+def tree_section(tree: CellTree, whole: str, *, is_detail: bool) -> Section:
     """The tree as a table."""
 
     def node(row: int) -> Cell:
@@ -187,12 +187,12 @@ def tree_section(tree: CellTree, whole: str) -> Section:
                 ),
                 "line",
             ),
-            title="The whole cell",
+            title=_TAB,
             tab=_TAB,
             sentence=f"{duration_text(tree.whole_ps)} of {whole}. A node holds those below it.",
             bar=Bar(lambda row: float(tree.fraction[row]), lambda row: _colour(tree, row), 8),
             rows=order,
             is_sortable=True,
             shown=_SHOWN,
-            is_detail=True,
+            is_detail=is_detail,
         )  # fmt: skip

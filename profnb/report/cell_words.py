@@ -25,7 +25,7 @@ from profnb.report.cell_picture import look_of
 from profnb.subjects.cell.cell_breakdown import kind_title
 
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
-_MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING = 3, 2, 0.25
+_MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
 _REST = "other parts"
 _OUTER = (CELL, CALL, EPOCH)
 _NAMED = (parts.CALLBACKS, parts.CALLS, LINES)
@@ -141,7 +141,7 @@ def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
     kind = tree.kind[node]
     if kind in (parts.FIRST, parts.SLOW_FIRST):
         return "tracing, compiling"
-    if kind in (*STEPS, parts.GAPS):
+    if kind in (*STEPS, parts.GAPS) and tree.fraction[node] > _WORTH_A_REMARK:
         return _inside(tree, node)
     if kind == parts.AROUND:
         return _runs(tree, rows)
@@ -170,7 +170,8 @@ def _inside(tree: CellTree, node: int) -> str:
     while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
         at, below = below[0], _largest_below(tree, below[0])
     if at != node:
-        return f"most of it {quoted(tree.title(at))}"
+        title = tree.title(at)
+        return f"most of it {quoted(title) if tree.name[at] else title}"
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
     return ", ".join(
         f"{tree.title(row)} {percent_text(float(tree.fraction[row]))}"

@@ -7,7 +7,7 @@
  * @typedef {{looks: [string, string][], nodes: DrawnNode[]}} DrawnTree
  */
 
-const ROW = 24, LEVELS = 6;
+const ROW = 22, LEVELS = 6;
 const HOLDS = 'rgba(128,128,128,.17)', ITSELF = 'rgba(128,128,128,.07)';
 
 /** Black or white, whichever reads better on a colour; what the page has on none. @param {string} colour */
@@ -39,7 +39,7 @@ class Icicle {
     /** @type {Map<number, HTMLElement>} */
     this.drawn = new Map();
     box.replaceChildren();
-    this.path = addElement('nav', box, 'display:flex;flex-wrap:wrap;align-items:center;gap:0 6px;min-height:24px;font-size:12px');
+    this.path = addElement('nav', box, 'display:flex;flex-wrap:wrap;align-items:center;gap:0 6px;min-height:22px;font-size:12px');
     this.path.setAttribute('aria-label', 'path to the node shown');
     this.stage = addElement('div', box, `position:relative;overflow:hidden;height:${ROW * Math.min(Math.max(...this.depth) + 1, LEVELS)}px;font-size:12px`);
     this.stage.setAttribute('role', 'tree');

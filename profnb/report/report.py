@@ -351,7 +351,7 @@ def _cell_sentence(cell: CellWords) -> Markup:
         name = name if share.node is None else led.format(share.node, name)
         remark = Markup(" ({})").format(with_names(share.remark)) if share.remark else ""
         said = (
-            square.format(share.colour),
+            square.format(share.colour) if share.colour else "",
             name,
             share.percent,
             remark,

@@ -18,7 +18,7 @@ from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown
-from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
+from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
 from profnb.steps.windows import Gaps, Steps
 
 _SLOWEST_SHOWN = 12
@@ -43,7 +43,6 @@ class StepChart:
         period_ms: The same with what the gap after it adds: how high the bar is.
         ceiling_ms: Where the axis ends; what takes longer is cut off there and marked.
         pauses: After which bar the work stopped for more than 100 ms, and for how many picoseconds.
-        others: What the category "all others" is called.
     """
 
     labels: list[str]
@@ -55,7 +54,6 @@ class StepChart:
     period_ms: list[float]
     ceiling_ms: float
     pauses: list[tuple[int, float]]
-    others: str = OTHERS
 
 
 def step_chart(
@@ -153,8 +151,7 @@ def step_figure(chart: StepChart) -> dict[str, Any]:
             "marker": {"color": colour_of(name), "opacity": opacity, "line": {"width": 0}},
             "hovertemplate": f"%{{customdata}}<br>{name}: %{{y:.3g}} ms<extra></extra>",
         }
-        for category, values in chart.stacks
-        for name in [chart.others if category == OTHERS else category]
+        for name, values in chart.stacks
     ]  # fmt: skip
     if chart.slowest_ms is not None:
         data.append(

@@ -35,8 +35,7 @@ from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import category_title, unrecorded_backend
-from profnb.trace.framework import UNKNOWN
+from profnb.subjects.unseen import unrecorded_backend
 
 THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
@@ -153,7 +152,6 @@ def answer_text(
     *,
     has_host: bool = True,
     explanation: str = "",
-    framework: str = UNKNOWN,
 ) -> str:
     """Say where the time goes, in one sentence.
 
@@ -162,15 +160,13 @@ def answer_text(
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
         explanation: What the largest part is, where more is known than its category tells.
-        framework: What the program runs.
     """
     largest = summary.largest
     if largest is None:
         return ""
-    title = category_title(largest.category, framework if has_host else UNKNOWN)
     part = "Most of it" if largest.fraction >= _HALF else "The largest part"
     where = f", seen from {device}," if device else ""
-    sentence = f"{part}{where} is {title}, {percent_text(largest.fraction)}"
+    sentence = f"{part}{where} is {largest.category}, {percent_text(largest.fraction)}"
     meaning = explanation or _meaning(largest.category, has_host=has_host)
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
@@ -198,10 +194,9 @@ def lead_text(study: Study, explanation: str, *, has_host: bool) -> str:
     idle = study.device.idle
     if idle is not None and idle.total_ps.sum() >= _IDLE_MUCH * idle.window_ps:
         return _idle_text(study, idle)
-    title = category_title(largest.category, study.framework if has_host else UNKNOWN)
     how_much = "Most" if largest.fraction >= _HALF else "The largest part"
     meaning = _why(study, largest.category, explanation, has_host=has_host)
-    return f"{how_much} of a step is {title}, {percent_text(largest.fraction)}{meaning}."
+    return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
 
 
 def _idle_text(study: Study, idle: IdleTable) -> str:
@@ -422,13 +417,11 @@ def _cost_fact(
     )
 
 
-def share_rows(
-    shares: Sequence[Share], framework: str = UNKNOWN
-) -> list[tuple[str, str, str, str]]:
+def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
     """One row per category: name, bar, mean per step, share."""
     return [
         (
-            category_title(share.category, framework),
+            share.category,
             bar_text(share.fraction),
             duration_text(share.mean_ps),
             percent_text(share.fraction),
