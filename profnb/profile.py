@@ -280,9 +280,10 @@ class Profile(Tables):
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
         for name in ("_cell_breakdown", "_cell_tree"):
             self.__dict__.pop(name, None)
-        breakdown, tree = self._cell_breakdown, self._cell_tree
-        if breakdown is not None and tree is not None:
-            self._shown = self._shown[0], with_cell(report, breakdown, tree)
+        tree = self._cell_tree
+        if tree is not None:
+            study = self.study if self.has_trace else None
+            self._shown = self._shown[0], with_cell(report, tree, study)
 
     def _decide_report(self, again: str = "") -> "Report":
         from profnb.report.build import build_python_report, build_report
@@ -302,7 +303,7 @@ class Profile(Tables):
             runs=[times for times, _ in self.steady_step_times] if has_runs else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             cell=self._cell_breakdown,
-            tree=self._cell_tree if self._model is not None and self._model.has_looks else None,
+            tree=self._cell_tree,
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,
             again=again,

@@ -86,7 +86,7 @@ def test_deuteranopes_take_red_and_green_for_one_and_yellow_and_blue_apart():
     assert distance("#ffff00", "#0000ff", deuteranopia=True) > 60
 
 
-CELL = ("imports", "building models", "first steps", "train steps", "validation steps", "input", "gaps", "epoch ends", "callbacks", "checkpointing", "other Python", "profnb")
+CELL = ("imports", "first steps", "train steps", "input", "gaps", "epoch ends", "callbacks", "checkpointing", "around steps", "own lines", "profnb")
 NEIGHBOURS = {
     "a step": COLOURS,
     "layers": PART_COLOURS,

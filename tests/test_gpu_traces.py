@@ -175,7 +175,7 @@ def test_what_the_thread_waits_for_is_the_steps_whose_work_it_is(name, kind, lea
 def test_copies_between_the_steps_of_an_own_loop_are_below_its_gaps():
     """``x.cuda()`` of pageable memory in a generator: 14 ms of device work of the step before, 14 ms of copying."""
     tree, whole = own_tree("torch-pageable")
-    gaps = tree[tree.kind == "gaps"].node.iloc[0]
+    gaps = tree[tree.kind == "between steps"].node.iloc[0]
     below = tree[tree.parent == gaps].set_index("kind").wall_ms / whole
     assert below["input"] == pytest.approx(0.48, abs=0.04)
     steps = tree[tree.kind == "marked steps"].node.iloc[0]

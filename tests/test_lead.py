@@ -80,7 +80,7 @@ def test_a_device_that_was_not_recorded_stands_above_the_answer_and_its_repair_i
     assert report.unmeasured.endswith("despite work: device times are absent, not zero.")
     assert any("libcupti is missing" in note for note in report.notes)
     html = report.html
-    assert html.index("despite work") < html.index(report.lead[:20]) < html.index("libcupti is missing")
+    assert html.index("despite work") < html.index("libcupti is missing") < html.index(report.lead[:20])
 
 
 def test_a_device_that_did_not_work_is_no_alarm():

@@ -13,7 +13,7 @@ import profnb
 from profnb.subjects.study import Study
 from profnb.profile import Profile
 from profnb.trace.files import read_trace
-from profnb.report.step_chart import step_chart, step_figure, step_table_html, strip_caption, strip_figure
+from profnb.report.step_chart import chart_caption, chart_figure, step_chart, step_figure, step_table_html
 from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.drawn_tables import plain_table
 from profnb.report.text import answer_text, fact_rows, headline_text, run_facts
@@ -115,7 +115,7 @@ def test_many_steps_are_averaged_and_the_slowest_is_still_shown():
     chart = step_chart(study.steps, study.breakdown, study.gaps)
     assert len(chart.labels) == 120
     assert chart.labels[0] == "train 0 to 3 (mean of 4)"
-    assert strip_caption(chart).startswith("Each bar is the mean of several steps (0 to 479), ")
+    assert chart_caption(chart) == "Each bar is the mean of several steps."
     assert max(chart.slowest_ms) == pytest.approx(900 / 1e9, abs=1e-4)
 
 
@@ -132,7 +132,7 @@ def test_a_long_warm_up_step_does_not_flatten_the_chart():
     study = Study(read(host(line("python", *events))), warmup_steps=1)
     layout = step_figure(step_chart(study.steps, study.breakdown, study.gaps))["layout"]
     assert layout["yaxis"]["range"][1] < 2
-    assert layout["annotations"][0]["text"] == "↑ 1.00 s"
+    assert layout["annotations"][0]["text"] == "▲ 1.00 s"
 
 
 def chart_of(durations_ms, **options):
@@ -158,37 +158,47 @@ def test_bars_of_the_table_are_of_the_slowest_step_past_warm_up():
 
 
 @pytest.mark.parametrize(
-    ("durations", "said"),
+    ("durations", "top", "said"),
     [
-        ([], ""),
-        ([5], "Each bar is a step (0), 5.60 ms at full height."),
-        ([5, 5, 5], "Each bar is a step (0 to 2), 5.60 ms at full height."),
-        ([100, 10, 10], "Each bar is a step (0 to 2), 11.2 ms at full height; faint: warm-up, cut off at full height."),
+        ([5], 5, "Each bar is a step."),
+        ([100, 10, 10], 10, "Each bar is a step; faint ones are warm-up; ▲ marks 1 longer than the axis."),
+        ([10] * 99 + [70, 80], 10, "Each bar is a step; ▲ marks 2 longer than the axis."),  # 98 % of the bars fit
     ],
 )
-def test_what_the_bars_of_the_strip_are_is_said_under_it(durations, said):
+def test_the_axis_of_the_steps_ends_at_their_98th_percentile_and_what_is_longer_is_marked(durations, top, said):
     chart = chart_of(durations, warmup_steps=int(100 in durations))
-    assert strip_caption(chart) == said
-    assert step_figure(chart)["layout"]["yaxis"]["range"] == [0, pytest.approx(max(durations[-2:], default=1 / 1.12) * 1.12)]
+    assert chart_caption(chart) == said
+    layout = step_figure(chart)["layout"]
+    assert layout["yaxis"]["range"] == [0, pytest.approx(top * 1.12)]
+    assert [note["text"] for note in layout["annotations"]] == [f"▲ {ms:.1f} ms" if ms < 100 else "▲ 100 ms" for ms in durations if ms > 11]
 
 
 @pytest.mark.parametrize(("slow", "written"), [(3, 3), (6, 6), (8, 6)])
 def test_six_steps_of_warm_up_at_most_have_their_time_written_where_they_are_cut_off(slow, written):
     layout = step_figure(chart_of([100] * slow + [10] * 10, warmup_steps=slow))["layout"]
-    assert [note["text"] for note in layout["annotations"]] == ["↑ 100 ms"] * written
+    assert [note["text"] for note in layout["annotations"]] == ["▲ 100 ms"] * written
 
 
-def test_a_strip_of_several_steps_a_bar_has_their_slowest_too():
-    drawn = strip_figure(chart_of([10] * 480))["data"]
+def test_a_chart_of_several_steps_a_bar_has_their_slowest_too():
+    drawn = chart_figure(chart_of([10] * 480))["data"]
     assert {trace["type"] for trace in drawn} == {"bar", "scatter"}
     assert not any("opacity" in trace["marker"] for trace in drawn if trace["type"] == "bar")  # nothing is faint
-    faint = strip_figure(chart_of([10] * 5, warmup_steps=1))["data"]
+    faint = chart_figure(chart_of([10] * 5, warmup_steps=1))["data"]
     assert [trace["marker"]["opacity"] for trace in faint] == [[0.4, 1, 1, 1, 1]] * len(faint)
 
 
-def test_the_strip_is_bars_alone():
-    layout = strip_figure(chart_of([10] * 5))["layout"]
-    assert (layout["showlegend"], layout["xaxis"]["visible"], layout["yaxis"]["visible"]) == (False, False, False)
+def test_what_a_bar_is_stands_once_and_not_with_each_category():
+    figure = chart_figure(chart_of([10] * 5))
+    assert figure["layout"]["labels"] == [f"train {at}" for at in range(5)]
+    assert not any("customdata" in trace for trace in figure["data"])
+
+
+def test_a_chart_can_be_of_some_steps():
+    ms = 10**9
+    events = [marker(at * 10 * ms, (at * 10 + 1 + at) * ms, at) for at in range(6)]
+    study = Study(read(host(line("python", *events))))
+    chart = step_chart(study.steps, study.breakdown, study.gaps, np.array([1, 3, 4]))
+    assert (chart.labels, chart.ticks, chart.total_ms) == (["train 1", "train 3", "train 4"], ["1", "3", "4"], [2.0, 4.0, 5.0])
 
 
 @pytest.mark.parametrize(("count", "shown"), [(5, 5), (12, 12), (13, 7), (24, 12)])

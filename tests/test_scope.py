@@ -141,18 +141,18 @@ def test_a_choice_of_the_controls_changes_lines_ops_and_layers(watched, scope, c
     layers = watched.layers.table_of(choice.rows, choice.of_steps)
     assert layers.total_ps[layers.layer.index("net/dense")] == matmul_ms * MS
     html = asked(watched, chosen, scope)
-    assert html.count(choice.words) >= 4  # beside the bar, with the ops, with the layers, with the lines
+    assert html.count(choice.words) >= 4  # over the mean step, with the ops, with the layers, with the lines
 
 
 def test_what_is_chosen_takes_the_place_of_parts_that_the_report_has(watched):
     report = build_report(watched, title="t", notes=(), overhead_ps=None)
     parts = set(re.findall('data-part="([^"]+)"', report.html))
     chosen = re.findall('data-part="([^"]+)"', asked(watched))
-    assert chosen == ["facts", "bar", "Steps", "Ops/Ops", "Layers/Parts of a step", "Layers/Layers", "Source/Lines of your code"]
+    assert chosen == ["Steps/Steps", "Ops/Ops", "Layers/Parts of a step", "Layers/Layers", "Source/Lines of your code"]
     assert set(chosen) <= parts
     assert "train(batch)" in asked(watched)
     window = Study(read(host(line("python", event("a:Op", 0, 5 * MS)))))
-    assert re.findall('data-part="([^"]+)"', asked(window)) in (["facts", "bar", "Steps", "Ops/Ops"], [])
+    assert re.findall('data-part="([^"]+)"', asked(window)) in (["Steps/Steps", "Ops/Ops"], [])
 
 
 @pytest.mark.parametrize("question", ["", "0", "0 1", "0 1 9", "-1 2 0", "a b c", "0 1 2 3", "99999999999 0 0"])

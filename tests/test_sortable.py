@@ -77,7 +77,7 @@ def test_one_side_needs_no_column_and_hidden_ops_are_counted():
     assert "side" not in section.headings
     assert len(section.rows) == 400
     html = section.html
-    assert "and 442 more" in html
+    assert "and 445 more" in html
     data = data_of(html)
     assert data["parts"][0]["hidden"] == 50
     assert data["parts"][1]["rest"].split("\t")[2] == "450"  # a type counts all of its ops

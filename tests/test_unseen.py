@@ -126,7 +126,7 @@ def test_session_runs_that_were_fed_nothing_are_not_asked_where_their_data_came_
 def test_a_window_that_was_captured_is_mostly_python_where_no_op_ran_and_another_is_not_explained():
     trace = read(host(line("python", event("a/MatMul:MatMul", 0, 10 * MS), event("b/MatMul:MatMul", 90 * MS, 10 * MS))))
     captured = Study(trace, recording=Recording(wall_ns=100_000_000))
-    assert report_of(captured).answer == "Most of it is not TensorFlow, 80.0 % (no op active: mostly Python)."
+    assert report_of(captured).answer == "Most of it is all others, 80.0 % (no op active: mostly Python)."
     assert "nothing that could explain it was recorded" in report_of(Study(trace)).answer
 
 

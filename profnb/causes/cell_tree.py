@@ -27,6 +27,7 @@ from profnb.core.printable import printable
 from profnb.core.table import Column, Table
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import CATEGORIES
+from profnb.subjects.cell.cell_breakdown import kind_title
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 
@@ -54,6 +55,7 @@ STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 _NAMED = (
     LINES, CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
+_CALLED_BY_NAME = (LINES, CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
 _MOST_NAMES = 8
 
 
@@ -128,6 +130,13 @@ class CellTree:
         """Whether steps, or epochs of them, are below a node, or it is some."""
         return any(self.kind[at] in (*STEPS, EPOCH) for at in self.rows_below(row).tolist())
 
+    def title(self, row: int) -> str:
+        """A node's own name; its line, or its kind, where it has none."""
+        kind, name = self.kind[row], self.name[row]
+        if kind in _CALLED_BY_NAME and (name or self.line[row]):
+            return name or self.line[row]
+        return f"{kind_title(kind)} {name}".rstrip()
+
     def rows(self, *kinds: str, below: int | None = None) -> list[int]:
         """The nodes of some kinds, directly below one or anywhere."""
         return [
@@ -198,7 +207,7 @@ CELL_TREE = Table[CellTree](
             "the node above; missing for the cell",
         ),
         Column("depth", lambda t: t.depth, "how far below the cell"),
-        Column("kind", lambda t: t.kind, "what it is"),
+        Column("kind", lambda t: tuple(map(kind_title, t.kind)), "what it is"),
         Column("name", lambda t: t.name, "its own name; empty where the kind says all"),
         Column("line", lambda t: t.line, "where it is defined, or called; empty where that is not known"),
         Column(

@@ -29,7 +29,8 @@ _NOTHING = Markup("")
 
 def plain_text(cell: Cell) -> str:
     """Take the text of a cell, and the fainter one behind it."""
-    return cell if isinstance(cell, str) else "  ".join(filter(None, (cell[0], *cell[2:3])))
+    text = cell if isinstance(cell, str) else "  ".join(filter(None, (cell[0], *cell[2:3])))
+    return text.replace("\u00a0", " ")
 
 
 def fitted(cell: Cell, *, is_number: bool = False) -> tuple[str, str, str, str]:

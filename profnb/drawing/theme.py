@@ -50,36 +50,30 @@ CAUSE_COLOURS = {
     "unknown": COLOURS["all others"],
 }
 
-# The parts of a whole cell; steps have the colour of what they are for.
+# What a whole cell's time went to: of its nodes that are no category of a step's. Those that differ in a
+# detail share a colour; what only holds others is grey.
+_PYTHON, _SET_UP, _STEPS, _HOLDS = (
+    "#157116",
+    COLOURS["work between steps"],
+    "#0c49fc",
+    COLOURS["all others"],
+)
 CELL_COLOURS = {
-    "imports": "#fc4fb2",
-    "building models": COLOURS["device collectives"],
-    "first steps": COLOURS["compilation"],
-    "slow first steps": "#8f5266",
-    "train steps": COLOURS["device compute"],
-    "validation steps": COLOURS["device to device"],
-    "evaluation steps": COLOURS["device to device"],
-    "predict steps": "#6a5bd0",
-    "marked steps": COLOURS["device compute"],
-    "function calls": COLOURS["device compute"],
-    "session runs": COLOURS["device compute"],
+    **COLOURS,
+    **dict.fromkeys(("imports", "building models"), "#fc4fb2"),
+    **dict.fromkeys(("first steps", "slow first steps", "tracing"), COLOURS["compilation"]),
+    **dict.fromkeys(("train steps", "marked steps", "function calls", "session runs"), _STEPS),
+    **dict.fromkeys(("validation steps", "evaluation steps", "predict steps"), _STEPS),
     "failed steps": COLOURS["input"],
-    "input": COLOURS["input"],
     "gaps": COLOURS["between steps"],
-    "epoch ends": "#aa645b",
-    "around steps": COLOURS["work between steps"],
-    "callbacks": COLOURS["kernel launch"],
-    "checkpointing": COLOURS["output"],
+    "epoch ends": "#cf5724",
+    **dict.fromkeys(("around steps", "set-up"), _SET_UP),
+    "callbacks": "#cd6ee7",
     "interpreter": COLOURS["input"],
-    "other Python": COLOURS["host compute"],
-    "profnb": COLOURS["all others"],
-    "other parts": "#929292",
-}
-# Of several callbacks and functions beside each other.
-CELL_SHADES = {
-    "callbacks": (COLOURS["kernel launch"], "#7a6a3c", "#c98b4a"),
-    "function calls": (COLOURS["device compute"], COLOURS["device to device"], "#6a5bd0"),
-    "marked steps": (COLOURS["device compute"], COLOURS["device to device"], "#6a5bd0"),
+    "checkpointing": "#ac47be",
+    **dict.fromkeys(("own lines", "other Python", "eager ops", "framework code"), _PYTHON),
+    "waiting for other threads": _PYTHON,
+    **dict.fromkeys(("cell", "call", "epoch", "profnb", "other parts"), _HOLDS),
 }
 
 TEXT_COLOUR = "#7b7b7b"

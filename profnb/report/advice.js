@@ -1,7 +1,7 @@
 // Makes the advice of a report handy: a button copies each piece of code that is to be written, and all rows but the
-// first three are folded. Without it the code can be selected, and every row is shown.
+// first two are folded. Without it the code can be selected, and every row is shown.
 
-const ROWS_OF_ADVICE = 3;
+const ROWS_OF_ADVICE = 2;
 
 /** Copies text, by the old way where a page may not use the clipboard. @param {HTMLElement} code @returns {Promise<void>} */
 async function copyCode(code) {
@@ -47,7 +47,7 @@ function upgradeAdvice(box) {
   function show(on) {
     rest.forEach((row) => { row.style.display = on ? 'flex' : 'none'; });
     button.setAttribute('aria-expanded', on ? 'true' : 'false');
-    button.textContent = on ? 'show the first three' : `${rest.length} more`;
+    button.textContent = on ? 'show the first two' : `${rest.length} more`;
   }
   button.onclick = () => show(button.getAttribute('aria-expanded') !== 'true');
   box.querySelector('ul')?.after(button);

@@ -6,7 +6,7 @@ backticks, and what can be nothing else by its form: calls, dotted names, ``name
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -84,14 +84,17 @@ def advice_section_text(listed: Sequence[Advice], again: str = "") -> str:
     return "What to change\n" + "\n".join(map(advice_text, listed)) + measure
 
 
-def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
+def advice_html(
+    listed: Sequence[Advice], again: str = "", lines: Mapping[str, str] | None = None
+) -> Markup:
     """The advice as HTML, a row each: the gain, what, why, how; one line where there is nothing to say.
 
-    The script adds a button to each piece of code that copies it, and folds all rows but the first three.
+    The script adds a button to each piece of code that copies it, and folds all rows but the first two.
 
     Args:
         listed: The advice, in order.
         again: The line over a cell that measures a change; "" where the result has no name.
+        lines: The user's lines by their place, as far as they are known.
     """
     if not listed:
         return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING_TO_CHANGE)
@@ -102,25 +105,33 @@ def advice_html(listed: Sequence[Advice], again: str = "") -> Markup:
     return Markup(
         '<div class="profnb-advice" style="margin:8px 0 4px"><div role="heading" aria-level="3">'
         '<b>What to change</b></div><ul style="margin:0;padding:0;list-style:none">{}</ul>{}</div>'
-    ).format(Markup("").join(map(_row_html, listed)), measure if again else Markup(""))
+    ).format(
+        Markup("").join(_row_html(one, (lines or {}).get(one.where, "")) for one in listed),
+        measure if again else "",
+    )
 
 
-def _row_html(advice: Advice) -> Markup:
+def _row_html(advice: Advice, line: str) -> Markup:
+    """A row: what it saves; what to do, and why; the line as it is, and what to write."""
     at = Markup(' <span style="{}">at</span> {}')
     place = _place_of(advice)
+    before = Markup('<div><span style="{}">{}</span> {}</div>')
+    mark = Markup('<span style="{}">{}</span> ')
     return Markup(
-        '<li style="display:flex;margin:0;padding:5px 0;list-style:none;'
+        '<li style="display:flex;flex-wrap:wrap;margin:0;padding:5px 0;list-style:none;'
         'border-top:1px solid rgba(128,128,128,0.25)">'
-        '<div style="flex:none;width:140px;padding-right:8px" title="{meaning}">{gain}</div>'
-        '<div style="flex:1;min-width:0"><b>{title}</b> <span>{evidence}</span>'
-        "<div>{code}{where}{link}</div></div></li>"
+        '<div style="flex:none;width:200px;padding-right:8px" title="{meaning}">{gain}</div>'
+        '<div style="flex:1;min-width:250px"><b>{title}</b> <span>{evidence}</span>{before}'
+        "<div>{mark}{code}{where}{link}</div></div></li>"
     ).format(
         meaning=explain("saving") if saves_text(advice) else _UNBOUNDED,
         gain=_gain_html(advice),
         title=with_names(f"{advice.title}."),
         evidence=with_names(advice.evidence),
+        before=before.format(MUTED, f"{advice.where}:", _CODE_FONT.format(line)) if line else "",
+        mark=mark.format(MUTED, "change:") if advice.code else "",
         code=Markup("").join(map(_piece_html, code_pieces(advice.code))),
-        where=at.format(MUTED, _CODE_FONT.format(place)) if place else "",
+        where=at.format(MUTED, _CODE_FONT.format(place)) if place and not line else "",
         link=_link_html(advice.link),
     )
 
@@ -130,8 +141,7 @@ def _gain_html(advice: Advice) -> Markup:
     if not saves:
         return Markup('<span style="{}">saves: not known</span>').format(MUTED)
     return Markup(
-        '<span style="{}">saves</span> <b style="font-size:15px;white-space:nowrap">{}</b>'
-        '<span style="{}"> of {}</span>'
+        '<span style="{}">saves</span> <b style="white-space:nowrap">{}</b><span style="{}"> of {}</span>'
     ).format(MUTED, saves, MUTED, whole)
 
 

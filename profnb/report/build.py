@@ -3,16 +3,20 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from profnb.advice.proposals import Advice
+from profnb.capture.source.source_records import SourceRecords
+from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
+from profnb.report.cell_picture import cell_picture, tree_section
 from profnb.report.cell_words import cell_words
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
@@ -28,10 +32,9 @@ from profnb.report.text import (
 )
 from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import busiest_device, working_devices
-from profnb.steps.summary import GAP, OTHERS
+from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
-from profnb.subjects.cell.section import cell_sections
 from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
@@ -45,12 +48,10 @@ from profnb.subjects.python.section import python_sections
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import (
-    category_title,
     has_thread,
     headline_of_memory,
     headline_without_work,
     is_of_memory,
-    known_framework,
     nothing_ran,
     unrecorded_backend,
 )
@@ -81,7 +82,7 @@ def build_report(
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
         cell: The parts of the whole cell; None for a trace of others.
-        tree: The same time as a tree; None likewise.
+        tree: The wall time of the cell, or of the recorded window, as a tree; None where there is none.
         machine: What the machine did over the whole cell.
         has_tensorflow: Whether the code had imported TensorFlow.
         advice: What to change.
@@ -96,13 +97,11 @@ def build_report(
     steps, summary = study.steps, study.summary
     headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
-    framework_name = known_framework(study)
     answer = answer_text(
         summary,
         _device_spoken_of(study),
         has_host=has_host,
         explanation=explanation,
-        framework=framework_name,
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
@@ -118,21 +117,30 @@ def build_report(
         unmeasured=unmeasured_text(study),
         answer=answer,
         lead=lead_text(study, explanation, has_host=has_host) if answer else "",
-        cell=None if tree is None else cell_words(tree),
+        **_of_cell(tree, study, is_cell=cell is not None),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
-        shares=share_rows(summary.shares, framework_name) if answer else (),
+        shares=share_rows(summary.shares) if answer else (),
         notes=notes,
-        chart=replace(
-            step_chart(steps, study.breakdown, study.gaps),
-            others=category_title(OTHERS, framework_name),
-        )
-        if has_chart
-        else None,
-        sections=[*_sections(study), *cell_sections(cell), *machine],
+        chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
+        sections=[*_sections(study), *_tree_sections(tree, is_cell=cell is not None), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
         again="" if study.framework in (JAX, PYTORCH) else again,
+        lines=_lines_of(study.recording.source, advice),
     )
+
+
+def _lines_of(source: SourceRecords | None, advice: Sequence[Advice]) -> dict[str, str]:
+    """The text of each line that an advice speaks of, where it was kept."""
+    places = {one.where for one in advice if one.where}
+    if source is None or not places:
+        return {}
+    return {
+        where: line.strip()
+        for file, lines in source.texts.items()
+        for number, line in enumerate(lines, 1)
+        if line.strip() and (where := f"{file_title(file, source.cells)}:{number}") in places
+    }
 
 
 def _explain_largest(study: Study) -> str:
@@ -198,25 +206,49 @@ def _report_without_trace(
         median = duration_text(float(np.median(times.duration_ps[of_phase])))
         steps = f"{phase} step" if count == 1 else f"{phase} steps"
         headline = f"{count_text(count)} {steps}, median {median}, of which there is no trace"
-    words = None if tree is None else cell_words(tree)
-    sections = [*cell_sections(cell), *machine]
-    return Report(title, headline, cell=words, notes=notes, sections=sections)
+    sections = [*_tree_sections(tree, is_cell=True), *machine]
+    return Report(
+        title, headline, notes=notes, sections=sections, **_of_cell(tree, None, is_cell=True)
+    )
 
 
-def with_cell(report: Report, cell: CellBreakdown, tree: CellTree) -> Report:
+_WHOLES = {True: "the cell", False: "the recorded window"}
+
+
+def _tree_sections(tree: CellTree | None, *, is_cell: bool) -> list[Section]:
+    return (
+        []
+        if tree is None or len(tree) < 2
+        else [tree_section(tree, _WHOLES[is_cell], is_detail=not is_cell)]
+    )
+
+
+def _of_cell(tree: CellTree | None, study: Study | None, *, is_cell: bool) -> dict[str, Any]:
+    """The sentence and the picture of a tree; none of one that has only the cell itself."""
+    if tree is None or len(tree) < 2:
+        return {}
+    layers = None if study is None else study.layers.table
+    words = {} if layers is None else dict(zip(layers.layer, layers.search, strict=True))
+    picture = cell_picture(tree, _WHOLES[is_cell], lambda layer: words.get(layer, ""))
+    return {"cell": cell_words(tree, is_cell=is_cell), "is_cell": is_cell, "picture": picture}
+
+
+def with_cell(report: Report, tree: CellTree, study: Study | None) -> Report:
     """The same report of a cell whose parts have grown since: making the report is one.
 
     Args:
         report: What was decided before.
-        cell: Its parts now.
-        tree: And its tree.
+        tree: Its tree now.
+        study: The trace's analyses; None without a trace.
     """
-    (section,) = cell_sections(cell)
-    sections = [section if one.tab == section.tab else one for one in report.sections]
+    made = {one.tab: one for one in _tree_sections(tree, is_cell=True)}
+    sections = [made.get(one.tab, one) for one in report.sections]
     before, why = report.headline.partition(", ")[::2]
     is_of_cell = report.cell is not None and before in report.cell.head
-    headline = f"{duration_text(cell.whole_ps)}, {why}" if is_of_cell else report.headline
-    return replace(report, headline=headline, cell=cell_words(tree), sections=sections)
+    headline = f"{duration_text(tree.whole_ps)}, {why}" if is_of_cell else report.headline
+    return replace(
+        report, headline=headline, sections=sections, **_of_cell(tree, study, is_cell=True)
+    )
 
 
 def _device_spoken_of(study: Study) -> str:

@@ -1,4 +1,4 @@
-"""The whole cell's time by name: one sentence and one bar, from the tree of the cell.
+"""The whole cell's time by name, in one sentence, from the tree of the cell.
 
 Each node belongs to the outermost one above it that a person would name: a callback, with all that it calls,
 an own function that runs no steps, training, an import. A run of Keras', its epochs and the function that has
@@ -7,77 +7,62 @@ the loop are gone into, as what they hold tells more.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import cycle
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import (
     CALL,
     CELL,
-    COMPILATION,
     EAGER,
     EPOCH,
     FRAMEWORK,
     LINES,
-    SETTING_UP,
-    TRACING,
     WAITING,
 )
-from profnb.causes.cell_tree import CellTree
+from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.core.printable import LONGEST_NAME, quoted
-from profnb.core.units import count_text, duration_text
-from profnb.drawing.theme import CELL_COLOURS, CELL_SHADES
+from profnb.core.units import count_text, duration_text, percent_text
+from profnb.report.cell_picture import look_of
+from profnb.subjects.cell.cell_breakdown import kind_title
 
-_MOST_SAID, _LEAST_SAID, _LEAST_REST = 5, 0.015, 0.005
-_MOST_NAMED_LINES = 3
+_MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
+_MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
 _REST = "other parts"
-# What a sentence calls a node; callbacks and functions are called by their names.
-_PART_TITLES = {
-    parts.TRAIN: "training",
-    parts.VALIDATION: "validation",
-    parts.EVALUATION: "evaluation",
-    parts.PREDICT: "prediction",
-    parts.INPUT: "waiting for data",
-    parts.GAPS: "between batches",
-    parts.AROUND: "set-up of runs",
-    parts.PROFNB: "profnb itself",
-    SETTING_UP: "new iterators",
-    LINES: "Python",
-    CELL: "Python",
-}
-# Nodes that are no part of a cell by themselves are as colourful as the part that they are of.
-_PART_OF = {
-    SETTING_UP: parts.AROUND, TRACING: parts.FIRST, COMPILATION: parts.FIRST,
-    **dict.fromkeys((LINES, CELL, CALL, EPOCH, EAGER, FRAMEWORK, WAITING), parts.OTHER),
-}  # fmt: skip
 _OUTER = (CELL, CALL, EPOCH)
+_NAMED = (parts.CALLBACKS, parts.CALLS, LINES)
 
 
 @dataclass(frozen=True, slots=True)
 class CellShare:
-    """A part of the cell in the sentence and the bar.
+    """A part of the cell in the sentence.
 
     Attributes:
         name: What the sentence calls it.
         fraction: Its share of the cell.
-        colour: Its colour.
+        colour: The colour that it has in the picture; "" for what only holds others.
         remark: What more there is to say, in brackets; "" for nothing.
+        node: The largest node of ``p.cell_tree`` that it is of; None for several small ones.
     """
 
     name: str
     fraction: float
     colour: str
     remark: str = ""
+    node: int | None = None
+
+    @property
+    def percent(self) -> str:
+        """Its share as the sentence says it."""
+        return f"{self.fraction * 100:.0f} %" if self.fraction > 0.005 else "<1 %"
 
     @property
     def text(self) -> str:
-        """As the sentence says it: "training 28 %"."""
-        percent = f"{self.fraction * 100:.0f} %" if self.fraction > 0.005 else "<1 %"
-        return f"{self.name} {percent}{f' ({self.remark})' if self.remark else ''}"
+        """As the sentence says it: "train steps 28 %"."""
+        return f"{self.name} {self.percent}{f' ({self.remark})' if self.remark else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class CellWords:
-    """A cell's time in one sentence and one bar.
+    """A cell's time in one sentence.
 
     Attributes:
         head: How it begins: "Of 20.4 s:".
@@ -94,8 +79,8 @@ class CellWords:
         return f"{self.head} {', '.join(share.text for share in self.shares)}."
 
 
-def cell_words(tree: CellTree) -> CellWords:
-    """The sentence and the bar of a cell."""
+def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
+    """The sentence of a cell, or of the window that a trace of others recorded."""
     outer = {row for row in range(len(tree)) if _is_outer(tree, row)}
     named = _named_nodes(tree, outer)
     rows: dict[str, list[int]] = {}
@@ -103,22 +88,21 @@ def cell_words(tree: CellTree) -> CellWords:
         rows.setdefault(_title(tree, at, is_outer=at in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
-    profnb = _PART_TITLES[parts.PROFNB]
-    said = [t for t in order if share[t] >= _LEAST_SAID and t != profnb][:_MOST_SAID]
-    shades = {part: cycle(colours) for part, colours in CELL_SHADES.items()}
+    said = [t for t in order if share[t] >= _LEAST_SAID and t != parts.PROFNB][:_MOST_SAID]
     shares = []
     for title in said:
-        largest = max(rows[title], key=lambda row: int(tree.self_ps[row]))
-        kind = tree.kind[named[largest]]
-        part = _PART_OF.get(kind, kind)
-        colour = next(shades[part]) if part in shades else CELL_COLOURS[part]
-        shares.append(CellShare(title, share[title], colour, _remark(tree, kind, rows[title])))
-    rest = sum(share[title] for title in order if title not in (*said, profnb))
+        node = named[max(rows[title], key=lambda row: int(tree.self_ps[row]))]
+        (_, colour), remark = look_of(tree, node), _remark(tree, node, rows[title])
+        shares.append(CellShare(title, share[title], colour, remark, node))
+    rest = sum(share[title] for title in order if title not in (*said, parts.PROFNB))
     if rest >= _LEAST_REST:
-        shares.append(CellShare(_REST, rest, CELL_COLOURS[_REST]))
-    if share.get(profnb):
-        shares.append(CellShare(profnb, share[profnb], CELL_COLOURS[parts.PROFNB]))
-    return CellWords(f"Of {duration_text(tree.whole_ps)}:", shares)
+        shares.append(CellShare(_REST, rest, ""))
+    if share.get(parts.PROFNB):
+        (node, *_) = rows[parts.PROFNB]
+        _, colour = look_of(tree, node)
+        shares.append(CellShare(parts.PROFNB, share[parts.PROFNB], colour, "", node))
+    recorded = "" if is_cell else " recorded"
+    return CellWords(f"Of {duration_text(tree.whole_ps)}{recorded}:", shares)
 
 
 def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
@@ -126,8 +110,8 @@ def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
     named: list[int] = []
     for row, kind in enumerate(tree.kind):
         above = int(tree.parent[row])
-        is_told = above >= 0 and (kind in (FRAMEWORK, WAITING) or named[above] not in outer)
-        named.append(named[above] if is_told else row)
+        is_of_above = above >= 0 and (kind in (FRAMEWORK, WAITING) or named[above] not in outer)
+        named.append(named[above] if is_of_above else row)
     return named
 
 
@@ -142,27 +126,30 @@ def _is_outer(tree: CellTree, row: int) -> bool:
 
 def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
     kind, name = tree.kind[row], tree.name[row]
-    if kind in (parts.CALLBACKS, parts.CALLS, LINES) and name:
+    if kind in _NAMED and name:
         name = name if len(name) <= LONGEST_NAME else name.rpartition(".")[2]
-        itself = " itself" if is_outer else ""
-        return f"{quoted(name)}{itself}"
-    if kind == parts.IMPORTS and name:
-        return f"importing {quoted(name)}"
-    if kind == parts.MARKED and name:
-        return f"steps marked {quoted(name)}"
-    if kind in (CALL, EPOCH):
-        kind = parts.AROUND
-    return _PART_TITLES.get(kind, kind)
+        return f"{quoted(name)}{' itself' * is_outer}"
+    if kind in (parts.IMPORTS, parts.MARKED) and name:
+        return f"{kind_title(kind)} {quoted(name)}"
+    if kind in (LINES, CELL):
+        return kind_title(LINES)
+    return kind_title(parts.AROUND if kind in (CALL, EPOCH) else kind)
 
 
-def _remark(tree: CellTree, kind: str, rows: Sequence[int]) -> str:
+def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
     """Say more of a part, where more is known."""
-    if kind == parts.FIRST:
+    kind = tree.kind[node]
+    if kind in (parts.FIRST, parts.SLOW_FIRST):
         return "tracing, compiling"
+    if kind in (*STEPS, parts.GAPS) and tree.fraction[node] > _WORTH_A_REMARK:
+        return _inside(tree, node)
     if kind == parts.AROUND:
         return _runs(tree, rows)
-    if kind not in (LINES, CELL):
-        return ""
+    return _lines(tree, rows) if kind in (LINES, CELL) else ""
+
+
+def _lines(tree: CellTree, rows: Sequence[int]) -> str:
+    """Name the lines that have most of own code, or say that it is ops."""
     eager = [row for row in rows if tree.kind[row] == EAGER]
     whole = tree.self_ps[list(rows)].sum()
     if 2 * tree.self_ps[eager].sum() > whole:
@@ -175,6 +162,26 @@ def _remark(tree: CellTree, kind: str, rows: Sequence[int]) -> str:
         if 2 * tree.self_ps[lines[:count]].sum() >= whole:
             return f"most of it {' and '.join(tree.line[row] for row in lines[:count])}"
     return ""
+
+
+def _inside(tree: CellTree, node: int) -> str:
+    """Name what most of a node's time goes to, as far down as one node has most; else its largest parts."""
+    at, below = node, _largest_below(tree, node)
+    while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
+        at, below = below[0], _largest_below(tree, below[0])
+    if at != node:
+        title = tree.title(at)
+        return f"most of it {quoted(title) if tree.name[at] else title}"
+    large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
+    return ", ".join(
+        f"{tree.title(row)} {percent_text(float(tree.fraction[row]))}"
+        for row in large[:_MOST_PARTS]
+    )
+
+
+def _largest_below(tree: CellTree, node: int) -> list[int]:
+    below = [row for row in range(node + 1, len(tree)) if tree.parent[row] == node]
+    return sorted(below, key=lambda row: -int(tree.wall_ps[row]))
 
 
 def _runs(tree: CellTree, rows: Sequence[int]) -> str:

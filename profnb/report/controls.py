@@ -17,6 +17,7 @@ from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.section import Section
 from profnb.report.report import live_parts
+from profnb.report.step_chart import step_chart
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.layers.section import sections_of_layers
@@ -24,7 +25,6 @@ from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section, rows_of_ops
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import known_framework
 
 # What a range of steps can be of, and the rows of each.
 _EVERYTHING = "everything"
@@ -93,10 +93,11 @@ def _parts_of(study: Study, choice: _Choice) -> str:
     """The parts of the report that are of some steps, of these."""
     shares = share_time(study.gaps, study.breakdown, choice.rows)
     durations = study.steps.duration_ps[choice.rows]
-    facts = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
-    return live_parts(
-        facts, share_rows(shares, known_framework(study)), _sections_of(study, choice)
-    )
+    scope = f"Of {choice.words}, median {duration_text(float(np.median(durations)))}"
+    rows = share_rows(shares)
+    steps, breakdown, gaps = study.steps, study.breakdown, study.gaps
+    chart = None if steps.is_window else step_chart(steps, breakdown, gaps, choice.rows)
+    return live_parts(scope, rows, chart, _sections_of(study, choice))
 
 
 def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
@@ -129,7 +130,7 @@ def _sections_of(study: Study, choice: _Choice) -> list[Section]:
     sections = []
     ops = rows_of_ops(sum_op_runs(study.ops.runs, choice.within))
     if ops:
-        sections.append(ops_section(ops, choice.words))
+        sections.append(ops_section(ops, choice.words, study.layers.names))
     sections += sections_of_layers(
         study.layers.table_of(choice.rows, choice.of_steps), choice.words
     )

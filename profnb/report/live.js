@@ -13,22 +13,26 @@ class LiveReport {
     const bar = document.createElement('div');
     bar.className = 'profnb-live';
     bar.setAttribute('style', 'font-size:12px;margin:4px 0 0');
-    const place = root.querySelector('.profnb-figure')?.nextElementSibling;
-    if (place) place.after(bar); else root.append(bar);
+    const place = root.querySelector('[role=tablist], .profnb-tab');
+    if (place) place.before(bar); else root.append(bar);
     const add = (/** @type {string} */ text) => bar.appendChild(document.createTextNode(text));
     add('steps ');
     const ends = [0, this.numbers.length - 1];
-    const selects = ends.map((row, i) => {
-      const select = addElement('select', bar, CONTROL + 'max-width:90px');
-      select.setAttribute('aria-label', i ? 'last step' : 'first step');
-      this.numbers.forEach((number) => addElement('option', select, 'color:#222;background:#fff', number));
-      select.selectedIndex = row;
-      select.onchange = () => this.ask();
+    const names = addElement('datalist', bar, '');
+    names.id = `profnb-steps-${root.dataset.live}`;
+    this.numbers.forEach((number) => addElement('option', names, '', number));
+    /** @type {HTMLInputElement[]} */
+    const inputs = ends.map((row, i) => {
+      const input = addElement('input', bar, CONTROL + 'width:70px');
+      input.setAttribute('list', names.id);  // typed, or chosen among those there are
+      input.setAttribute('aria-label', i ? 'last step' : 'first step');
+      input.value = this.numbers[row];
+      input.onchange = () => this.ask();
       if (!i) add('to ');
-      return select;
+      return input;
     });
-    this.first = selects[0];
-    this.last = selects[1];
+    this.first = inputs[0];
+    this.last = inputs[1];
     add('of ');
     this.scope = addElement('select', bar, CONTROL);
     this.scope.setAttribute('aria-label', 'kind of steps');
@@ -36,7 +40,7 @@ class LiveReport {
     this.scope.onchange = () => this.ask();
     this.reset = addElement('button', bar, CONTROL + 'cursor:pointer;display:none', 'all steady steps');
     this.reset.onclick = () => {
-      [this.first.selectedIndex, this.last.selectedIndex] = ends;
+      [this.first.value, this.last.value] = ends.map((row) => this.numbers[row]);
       this.scope.selectedIndex = 0;
       this.ask();
     };
@@ -44,12 +48,17 @@ class LiveReport {
   }
 
   async ask() {
-    const {first, last, scope} = this;
-    const isWhole = !first.selectedIndex && last.selectedIndex === this.numbers.length - 1 && !scope.selectedIndex;
+    const {numbers, scope} = this, first = numbers.indexOf(this.first.value.trim()), last = numbers.lastIndexOf(this.last.value.trim());
+    if (first < 0 || last < 0) {
+      const typed = (first < 0 ? this.first : this.last).value;
+      this.note.textContent = `there is no step ${typed}: ${numbers[0]} to ${numbers[numbers.length - 1]}`;
+      return;
+    }
+    const isWhole = !first && last === numbers.length - 1 && !scope.selectedIndex;
     this.reset.style.display = isWhole ? 'none' : '';
-    if (isWhole) { this.show(this.whole); this.note.textContent = ''; return; }
+    if (isWhole) { this.note.textContent = ''; this.show(this.whole); return; }
     this.note.textContent = '…';
-    const reply = await this.source.ask(`${first.selectedIndex} ${last.selectedIndex} ${scope.selectedIndex}`);
+    const reply = await this.source.ask(`${first} ${last} ${scope.selectedIndex}`);
     this.note.textContent = !reply ? 'the kernel does not answer' : reply === 'none' ? 'no such steps in this range' : '';
     if (!reply || reply === 'none') return;
     const made = document.createElement('template');
@@ -59,8 +68,25 @@ class LiveReport {
     run();
   }
 
-  /** Puts the nodes of parts in their places, and keeps what stood there at first. @param {Map<string, Node[]>} parts */
+  /**
+   * Puts the nodes of parts in their places, and keeps what stood there at first. What is of all steps whatever is chosen
+   * stands aside until all are chosen again: what is on the screen is of one choice. @param {Map<string, Node[]>} parts
+   */
   show(parts) {
+    const isWhole = parts === this.whole;
+    const aside = new Set();
+    for (const tab of /** @type {NodeListOf<HTMLElement>} */ (this.root.querySelectorAll('.profnb-tab'))) {
+      const within = /** @type {HTMLElement[]} */ (Array.from(tab.querySelectorAll('[data-part]')));
+      for (const part of within) part.style.display = isWhole || parts.has(part.dataset.part || '') ? '' : 'none';
+      if (within.every((part) => part.style.display === 'none')) aside.add(tab.dataset.tab);
+    }
+    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (this.root.querySelectorAll('[role=tab]'))) {
+      const isAside = aside.has(button.textContent);
+      button.disabled = isAside;
+      button.style.display = isAside ? 'none' : '';
+      if (isAside && button.getAttribute('aria-selected') === 'true') openTab(button, 'Steps');
+    }
+    if (aside.size) this.note.textContent = `${[...aside].join(', ')}: of all steps only`;
     for (const [name, nodes] of parts) {
       const place = this.root.querySelector(`[data-part="${CSS.escape(name)}"]`);
       if (!place) continue;

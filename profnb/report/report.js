@@ -89,6 +89,32 @@ function follow(from, data) {
   box.closest('.profnb-timeline')?.scrollIntoView({block: 'nearest', behavior: 'smooth'});
 }
 
+/** Keys typed here are not a notebook's: of JupyterLab two d would delete the cell. @param {HTMLElement} root */
+function keepKeys(root) {
+  root.setAttribute('data-lm-suppress-shortcuts', 'true');  // JupyterLab hears keys before the page does, and asks for this
+  for (const name of ['keydown', 'keypress', 'keyup']) root.addEventListener(name, (event) => event.stopPropagation());
+}
+
+/** Leads from a part of the mean step to the tab that has more of it. @param {HTMLElement} piece */
+function upgradePiece(piece) {
+  const [tab, side] = (piece.dataset.leads || '').split('\t');
+  if (!tab || !findTab(piece, tab)) return;
+  piece.setAttribute('role', 'button');
+  piece.setAttribute('aria-label', `${piece.title}; opens ${tab}`);
+  piece.title += `\nclick: opens ${tab}`;
+  piece.tabIndex = 0;
+  piece.style.cursor = 'pointer';
+  piece.onclick = () => {
+    openTab(piece, tab);
+    const select = /** @type {HTMLSelectElement | null | undefined} */ (findTab(piece, tab)?.querySelector('select[aria-label=side]'));
+    const at = Array.from(select?.options || []).findIndex((option) => option.text === side);
+    if (!select || at < 0) return;
+    select.selectedIndex = at;
+    select.dispatchEvent(new Event('change'));
+  };
+  piece.onkeydown = (event) => { if (event.key === 'Enter') piece.click(); };
+}
+
 /** Folds what qualifies a report behind its title. @param {HTMLElement} box */
 function upgradeFold(box) {
   const button = addElement('button', box, 'font:inherit;color:inherit;background:none;border:0;cursor:pointer;' +
@@ -106,15 +132,22 @@ function upgradeFold(box) {
   show(false);
 }
 
-/** Shows the first rows of a long table that has no order of its own to choose, the rest when asked. @param {HTMLElement} box */
+/** A long table that has no order of its own to choose shows its first rows, and the rest in a box that scrolls. @param {HTMLElement} box */
 function upgradeLong(box) {
   const rows = Array.from(box.querySelectorAll('tr')).slice(FEW + 1);
   if (rows.length < 3 || box.closest('.profnb-table')) return;
-  const button = addElement('button', box, CONTROL + 'cursor:pointer');
+  const button = document.createElement('button');
+  button.type = 'button';
+  button.setAttribute('style', CONTROL + 'cursor:pointer');
+  box.after(button);
+  box.setAttribute('aria-label', 'table');
   let isOpen = true;
   button.onclick = () => {
     isOpen = !isOpen;
     for (const row of rows) row.style.display = isOpen ? '' : 'none';
+    box.style.maxHeight = isOpen ? '480px' : '';
+    box.style.overflowY = isOpen ? 'auto' : '';
+    if (isOpen) { box.tabIndex = 0; box.setAttribute('role', 'region'); } else { box.removeAttribute('tabindex'); box.removeAttribute('role'); }
     button.textContent = isOpen ? 'show fewer' : `show all ${FEW + rows.length}`;
   };
   button.click();
@@ -147,6 +180,11 @@ function run() {
   once('.profnb-figure[data-figure]', upgradeFigure, 'ready');
   once('.profnb', upgradeTabs, 'tabs');
   once('.profnb[data-live]', goLive, 'asked');
+  once('.profnb-icicle', (box) => { /** @type {any} */ (box).icicle = new Icicle(box); }, 'ready');
+  once('.profnb-name', upgradeName, 'ready');
+  once('.profnb-piece', upgradePiece, 'ready');
+  once('.profnb', keepKeys, 'keys');
+  once('.profnb:not(.profnb-timeline)', showTips, 'tips');
 }
 // Outputs may be put on the page after this one, and widgets give up only after a while.
 run();

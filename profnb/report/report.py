@@ -7,7 +7,7 @@ script where they stand: a sanitizer that shows ``<svg>`` as text finds none her
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -26,20 +26,25 @@ from profnb.report.advice import advice_html, advice_section_text, first_change,
 from profnb.report.cell_words import CellWords
 from profnb.report.step_chart import (
     StepChart,
+    chart_caption,
+    chart_figure,
     step_figure,
     step_table_html,
-    strip_caption,
-    strip_figure,
 )
-from profnb.report.text import Fact
+from profnb.report.text import THROUGHPUT, Fact
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_timeline, timeline_script
 
 ShareRow = tuple[str, str, str, str]
 _TEXT_WIDTH = 150
 _STEPS_TAB = "Steps"
+# The tab, and of the ops the side, that has more of a category of the mean step.
+LEADS_TO = {
+    "host compute": "Ops\thost", "device compute": "Ops\tdevice", "input": "Input",
+    "device collectives": "Device", "device to device": "Device", "kernel launch": "Device",
+    "output": "Device", "compilation": "XLA", "between steps": "Cell", "work between steps": "Cell",
+}  # fmt: skip
 _PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
-_LINE = Markup('<span style="{}" data-part="facts">{}</span>')
 _PART = Markup('<div data-part="{}">{}</div>')
 _PAGE_STYLE = Markup(
     ":root{color-scheme:light dark}"
@@ -51,9 +56,11 @@ _PAGE_STYLE = Markup(
 )
 # The report's program, in order: from ``drawing`` and from here.
 _SCRIPTS = {
-    "profnb.drawing": ("format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js"),
-    "profnb.report": ("table.js", "advice.js", "live.js", "report.js"),
-}
+    "profnb.drawing": (
+        "format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js", "tips.js",
+    ),
+    "profnb.report": ("icicle.js", "table.js", "advice.js", "live.js", "report.js"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,8 +73,10 @@ class Report:
         alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
         unmeasured: What was not recorded although it happened; a note says it too, with a repair.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
-        lead: The same with why it goes there, in a sentence that stands first on a page.
-        cell: Where the whole cell's wall time went; None for a trace of others.
+        lead: The same with why it goes there.
+        cell: Where the wall time of the whole cell, or of the recorded window, went; None without a tree.
+        is_cell: Whether that is a cell.
+        picture: The same as a picture.
         facts: The figures of the headline.
         shares: The mean step, a row per category: name, bar, mean per step, share.
         notes: What the reader should know first.
@@ -75,6 +84,7 @@ class Report:
         sections: The tables, in order.
         advice: What to change; None where the question makes no sense.
         again: The line over a cell that measures a change of it; "" where the result has no name.
+        lines: The source lines that advice speaks of, by their place: "Cell [3]:8".
         foot: What whoever is given the report can read in it; "" for nothing to say.
         sharing: What may leave of it; all its forms go through this.
     """
@@ -86,6 +96,8 @@ class Report:
     answer: str = ""
     lead: str = ""
     cell: CellWords | None = None
+    is_cell: bool = False
+    picture: Markup = Markup("")  # noqa: RUF009 - likewise
     facts: Sequence[Fact] = ()
     shares: Sequence[ShareRow] = ()
     notes: Sequence[str] = ()
@@ -94,6 +106,7 @@ class Report:
     advice: Sequence[Advice] | None = None
     foot: str = ""
     again: str = ""
+    lines: Mapping[str, str] = field(default_factory=dict)
     sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
 
     @property
@@ -130,7 +143,7 @@ class Report:
 
 def _plain_text(report: Report) -> str:
     parts = [printable(f"{report.first_line}. {report.answer}".strip())]
-    if report.cell is not None:
+    if report.cell is not None and report.is_cell:
         change = f" First change: {first_change(report.advice)}." if report.advice else ""
         parts[0] = f"{filled(printable(f'{report.cell.text}{change}'), _TEXT_WIDTH)}\n{parts[0]}"
     if report.advice is not None:
@@ -156,9 +169,11 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
     """
     parts = [
         _head_html(report),
-        Markup("") if report.advice is None else advice_html(report.advice, report.again),
-        _tabs_html(report, is_page=is_page),
+        Markup("")
+        if report.advice is None
+        else advice_html(report.advice, report.again, report.lines),
         _about_html(report),
+        _tabs_html(report, is_page=is_page),
     ]
     live = Markup(' data-live="{}"').format(live_id) if live_id else Markup("")
     whole = Markup('<div class="profnb" style="{}"{}>{}</div>').format(
@@ -168,7 +183,7 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
 
 
 def _head_html(report: Report) -> Markup:
-    """The part that is read first: what was not seen, the answer, what to do, facts, the steps."""
+    """The part that is read first: what was not seen, where the time went in a sentence and in a picture."""
     alarm = f"{report.alarm} {report.unmeasured}".strip()
     amber = Markup(
         '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
@@ -178,27 +193,14 @@ def _head_html(report: Report) -> Markup:
         '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;line-height:1.3;'
         'margin:4px 0 2px">{}</div>'
     )
+    line = Markup('<div style="{};margin:0 0 6px">{}</div>')
+    rate = [fact.value for fact in report.facts if fact.name == THROUGHPUT]
+    said = [report.headline, *rate]
     parts = [amber.format(alarm) if alarm else Markup("")]
-    said = [report.lead, report.headline] if report.lead else [report.headline]
-    if report.cell is None:
-        parts.append(first.format(said.pop(0)))
-    else:
-        parts += [first.format(_cell_sentence(report.cell)), _cell_bar(report.cell)]
-    first_of_all = (
-        Markup("<b>→ {}</b> · ").format(with_names(first_change(report.advice)))
-        if report.advice
-        else ""
-    )
-    line = _LINE.format(MUTED, _facts_line(said, report.facts))
-    parts.append(Markup('<div style="margin:0 0 4px">{}{}</div>').format(first_of_all, line))
-    if report.shares:
-        parts.append(share_bar_html(report.shares))
-    if report.chart is not None:
-        strip = figure_html(strip_figure(report.chart), step_table_html(report.chart))
-        caption = strip_caption(report.chart)
-        parts.append(
-            strip + Markup('<div style="{};font-size:11px">{}</div>').format(MUTED, caption)
-        )
+    parts.append(first.format(said.pop(0) if report.cell is None else _cell_sentence(report.cell)))
+    if said:
+        parts.append(line.format(MUTED, ", ".join(said)))
+    parts.append(report.picture)
     return Markup("").join(parts)
 
 
@@ -220,32 +222,25 @@ def share_bar_html(shares: Sequence[ShareRow]) -> Markup:
         '<span style="display:inline-block;width:1px;height:26px;vertical-align:top"></span>'
         '<span style="display:inline-block;white-space:nowrap;vertical-align:top;padding:0 5px">{}</span>'
     )
+    piece = Markup(
+        '<span class="profnb-piece" data-leads="{}" title="{}" style="display:block;width:{};background:{};'
+        'color:{};overflow:hidden;height:26px">{}</span> '
+    )
     pieces = [
-        (
+        piece.format(
+            LEADS_TO.get(name, ""),
             f"{name}: {mean} of a step, {share}",
             share.replace(" ", "").replace("<", ""),
             colour_of(name),
-            label.format(text) if (text := _bar_label(name, share)) else Markup(""),
+            ink_on(colour_of(name)),
+            label.format(text) if (text := _bar_label(name, share)) else "",
         )
         for name, _, mean, share in shares
     ]
-    return _bar_html("bar", pieces)
-
-
-def _bar_html(part: str, pieces: Sequence[tuple[str, str, str, Markup]]) -> Markup:
-    """A bar of the full width: of each piece what stands under the pointer, its width, colour and label."""
-    piece = Markup(
-        '<span title="{}" style="display:block;width:{};background:{};color:{};overflow:hidden;'
-        'height:26px">{}</span> '
-    )
-    made = [
-        piece.format(title, width, colour, ink_on(colour), label)
-        for title, width, colour, label in pieces
-    ]
     return Markup(
-        '<div data-part="{}" style="display:flex;height:26px;line-height:26px;border-radius:3px;'
-        'overflow:hidden;font-size:12px;margin:2px 0 6px">{}</div>'
-    ).format(part, Markup("").join(made))
+        '<div style="display:flex;height:26px;line-height:26px;border-radius:3px;overflow:hidden;'
+        'font-size:12px;margin:2px 0 6px">{}</div>'
+    ).format(Markup("").join(pieces))
 
 
 def _bar_label(name: str, share: str) -> str:
@@ -262,7 +257,8 @@ def _tabs_html(report: Report, *, is_page: bool) -> Markup:
         tabs[section.tab] = tabs.get(section.tab, Markup("")) + block
     if report.shares:
         ordered = list(tabs.items())
-        tabs = dict([*ordered[:1], (_STEPS_TAB, _steps_html(report.shares)), *ordered[1:]])
+        steps = _steps_html(report.lead, report.headline, report.facts, report.shares, report.chart)
+        tabs = dict([*ordered[:1], (_STEPS_TAB, steps), *ordered[1:]])
     tab = Markup('<div class="profnb-tab" data-tab="{}">{}</div>')
     return Markup("").join(tab.format(name, body) for name, body in tabs.items())
 
@@ -278,24 +274,43 @@ def _section_html(section: Section, *, is_first: bool, is_page: bool) -> Markup:
     return _PART.format(f"{section.tab}/{section.title}", body + chart)
 
 
-def _steps_html(shares: Sequence[ShareRow]) -> Markup:
-    return _PART.format(_STEPS_TAB, titled_block("Mean step", share_table_html(shares)))
+def _steps_html(
+    lead: str,
+    scope: str,
+    facts: Sequence[Fact],
+    shares: Sequence[ShareRow],
+    chart: StepChart | None,
+) -> Markup:
+    """What the typical step is made of, then each step, or the mean of some, over time."""
+    said = Markup('<div style="margin:4px 0 8px">{} <span style="{}">{}</span></div>')
+    parts = [
+        said.format(lead, MUTED, _facts_line([scope], facts)),
+        titled_block("Mean step", share_bar_html(shares) + share_table_html(shares)),
+    ]
+    if chart is not None:
+        drawn = figure_html(chart_figure(chart), step_table_html(chart))
+        caption = Markup('<div style="{};font-size:11px">{}</div>').format(
+            MUTED, chart_caption(chart)
+        )
+        parts.append(titled_block("Steps over time", drawn + caption))
+    return _PART.format(f"{_STEPS_TAB}/{_STEPS_TAB}", Markup("").join(parts))
 
 
-def live_parts(facts: str, shares: Sequence[ShareRow], sections: Sequence[Section]) -> Markup:
+def live_parts(
+    scope: str, shares: Sequence[ShareRow], chart: StepChart | None, sections: Sequence[Section]
+) -> Markup:
     """The parts of a report that are of some steps, to take the place of those of all.
 
     Args:
-        facts: What steps they are.
+        scope: What steps they are, and how long one takes.
         shares: Their mean step.
-        sections: Tables of theirs; what is not among them stays as it is.
+        chart: Their times; None where there are none.
+        sections: Tables of theirs.
     """
     first: Mapping[str, Section] = {section.tab: section for section in reversed(sections)}
     return Markup("").join(
         [
-            _LINE.format(MUTED, facts),
-            share_bar_html(shares),
-            _steps_html(shares),
+            _steps_html("", scope, (), shares, chart),
             *(
                 _section_html(one, is_first=one is first[one.tab], is_page=False)
                 for one in sections
@@ -326,21 +341,24 @@ def _facts_table(facts: Sequence[Fact]) -> Markup:
 
 
 def _cell_sentence(cell: CellWords) -> Markup:
-    """The sentence of the cell, each part in the colour that it has in the bar."""
+    """The sentence of the cell; the script leads from each name to its node in the picture."""
     last = len(cell.shares) - 1
-    named = Markup(" ").join(
-        Markup(
-            '<span style="display:inline-block"><span style="color:{}">■</span> {}{}</span>'
-        ).format(share.colour, with_names(share.text), "." if row == last else ",")
-        for row, share in enumerate(cell.shares)
-    )
-    return Markup("{} {}").format(cell.head, named)
-
-
-def _cell_bar(cell: CellWords) -> Markup:
-    nothing = Markup("")
-    pieces = [(one.text, f"{one.fraction:.2%}", one.colour, nothing) for one in cell.shares]
-    return _bar_html("cell", pieces)
+    square = Markup('<span style="color:{}" aria-hidden="true">■</span> ')
+    led = Markup('<span class="profnb-name" data-leads="{}">{}</span>')
+    named = []
+    for row, share in enumerate(cell.shares):
+        name = with_names(share.name)
+        name = name if share.node is None else led.format(share.node, name)
+        remark = Markup(" ({})").format(with_names(share.remark)) if share.remark else ""
+        said = (
+            square.format(share.colour) if share.colour else "",
+            name,
+            share.percent,
+            remark,
+            "." if row == last else ",",
+        )
+        named.append(Markup('<span style="display:inline-block">{}{} {}{}{}</span>').format(*said))
+    return Markup("{} {}").format(cell.head, Markup(" ").join(named))
 
 
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:

@@ -18,13 +18,14 @@ from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.markup import figure_text
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown
-from profnb.steps.summary import GAP, GAP_WORK, OTHERS, periods_by_category
+from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
 from profnb.steps.windows import Gaps, Steps
 
 _SLOWEST_SHOWN = 12
 _MOST_BARS = 120
-_MOST_PAUSES = 6
-_STRIP_HEIGHT = 66
+_MOST_PAUSES = _MOST_NAMED = 6
+_HEIGHT = 190
+_ON_AXIS, _ROOM = 98, 1.12  # percentile of the bars that the axis holds, and the room above it
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,9 @@ class StepChart:
         total_ms: Step time per bar, without the gap.
         slowest_ms: The slowest step of each bar; None where every bar is one step.
         is_warmup: Whether a bar is of warm-up steps.
-        ceiling_ms: Where the axis ends; warm-up bars may be cut off there.
+        period_ms: The same with what the gap after it adds: how high the bar is.
+        ceiling_ms: Where the axis ends; what takes longer is cut off there and marked.
         pauses: After which bar the work stopped for more than 100 ms, and for how many picoseconds.
-        last: The number of the last step, where the last bar is of several; else "".
-        others: What the category "all others" is called.
     """
 
     labels: list[str]
@@ -51,79 +51,93 @@ class StepChart:
     total_ms: list[float]
     slowest_ms: list[float] | None
     is_warmup: list[bool]
+    period_ms: list[float]
     ceiling_ms: float
     pauses: list[tuple[int, float]]
-    last: str = ""
-    others: str = OTHERS
 
 
-def step_chart(steps: Steps, breakdown: StepBreakdown, gaps: Gaps) -> StepChart:
-    """Choose what to draw: every step, or runs of alike steps averaged when there are many."""
-    starts = _bar_starts(steps)
-    size = np.diff(np.append(starts, len(steps)))
-    columns = _time_by_category(breakdown, gaps)
+def step_chart(
+    steps: Steps, breakdown: StepBreakdown, gaps: Gaps, rows: Int64s | None = None
+) -> StepChart:
+    """Choose what to draw: every step, or runs of alike steps averaged when there are many.
+
+    Args:
+        steps: All steps.
+        breakdown: Their categories.
+        gaps: What lies between them.
+        rows: Which of them; None for all.
+    """
+    rows = np.arange(len(steps)) if rows is None else rows
+    starts = _bar_starts(steps, rows)
+    size = np.diff(np.append(starts, rows.size))
+    columns = _time_by_category(breakdown, gaps, rows)
+    duration_ps = steps.duration_ps[rows]
     mean = {
         name: np.add.reduceat(values, starts) / size / PS_PER_MS if starts.size else values
         for name, values in columns
     }
-    total = np.add.reduceat(steps.duration_ps, starts) / size / PS_PER_MS if starts.size else starts
-    slowest = np.maximum.reduceat(steps.duration_ps, starts) / PS_PER_MS if starts.size else starts
-    warm = steps.is_warmup[starts] if starts.size else np.zeros(0, np.bool_)
+    total = np.add.reduceat(duration_ps, starts) / size / PS_PER_MS if starts.size else starts
+    slowest = np.maximum.reduceat(duration_ps, starts) / PS_PER_MS if starts.size else starts
+    warm = steps.is_warmup[rows[starts]] if starts.size else np.zeros(0, np.bool_)
     period = np.sum(list(mean.values()), axis=0) if starts.size else total
     usual = period[~warm] if (~warm).any() else period
+    highest = float(np.percentile(usual, _ON_AXIS)) if usual.size else 0.0
+    long = gaps.long[np.isin(gaps.long, rows)]
+    bars = np.searchsorted(rows[starts], long, side="right") - 1
     return StepChart(
         labels=[
-            _label(steps, int(start), int(count)) for start, count in zip(starts, size, strict=True)
+            _label(steps, int(rows[start]), int(rows[start + count - 1]), int(count))
+            for start, count in zip(starts, size, strict=True)
         ],
-        ticks=[str(number) for number in steps.step_num[starts].tolist()],
+        ticks=[str(number) for number in steps.step_num[rows[starts]].tolist()],
         stacks=[
             (name, [round(value, 4) for value in mean[name].tolist()])
             for name, _ in columns
             if mean[name].any()
         ],
         total_ms=[round(value, 4) for value in total.tolist()],
-        slowest_ms=None if len(steps) == starts.size else [round(v, 4) for v in slowest.tolist()],
+        slowest_ms=None if rows.size == starts.size else [round(v, 4) for v in slowest.tolist()],
         is_warmup=warm.tolist(),
-        ceiling_ms=float(usual.max(initial=0.0)) * 1.12,
+        period_ms=[round(value, 4) for value in period.tolist()],
+        ceiling_ms=highest * _ROOM,
         pauses=[
-            (int(bar), float(gaps.duration_ps[row]))
-            for bar, row in zip(
-                np.searchsorted(starts, gaps.long, side="right") - 1, gaps.long, strict=True
-            )
+            (int(bar), float(gaps.duration_ps[row])) for bar, row in zip(bars, long, strict=True)
         ],
-        last=str(steps.step_num[-1]) if size.size and size[-1] > 1 else "",
     )
 
 
-def _time_by_category(breakdown: StepBreakdown, gaps: Gaps) -> list[tuple[str, Int64s]]:
+def _time_by_category(
+    breakdown: StepBreakdown, gaps: Gaps, rows: Int64s
+) -> list[tuple[str, Int64s]]:
     """Each step's time with the gap that belongs to it, by category in drawing order, as in the headline."""
-    times = periods_by_category(breakdown, gaps, np.arange(breakdown.picoseconds.shape[0]))
+    times = periods_by_category(breakdown, gaps, rows)
     last = [(name, times.pop(name)) for name in (GAP_WORK, GAP)]
     return [*reversed(times.items()), *last]
 
 
-def _bar_starts(steps: Steps) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The first step of each bar; a bar never mixes phases, nor warm-up with other steps."""
-    width = -(-len(steps) // _MOST_BARS)
+def _bar_starts(steps: Steps, rows: Int64s) -> Int64s:
+    """The first of the rows in each bar; a bar never mixes phases, nor warm-up with other steps."""
+    width = -(-rows.size // _MOST_BARS)
     starts, since = [], 0
-    for row in range(len(steps)):
-        changed = row == 0 or (
-            steps.phase[row] != steps.phase[row - 1]
-            or steps.is_warmup[row] != steps.is_warmup[row - 1]
+    for at, row in enumerate(rows.tolist()):
+        before = int(rows[at - 1])
+        changed = at == 0 or (
+            steps.phase[row] != steps.phase[before]
+            or steps.is_warmup[row] != steps.is_warmup[before]
         )
-        if changed or row - since >= width:
-            starts.append(row)
-            since = row
+        if changed or at - since >= width:
+            starts.append(at)
+            since = at
     return np.array(starts, np.int64)
 
 
-def _label(steps: Steps, start: int, count: int) -> str:
-    name = f"{steps.phase[start]} {steps.step_num[start]}"
-    if steps.is_warmup[start]:
+def _label(steps: Steps, first: int, last: int, count: int) -> str:
+    name = f"{steps.phase[first]} {steps.step_num[first]}"
+    if steps.is_warmup[first]:
         name += ", warm-up"
     if count == 1:
         return name
-    return f"{name} to {steps.step_num[start + count - 1]} (mean of {count})"
+    return f"{name} to {steps.step_num[last]} (mean of {count})"
 
 
 def step_figure(chart: StepChart) -> dict[str, Any]:
@@ -137,8 +151,7 @@ def step_figure(chart: StepChart) -> dict[str, Any]:
             "marker": {"color": colour_of(name), "opacity": opacity, "line": {"width": 0}},
             "hovertemplate": f"%{{customdata}}<br>{name}: %{{y:.3g}} ms<extra></extra>",
         }
-        for category, values in chart.stacks
-        for name in [chart.others if category == OTHERS else category]
+        for name, values in chart.stacks
     ]  # fmt: skip
     if chart.slowest_ms is not None:
         data.append(
@@ -152,51 +165,33 @@ def step_figure(chart: StepChart) -> dict[str, Any]:
     return {"data": data, "layout": _step_layout(chart), "config": {"displaylogo": False}}
 
 
-def strip_figure(chart: StepChart) -> dict[str, Any]:
-    """The step-time chart as a strip without axes: what each bar is stands in its label under the pointer."""
+def chart_figure(chart: StepChart) -> dict[str, Any]:
+    """The step-time chart as the report draws it: what a bar is stands once, and not with each category."""
     figure = step_figure(chart)
     for trace in figure["data"]:
         trace.pop("customdata", None)
         trace["hovertemplate"] = trace["hovertemplate"].replace("%{customdata}<br>", "")
         if trace["type"] == "bar" and not any(chart.is_warmup):
             del trace["marker"]["opacity"]
-    layout, hidden = figure["layout"], {"visible": False, "showgrid": False}
-    kept = {key: layout[key] for key in ("barmode", "bargap", "annotations")}
-    return {
-        "data": figure["data"],
-        "layout": kept
-        | {
-            "height": _STRIP_HEIGHT,
-            "margin": {"l": 0, "r": 0, "t": 2, "b": 0},
-            "showlegend": False,
-            "xaxis": hidden,
-            "yaxis": {**hidden, "range": layout["yaxis"]["range"]},
-            "meta": "time of each step",
-            "labels": [figure_text(label) for label in chart.labels],
-        },
-    }
+    labels = [figure_text(label) for label in chart.labels]
+    figure["layout"] |= {"height": _HEIGHT, "meta": "time of each step", "labels": labels}
+    return figure
 
 
-def strip_caption(chart: StepChart) -> str:
-    """Say what the bars of the strip are."""
-    if not chart.labels:
-        return ""
+def chart_caption(chart: StepChart) -> str:
+    """Say what the bars are."""
     kind = "a step" if chart.slowest_ms is None else "the mean of several steps"
-    first, last = chart.ticks[0], chart.last or chart.ticks[-1]
-    ticks = first if first == last else f"{first} to {last}"
-    top = duration_text(chart.ceiling_ms * PS_PER_MS)
-    warm = "; faint: warm-up, cut off at full height" if any(chart.is_warmup) else ""
-    return f"Each bar is {kind} ({ticks}), {top} at full height{warm}."
+    beyond = int((np.array(chart.period_ms) > chart.ceiling_ms).sum())
+    longer = f"; ▲ marks {beyond} longer than the axis" if beyond else ""
+    warm = "; faint ones are warm-up" if any(chart.is_warmup) else ""
+    return f"Each bar is {kind}{warm}{longer}."
 
 
 def _step_layout(chart: StepChart) -> dict[str, Any]:
     every = max(1, -(-len(chart.ticks) // 12))
     axis = {"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "fixedrange": False}
-    cut = [
-        (row, total)
-        for row, total in enumerate(chart.total_ms)
-        if chart.is_warmup[row] and total > chart.ceiling_ms
-    ][:6]
+    beyond = [row for row, period in enumerate(chart.period_ms) if period > chart.ceiling_ms]
+    named = sorted(sorted(beyond, key=lambda row: -chart.period_ms[row])[:_MOST_NAMED])
     return {
         "barmode": "stack",
         "bargap": 0.12,
@@ -215,10 +210,10 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
         "annotations": [
             {
                 "x": row, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
-                "text": f"↑ {duration_text(total * PS_PER_MS)}", "xanchor": "left", "xshift": 12,
-                "font": {"size": 11, "color": TEXT_COLOUR},
+                "text": f"▲ {duration_text(chart.period_ms[row] * PS_PER_MS)}", "xanchor": "left",
+                "xshift": -4, "font": {"size": 11, "color": TEXT_COLOUR},
             }
-            for row, total in cut
+            for row in named
         ]
         + [
             {

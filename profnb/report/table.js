@@ -11,6 +11,7 @@
  * @typedef {{at: number, tr: HTMLTableRowElement, text: string}} Row
  */
 
+const PAGE = 25;
 const CONTROL = 'font:inherit;color:inherit;background:transparent;border:1px solid rgba(128,128,128,.5);' +
   'border-radius:3px;padding:2px 7px;margin:0 8px 4px 0;';
 
@@ -56,7 +57,7 @@ class ReportTable {
     this.head = this.body.rows[0];
     this.styles = Array.from(this.body.rows[1].cells, (cell) => cell.getAttribute('style') || '');
     this.sides = Object.keys(this.data.wholes || {});
-    this.state = {part: 0, side: -1, all: false, words: ''};
+    this.state = {part: 0, side: -1, page: -1, words: ''};  // page -1: the first few rows
     this.sorted = new SortedTable({by: this.data.by, down: true}, () => this.draw());
     box.querySelector('.profnb-more')?.remove();
     this.rows = this.data.parts.map((part, i) => this.makeRows(part, i ? [] : Array.from(this.body.rows).slice(1)));
@@ -64,8 +65,14 @@ class ReportTable {
     if (this.data.wholes) this.makeControls();
     if (this.data.wholes) this.foot = addElement('span', box, 'opacity:.72;margin-right:10px');
     if (this.rows.some((rows) => rows.length > this.data.shown)) {
-      this.button = addElement('button', box, CONTROL + 'cursor:pointer');
-      this.button.onclick = () => { this.state.all = !this.state.all; this.draw(); };
+      /** @type {[string, () => number][]} */
+      const turns = [['show all', () => this.state.page < 0 ? 0 : -1], ['‹ before', () => this.state.page - 1], ['next ›', () => this.state.page + 1]];
+      this.buttons = turns.map(([text, page]) => {
+        const button = addElement('button', box, CONTROL + 'cursor:pointer', text);
+        button.type = 'button';
+        button.onclick = () => { this.state.page = page(); this.draw(); };
+        return button;
+      });
     }
     this.draw();
   }
@@ -128,7 +135,7 @@ class ReportTable {
     search.type = 'search';
     search.placeholder = `search ${this.data.parts[0].noun}`;
     search.setAttribute('aria-label', search.placeholder);
-    search.oninput = () => { state.words = search.value; this.draw(); };
+    search.oninput = () => { state.words = search.value; state.page = Math.min(state.page, 0); this.draw(); };
     // A notebook must not take letters typed here for its own commands.
     search.onkeydown = (event) => event.stopPropagation();
     if (this.sides.length > 1) {
@@ -166,29 +173,44 @@ class ReportTable {
 
   draw() {
     const {state, data} = this;
-    const rows = this.chosen();
-    const shown = state.all ? rows : rows.slice(0, data.shown);
+    const rows = this.chosen(), pages = Math.ceil(rows.length / PAGE);
+    state.page = Math.min(state.page, pages - 1);
+    const first = Math.max(state.page, 0) * PAGE, end = state.page < 0 ? data.shown : first + PAGE;
+    const shown = rows.slice(first, end);
     while (this.body.lastChild !== this.head) this.body.lastChild?.remove();  // the headings keep the focus
     this.body.append(...shown.map((row) => row.tr));
     this.sorted.markHeads();
-    if (this.button) {
-      this.button.style.display = rows.length > data.shown ? '' : 'none';
-      this.button.textContent = state.all ? 'show fewer' : `show all ${rows.length}`;
+    if (!rows.length) this.sayEmpty();
+    if (this.buttons) {
+      const isPaged = state.page >= 0 && pages > 1;
+      const seen = [rows.length > data.shown, isPaged && state.page > 0, isPaged && state.page < pages - 1];
+      this.buttons.forEach((button, i) => { button.style.display = seen[i] ? '' : 'none'; });
+      this.buttons[0].textContent = state.page >= 0 ? 'show fewer' : `show all ${rows.length}`;
     }
-    if (data.wholes && this.foot) this.sum(shown, rows, data.wholes, this.foot);
+    if (data.wholes && this.foot) this.sum(shown, first, rows, data.wholes, this.foot);
+  }
+
+  /** Says what was searched where nothing was found. */
+  sayEmpty() {
+    const {words, side, part} = this.state, {noun, sides} = this.data.parts[part];
+    const tr = addElement('tr', this.body, ''), td = addElement('td', tr, 'padding:8px 10px');
+    td.colSpan = this.head.cells.length;
+    const all = this.rows[part].length, of = sides?.length && side >= 0 ? ` of the ${this.sides[side]}` : '';
+    td.textContent = `None of the ${all} ${noun || 'rows'}${of} has “${words}” in its name or type.`;
   }
 
   /**
    * Draws the bars as long as the longest allows, writes the running share and what is shown of how many.
-   * @param {Row[]} shown @param {Row[]} found @param {Record<string, number>} wholes @param {Element} foot
+   * @param {Row[]} shown @param {number} first @param {Row[]} found @param {Record<string, number>} wholes @param {Element} foot
    */
-  sum(shown, found, wholes, foot) {
+  sum(shown, first, found, wholes, foot) {
     const {part, side, words} = this.state;
     const {sides, weights, noun, hidden} = this.data.parts[part];
     const sideOf = (/** @type {Row} */ row) => sides.length ? sides[row.at] : 0;
     const share = (/** @type {Row} */ row) => weights[row.at] / (wholes[this.sides[sideOf(row)]] || 1);
     const longest = found.reduce((most, row) => Math.max(most, share(row)), 0) || 1;
     const sums = this.sides.map(() => 0);
+    for (const row of found.slice(0, first)) sums[sideOf(row)] += share(row);
     for (const row of shown) {
       const {tr} = row, own = sideOf(row);
       sums[own] += share(row);
@@ -197,7 +219,8 @@ class ReportTable {
     }
     const all = this.data.parts[0];
     const isPart = all.hidden && (words || (sides.length && side >= 0));
-    foot.textContent = `${shown.length} of ${found.length + (isPart ? 0 : hidden)} ${noun}` +
+    const range = first ? `${first + 1} to ${first + shown.length}` : `${shown.length}`;
+    foot.textContent = `${range} of ${found.length + (isPart ? 0 : hidden)} ${noun}` +
       (isPart ? ` among the ${this.rows[0].length} largest ${all.noun}` : '') +
       (side < 0 ? '' : `, ${percentText(sums[side])} of ${this.sides[side]} ${this.data.measure}`);
   }

@@ -14,6 +14,7 @@ from profnb.core.columns import Floats
 from profnb.core.printable import LONGEST_NAME, printable
 from profnb.core.units import (
     PS_PER_NS,
+    PS_PER_S,
     bar_text,
     count_text,
     duration_text,
@@ -34,9 +35,9 @@ from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import category_title, unrecorded_backend
-from profnb.trace.framework import UNKNOWN
+from profnb.subjects.unseen import unrecorded_backend
 
+THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
 _FEWEST_FOR_P95 = 20  # steps: of fewer the slowest in 20 is none
 _TELLING_COST = 0.05
@@ -107,13 +108,22 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
-    median = duration_text(summary.median_ps)
-    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
-    if cost is not None and is_timed_alike and _is_all_of_tracing(summary.median_ps, cost):
-        median = f"{duration_text(cost.untraced_ps)} without tracing ({median} traced)"
-    elif summary.mean_period_ps >= _MUCH_LONGER * summary.median_ps:  # what the answer speaks of
-        median = f"{median}, one every {duration_text(summary.mean_period_ps)}"
+    _, median = _typical_step(steps, summary, cost)
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
+
+
+def _typical_step(steps: Steps, summary: Summary, cost: TracingCost | None) -> tuple[float, str]:
+    """How long the headline says that a step takes, or that one comes every, and its words for that."""
+    median_ps = summary.median_ps or 0.0
+    median = duration_text(median_ps)
+    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
+    if cost is not None and is_timed_alike and _is_all_of_tracing(median_ps, cost):
+        untraced = duration_text(cost.untraced_ps)
+        return cost.untraced_ps, f"{untraced} without tracing ({median} traced)"
+    if summary.mean_period_ps >= _MUCH_LONGER * median_ps:  # what the answer speaks of
+        period = duration_text(summary.mean_period_ps)
+        return summary.mean_period_ps, f"{median}, one every {period}"
+    return median_ps, median
 
 
 def _is_all_of_tracing(median_ps: float, cost: TracingCost) -> bool:
@@ -142,7 +152,6 @@ def answer_text(
     *,
     has_host: bool = True,
     explanation: str = "",
-    framework: str = UNKNOWN,
 ) -> str:
     """Say where the time goes, in one sentence.
 
@@ -151,15 +160,13 @@ def answer_text(
         device: Whose work it speaks of, where several devices worked.
         has_host: Whether the thread of the steps was recorded.
         explanation: What the largest part is, where more is known than its category tells.
-        framework: What the program runs.
     """
     largest = summary.largest
     if largest is None:
         return ""
-    title = category_title(largest.category, framework if has_host else UNKNOWN)
     part = "Most of it" if largest.fraction >= _HALF else "The largest part"
     where = f", seen from {device}," if device else ""
-    sentence = f"{part}{where} is {title}, {percent_text(largest.fraction)}"
+    sentence = f"{part}{where} is {largest.category}, {percent_text(largest.fraction)}"
     meaning = explanation or _meaning(largest.category, has_host=has_host)
     return f"{sentence} ({meaning})." if meaning else f"{sentence}."
 
@@ -187,10 +194,9 @@ def lead_text(study: Study, explanation: str, *, has_host: bool) -> str:
     idle = study.device.idle
     if idle is not None and idle.total_ps.sum() >= _IDLE_MUCH * idle.window_ps:
         return _idle_text(study, idle)
-    title = category_title(largest.category, study.framework if has_host else UNKNOWN)
     how_much = "Most" if largest.fraction >= _HALF else "The largest part"
     meaning = _why(study, largest.category, explanation, has_host=has_host)
-    return f"{how_much} of a step is {title}, {percent_text(largest.fraction)}{meaning}."
+    return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
 
 
 def _idle_text(study: Study, idle: IdleTable) -> str:
@@ -269,14 +275,12 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
     if summary.median_ps is None or steps.is_window:
         return []
     facts = _time_facts(study)
-    if summary.examples_per_second is not None:
-        facts.append(
-            Fact(
-                "throughput",
-                examples_text(summary.examples_per_second),
-                f"batch size {count_text(summary.batch_size)}, gaps included",
-            )
-        )
+    if summary.examples_per_second is not None and summary.batch_size is not None:
+        cost = None if study.clock else study.tracing_cost
+        a_step_ps, _ = _typical_step(steps, summary, cost)
+        rate = summary.batch_size * summary.iterations / a_step_ps * PS_PER_S
+        remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
+        facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
     if summary.warm_up.size and not summary.all_warm_up:
         first = int(summary.warm_up[0])
         facts.append(
@@ -413,13 +417,11 @@ def _cost_fact(
     )
 
 
-def share_rows(
-    shares: Sequence[Share], framework: str = UNKNOWN
-) -> list[tuple[str, str, str, str]]:
+def share_rows(shares: Sequence[Share]) -> list[tuple[str, str, str, str]]:
     """One row per category: name, bar, mean per step, share."""
     return [
         (
-            category_title(share.category, framework),
+            share.category,
             bar_text(share.fraction),
             duration_text(share.mean_ps),
             percent_text(share.fraction),

@@ -4,13 +4,11 @@ import numpy as np
 
 from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
-from profnb.capture.step_records import INVOKE
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
-from profnb.steps.summary import OTHERS
 from profnb.steps.windows import outermost
 from profnb.subjects.memory.allocators import ALLOCATOR_EVENTS
 from profnb.subjects.study import Study
-from profnb.trace.framework import SESSIONS, TENSORFLOW, UNKNOWN
+from profnb.trace.framework import TENSORFLOW
 from profnb.trace.names import FUNCTION_CALL
 
 _OURS = "profnb.clock"
@@ -27,30 +25,6 @@ def has_thread(study: Study) -> bool:
         return study.recording.wall_ns > 0
     roots = study.steps.roots
     return bool(roots.size and study.trace.is_host_event[roots[0]])
-
-
-def known_framework(study: Study) -> str:
-    """The framework that a step's time is told by; UNKNOWN where the trace has nothing of the steps' thread.
-
-    Nor has it of what an interpreter of LiteRT runs there.
-    """
-    return study.framework if has_thread(study) and study.summary.phase != INVOKE else UNKNOWN
-
-
-def category_title(category: str, framework: str = UNKNOWN) -> str:
-    """Name a category as the report does: in "all others" the thread of the steps ran no TensorFlow.
-
-    Args:
-        category: One of a share's.
-        framework: Whose thread it is; UNKNOWN, which changes nothing, where that was not recorded.
-
-    Source:
-        In real traces of TensorFlow, of a CPU and of GPUs, "all others" is the time that nothing but the
-        step's own marker covers on the thread of the steps.
-    """
-    if category != OTHERS or framework == UNKNOWN:
-        return category
-    return f"not {'TensorFlow' if framework == SESSIONS else framework}"
 
 
 def nothing_ran(study: Study) -> bool:

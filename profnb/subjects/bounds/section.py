@@ -43,7 +43,7 @@ def bounds_sections(study: Study) -> list[Section]:
 
     def op_cell(row: int) -> Cell:
         kind = roofline.op_type[row][:_LONGEST_NAME]
-        return op_title(roofline.op_name[row][:_LONGEST_NAME], kind).cell
+        return op_title(roofline.op_name[row][:_LONGEST_NAME], kind, study.layers.names).cell
 
     return [
         section_of(

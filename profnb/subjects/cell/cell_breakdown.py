@@ -18,7 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
+from profnb.capture.parts.part_records import (
+    AROUND,
+    GAPS,
+    OTHER,
+    PARTS,
+    SETTING_UP,
+    CellPart,
+    CellRecords,
+)
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s
@@ -33,6 +41,8 @@ _LONGEST = 110
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
 _MOST_PLACES = 64
+# What every table, picture and sentence calls a part, or a node of the tree, where its own word says little.
+KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "between steps"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +89,20 @@ def _counted(cell: CellBreakdown) -> Floats:
     return np.where(cell.occurrences > 0, cell.occurrences, np.nan)
 
 
-_MEANINGS = "; ".join(f"{part}: {meaning}" for part, meaning in PARTS.items())
+def kind_title(kind: str) -> str:
+    """Name a part of the cell, or a kind of node of its tree, as everything that a user sees does."""
+    return KIND_TITLES.get(kind, kind)
+
+
+_MEANINGS = "; ".join(f"{kind_title(part)}: {meaning}" for part, meaning in PARTS.items())
 
 CELL_BREAKDOWN = Table[CellBreakdown](
     "cell_breakdown",
     "One row per part of the cell, in the order of first begin.",
     (
-        Column("part", lambda c: c.part, "what the time was spent on; see above"),
+        Column(
+            "part", lambda c: tuple(map(kind_title, c.part)), "what the time was spent on; see above"
+        ),
         Column(
             "name",
             lambda c: c.name,

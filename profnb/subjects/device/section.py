@@ -19,9 +19,9 @@ from profnb.subjects.device.devices import DEVICES, DeviceTable, is_nvidia
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, WORK, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_cores
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
-from profnb.subjects.device.precision import IN_TF32, WIDTHS, Precision, ops_without_tensor_cores
+from profnb.subjects.device.precision import IN_TF32, WIDTHS, ops_without_tensor_cores
 from profnb.subjects.device.roofline import find_rates
-from profnb.subjects.layers.name_scopes import op_title
+from profnb.subjects.layers.name_scopes import LayerNames, op_title
 from profnb.subjects.study import Study
 from profnb.trace.framework import UNKNOWN
 from profnb.trace.names import kernel_titles
@@ -48,7 +48,7 @@ def device_sections(study: Study) -> list[Section]:
         sections.append(_stream_section(device.streams))
     if len(device.kernels):
         tells = tells_tensor_cores(study.trace, plane, study.framework)
-        sections.append(_kernel_section(device.kernels, device.precision, tells=tells))
+        sections.append(_kernel_section(study, tells=tells))
         if tells and is_nvidia(study.trace, plane):
             sections.extend(_missed_section(device.kernels, study, plane))
     if len(device.copies):
@@ -155,8 +155,9 @@ def _stream_section(streams: StreamTable) -> Section:
     )
 
 
-def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) -> Section:
+def _kernel_section(study: Study, *, tells: bool) -> Section:
     """The kernels; ``tells`` is true where their names tell which ran in tensor cores."""
+    kernels, precision, layers = study.device.kernels, study.device.precision, study.layers.names
     fractions, time = kernels.fraction, int(kernels.total_ps.sum())
     titles = kernel_titles(kernels.kernel_name[:_SHOWN_KERNELS], _LONGEST_KERNEL)
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
@@ -189,7 +190,7 @@ def _kernel_section(kernels: KernelTable, precision: Precision, *, tells: bool) 
             Shown(
                 "kernel",
                 lambda row: _kernel_cell(
-                    kernels.kernel_name[row], titles[row], kernels.op_name[row]
+                    kernels.kernel_name[row], titles[row], kernels.op_name[row], layers
                 ),
             ),
             "occurrences",
@@ -235,7 +236,7 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
             rows=[
                 (
                     bar_text(totals[name][0] / totals[shown[0]][0], 8),
-                    op_title(name).cell,
+                    op_title(name, named=study.layers.names).cell,
                     count_text(totals[name][1]),
                     duration_text(totals[name][0]),
                     percent_text(totals[name][0] / whole),
@@ -249,12 +250,12 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
     ]
 
 
-def _kernel_cell(kernel: str, short: str, op: str) -> Cell:
+def _kernel_cell(kernel: str, short: str, op: str, layers: LayerNames) -> Cell:
     """The op and, fainter, the kernel without what C++ puts around its name."""
     start = kernel.removeprefix("void ")
     if op == kernel:
         return (short, "", "", start if short != start else "")
-    title = op_title(op)
+    title = op_title(op, named=layers)
     return (title.name, "", short, f"{title.full}\n{start}")
 
 

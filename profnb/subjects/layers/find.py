@@ -12,6 +12,7 @@ from profnb.subjects.layers.flops import product_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
+from profnb.subjects.layers.name_scopes import LayerNames
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.memory.peak import tabulate_peak
 from profnb.subjects.ops.find import Ops
@@ -32,6 +33,12 @@ class Layers:
         """Op time of the counted steps by layer."""
         counted = self._spine.summary.counted
         return self._times_of(counted, self._spine.events_of(counted))
+
+    @cached_property
+    def names(self) -> LayerNames:
+        """What the layers of models are called, by the scopes of their calls."""
+        rows = self.times.rows
+        return {place.scope: rows.layers[place.row].path for place in rows.layer_places}
 
     @cached_property
     def _called(self) -> CalledScopes | None:

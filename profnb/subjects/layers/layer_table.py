@@ -5,7 +5,6 @@ its ops' operations, or bytes, would have taken of its time at that peak. Some o
 of which more than a fifth of the time is of such ops has none either.
 """
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -409,12 +408,8 @@ def _peak_bytes(times: LayerTimes, peak: Sequence[PeakRow]) -> Floats:
 
 
 def _search_words(rows: LayerRows, row_of_op: Mapping[str, int]) -> dict[int, str]:
-    """The beginning that all scopes of a row share; of what is no layer, the scope of most of its ops."""
-    scopes: dict[int, list[str]] = {}
-    for place in rows.layer_places:
-        scopes.setdefault(place.row, []).append("/".join(place.scope) + "/")
-    # Character by character on purpose: the calls of a layer are scopes shared_1/ and shared_3/.
-    words = {row: os.path.commonprefix(paths) for row, paths in scopes.items()}  # noqa: RUF071
+    """A layer's path, as ops are called in tables; of what is no layer, the scope of most of its ops."""
+    words = {place.row: f"{rows.layers[place.row].path}/" for place in rows.layer_places}
     words |= {row: "/".join(path) + "/" for path, row in rows.scopes.items()}
     first, last = rows.other(OTHERS[0]), rows.other(OTHERS[-1])
     heads: dict[int, Counter[str]] = {}

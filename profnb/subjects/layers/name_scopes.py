@@ -28,7 +28,7 @@ What is said once is not said again: a type stands behind only where the name do
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from profnb.subjects.ops.op_table import OPTIMIZERS
@@ -156,9 +156,17 @@ class OpTitle:
 _KERNEL = ("void ", "at::native::")  # a device's work that has no op is named by its kernel
 
 
-def op_titles(names: Sequence[str], types: Sequence[str]) -> list[OpTitle]:
+# The path of a layer by the scope of its calls: what a library makes unique, ``net_1/conv2d_1_2``, is one of
+# ``net/conv2d_1``, and called so everywhere.
+LayerNames = Mapping[tuple[str, ...], str]
+NO_LAYERS: LayerNames = {}
+
+
+def op_titles(
+    names: Sequence[str], types: Sequence[str], layers: LayerNames = NO_LAYERS
+) -> list[OpTitle]:
     """Name several ops of one table; where two would read alike, their own names stand behind."""
-    titles = [op_title(name, kind) for name, kind in zip(names, types, strict=True)]
+    titles = [op_title(name, kind, layers) for name, kind in zip(names, types, strict=True)]
     distinct = {(title.name, title.about, title.full) for title in titles}
     often = Counter((name, about) for name, about, _ in distinct)
     return [
@@ -167,12 +175,13 @@ def op_titles(names: Sequence[str], types: Sequence[str]) -> list[OpTitle]:
     ]
 
 
-def op_title(op_name: str, op_type: str = "") -> OpTitle:
+def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> OpTitle:
     """Name an op as a person does.
 
     Args:
         op_name: Its name, as it was recorded.
         op_type: Its type; "" if unknown.
+        named: What layers are called.
     """
     plain = without_call(op_name)
     is_said = _says(plain, op_type)
@@ -189,6 +198,10 @@ def op_title(op_name: str, op_type: str = "") -> OpTitle:
         return OpTitle(f"{scope.path[0]} · {scope.path[-1]}", _joined(kind, inner), full)
     layers = layer_scope(scope)
     inside = scope.path[len(layers) :]
+    if layers in named:
+        path = named[layers]
+        layers = tuple(path.split("/"))
+        full = f"{'/'.join((path, *inside))}\nrecorded as {full}"
     op = (
         f"backward ({_gradient_of(inside[-1], op_type)})"
         if scope.is_backward

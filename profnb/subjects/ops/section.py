@@ -10,12 +10,12 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
-from profnb.subjects.layers.name_scopes import op_titles
+from profnb.subjects.layers.name_scopes import NO_LAYERS, LayerNames, op_titles
 from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_SHOWN, _MOST, _IN_TEXT = 8, 400, 10
+_SHOWN, _MOST, _IN_TEXT = 5, 400, 10
 _LONGEST_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"
@@ -70,7 +70,7 @@ def ops_sections(study: Study) -> list[Section]:
     ops, scope = rows_of_ops(study.ops.steady), study.scope
     if not ops:  # the steps themselves ran none
         ops, scope = rows_of_ops(study.ops.table), _EVERYTHING
-    return [ops_section(ops, scope)] if ops else []
+    return [ops_section(ops, scope, study.layers.names)] if ops else []
 
 
 def rows_of_ops(ops: OpTable) -> list[OpRow]:
@@ -111,29 +111,34 @@ def rows_by_type(ops: Sequence[OpRow]) -> list[OpRow]:
     return sorted(rows, key=lambda row: -row.self_ps)
 
 
-def ops_section(ops: Sequence[OpRow], scope: str = _EVERYTHING) -> Section:
+def ops_section(
+    ops: Sequence[OpRow], scope: str = _EVERYTHING, layers: LayerNames = NO_LAYERS
+) -> Section:
     """The table of all ops of some scope, and of their types, for a reader to search."""
     types = rows_by_type(ops)
     place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST])}
     finder = _finder(
         ops,
         "ops",
-        kinds=_section(types[:_MOST], types, finder=_finder(types, "types")),
+        kinds=_section(types[:_MOST], types, layers, finder=_finder(types, "types")),
         kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST]],
     )
     return _section(
         ops[:_MOST],
         ops,
+        layers,
         finder=finder,
         plain=_text(ops[:_IN_TEXT], scope),
         sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
     )
 
 
-def _section(shown: Sequence[OpRow], rows: Sequence[OpRow], **rest: Any) -> Section:
+def _section(
+    shown: Sequence[OpRow], rows: Sequence[OpRow], layers: LayerNames, **rest: Any
+) -> Section:
     """The first rows; the side is named only where there are two."""
     longest = max((row.self_fraction for row in rows), default=0) or 1
-    titles = op_titles([row.name for row in shown], [row.remark for row in shown])
+    titles = op_titles([row.name for row in shown], [row.remark for row in shown], layers)
     running = _running(shown)
 
     def cell(at: int) -> Cell:

@@ -15,7 +15,7 @@ from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline
-from profnb.subjects.layers.name_scopes import op_title
+from profnb.subjects.layers.name_scopes import LayerNames, op_title
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import HloOp
 from profnb.subjects.xla.xla_ops import XLA, XLA_MODULES, XlaModules, XlaOps, grow_xla_tree
@@ -40,7 +40,7 @@ def xla_sections(study: Study) -> list[Section]:
         return []
     sections = [_module_section(study.xla.modules), _op_section(study)]
     if study.device.roofline is not None:
-        sections.append(_roofline_section(study.device.roofline, study.xla.ops))
+        sections.append(_roofline_section(study.device.roofline, study.xla.ops, study.layers.names))
     return sections
 
 
@@ -77,7 +77,7 @@ def _op_section(study: Study) -> Section:
         XLA,
         ops,
         (
-            Shown("op of the framework", lambda row: _op_cell(ops.op[row])),
+            Shown("op of the framework", lambda row: _op_cell(ops.op[row], study.layers.names)),
             "occurrences",
             "self_us",
             Shown("share", share, is_number=True, meaning=XLA["fraction"].meaning),
@@ -93,14 +93,14 @@ def _op_section(study: Study) -> Section:
     )
 
 
-def _op_cell(op: HloOp) -> Cell:
+def _op_cell(op: HloOp, layers: LayerNames) -> Cell:
     """The framework's op and, fainter, XLA's."""
     hlo_op = op.name if op.category in ("", op.name) else f"{op.name} ({op.category})"
-    title = op_title(op.op_name)
+    title = op_title(op.op_name, named=layers)
     return (title.name, "", hlo_op, f"{title.full}\n{hlo_op}") if op.op_name else hlo_op
 
 
-def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
+def _roofline_section(roofline: Roofline, ops: XlaOps, layers: LayerNames) -> Section:
     peak = roofline.peak
     peaks = ", ".join(
         f"{rate_text(flops, 'flop/s')}{'' if width == 'any' else f' in {width}'}"
@@ -119,7 +119,7 @@ def _roofline_section(roofline: Roofline, ops: XlaOps) -> Section:
         ROOFLINE,
         roofline,
         (
-            Shown("op", lambda row: _op_cell(roofline.op[row])),
+            Shown("op", lambda row: _op_cell(roofline.op[row], layers)),
             Shown("bound by", lambda row: bound_by[row], meaning=ROOFLINE["bound_by"].meaning),
             "flops_per_byte",
             "gigaflops_per_second",
