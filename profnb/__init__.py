@@ -26,6 +26,7 @@ Each folder's own docstring says what is in it.
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
+    history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
     magic/, magics, demo, program, __main__          the doors: magics and the command line
 """
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Executor
     from os import PathLike
+    from types import EllipsisType
 
     import pandas as pd
 
@@ -75,15 +77,27 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def configure(*, live: bool | None) -> None:
-    """Choose whether reports in this notebook get live controls.
+def configure(
+    *,
+    live: "bool | EllipsisType | None" = ...,
+    history: "bool | str | PathLike[str] | None" = None,
+) -> None:
+    """Choose whether reports in this notebook get live controls, and whether runs are kept.
 
     Args:
         live: True or False for all reports from now on; None for the default (not in Colab).
+        history: False keeps nothing of any run in this process from now on, True keeps their numbers in the
+            usual file (see ``docs/history.md``); a path names the file. ``PROFNB_HISTORY`` is the same.
 
     Raises:
-        CaptureError: There is no notebook with `%load_ext profnb`.
+        CaptureError: There is no notebook with `%load_ext profnb` that could have live controls.
     """
+    if history is not None:
+        from profnb.history.place import choose
+
+        choose(history)
+    if live is ...:
+        return
     from IPython.core.getipython import get_ipython
 
     from profnb.capture.cell import loaded_magics

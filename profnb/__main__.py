@@ -25,6 +25,8 @@ from profnb.core.printable import (
     terminal_columns,
     with_bold_begin,
 )
+from profnb.history.door import keep_program
+from profnb.history.place import VARIABLE, choose
 from profnb.lite.entry import ALLOWED, KINDS
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
     def show(profile: "Profile") -> None:
         """Say the answer; trouble of ours changes nothing about the program's end."""
+        ended_by = sys.exc_info()[1]
+        is_whole = ended_by is None or getattr(ended_by, "code", ended_by) in (None, 0)
         with suppress(OSError, ValueError, AttributeError):  # whatever the program made of it
             sys.stdout.flush()
         with suppress(OSError, ValueError), redirect_stdout(stderr):
@@ -69,6 +73,10 @@ def _run(arguments: argparse.Namespace) -> None:
                     kept = profile.recordings[0].path
                     is_kept = kept is not None and kept.exists()
                     _say(f"Trace: {kept}" if is_kept else "There is no trace to keep.")
+                if is_whole:
+                    remark = keep_program(profile, getattr(sys.modules["__main__"], "__file__", "") or "")
+                    if remark and not arguments.quiet:
+                        _say(remark)
             except KeyboardInterrupt:
                 _say("profnb: interrupted; the answer is not whole.")
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -82,6 +90,8 @@ def _run(arguments: argparse.Namespace) -> None:
         options = options_of(arguments)
     except ValueError as error:
         refuse(str(error).rstrip("."))
+    if arguments.history is not None:
+        choose(arguments.history)
     logdir = options.logdir and Path(options.logdir).expanduser().absolute()
     options = replace(options, label=options.label or Path(name).name, logdir=logdir)
     if not run_program(arguments.program, options, show, is_module=arguments.module):
@@ -288,6 +298,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("-q", "--quiet", action="store_true", help="do not print the answer")
     for flags, settings in CAPTURE_ARGUMENTS:
         run.add_argument(*flags, **settings)
+    run.add_argument(
+        "--history", metavar="FILE", help=f"keep the run's numbers in this file (default: {VARIABLE})"
+    )
     run.add_argument(
         "-m", "--module", action="store_true", help="run a module, as `python -m` does"
     )

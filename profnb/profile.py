@@ -58,6 +58,8 @@ class Profile(Tables):
         opened_as: The path by which a line of the notebook opened it; "" for none.
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         other_hosts: How many more hosts the capture has that are not shown.
+        code: What the history calls the code that ran; "" where it keeps nothing of it.
+        run_key: What the history calls this run.
     """
 
     def __init__(
@@ -80,7 +82,7 @@ class Profile(Tables):
         self.repeats: list[Recording] = []
         self.remarks: list[str] = []
         self.other_hosts = 0
-        self.title = self.opened_as = ""
+        self.title = self.opened_as = self.code = self.run_key = ""
         self.ran_here = False
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
