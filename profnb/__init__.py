@@ -34,6 +34,7 @@ Each folder's own docstring says what is in it.
 from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
+import profnb.history as _history_folder  # noqa: F401 - likewise
 import profnb.lite as _lite_folder  # noqa: F401 - likewise
 from profnb.capture.profiler.tensorflow_door import serve
 from profnb.captured import profile, step
@@ -65,6 +66,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "history",
     "lite",
     "load",
     "load_fleet",
@@ -92,10 +94,9 @@ def configure(
     Raises:
         CaptureError: There is no notebook with `%load_ext profnb` that could have live controls.
     """
-    if history is not None:
-        from profnb.history.place import choose
+    from profnb.history.place import choose
 
-        choose(history)
+    choose(history)
     if live is ...:
         return
     from IPython.core.getipython import get_ipython
@@ -106,6 +107,29 @@ def configure(
     if magics is None:
         raise CaptureError("profnb is not loaded in this notebook; run `%load_ext profnb` first.")
     magics.live = live
+
+
+def history(
+    cell: str | None = None,
+    label: str | None = None,
+    path: "str | PathLike[str] | None" = None,
+) -> "pd.DataFrame":
+    """List the runs that were kept, and where they became slower or faster.
+
+    Args:
+        cell: Only runs of this code: how the column ``cell`` begins.
+        label: Only runs of this label.
+        path: The history's file; the usual one by default.
+
+    Returns:
+        A DataFrame with a row per run, the oldest first; see ``docs/history.md``.
+
+    Raises:
+        ProfnbError: The file is damaged, or another program's.
+    """
+    from profnb.history.showing import open_history
+
+    return open_history(cell, label, path).frame()
 
 
 def measure_peak(seconds: float = 2.0) -> "MeasuredPeak":

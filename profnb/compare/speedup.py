@@ -272,7 +272,7 @@ def _block_length(count: int) -> int:
 
 
 def block_medians(steps: Floats) -> Floats:
-    """Take one median for each block of neighbours, which are nearly independent; what is left over is dropped."""
+    """Take one median per block of neighbours, which are nearly independent; what is left over is dropped."""
     steps = _measured_apart(steps)
     length = _block_length(steps.size)
     whole_blocks = steps[: steps.size // length * length]

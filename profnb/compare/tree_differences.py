@@ -1,17 +1,17 @@
 """Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
 
-A node is the same in both where its path of kinds and names is; siblings of one name count together. Where one
-side knows nothing below a node, neither side's parts below it are compared.
+A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
+one side knows nothing below a node, neither side's parts below it are compared.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
-from profnb.capture.parts.part_records import CELL, PROFNB
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
 Path = tuple[tuple[str, str], ...]
@@ -57,7 +57,8 @@ class PartDifference:
 def tree_rows(tree: CellTree) -> Tree:
     """Give a tree as plain rows, as they are kept: what is too little to be told is its parent's."""
     least = tree.whole_ps * _LEAST_SHARE
-    place, rows = {-1: -1}, []
+    place: dict[int, int] = {-1: -1}
+    rows: list[list[Any]] = []
     for at, parent in enumerate(tree.parent.tolist()):
         own_ms = float(tree.self_ps[at]) / PS_PER_MS
         if rows and (tree.wall_ps[at] < least or len(rows) >= _MOST_NODES):

@@ -1,7 +1,7 @@
 """What tells runs apart: the code that ran, the commit it was of, the machine.
 
-Code is told by its syntax without comments, constants and the order of blank lines: another batch size, path or
-number of epochs is the same code, another call is not. Only a hash of it is kept.
+Code is told by its syntax without comments, constants and blank lines: another batch size, path or number of
+epochs is the same code, another call is not. Only a hash of it is kept.
 """
 
 import ast
@@ -28,7 +28,7 @@ _GB = 1e9
 class _WithoutValues(ast.NodeTransformer):
     """Puts one constant in place of each value that is written out: numbers, texts, lists of them."""
 
-    def visit(self, node: ast.AST) -> ast.AST | None:  # type: ignore[override]
+    def visit(self, node: ast.AST) -> ast.AST | None:
         """Make a node without values; a text that stands alone documents, and is left out."""
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             return None
@@ -52,7 +52,8 @@ def identify_code(code: str | ast.AST) -> str:
     """
     try:
         tree = ast.parse(code) if isinstance(code, str) else code
-        text = ast.dump(_WithoutValues().visit(tree), annotate_fields=False)
+        bare = _WithoutValues().visit(tree) or ast.Module([], [])
+        text = ast.dump(bare, annotate_fields=False)
     except (SyntaxError, ValueError, RecursionError):
         lines = (line.partition("#")[0].rstrip() for line in str(code).splitlines())
         text = "\n".join(filter(None, lines))
@@ -100,7 +101,7 @@ def find_commit(folder: Path) -> tuple[str, bool | None]:
     if not any((above / ".git").exists() for above in (folder, *folder.parents)):
         return "", None
     try:
-        run = subprocess.run(
+        run = subprocess.run(  # noqa: S603 - git itself, with words of ours
             _GIT, cwd=folder, capture_output=True, timeout=_PATIENCE_S, check=True,
             stdin=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace",
         )  # fmt: skip

@@ -1,8 +1,8 @@
 """A Profile to its row in the history, at the end of a cell, a block or a program.
 
-What has been worked out already is kept: a cell's report has the steady steps, the whole tree, the advice. Of a
-block, whose answers nobody has asked for yet, the clock's steps and the parts that the capture saw are. No
-source, path, host or user is.
+What has been worked out already is kept: a cell's report has the steady steps, the whole tree, the advice.
+Of a block, whose answers nobody has asked for yet, the clock's steps and the parts that the capture saw are.
+No source, path, host or user is.
 """
 
 import time
@@ -79,6 +79,7 @@ def run_of(profile: Profile) -> Run:
         machine=describe_machine(filter(None, boards)),
         versions=_as_text(versions),
         runs=len(profile.recordings),
+        cell_steps=len(recording.steps),
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
@@ -128,7 +129,9 @@ def _estimate(runs: Sequence[Floats]) -> Estimate:
     if len(measured) != 1:
         return estimate_step(measured)
     medians = np.log(np.maximum(block_medians(measured[0]), 1.0))
-    return replace(estimate_mean(medians), mean=float(np.log(max(np.median(measured[0]), 1.0))))
+    return replace(
+        estimate_mean(medians.tolist()), mean=float(np.log(max(np.median(measured[0]), 1.0)))
+    )
 
 
 def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
@@ -151,7 +154,9 @@ def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
 
 def _tree(profile: Profile) -> Tree:
     recording = profile.recordings[0]
-    tree = profile._cell_tree if is_studied(profile) else grow_tree(recording.cell, None)
+    study = profile.study if is_studied(profile) else None
+    tree = vars(profile).get("_cell_tree") if study else None
+    tree = tree or grow_tree(recording.cell, study)
     return () if tree is None else tree_rows(tree)
 
 

@@ -44,7 +44,9 @@ def _state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "profnb"
 
 
-def choose(history: "bool | str | os.PathLike[str]") -> None:
-    """Keep runs or not, or in this file, from now on, in the processes that this one starts too."""
-    is_file = not isinstance(history, bool)
-    os.environ[VARIABLE] = os.fspath(history) if is_file else str(int(history))
+def choose(history: "bool | str | os.PathLike[str] | None") -> None:
+    """Keep runs or not, or in this file, in processes that this one starts too; None changes nothing."""
+    if isinstance(history, bool):
+        os.environ[VARIABLE] = str(int(history))
+    elif history is not None:
+        os.environ[VARIABLE] = os.fspath(history)

@@ -54,6 +54,7 @@ class Run:
         settings: Batch size and the like, as far as known.
         runs: How often the code ran.
         steps: Steps that the times are of.
+        cell_steps: Steps that ran in all.
         median_ms: The typical step; NaN where there are none.
         low_ms: Where its 95 % interval begins.
         high_ms: Where it ends.
@@ -76,6 +77,7 @@ class Run:
     settings: str = "{}"
     runs: int = 1
     steps: int = 0
+    cell_steps: int = 0
     median_ms: float = nan
     low_ms: float = nan
     high_ms: float = nan
@@ -118,18 +120,26 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HistoryError(f"This run was not kept: {printable(str(error))}.") from None
-    remark = ""
-    for _ in range(2):
+    try:
         try:
-            with _opened(path) as (database, written):
-                _insert(database, run, most_runs)
-                _hold_open(path, path.stat().st_ino, os.getpid())
-                return replace(written, remark=remark or written.remark)
+            return _write(path, run, most_runs)
         except sqlite3.DatabaseError as error:
             if not _is_damage(error):
-                raise HistoryError(_unwritten(path, error)) from None
+                raise
             remark = _keep_aside(path, error)
-    raise HistoryError(f"This run was not kept: {path.name} cannot be renamed.")
+        return replace(_write(path, run, most_runs), remark=remark)
+    except (sqlite3.Error, OSError) as error:
+        name, why = printable(path.name), printable(str(error))
+        raise HistoryError(
+            f"This run was not kept in {name}: {why}. profnb.configure(history=False) keeps none."
+        ) from None
+
+
+def _write(path: Path, run: Run, most_runs: int) -> Written:
+    with _opened(path) as (database, written):
+        _insert(database, run, most_runs)
+        _hold_open(path, path.stat().st_ino, os.getpid())
+    return written
 
 
 def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[Run]:
@@ -148,7 +158,7 @@ def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[R
     names = ", ".join(f'"{name}"' for name in _LISTED)
     try:
         with _opened(path) as (database, _):
-            rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)
+            rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)  # noqa: S608
             return [_as_run(dict(zip(_LISTED, row, strict=True))) for row in rows]
     except (sqlite3.DatabaseError, ValueError, TypeError) as error:
         raise HistoryError(f"{path.name} cannot be read: {printable(str(error))}.") from None
@@ -190,7 +200,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 @cache
 def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - they make it another file
-    """Hold one connection until this process ends: to close the last one waits for the disk, 20 ms and more."""
+    """Hold one connection until this process ends: to close the last one waits 20 ms for the disk."""
     held = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
     held.execute("SELECT count(*) FROM sqlite_master").fetchone()
     atexit.register(held.close)
@@ -199,7 +209,9 @@ def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - 
 def _version(database: sqlite3.Connection, path: Path) -> int:
     owner = int(database.execute("PRAGMA application_id").fetchone()[0])
     if owner != _OURS and database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise HistoryError(f"{printable(path.name)} is another program's database. Name another file.")
+        raise HistoryError(
+            f"{printable(path.name)} is another program's database. Name another file."
+        )
     return int(database.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -236,7 +248,7 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in values)
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
-        f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",
+        f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
         tuple(values.values()),
     )
     if (cursor.lastrowid or 0) % min(_CHECKED_EACH, most_runs) == 0:
@@ -245,7 +257,7 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
 
 
 def _thin(database: sqlite3.Connection, most_runs: int) -> None:
-    """Let every second run of the older half go where there are too many; their trees where those are large."""
+    """Let every second run of the older half go where there are too many; trees where those are large."""
     count = database.execute("SELECT count(*) FROM runs").fetchone()[0]
     if count > most_runs:
         database.execute(
@@ -272,12 +284,9 @@ def _as_run(values: dict[str, Any]) -> Run:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return type(error) is sqlite3.DatabaseError  # a lock, a full disk and the like have types of their own
-
-
-def _unwritten(path: Path, error: sqlite3.DatabaseError) -> str:
-    why = printable(str(error))
-    return f"This run was not kept in {printable(path.name)}: {why}. profnb.configure(history=False) keeps none."
+    return (
+        type(error) is sqlite3.DatabaseError
+    )  # a lock, a full disk and the like have types of their own
 
 
 def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:
