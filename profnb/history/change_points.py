@@ -1,7 +1,7 @@
 """A series of runs to where it changed, tested anew with each run, at a known rate of false alarms.
 
 The mean of the latest 3, 4 or 8 runs is held against all runs since the last change, by Student's t of their
-logarithms; as a normal deviate it has to pass 3.8, 3.8 or 4.1. Those bounds were found by simulation: of
+logarithms; as a normal deviate it has to pass 3.75, 3.75 or 4.1. Those bounds were found by simulation: of
 1,000 steady series of 50 runs fewer than 5 raise an alarm (``tests/benchmarks/history.py``). Three runs are
 the fewest: two that a busy machine slowed in a row are no rare thing. So that a few far-out runs aren't taken
 for a change either, at most one in 20 pairs of an earlier and a latest run may be in the other order.
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats
+from profnb.core.columns import Floats
 
 LEAST_BEFORE = 10  # runs: with fewer nobody knows how much they vary
-_BOUNDS = {3: 3.8, 4: 3.8, 8: 4.1}
-_MOST_REVERSED = 0.05
+_BOUNDS = {3: 3.75, 4: 3.75, 8: 4.1}
+_MOST_REVERSED, _PART_OF_WAY, _FEW_OF = 0.05, 0.25, 8
 _MOST_BEFORE = 1000
 
 
@@ -73,16 +73,18 @@ def _first_change(logs: Floats) -> Change | None:
             if best is not None and seen > best[0]:
                 break
             begin = seen - width + 1
-            if _is_apart(logs[:begin], logs[begin : seen + 1], deviates[seen] > 0):
+            if _is_apart(logs[:begin], logs[begin : seen + 1]):
                 found = seen, bound - abs(float(deviates[seen])), width
                 best = found if best is None else min(best, found)
                 break
     if best is None:
         return None
     seen, _, width = best
-    begin = seen - width + 1
-    ratio = float(np.exp(logs[begin : seen + 1].mean() - logs[:begin].mean()))
-    return Change(begin, seen, ratio)
+    splits = range(seen - width + 1, seen + 1)
+    shifts = [float(logs[at : seen + 1].mean() - logs[:at].mean()) for at in splits]
+    clarity = [abs(shift) / (1 / at + 1 / (seen + 1 - at)) ** 0.5 for at, shift in zip(splits, shifts, strict=True)]
+    first = int(np.argmax(clarity))
+    return Change(splits[first], seen, float(np.exp(shifts[first])))
 
 
 def _deviates(logs: Floats, width: int) -> Floats:
@@ -106,9 +108,13 @@ def _deviates(logs: Floats, width: int) -> Floats:
     return deviates
 
 
-def _is_apart(before: Floats, latest: Floats, is_slower: bool) -> bool:
-    """Whether nearly all of the latest runs are beyond nearly all before them."""
-    beyond: Bools = (
-        latest[:, None] > before[None, :] if is_slower else latest[:, None] < before[None, :]
-    )
-    return float(np.mean(~beyond)) <= _MOST_REVERSED
+def _is_apart(before: Floats, latest: Floats) -> bool:
+    """Whether each of the latest runs has gone a part of the way, and nearly all are beyond nearly all before.
+
+    So two slow runs and a usual one are no change, and a change begins with its first slow run.
+    """
+    shift = float(latest.mean() - before.mean())
+    gone = (latest - before.mean()) / shift
+    reversed_pairs = (latest[:, None] - before[None, :]) * shift <= 0
+    is_each = np.sort(gone)[latest.size // _FEW_OF] > _PART_OF_WAY
+    return bool(is_each and np.mean(reversed_pairs) <= _MOST_REVERSED)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import isfinite, log, nan
+from math import isfinite, isnan, log, nan
 from typing import Any
 
 import numpy as np
@@ -57,7 +57,8 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
     """Divide runs, the oldest first, into series, and mark where each changed."""
     listed: list[ListedRun] = [ListedRun(run, 0) for run in runs]
     for number, rows in enumerate(_rows_by_series(runs).values(), start=1):
-        usual = np.nanmedian([*(runs[at].others for at in rows), nan, 0.0])
+        shares = [runs[at].others for at in rows if not isnan(runs[at].others)]
+        usual = float(np.median(shares)) if shares else 0.0
         aside = {at for at in rows if runs[at].others > usual + _MUCH}
         for at in rows:
             listed[at] = replace(listed[at], series=number, is_aside=at in aside)
@@ -66,10 +67,10 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
             for group in times:
                 chosen = [counted[at] for at, _ in group]
                 changes = find_changes([ms for _, ms in group])
-                for change, later in zip(changes, [*changes[1:], None], strict=True):
+                for change in changes:
                     row = chosen[change.at]
                     if listed[row].change is None and not _is_near(listed, counted, row):
-                        is_over = later is not None
+                        is_over = change is not changes[-1]
                         behind = _NEWS if is_over else len(chosen) - 1 - change.found_at
                         listed[row] = replace(listed[row], change=change, of=of, behind=behind)
     return listed

@@ -259,12 +259,12 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
 def _thin(database: sqlite3.Connection, most_runs: int) -> None:
     """Let every second run of the older half go where there are too many; trees where those are large."""
     count = database.execute("SELECT count(*) FROM runs").fetchone()[0]
-    if count > most_runs:
-        database.execute(
+    while count > most_runs:
+        count -= database.execute(
             "DELETE FROM runs WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS row "
-            "FROM runs ORDER BY id LIMIT ?) WHERE row % 2)",
-            (count // 2,),
-        )
+            "FROM runs ORDER BY id LIMIT ?) WHERE row % 2 = 0)",
+            (-(-count // 2),),
+        ).rowcount
     pages, free, size = (
         database.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("page_count", "freelist_count", "page_size")
@@ -291,8 +291,9 @@ def _is_damage(error: sqlite3.DatabaseError) -> bool:
 
 def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:
     """Rename a damaged file with what belongs to it; say so, unless another process has just done it."""
-    with suppress(sqlite3.DatabaseError), _opened(path):
-        return ""
+    with suppress(sqlite3.DatabaseError), _opened(path) as (database, _):
+        if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
+            return ""
     aside = path.with_name(f"{path.stem}-damaged-{time.time_ns() // 1_000_000}{path.suffix}")
     for end in ("", "-wal", "-shm"):
         with suppress(FileNotFoundError):
