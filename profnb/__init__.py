@@ -26,6 +26,7 @@ Each folder's own docstring says what is in it.
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
+    history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
     magic/, magics, demo, terminal_line, program, __main__   the doors: magics and the command line
 """
@@ -33,6 +34,7 @@ Each folder's own docstring says what is in it.
 from typing import TYPE_CHECKING, Any
 
 import profnb.compare as _folder  # noqa: F401 - before the function of that name, which so keeps it
+import profnb.history as _history_folder  # noqa: F401 - likewise
 import profnb.lite as _lite_folder  # noqa: F401 - likewise
 from profnb.capture.profiler.tensorflow_door import serve
 from profnb.captured import profile, step
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from concurrent.futures import Executor
     from os import PathLike
+    from types import EllipsisType
 
     import pandas as pd
 
@@ -63,6 +66,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "history",
     "lite",
     "load",
     "load_fleet",
@@ -75,15 +79,26 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def configure(*, live: bool | None) -> None:
-    """Choose whether reports in this notebook get live controls.
+def configure(
+    *,
+    live: "bool | EllipsisType | None" = ...,
+    history: "bool | str | PathLike[str] | None" = None,
+) -> None:
+    """Choose whether reports in this notebook get live controls, and whether runs are kept.
 
     Args:
         live: True or False for all reports from now on; None for the default (not in Colab).
+        history: False keeps nothing of any run in this process from now on, True keeps their numbers in the
+            usual file (see ``docs/history.md``); a path names the file. ``PROFNB_HISTORY`` is the same.
 
     Raises:
-        CaptureError: There is no notebook with `%load_ext profnb`.
+        CaptureError: There is no notebook with `%load_ext profnb` that could have live controls.
     """
+    from profnb.history.place import choose
+
+    choose(history)
+    if live is ...:
+        return
     from IPython.core.getipython import get_ipython
 
     from profnb.capture.cell import loaded_magics
@@ -92,6 +107,29 @@ def configure(*, live: bool | None) -> None:
     if magics is None:
         raise CaptureError("profnb is not loaded in this notebook; run `%load_ext profnb` first.")
     magics.live = live
+
+
+def history(
+    cell: str | None = None,
+    label: str | None = None,
+    path: "str | PathLike[str] | None" = None,
+) -> "pd.DataFrame":
+    """List the runs that were kept, and where they became slower or faster.
+
+    Args:
+        cell: Only runs of this code: how the column ``cell`` begins.
+        label: Only runs of this label.
+        path: The history's file; the usual one by default.
+
+    Returns:
+        A DataFrame with a row per run, the oldest first; see ``docs/history.md``.
+
+    Raises:
+        ProfnbError: The file is damaged, or another program's.
+    """
+    from profnb.history.showing import open_history
+
+    return open_history(cell, label, path).frame()
 
 
 def measure_peak(seconds: float = 2.0) -> "MeasuredPeak":

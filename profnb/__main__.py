@@ -1,4 +1,4 @@
-"""``profnb``, the command: run, report, timeline, table, compare, lite, clean and demo.
+"""``profnb``, the command: run, report, timeline, table, compare, history, lite, clean and demo.
 
 What they say goes to standard output, but for ``run``: there that is the program's, byte by byte, and the
 answer goes to standard error.
@@ -26,6 +26,8 @@ from profnb.core.printable import (
     terminal_columns,
     with_bold_begin,
 )
+from profnb.history.door import keep_program
+from profnb.history.place import VARIABLE, choose
 from profnb.lite.entry import ALLOWED, KINDS
 
 if TYPE_CHECKING:
@@ -50,6 +52,18 @@ def _complain(error: object) -> None:
     print(printable_lines(f"profnb: {error}"), file=sys.stderr)
 
 
+def _has_ended_well(error: BaseException | None) -> bool:
+    return error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
+
+
+def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
+    """Keep a program's run in the history, unless it failed."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    remark = keep_program(profile, str(file)) if file and is_whole else ""
+    if remark and not is_quiet:
+        _say(remark)
+
+
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
     from profnb.terminal_line import shown_at_bottom
@@ -58,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
     def show(profile: "Profile") -> None:
         """Say the answer; trouble of ours changes nothing about the program's end."""
+        is_whole = _has_ended_well(sys.exc_info()[1])
         with suppress(OSError, ValueError, AttributeError):  # whatever the program made of it
             sys.stdout.flush()
         with suppress(OSError, ValueError), redirect_stdout(stderr):
@@ -71,6 +86,7 @@ def _run(arguments: argparse.Namespace) -> None:
                     kept = profile.recordings[0].path
                     is_kept = kept is not None and kept.exists()
                     _say(f"Trace: {kept}" if is_kept else "There is no trace to keep.")
+                _keep(profile, is_whole=is_whole, is_quiet=arguments.quiet)
             except KeyboardInterrupt:
                 _say("profnb: interrupted, so the answer is not complete.")
             except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -84,6 +100,7 @@ def _run(arguments: argparse.Namespace) -> None:
         options = options_of(arguments)
     except ValueError as error:
         refuse(str(error).rstrip("."))
+    choose(arguments.history)
     logdir = options.logdir and Path(options.logdir).expanduser().absolute()
     options = replace(options, label=options.label or Path(name).name, logdir=logdir)
     watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
@@ -237,6 +254,20 @@ def _lite(arguments: argparse.Namespace) -> None:
         _answer(result.summary())
 
 
+def _history(arguments: argparse.Namespace) -> int:
+    from profnb.history.showing import open_history
+
+    history = open_history(arguments.cell, arguments.label, arguments.history)
+    if arguments.csv:
+        print(history.to_csv(), end="")
+        return 0
+    if not arguments.alarm:
+        _answer(history.summary())
+        return 0
+    _answer("\n".join(history.sentences()) or history.title)
+    return 1 if history.alarms else 0
+
+
 def _clean(arguments: argparse.Namespace) -> None:
     from profnb.report.notebook_file import clean_notebook
 
@@ -300,6 +331,11 @@ def _parser() -> argparse.ArgumentParser:
     for flags, settings in CAPTURE_ARGUMENTS:
         run.add_argument(*flags, **settings)
     run.add_argument(
+        "--history",
+        metavar="FILE",
+        help=f"keep the run's numbers in this file (default: {VARIABLE})",
+    )
+    run.add_argument(
         "-m", "--module", action="store_true", help="run a module, as `python -m` does"
     )
     run.add_argument(
@@ -330,6 +366,17 @@ def _parser() -> argparse.ArgumentParser:
         type=_percentage,
         metavar="PERCENT",
         help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
+    )
+
+    history = command(_history, "list the runs that were kept, and where they became slower")
+    history.add_argument("--cell", help="only runs of this code: how its hash begins")
+    history.add_argument("--label", help="only runs of this label")
+    history.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
+    history.add_argument("--csv", action="store_true", help="print every run as CSV")
+    history.add_argument(
+        "--alarm",
+        action="store_true",
+        help="exit with 1 if a slow-down was found in the latest ten runs of a series (for CI)",
     )
 
     _add_lite_options(command(_lite, "run and compare LiteRT (TensorFlow Lite) models", page))

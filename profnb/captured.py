@@ -22,6 +22,7 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.step_records import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.history.door import keep_block
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -194,8 +195,12 @@ def profile(
         The profile. It holds what was captured even if the block raises.
     """
     options = options or CaptureOptions(**settings)
-    with profiled_block(options, _globals_of_caller(), model) as result:
+    namespace, file, line = _caller()
+    with profiled_block(options, namespace, model) as result:
         yield result
+    remark = keep_block(result, file, line)
+    if remark:
+        result.remarks.append(remark)
 
 
 @contextmanager
@@ -251,8 +256,8 @@ class _OpenBlock:
                 self.captured.finish(self.namespace, as_models(self.model))
 
 
-def _globals_of_caller() -> dict[str, object]:
-    """The names of the module around the block, read when that is over.
+def _caller() -> tuple[dict[str, object], str, int]:
+    """The names of the module around the block, read when that is over, and the file and line it stands in.
 
     A function's own are not: to read them would keep what they are bound to alive (``frame.f_locals``, before
     Python 3.13), and so would to hold its frame.
@@ -263,7 +268,7 @@ def _globals_of_caller() -> dict[str, object]:
         "contextlib",
     ):
         caller = caller.f_back
-    return caller.f_globals
+    return caller.f_globals, caller.f_code.co_filename, caller.f_lineno
 
 
 def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:

@@ -35,6 +35,7 @@ from profnb.magic.known_results import KnownResults, check_name, labels_of, lite
 from profnb.magic.magic_options import (
     CELL_ARGUMENTS,
     COMPARE_ARGUMENTS,
+    HISTORY_ARGUMENTS,
     LITE_ARGUMENTS,
     OPEN_ARGUMENTS,
     SWEEP_ARGUMENTS,
@@ -158,6 +159,27 @@ class ProfnbMagics(Magics):
         self._results.keep(results if len(results) > 1 else results[0], arguments.out)
         for result in [] if arguments.quiet else results:
             result.report()
+
+    @line_magic("tfhistory")
+    @with_arguments(*HISTORY_ARGUMENTS)
+    def tfhistory_line(self, line: str) -> None:
+        """Show the runs that were kept: step times over runs, and where they became slower or faster.
+
+        `profnb.history()` is the same as a DataFrame; `profnb history --alarm` asks from a shell.
+        """
+        arguments = parse_argstring(self.tfhistory_line, line)
+        check_name(arguments.out)
+        from profnb.history.showing import open_history
+
+        try:
+            history = open_history(label=arguments.label, path=arguments.history)
+            if arguments.label and not history.rows:
+                history = open_history(cell=arguments.label, path=arguments.history)
+        except ProfnbError as error:
+            raise UsageError(printable(str(error))) from None
+        self._results.keep(history.frame(), arguments.out)
+        if not arguments.quiet:
+            history.report()
 
     @no_var_expand
     @cell_magic("tfsweep")

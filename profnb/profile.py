@@ -61,6 +61,8 @@ class Profile(Tables):
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         event_files: TensorBoard's event files of its folder or logdir, whose scalars it has.
         other_hosts: How many more hosts the capture has that are not shown.
+        code: What the history calls the code that ran; "" where it keeps nothing of it.
+        run_key: What the history calls this run.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class Profile(Tables):
         self.remarks: list[str] = []
         self.other_hosts = 0
         self.event_files: list[Path] = []
-        self.title = self.opened_as = ""
+        self.title = self.opened_as = self.code = self.run_key = ""
         self.ran_here = False
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 

@@ -13,7 +13,7 @@ import profnb
 from profnb.__main__ import main
 from profnb.compare.section import box_figures
 from profnb.compare.estimates import estimate_mean, mann_whitney, student_factor
-from profnb.compare.speedup import RunSet, _block_medians, _resampled_medians, compare_runs, estimate_step
+from profnb.compare.speedup import RunSet, block_medians, _resampled_medians, compare_runs, estimate_step
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
 from profnb.compare.speedup import steady_step_times
@@ -120,7 +120,7 @@ def test_the_same_runs_give_the_same_answer_and_huge_ones_are_quick():
 def test_blocks_of_steps_where_the_count_is_no_multiple():
     """Of 32 steps 2 * 32 ** (1 / 3) = 6.3 neighbours stay together: five blocks of 6, the last two steps in none."""
     steps = np.arange(32.0)
-    assert _block_medians(steps).tolist() == [2.5, 8.5, 14.5, 20.5, 26.5]
+    assert block_medians(steps).tolist() == [2.5, 8.5, 14.5, 20.5, 26.5]
     assert estimate_step([steps]).freedom == 4
     assert estimate_step([steps[:2]]).freedom == 1  # one block of two steps: no less than one
     assert estimate_step([steps, steps, steps]).freedom == 2  # of runs, whatever their length

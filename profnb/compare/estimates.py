@@ -53,6 +53,21 @@ class Estimate:
         return self.less(other)[0] > 0
 
 
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much a value varies from run to run, as past runs tell.
+
+    Attributes:
+        variance: Of one run's value.
+        freedom: Its degrees of freedom.
+        is_of_code: Whether those were runs of the same code; else of other code on this machine.
+    """
+
+    variance: float
+    freedom: int
+    is_of_code: bool
+
+
 def estimate_mean(values: Sequence[float]) -> Estimate:
     """Estimate the mean of independent values, of runs for instance."""
     if not len(values):

@@ -222,7 +222,7 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     low, high = (math.exp(bound) for bound in two.less(one))
     samples = [first.medians, second.medians]
     if max(runs) == 1:
-        samples = [_block_medians(side[0]) for side in sides]
+        samples = [block_medians(side[0]) for side in sides]
     p_value = math.nan
     if min(map(len, samples)) >= _FEWEST_RANKED:
         p_value = mann_whitney(*samples)
@@ -248,7 +248,7 @@ def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = N
         variance, freedom = logs.var(ddof=1) / logs.size, logs.size - 1
     else:
         variance = _resampled_medians(measured[0], random or np.random.default_rng(0)).var()
-        freedom = max(_block_medians(measured[0]).size - 1, 1)  # independent pieces less one
+        freedom = max(block_medians(measured[0]).size - 1, 1)  # independent pieces less one
     return Estimate(float(logs.mean()), float(variance), freedom)
 
 
@@ -271,8 +271,8 @@ def _block_length(count: int) -> int:
     return min(max(round(2 * math.pow(count, 1 / 3)), 1), count)
 
 
-def _block_medians(steps: Floats) -> Floats:
-    """One median for each block of neighbours, which are nearly independent; what is left over is dropped."""
+def block_medians(steps: Floats) -> Floats:
+    """Take one median per block of neighbours, which are nearly independent; what is left over is dropped."""
     steps = _measured_apart(steps)
     length = _block_length(steps.size)
     whole_blocks = steps[: steps.size // length * length]

@@ -6,11 +6,12 @@ from contextlib import ExitStack, closing
 from typing import Any
 
 from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly, title_of
-from profnb.capture.seams import KERNEL, SUCCESS
+from profnb.capture.seams import KERNEL, SUCCESS, TRANSFORM_CELL
 from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
+from profnb.history.door import keep_cell
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
 from profnb.profile import Profile
@@ -129,6 +130,11 @@ class CellRuns:
             if sentence:
                 say(sentence)
             write_json(profile, arguments)
+            if cell is not None:
+                transform = TRANSFORM_CELL.of(self.shell, str)
+                remark = keep_cell(profile, transform(body_of(cell)))
+                if remark and not arguments.quiet:
+                    say(remark)
 
     def _repeat(self, captured: CapturedProfile, arguments: Namespace, cell: str) -> str:
         """Run the cell again as often as asked; say why it was less often, or ""."""

@@ -95,6 +95,14 @@ COMPARE_ARGUMENTS = (
     _out("comparison (or list of them)"),
     _QUIET,
 )  # fmt: skip
+HISTORY_ARGUMENTS = (
+    argument(
+        "label", nargs="?", type=unquoted, help="only runs of this label, or of code whose hash begins so"
+    ),
+    argument("--history", metavar="FILE", type=unquoted, help="the file (default: the usual one)"),
+    _out("DataFrame"),
+    _QUIET,
+)  # fmt: skip
 SWEEP_ARGUMENTS = (
     argument(
         "settings", nargs="+", metavar="NAME=VALUE,VALUE", type=unquoted,

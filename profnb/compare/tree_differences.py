@@ -1,0 +1,148 @@
+"""Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
+
+A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
+one side knows nothing below a node, neither side's parts below it are compared.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from profnb.capture.parts.part_records import CELL, PROFNB
+from profnb.causes.cell_tree import LAYER, OP, CellTree
+from profnb.core.printable import printable
+from profnb.core.units import PS_PER_MS, duration_text, signed_text
+
+Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
+Path = tuple[tuple[str, str], ...]
+LONGER, SHORTER, NEW, GONE = "longer", "shorter", "new", "gone"
+_MOST_NODES, _LEAST_SHARE, _FEWEST = 300, 0.0005, 3
+
+
+@dataclass(frozen=True, slots=True)
+class PartDifference:
+    """A part of the cell in A and in B, without the parts below it that are rows of their own.
+
+    Attributes:
+        path: Kind and name of each node, from below the cell on.
+        first_ms: Wall time in A; 0 where A has no such part.
+        second_ms: Wall time in B.
+        status: One of the four words above.
+        counts: How often it happened in A and in B; 0 where nobody counted.
+    """
+
+    path: Path
+    first_ms: float
+    second_ms: float
+    status: str
+    counts: tuple[int, int] = (0, 0)
+
+    @property
+    def difference_ms(self) -> float:
+        """How much more B spends on it."""
+        return self.second_ms - self.first_ms
+
+    @property
+    def part(self) -> str:
+        """Its name, or its kind where that says all; of the cell itself "own code"."""
+        kind, name = self.path[-1] if self.path else ("own code", "")
+        return printable(name or kind)
+
+    @property
+    def inside(self) -> str:
+        """Where it stands: the parts above it."""
+        return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
+
+
+def tree_rows(tree: CellTree) -> Tree:
+    """Give a tree as plain rows, as they are kept: what is too little to be told is its parent's."""
+    least = tree.whole_ps * _LEAST_SHARE
+    place: dict[int, int] = {-1: -1}
+    rows: list[list[Any]] = []
+    for at, parent in enumerate(tree.parent.tolist()):
+        own_ms = float(tree.self_ps[at]) / PS_PER_MS
+        if rows and (tree.wall_ps[at] < least or len(rows) >= _MOST_NODES):
+            place[at] = place[parent]
+            rows[place[parent]][-1] += own_ms
+            continue
+        place[at] = len(rows)
+        rows.append(
+            [place[parent], tree.kind[at], tree.name[at], int(tree.occurrences[at]), own_ms]
+        )
+    return [[*row[:-1], round(row[-1], 4)] for row in rows]
+
+
+def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
+    """Give the parts whose time differs, the largest difference first; all together are the difference.
+
+    profnb's own time is left out: it is no part of the program.
+    """
+    sides = _paths(first), _paths(second)
+    closed = _closed(*sides)
+    totals: dict[Path, list[list[float]]] = {}
+    for side, nodes in enumerate(sides):
+        for path, (own_ms, count) in nodes.items():
+            shown = next((path[:at] for at in range(len(path) + 1) if path[:at] in closed), path)
+            row = totals.setdefault(shown, [[0.0, 0.0], [0, 0]])
+            row[0][side] += own_ms
+            row[1][side] += count if shown == path else 0
+    rows = []
+    for path, ((first_ms, second_ms), (first_count, second_count)) in totals.items():
+        if path not in sides[0]:
+            status = NEW
+        elif path not in sides[1]:
+            status = GONE
+        else:
+            status = LONGER if second_ms > first_ms else SHORTER
+        counts = int(first_count), int(second_count)
+        rows.append(PartDifference(path, first_ms, second_ms, status, counts))
+    changed = [row for row in rows if row.difference_ms]
+    return sorted(changed, key=lambda row: -abs(row.difference_ms))
+
+
+def _paths(tree: Tree) -> dict[Path, tuple[float, int]]:
+    """Own time and count of each path, siblings of one name together."""
+    paths: list[Path | None] = []
+    nodes: dict[Path, tuple[float, int]] = {}
+    for parent, kind, name, count, own_ms in tree:
+        above: Path | None = () if kind == CELL else paths[parent]
+        path = above if kind == CELL else None if above is None else (*above, (kind, name))
+        path = None if kind == PROFNB else path
+        paths.append(path)
+        if path is not None:
+            before = nodes.get(path, (0.0, 0))
+            nodes[path] = before[0] + float(own_ms), before[1] + int(count)
+    return nodes
+
+
+def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
+    """Paths that are a leaf on one side and no leaf on the other: what is below is not compared.
+
+    What the traced steps tell (layers, ops) is compared only where both sides have the same kind.
+    """
+    leaves = []
+    for nodes in (first, second):
+        inner = {path[:-1] for path in nodes if path}
+        leaves.append({path for path in nodes if path not in inner})
+    both = first.keys() & second.keys()
+    closed = {path for path in both if (path in leaves[0]) != (path in leaves[1])}
+    for path in both:
+        kinds = [
+            {one[-1][0] for one in nodes if one[:-1] == path and one and one[-1][0] in (LAYER, OP)}
+            for nodes in (first, second)
+        ]
+        if kinds[0] != kinds[1]:
+            closed.add(path)
+    return closed
+
+
+def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) -> str:
+    """Name the parts that account for a difference, in a sentence; "" where there are none."""
+    if not parts:
+        return ""
+    whole = sum(part.difference_ms for part in parts)
+    word = "longer" if whole > 0 else "shorter"
+    leading = [part for part in parts if (part.difference_ms > 0) == (whole > 0)][:most]
+    listed = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
+    named = " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]])) if listed else "none"
+    return f"The cell takes {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."

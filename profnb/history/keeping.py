@@ -1,0 +1,183 @@
+"""A Profile to its row in the history, at the end of a cell, a block or a program.
+
+What has been worked out already is kept: a cell's report has the steady steps, the whole tree, the advice.
+Of a block, whose answers nobody has asked for yet, the clock's steps and the parts that the capture saw are.
+No source, path, host or user is.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import exp, nan
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from profnb.capture.environment import CORES
+from profnb.capture.recording import Recording
+from profnb.causes.cell_tree import grow_tree
+from profnb.compare.estimates import Estimate, estimate_mean
+from profnb.compare.speedup import block_medians, estimate_step
+from profnb.compare.tree_differences import Tree, tree_rows
+from profnb.core.columns import Floats
+from profnb.core.units import PS_PER_MS
+from profnb.history.identity import describe_machine, find_commit
+from profnb.history.place import history_file
+from profnb.history.store import HistoryError, Run, write_run
+from profnb.profile import Profile
+from profnb.steps.step_times import wall_step_times
+from profnb.subjects.system.machine_use import find_machine_use
+
+FIRST = (
+    "profnb keeps the numbers of each run from now on, and no code: `%tfhistory` shows them. "
+    "`profnb.configure(history=False)` keeps none."
+)
+_TRAIN, _FEWEST_UNTRACED = "train", 10
+
+
+def keep_run(profile: Profile, code: str) -> str:
+    """Keep a run, or what is known now of one that is kept; trouble is a sentence, and no more.
+
+    Args:
+        profile: The run, when it is over.
+        code: What ``identity`` calls its code; "" for none, which is not kept.
+
+    Returns:
+        What the user should know, or "".
+    """
+    path = history_file()
+    if path is None or profile.recording is None or not code:
+        return ""
+    profile.code = code
+    try:
+        written = write_run(path, run_of(profile))
+    except HistoryError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+        return f"This run was not kept in the history ({type(error).__name__}: {str(error)[:200]})."
+    return FIRST if written.is_first else written.remark
+
+
+def run_of(profile: Profile) -> Run:
+    """Give the row of a profile whose code is over."""
+    profile.run_key = profile.run_key or uuid4().hex
+    share = profile.sharing.text
+    recording = profile.recordings[0]
+    commit, is_dirty = _commit_here()
+    versions = {name: one for name, one in profile.environment.items() if name != CORES}
+    boards = [] if recording.machine is None else [one.name for one in recording.machine.boards]
+    run = Run(
+        key=profile.run_key,
+        when=time.time(),
+        cell=profile.code,
+        label=share(profile.options.label or ""),
+        commit=commit,
+        is_dirty=is_dirty,
+        machine=describe_machine(filter(None, boards)),
+        versions=_as_text(versions),
+        runs=len(profile.recordings),
+        cell_steps=len(recording.steps),
+        wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
+        others=_others(recording),
+        tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
+    )
+    return _with_steps(run, profile)
+
+
+def is_studied(profile: Profile) -> bool:
+    """Tell whether somebody has asked for its answers, so that they cost nothing any more."""
+    return profile.has_trace and "study" in vars(profile)
+
+
+def _with_steps(run: Run, profile: Profile) -> Run:
+    settings: dict[str, Any] = {}
+    if not is_studied(profile):
+        times, was_traced = _clocked(profile.recordings)
+        estimate = _estimate(times)
+    else:
+        study, timed = profile.study, profile.steady_step_times
+        times, was_traced = [steps for steps, _ in timed], all(traced for _, traced in timed)
+        estimate, summary = _estimate(times), study.summary
+        settings = {"batch_size": summary.batch_size, "steps_per_execution": summary.iterations}
+        if "hlo" in vars(study.xla):
+            settings["jit"] = len(study.xla.hlo) > 0
+        peaks = [use.peak_bytes for use in study.memory.use]
+        run = replace(
+            run,
+            examples_per_second=summary.examples_per_second or nan,
+            peak_bytes=float(max(peaks, default=nan)),
+            advice=[[one.rule, *(round(ms, 3) for ms in one.saves_ms)] for one in profile.advice],
+        )
+    settings |= {"traced": was_traced, "clock": not is_studied(profile)}
+    low, high = estimate.interval
+    return replace(
+        run,
+        steps=sum(map(len, times)),
+        median_ms=exp(estimate.mean) / PS_PER_MS,
+        low_ms=exp(low) / PS_PER_MS,
+        high_ms=exp(high) / PS_PER_MS,
+        settings=_as_text(settings),
+    )
+
+
+def _estimate(runs: Sequence[Floats]) -> Estimate:
+    """Estimate the logarithm of the typical step: of one run by blocks of its steps, else by its runs."""
+    measured = [steps for steps in runs if len(steps)]
+    if len(measured) != 1:
+        return estimate_step(measured)
+    medians = np.log(np.maximum(block_medians(measured[0]), 1.0))
+    return replace(
+        estimate_mean(medians.tolist()), mean=float(np.log(max(np.median(measured[0]), 1.0)))
+    )
+
+
+def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
+    """The times from step to step by the clock alone, for each run; whether they were traced."""
+    runs = []
+    for recording in recordings:
+        steps = wall_step_times(recording.steps)
+        phases = Counter(steps.phase)
+        phase = _TRAIN if _TRAIN in phases else next(iter(phases), "")
+        chosen = np.array([one == phase for one in steps.phase], np.bool_) & ~steps.retraced
+        chosen[np.flatnonzero(chosen)[:1]] = False
+        follows = np.append((np.diff(steps.run) == 0) & chosen[1:], False) if len(steps) else chosen
+        period = np.where(follows, np.append(np.diff(steps.begin_ps), 0), steps.duration_ps)
+        untraced = chosen & ~steps.was_traced
+        is_untraced = untraced.sum() >= _FEWEST_UNTRACED
+        runs.append((period[untraced if is_untraced else chosen].astype(np.float64), is_untraced))
+    untraced_runs = [steps for steps, is_untraced in runs if is_untraced]
+    return untraced_runs or [runs[0][0]], not untraced_runs
+
+
+def _tree(profile: Profile) -> Tree:
+    recording = profile.recordings[0]
+    study = profile.study if is_studied(profile) else None
+    tree = vars(profile).get("_cell_tree") if study else None
+    tree = tree or grow_tree(recording.cell, study)
+    return () if tree is None else tree_rows(tree)
+
+
+def _others(recording: Recording) -> float:
+    """Share of all cores that other programs took."""
+    use = find_machine_use(recording.machine)
+    host = use.sources[0] if use is not None and use.sources else None
+    if host is None:
+        return nan
+    others = host.utilization - host.process
+    return float(np.nanmean(others)) if np.isfinite(others).any() else nan
+
+
+def _commit_here() -> tuple[str, bool | None]:
+    try:
+        return find_commit(Path.cwd())
+    except OSError:  # the folder is gone
+        return "", None
+
+
+def _as_text(values: Mapping[str, Any]) -> str:
+    import json
+
+    return json.dumps(dict(values), sort_keys=True)

@@ -1,0 +1,186 @@
+"""Rows of the history to series of runs that may be compared, where each changed, and how its runs vary.
+
+A series is of one code (or label, where the user gave one), machine, versions and settings. Two times are
+followed: the typical step, and the wall time of runs with as many steps. A run beside which other programs
+took a fifth of the cores more than usual is left aside: it neither raises an alarm nor counts against later
+ones.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import isfinite, isnan, log, nan
+from typing import Any
+
+import numpy as np
+
+from profnb.compare.estimates import Spread
+from profnb.core.table import Column, Table
+from profnb.history.change_points import Change, find_changes
+from profnb.history.store import Run
+
+STEP, CELL = "step", "cell"
+_MUCH = 0.2  # of all cores
+_NEWS = 10  # runs for which a change is news
+_FEWEST, _MOST_FREEDOM, _CAUTIOUS = 2, 5, 75
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run among others.
+
+    Attributes:
+        run: The run.
+        series: The number of its series.
+        is_aside: Whether other programs kept the machine so busy that it doesn't count.
+        change: The change that it is the first run of; None for none.
+        of: What changed: "step" or "cell"; "" for nothing.
+        behind: How many runs that count follow it in its series.
+    """
+
+    run: Run
+    series: int
+    is_aside: bool = False
+    change: Change | None = None
+    of: str = ""
+    behind: int = 0
+
+    @property
+    def is_alarm(self) -> bool:
+        """Whether the code has been slower since, and that is news."""
+        return self.change is not None and self.change.ratio > 1 and self.behind < _NEWS
+
+
+def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
+    """Divide runs, the oldest first, into series, and mark where each changed."""
+    listed: list[ListedRun] = [ListedRun(run, 0) for run in runs]
+    for number, rows in enumerate(_rows_by_series(runs).values(), start=1):
+        shares = [runs[at].others for at in rows if not isnan(runs[at].others)]
+        usual = float(np.median(shares)) if shares else 0.0
+        aside = {at for at in rows if runs[at].others > usual + _MUCH}
+        for at in rows:
+            listed[at] = replace(listed[at], series=number, is_aside=at in aside)
+        counted = [at for at in rows if at not in aside]
+        for of, times in _followed([runs[at] for at in counted]):
+            for group in times:
+                chosen = [counted[at] for at, _ in group]
+                changes = find_changes([ms for _, ms in group])
+                for change in changes:
+                    row = chosen[change.at]
+                    if listed[row].change is None and not _is_near(listed, counted, row):
+                        is_over = change is not changes[-1]
+                        behind = _NEWS if is_over else len(chosen) - 1 - change.found_at
+                        listed[row] = replace(listed[row], change=change, of=of, behind=behind)
+    return listed
+
+
+def _is_near(listed: Sequence[ListedRun], rows: Sequence[int], row: int) -> bool:
+    """Whether the typical step changed at a run close by, which the whole cell's time only repeats."""
+    place = rows.index(row)
+    return any(listed[at].change is not None for at in rows[max(place - 4, 0) : place + 5])
+
+
+def _rows_by_series(runs: Sequence[Run]) -> dict[Key, list[int]]:
+    rows: dict[Key, list[int]] = defaultdict(list)
+    for at, run in enumerate(runs):
+        code = (run.label, "") if run.label else ("", run.cell)
+        rows[(*code, run.machine, run.versions, run.settings)].append(at)
+    return rows
+
+
+def _followed(runs: Sequence[Run]) -> Iterable[tuple[str, list[list[tuple[int, float]]]]]:
+    """What is followed: rows and their times, of the typical step, and of cells with as many steps."""
+    yield STEP, [[(at, run.median_ms) for at, run in enumerate(runs) if run.median_ms > 0]]
+    by_count: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    for at, run in enumerate(runs):
+        if run.wall_ms > 0:
+            by_count[run.cell_steps].append((at, run.wall_ms))
+    yield CELL, list(by_count.values())
+
+
+def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = "") -> Spread | None:
+    """Tell how much the typical step varies from run to run, as the logarithm's variance.
+
+    Args:
+        runs: The history.
+        code: The cell's code.
+        label: Its label; "" for none.
+        machine: The hardware; "" for any.
+
+    Returns:
+        That of this code where three runs or more tell it, else of other code on this machine (three in four
+        of which vary less); None where nothing tells it.
+    """
+    of_code: list[tuple[float, int]] = []
+    of_others: list[tuple[float, int]] = []
+    here = [run for run in runs if machine in ("", run.machine)]
+    for rows in _rows_by_series(here).values():
+        series = [here[at] for at in rows]
+        logs = [log(run.median_ms) for run in series if run.median_ms > 0]
+        squares, freedom = _scatter(logs)
+        first = series[0]
+        is_code = first.label == label if label else bool(code) and first.cell == code
+        if freedom:
+            (of_code if is_code else of_others).append((squares, freedom))
+    freedom = sum(one for _, one in of_code)
+    if freedom >= _FEWEST:
+        return Spread(sum(squares for squares, _ in of_code) / freedom, freedom, is_of_code=True)
+    variances = [squares / one for squares, one in of_others if one >= _FEWEST]
+    if not variances:
+        return None
+    return Spread(float(np.percentile(variances, _CAUTIOUS)), _MOST_FREEDOM, is_of_code=False)
+
+
+def _scatter(logs: Sequence[float]) -> tuple[float, int]:
+    """Sum of squares around the mean of each stretch between changes, and its degrees of freedom."""
+    if len(logs) < _FEWEST or not all(map(isfinite, logs)):
+        return 0.0, 0
+    bounds = [0, *(change.at for change in find_changes(np.exp(logs).tolist())), len(logs)]
+    parts = [np.asarray(logs[i:j]) for i, j in pairwise(bounds)]
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
+    return squares, len(logs) - len(parts)
+
+
+def _of(name: str) -> Callable[[Sequence[ListedRun]], list[Any]]:
+    return lambda rows: [getattr(row.run, name) for row in rows]
+
+
+HISTORY = Table[Sequence[ListedRun]](
+    "history",
+    "One row per run that was kept, the oldest first.",
+    (
+        Column("when", lambda rows: np.array([row.run.when for row in rows]) * 1e9, "when it ended, UTC"),
+        Column("cell", _of("cell"), "which code it is; edits of constants and comments leave it as it is"),
+        Column("label", _of("label"), "what the user called it"),
+        Column("commit", _of("commit"), "the git commit; empty where there is none"),
+        Column("is_dirty", _of("is_dirty"), "whether files differed from it; missing where nobody knows"),
+        Column("machine", _of("machine"), "the hardware"),
+        Column("series", lambda rows: [row.series for row in rows],
+               "its series: runs of the same code or label, machine, versions and settings"),
+        Column("runs", _of("runs"), "how often the code ran (--repeat)"),
+        Column("steps", _of("steps"), "steps that the times are of"),
+        Column("median_ms", _of("median_ms"), "the typical step; missing where there are none",
+               is_scaled=True),
+        Column("low_ms", _of("low_ms"), "where its 95 % interval begins", is_scaled=True),
+        Column("high_ms", _of("high_ms"), "where it ends", is_scaled=True),
+        Column("wall_ms", _of("wall_ms"), "wall time of the whole code", is_scaled=True),
+        Column("examples_per_second", _of("examples_per_second"), "examples over wall time of steps",
+               is_scaled=True),
+        Column("peak_bytes", _of("peak_bytes"), "most memory of an allocator"),
+        Column("others_fraction", _of("others"), "share of all cores that other programs took"),
+        Column("is_aside", lambda rows: [row.is_aside for row in rows],
+               "whether they took so much more than usual that the run doesn't count"),
+        Column("is_change", lambda rows: [row.change is not None for row in rows],
+               "whether the code has been slower or faster from this run on"),
+        Column("change_ratio", lambda rows: [nan if row.change is None else row.change.ratio for row in rows],
+               "its time since over that before; missing where nothing changed"),
+        Column("change_of", lambda rows: [row.of for row in rows], "what changed: step, or cell"),
+        Column("is_alarm", lambda rows: [row.is_alarm for row in rows],
+               "whether it is slower since, and that is news: found in the latest ten runs"),
+        Column("advice", lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
+               "the rules of advice that it had"),
+    ),
+    owner="profnb",
+)  # fmt: skip

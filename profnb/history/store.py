@@ -1,0 +1,304 @@
+"""The history's file: SQLite with a write-ahead log, one row a run.
+
+Any number of processes write at once; each waits a few seconds for the others and loses nothing. A process
+that is killed while it writes leaves the file as it was before. The file is bounded: in the older half every
+second run goes once there are too many. A damaged file is renamed, and a new one begins; a file of a newer
+profnb stays as it is, and this version writes beside it.
+
+Source: SQLite's documentation: "Write-Ahead Logging", "PRAGMA Statements" (application_id, user_version).
+"""
+
+import atexit
+import json
+import os
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from math import nan
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.machine.network_files import MOUNTS, network_mounts
+from profnb.core.errors import ProfnbError
+from profnb.core.printable import printable
+
+_OURS, _SCHEMA = 0x70726E62, 1  # "prnb"
+_PATIENCE_S = 5.0
+MOST_RUNS, MOST_BYTES = 20_000, 64_000_000
+_CHECKED_EACH = 64  # runs
+_MOST_TREE = 1_000_000  # bytes of a tree, unpacked
+Tree = Sequence[Sequence[Any]]
+
+
+class HistoryError(ProfnbError):
+    """The history cannot be read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One execution of a cell, block or program, with its repeats; numbers, and names of rules and parts.
+
+    Attributes:
+        key: Its own.
+        when: Seconds since 1970.
+        cell: Which code it is: equal for edits of constants and comments.
+        label: What the user called it; "" for nothing.
+        commit: Of the git repository; "" where there is none.
+        is_dirty: Whether files that git follows differed from it; None where nobody knows.
+        machine: The hardware.
+        versions: Of Python and the frameworks, and settings of theirs.
+        settings: Batch size and the like, as far as known.
+        runs: How often the code ran.
+        steps: Steps that the times are of.
+        cell_steps: Steps that ran in all.
+        median_ms: The typical step; NaN where there are none.
+        low_ms: Where its 95 % interval begins.
+        high_ms: Where it ends.
+        wall_ms: The code's whole wall time.
+        examples_per_second: Examples over wall time of steps; NaN where the batch size is not known.
+        peak_bytes: Most memory of an allocator; NaN where none was recorded.
+        others: Share of all cores that other programs took; NaN where nobody looked.
+        advice: Rules, and what each saves at least and at most, in ms.
+        tree: Nodes of the cell's tree: parent, kind, name, occurrences, own time in ms.
+    """
+
+    key: str = ""
+    when: float = nan
+    cell: str = ""
+    label: str = ""
+    commit: str = ""
+    is_dirty: bool | None = None
+    machine: str = ""
+    versions: str = "{}"
+    settings: str = "{}"
+    runs: int = 1
+    steps: int = 0
+    cell_steps: int = 0
+    median_ms: float = nan
+    low_ms: float = nan
+    high_ms: float = nan
+    wall_ms: float = nan
+    examples_per_second: float = nan
+    peak_bytes: float = nan
+    others: float = nan
+    advice: Sequence[Sequence[Any]] = ()
+    tree: Tree = ()
+
+
+_COLUMNS = tuple(field.name for field in fields(Run))
+_LISTED = tuple(name for name in _COLUMNS if name != "tree")
+_NUMBERS = tuple(field.name for field in fields(Run) if field.type is float)
+_TABLE = ", ".join(
+    f'"{name}"' + (" TEXT UNIQUE NOT NULL" if name == "key" else "") for name in _COLUMNS
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What became of a run.
+
+    Attributes:
+        is_first: Whether the file is new.
+        remark: What the user should know, in a sentence, or "".
+    """
+
+    is_first: bool = False
+    remark: str = ""
+
+
+def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
+    """Keep a run, or what is known now of one that is kept.
+
+    Raises:
+        HistoryError: It was not written; the message says why.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HistoryError(f"This run was not kept: {printable(str(error))}.") from None
+    try:
+        try:
+            return _write(path, run, most_runs)
+        except sqlite3.DatabaseError as error:
+            if not _is_damage(error):
+                raise
+            remark = _keep_aside(path, error)
+        return replace(_write(path, run, most_runs), remark=remark)
+    except (sqlite3.Error, OSError) as error:
+        name, why = printable(path.name), printable(str(error))
+        raise HistoryError(
+            f"This run was not kept in {name}: {why}. profnb.configure(history=False) keeps none."
+        ) from None
+
+
+def _write(path: Path, run: Run, most_runs: int) -> Written:
+    with _opened(path) as (database, written):
+        _insert(database, run, most_runs)
+        _hold_open(path, path.stat().st_ino, os.getpid())
+    return written
+
+
+def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[Run]:
+    """Read runs without their trees, the oldest first; none where there is no file.
+
+    Args:
+        path: The history's file.
+        where: A condition of SQLite's.
+        given: What stands for its question marks.
+
+    Raises:
+        HistoryError: The file is damaged, or is another program's.
+    """
+    if not path.exists():
+        return []
+    names = ", ".join(f'"{name}"' for name in _LISTED)
+    try:
+        with _opened(path) as (database, _):
+            rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)  # noqa: S608
+            return [_as_run(dict(zip(_LISTED, row, strict=True))) for row in rows]
+    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+        raise HistoryError(f"{path.name} cannot be read: {printable(str(error))}.") from None
+
+
+def read_tree(path: Path, key: str) -> Tree:
+    """Read a run's tree; empty where it has none any more."""
+    try:
+        with _opened(path) as (database, _):
+            rows = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchall()
+        if not rows or rows[0][0] is None:
+            return ()
+        unpacked = zlib.decompressobj().decompress(rows[0][0], _MOST_TREE)
+        tree: Tree = json.loads(unpacked)
+    except (sqlite3.DatabaseError, ValueError, TypeError, zlib.error) as error:
+        raise HistoryError(f"{path.name} cannot be read: {printable(str(error))}.") from None
+    return tree
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[sqlite3.Connection, Written]]:
+    """Open the file, made where there is none; that of this version beside one of a newer profnb."""
+    is_first = not path.exists()
+    with closing(_connect(path)) as database:
+        version = _version(database, path)
+        if version <= _SCHEMA:
+            yield _prepared(database, version, path), Written(is_first)
+            return
+    beside = path.with_name(f"{path.stem}-{_SCHEMA}{path.suffix}")
+    remark = f"A newer profnb wrote {printable(path.name)}. This one keeps runs in {beside.name}."
+    remark = "" if beside.exists() else remark
+    with closing(_connect(beside)) as database:
+        yield _prepared(database, _version(database, beside), beside), Written(remark=remark)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
+
+
+@cache
+def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - they make it another file
+    """Hold one connection until this process ends: to close the last one waits 20 ms for the disk."""
+    held = sqlite3.connect(path, timeout=_PATIENCE_S, check_same_thread=False)
+    held.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    atexit.register(held.close)
+
+
+def _version(database: sqlite3.Connection, path: Path) -> int:
+    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
+    if owner != _OURS and database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise HistoryError(
+            f"{printable(path.name)} is another program's database. Name another file."
+        )
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _prepared(database: sqlite3.Connection, version: int, path: Path) -> sqlite3.Connection:
+    """Make the table where there is none."""
+    database.execute("PRAGMA synchronous=NORMAL")
+    if version < _SCHEMA:
+        if not _is_remote(path):  # the log is shared memory, which no network file system has
+            database.execute("PRAGMA journal_mode=WAL")
+        database.execute("BEGIN IMMEDIATE")
+        database.execute(f"PRAGMA application_id={_OURS}")
+        database.execute(f"CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, {_TABLE})")
+        database.execute("CREATE INDEX IF NOT EXISTS by_code ON runs (cell, label)")
+        database.execute(f"PRAGMA user_version={_SCHEMA}")
+        database.execute("COMMIT")
+    return database
+
+
+def _is_remote(path: Path) -> bool:
+    mounts: dict[str, str] = {}
+    with suppress(OSError, UnicodeError):
+        mounts = network_mounts(MOUNTS.read_text("utf-8", "surrogateescape"))
+    place = os.path.realpath(path)
+    return any(place.startswith(f"{mount.rstrip('/')}/") for mount in mounts)
+
+
+def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
+    values = {name: getattr(run, name) for name in _COLUMNS}
+    values |= {name: None if values[name] != values[name] else values[name] for name in _NUMBERS}
+    values["advice"] = json.dumps(run.advice, separators=(",", ":"))
+    packed = zlib.compress(json.dumps(run.tree, separators=(",", ":")).encode())
+    values["tree"] = packed if run.tree else None
+    names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
+    renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in values)
+    database.execute("BEGIN IMMEDIATE")
+    cursor = database.execute(
+        f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
+        tuple(values.values()),
+    )
+    if (cursor.lastrowid or 0) % min(_CHECKED_EACH, most_runs) == 0:
+        _thin(database, most_runs)
+    database.execute("COMMIT")
+
+
+def _thin(database: sqlite3.Connection, most_runs: int) -> None:
+    """Let every second run of the older half go where there are too many; trees where those are large."""
+    count = database.execute("SELECT count(*) FROM runs").fetchone()[0]
+    while count > most_runs:
+        count -= database.execute(
+            "DELETE FROM runs WHERE id IN (SELECT id FROM (SELECT id, row_number() OVER (ORDER BY id) AS row "
+            "FROM runs ORDER BY id LIMIT ?) WHERE row % 2 = 0)",
+            (-(-count // 2),),
+        ).rowcount
+    pages, free, size = (
+        database.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    if (pages - free) * size > MOST_BYTES:
+        database.execute(
+            "UPDATE runs SET tree = NULL WHERE id IN (SELECT id FROM runs WHERE tree IS NOT NULL "
+            "ORDER BY id LIMIT (SELECT count(*) / 2 FROM runs WHERE tree IS NOT NULL))"
+        )
+
+
+def _as_run(values: dict[str, Any]) -> Run:
+    values |= {name: nan if values[name] is None else float(values[name]) for name in _NUMBERS}
+    values["is_dirty"] = None if values["is_dirty"] is None else bool(values["is_dirty"])
+    values["advice"] = json.loads(values["advice"])
+    return Run(**values)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return (
+        type(error) is sqlite3.DatabaseError
+    )  # a lock, a full disk and the like have types of their own
+
+
+def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:
+    """Rename a damaged file with what belongs to it; say so, unless another process has just done it."""
+    with suppress(sqlite3.DatabaseError), _opened(path) as (database, _):
+        if database.execute("PRAGMA quick_check").fetchone() == ("ok",):
+            return ""
+    aside = path.with_name(f"{path.stem}-damaged-{time.time_ns() // 1_000_000}{path.suffix}")
+    for end in ("", "-wal", "-shm"):
+        with suppress(FileNotFoundError):
+            path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
+    return (
+        f"The history of runs was damaged ({printable(str(error))}). It is kept as {printable(aside.name)}, "
+        "and a new one begins."
+    )
