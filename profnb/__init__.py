@@ -25,6 +25,7 @@ Each folder's own docstring says what is in it.
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
     tables, profile, loading                         the API: from a path to answers
+    last_result                                      an answer from a cell whose process died
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
     magic/, magics, demo, program, __main__          the doors: magics and the command line
@@ -39,6 +40,7 @@ from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.last_result import last
 from profnb.lite.entry import lite
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet, load_fleet
@@ -63,6 +65,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "last",
     "lite",
     "load",
     "load_fleet",

@@ -106,18 +106,22 @@ def _load(arguments: argparse.Namespace) -> "Profile":
 
 
 def _report(arguments: argparse.Namespace) -> None:
+    from profnb.last_result import last
     from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 
-    if arguments.list:
+    if arguments.last == (arguments.path is not None):
+        arguments.parser.error("it takes a path, or --last")
+    if arguments.list and not arguments.last:
         for trace in find_traces(arguments.path):
             size_mb = trace.path.stat().st_size / 1e6
             _say(
                 f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
             )
         return
-    fleet = find_fleet(arguments.path, arguments.run) if arguments.host is None else None
-    result = fleet or _load(arguments)
+    is_fleet = arguments.host is None and not arguments.last
+    fleet = find_fleet(arguments.path, arguments.run) if is_fleet else None
+    result = last() if arguments.last else fleet or _load(arguments)
     if arguments.out is not None:
         _say(f"Report: {result.to_html(arguments.out).resolve()}")
     if arguments.json:
@@ -269,8 +273,8 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument(
         "-o", "--out", type=_new_file, metavar="FILE.html", help="write a page that works offline"
     )
-    saved = argparse.ArgumentParser(add_help=False)
-    saved.add_argument("path", help="a trace of any format, run folder or logdir")
+    path, saved = (argparse.ArgumentParser(add_help=False) for _ in range(2))
+    path.add_argument("path", help="a trace of any format, run folder or logdir")
     saved.add_argument("--run", help="which run (default: the newest)")
     saved.add_argument(
         "--host",
@@ -296,18 +300,20 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     report = command(_report, "report on a saved trace or TensorBoard logdir", saved, page)
+    report.add_argument("path", nargs="?", help="a trace of any format, run folder or logdir")
+    report.add_argument("--last", action="store_true", help="on the last cell whose process died")
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
     report.add_argument("--list", action="store_true", help="list runs and hosts")
 
-    timeline = command(_timeline, "convert a trace, or show it as text", saved)
+    timeline = command(_timeline, "convert a trace, or show it as text", path, saved)
     timeline.add_argument(
         "-o",
         "--out",
         help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
     )
 
-    table = command(_table, "print one table of a trace, as text or JSON", saved)
+    table = command(_table, "print one table of a trace, as text or JSON", path, saved)
     table.add_argument("name", nargs="?", help="which table (default: list them)")
     table.add_argument("--json", action="store_true", help="every row, and what columns mean")
 
