@@ -143,7 +143,7 @@ class _Kept:
     def name_stacks(self, newest: int) -> None:
         """Give looks their stacks; one that was not kept is an empty one."""
         looks = self.looks
-        count = min(max(newest, *looks.stack, 0), _MOST_STACKS) + 1
+        count = min(max(newest, max(looks.stack, default=0)), _MOST_STACKS) + 1
         for row in range(count):
             frames = self.stacks.get(row, ())
             looks.stacks.append(tuple(at for at in frames if 0 <= at < len(looks.frames)))
@@ -173,7 +173,7 @@ def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
     name, file, _, line = users[-1] if users else ("", "", 0, 0)
     return DeadCell(
         recording,
-        newest,
+        replace(newest, steps=max(newest.steps, len(log))),  # killed between the two writes
         int(begin["limit_bytes"]),
         str(begin["limit_of"]),
         next((_title(key) for key in reversed(part.path) if key.kind not in (LINES, CELL)), ""),

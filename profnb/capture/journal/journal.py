@@ -15,7 +15,6 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, is_dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -144,7 +143,7 @@ class Journal:
 
         now = time.perf_counter_ns()
         self._write_lists(file)
-        self._write_steps(file)
+        steps = self._write_steps(file)
         stack = self._write_looks(file)
         self._write_machine(file, now)
         if not self._has_trace:
@@ -163,7 +162,7 @@ class Journal:
         ended = max(ended, last[0][0] if last else 0)
         file.set_newest(
             Newest(
-                self._sequence, now, time.time_ns(), len(self._log), ended, resident,
+                self._sequence, now, time.time_ns(), steps, ended, resident,
                 self._peak_bytes, stack,
             )
         )  # fmt: skip
@@ -184,13 +183,15 @@ class Journal:
             new = values[first:]
             if new:
                 self._lengths[name] = first + len(new)
-                added[name] = [asdict(one) if is_dataclass(one) else one for one in new]
+                added[name] = new
         if added:
             file.append_json(LISTS, added)
 
-    def _write_steps(self, file: JournalFile) -> None:
-        """Write the steps since the last one written that still stands."""
+    def _write_steps(self, file: JournalFile) -> int:
+        """Write the steps since the last one written that still stands; how many have ended."""
         ends, back = self._step_ends, 1
+        if file.is_full or self._steps_bytes > _MOST_STEPS_BYTES:
+            return len(self._log)
         while ends:
             standing = self._log.since(len(ends) - 1)[1]
             if standing and standing[0] == ends[-1]:
@@ -199,8 +200,8 @@ class Journal:
             back *= 2
         first = len(ends)
         columns = self._log.since(first)
-        if not columns[0] or self._steps_bytes > _MOST_STEPS_BYTES:
-            return
+        if not columns[0]:
+            return first
         ends.extend(columns[1])
         names = columns[2]
         new = {
@@ -215,6 +216,7 @@ class Journal:
             file.append_json(LISTS, {"names": list(new)})
         self._steps_bytes += len(payload)
         file.append(STEPS, payload)
+        return len(ends)
 
     def _write_looks(self, file: JournalFile) -> int:
         """Write new looks and stacks; the row of the newest."""

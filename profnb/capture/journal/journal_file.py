@@ -21,7 +21,7 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import astuple, dataclass, fields
+from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +112,7 @@ class JournalFile:
 
     def append_json(self, kind: bytes, value: object) -> bool:
         """Append a record of plain values; whether it is there."""
-        return self.append(kind, zlib.compress(json.dumps(value).encode(), 1))
+        return self.append(kind, zlib.compress(json.dumps(value, default=asdict).encode(), 1))
 
     def set_newest(self, newest: Newest) -> None:
         """Write the newest state over the one before the last."""
