@@ -24,6 +24,7 @@ Each folder's own docstring says what is in it.
     report/     the page around the sections: words, notes, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
+    forecast/   how much memory a batch takes, and the largest that fits
     tables, profile, loading                         the API: from a path to answers
     last_result                                      an answer from a cell whose process died
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
@@ -40,6 +41,7 @@ from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.forecast.entry import fits
 from profnb.last_result import last
 from profnb.lite.entry import lite
 from profnb.loading import load
@@ -65,6 +67,7 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "fits",
     "last",
     "lite",
     "load",
