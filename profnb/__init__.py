@@ -24,7 +24,9 @@ Each folder's own docstring says what is in it.
     report/     the page around the sections: words, notes, frontends
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
+    forecast/   how much memory a batch takes, and the largest that fits
     tables, profile, loading                         the API: from a path to answers
+    last_result                                      an answer from a cell whose process died
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
@@ -41,6 +43,8 @@ from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
+from profnb.forecast.entry import fits
+from profnb.last_result import last
 from profnb.lite.entry import lite
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet, load_fleet
@@ -66,7 +70,9 @@ __all__ = [
     "TraceFormatError",
     "compare",
     "configure",
+    "fits",
     "history",
+    "last",
     "lite",
     "load",
     "load_fleet",

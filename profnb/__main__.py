@@ -130,19 +130,22 @@ def _load(arguments: argparse.Namespace) -> "Profile":
 
 
 def _report(arguments: argparse.Namespace) -> None:
+    from profnb.last_result import last
     from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 
-    if arguments.list:
+    if arguments.last == (arguments.path is not None):
+        arguments.parser.error("it takes a path, or --last")
+    if arguments.list and not arguments.last:
         for trace in find_traces(arguments.path):
             size_mb = trace.path.stat().st_size / 1e6
             _say(
                 f"run {trace.run}  host {trace.host}  {size_mb:.1f} MB  {printable(str(trace.path))}"
             )
         return
-    is_of_one = arguments.host is not None or arguments.steps is not None
+    is_of_one = arguments.last or arguments.host is not None or arguments.steps is not None
     fleet = None if is_of_one else find_fleet(arguments.path, arguments.run)
-    result = fleet or _load(arguments)
+    result = last() if arguments.last else fleet or _load(arguments)
     if arguments.out is not None:
         _say(f"Report: {result.to_html(arguments.out).resolve()}")
     if arguments.json:
@@ -310,8 +313,8 @@ def _parser() -> argparse.ArgumentParser:
     page.add_argument(
         "-o", "--out", type=_new_file, metavar="FILE.html", help="write a page that works offline"
     )
-    saved = argparse.ArgumentParser(add_help=False)
-    saved.add_argument("path", help="a trace of any format, run folder or logdir")
+    path, saved = (argparse.ArgumentParser(add_help=False) for _ in range(2))
+    path.add_argument("path", help="a trace of any format, run folder or logdir")
     saved.add_argument("--run", help="which run (default: the newest)")
     saved.add_argument(
         "--host",
@@ -343,18 +346,20 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     report = command(_report, "report on a saved trace or TensorBoard logdir", saved, page)
+    report.add_argument("path", nargs="?", help="a trace of any format, run folder or logdir")
+    report.add_argument("--last", action="store_true", help="on the last cell whose process died")
     report.add_argument("--text", action="store_true", help="print the report (default without -o)")
     report.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
     report.add_argument("--list", action="store_true", help="list runs and hosts")
 
-    timeline = command(_timeline, "convert a trace, or show it as text", saved)
+    timeline = command(_timeline, "convert a trace, or show it as text", path, saved)
     timeline.add_argument(
         "-o",
         "--out",
         help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
     )
 
-    table = command(_table, "print one table of a trace, as text or JSON", saved)
+    table = command(_table, "print one table of a trace, as text or JSON", path, saved)
     table.add_argument("name", nargs="?", help="which table (default: list them)")
     table.add_argument("--json", action="store_true", help="every row, and what columns mean")
 
@@ -368,17 +373,9 @@ def _parser() -> argparse.ArgumentParser:
         help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
     )
 
-    history = command(_history, "list the runs that were kept, and where they became slower")
-    history.add_argument("--cell", help="only runs of this code: how its hash begins")
-    history.add_argument("--label", help="only runs of this label")
-    history.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
-    history.add_argument("--csv", action="store_true", help="print every run as CSV")
-    history.add_argument(
-        "--alarm",
-        action="store_true",
-        help="exit with 1 if a slow-down was found in the latest ten runs of a series (for CI)",
+    _add_history_options(
+        command(_history, "list the runs that were kept, and where they became slower")
     )
-
     _add_lite_options(command(_lite, "run and compare LiteRT (TensorFlow Lite) models", page))
 
     clean = command(_clean, "repair a saved notebook for GitHub and nbviewer")
@@ -390,6 +387,18 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
     demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
     return parser
+
+
+def _add_history_options(history: argparse.ArgumentParser) -> None:
+    history.add_argument("--cell", help="only runs of this code: how its hash begins")
+    history.add_argument("--label", help="only runs of this label")
+    history.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
+    history.add_argument("--csv", action="store_true", help="print every run as CSV")
+    history.add_argument(
+        "--alarm",
+        action="store_true",
+        help="exit with 1 if a slow-down was found in the latest ten runs of a series (for CI)",
+    )
 
 
 def _add_lite_options(lite: argparse.ArgumentParser) -> None:

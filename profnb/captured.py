@@ -85,6 +85,7 @@ class CapturedProfile:
         finally:
             with interrupt_held_back():
                 self.profile.repeats.append(capture.finish())
+                capture.journal.remove()
                 self._write_beside()
 
     def finish(
@@ -136,6 +137,7 @@ class CapturedProfile:
             )
         finally:
             recording.discard()
+            self._capture.journal.remove()
             if recording.cell is not None and began_ns is not None:
                 recording.cell.add(PROFNB, "reading", time.perf_counter_ns() - began_ns)
         self._write_beside()

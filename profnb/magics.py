@@ -29,9 +29,10 @@ from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
+from profnb.last_result import say_last_death
 from profnb.lite.entry import LiteResult
 from profnb.magic.cell_runs import CellRuns, FailedCellError
-from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line
+from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line, say
 from profnb.magic.magic_options import (
     CELL_ARGUMENTS,
     COMPARE_ARGUMENTS,
@@ -249,6 +250,8 @@ def load_magics(shell: Any) -> None:
         register("post_run_cell", put_back_uncovered)
     if can_transform(shell):
         TRANSFORMERS.of(shell).append(magics._transform)
+    if sentence := say_last_death():
+        say(sentence)
 
 
 def unload_magics(shell: Any) -> None:

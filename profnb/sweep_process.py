@@ -59,6 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     (folder / WITHOUT_EFFECT).write_text(json.dumps(idle), encoding="utf-8")
     if capture is not None:
         write_recordings(folder / UNTRACED, options, [capture.finish()])
+        capture.journal.remove()
     else:
         profile = captured.finish(shell.user_ns)
         if profile.has_trace and profile.recordings[0].path is None:  # runs of TF1's sessions

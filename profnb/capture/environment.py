@@ -87,13 +87,19 @@ def list_devices() -> tuple[str, ...]:
     return ()
 
 
-def describe_environment() -> dict[str, str]:
-    """Versions and settings that change how fast code runs, of what the code has imported."""
+def imported_versions() -> dict[str, str]:
+    """Versions of what the code has imported, and of Python; any thread may ask."""
     settings = {"Python": sys.version.partition(" ")[0]}
     for name, title in _TITLES:
         version = seams.VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version
+    return settings
+
+
+def describe_environment() -> dict[str, str]:
+    """Versions and settings that change how fast code runs, of what the code has imported."""
+    settings = imported_versions()
     with contextlib.suppress(Exception):  # a Keras that failed to import
         backend = seams.BACKEND.find()
         if backend is not None and str(backend()) != "tensorflow":

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.frameworks import Frameworks
+from profnb.capture.journal.journal import Journal
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
@@ -112,6 +113,15 @@ class Capture:
             hook_failed=failed,
             traces=traces,
         )
+        self.journal = Journal(
+            options,
+            self.sampler,
+            self.recorder.log,
+            self.own_time,
+            lambda: self.machine.records,
+            self.recording,
+            failed,
+        )
         self._watches = ExitStack()
         self._began_ns = 0
         self._code_began = 0, 0  # when, and what the profiler had taken by then
@@ -154,6 +164,7 @@ class Capture:
             if not self._window.is_open():
                 self.source.begin_without_trace()
             self.sampler.start()
+            self.journal.start()
         self._code_began = time.perf_counter_ns(), self.recording.overhead_ns
 
     def _abandon(self) -> None:
@@ -165,11 +176,13 @@ class Capture:
             self._watches.close()
             self._gaps.stop(0)
             self.sampler.stop()
+            self.journal.remove()
             self.recording.discard()
 
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
         began_ns, overhead_before_ns = self._code_began
+        self.journal.end()
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns

@@ -19,7 +19,7 @@ TAPE = "tape"  # marks where a step may begin, and is none
 _COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
-_WIDTH, _TRACED = len(_COLUMNS), _COLUMNS.index("was_traced")
+_WIDTH, _TRACED, _NAME = len(_COLUMNS), _COLUMNS.index("was_traced"), _COLUMNS.index("name")
 _PACKED = Struct(f"{_WIDTH}q").pack
 _MOST_LATE = 512
 _RECENT = 64  # steps, by which a typical one is known
@@ -227,6 +227,24 @@ class StepLog:
     def column(self, name: str, first: int = 0) -> array[int]:
         """Give one column, from a row on."""
         return self._cells()[first * _WIDTH + _COLUMNS.index(name) :: _WIDTH]
+
+    def since(self, first: int) -> list[list[Any]]:
+        """All columns from a step on, names as text; any thread may ask, while others end."""
+        settled, chunks, late = self.stored
+        columns: list[list[Any]] = [[] for _ in _COLUMNS]
+        at = 0
+        for chunk in chunks:
+            count = len(chunk) // _WIDTH
+            if first < at + count:
+                cells = chunk[max(first - at, 0) * _WIDTH :]
+                for number, column in enumerate(columns):
+                    column.extend(cells[number::_WIDTH])
+            at += count
+        columns[_NAME] = [self.names[name] for name in columns[_NAME]]
+        rows = late[max(first - settled, 0) :]
+        for number, column in enumerate(columns):
+            column.extend(row[number] for row in rows)
+        return columns
 
     def latest(self, count: int) -> list[tuple[int, str, int]]:
         """The latest steps' begin, name and run; any thread may ask, while others end."""

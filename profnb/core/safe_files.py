@@ -13,6 +13,7 @@ import re
 import secrets
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +38,7 @@ _DAMAGED = (
     EOFError, gzip.BadGzipFile, zlib.error,
 )  # fmt: skip
 _MOST_FOLDERS = 100_000
+_KEPT, _DAY_S = "kept-a-day", 86_400.0
 _LEFT = re.compile(r"\.?profnb-([0-9a-f]{8})-(\d+)-")
 
 
@@ -112,6 +114,22 @@ def folder_prefix() -> str:
     return f"profnb-{_machine()}-{os.getpid()}-"
 
 
+def keep_a_day(folder: Path) -> None:
+    """Let a temporary folder outlive its process: whoever reads it removes it, or who comes a day later.
+
+    Raises:
+        OSError: It cannot be marked so.
+    """
+    (folder / _KEPT).touch()
+
+
+def _is_kept(folder: Path) -> bool:
+    """Tell whether a folder is to outlive its process, and not yet a day old."""
+    with suppress(OSError):
+        return (folder / _KEPT).stat().st_mtime > time.time() - _DAY_S
+    return False
+
+
 def remove_leftovers(parent: Path) -> None:
     """Remove the temporary folders in a folder whose processes have died; others' are left alone.
 
@@ -124,6 +142,8 @@ def remove_leftovers(parent: Path) -> None:
         for folder in parent.iterdir():
             named = _LEFT.match(folder.name)
             if named is None or named[1] != _machine() or _is_alive(int(named[2])):
+                continue
+            if _is_kept(folder):
                 continue
             if not folder.is_symlink() and folder.stat().st_uid == os.getuid():
                 shutil.rmtree(folder, ignore_errors=True)

@@ -82,7 +82,10 @@ def _first_change(logs: Floats) -> Change | None:
     seen, _, width = best
     splits = range(seen - width + 1, seen + 1)
     shifts = [float(logs[at : seen + 1].mean() - logs[:at].mean()) for at in splits]
-    clarity = [abs(shift) / (1 / at + 1 / (seen + 1 - at)) ** 0.5 for at, shift in zip(splits, shifts, strict=True)]
+    clarity = [
+        abs(shift) / (1 / at + 1 / (seen + 1 - at)) ** 0.5
+        for at, shift in zip(splits, shifts, strict=True)
+    ]
     first = int(np.argmax(clarity))
     return Change(splits[first], seen, float(np.exp(shifts[first])))
 

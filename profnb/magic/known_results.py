@@ -12,6 +12,7 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.last_result import last
 from profnb.lite.entry import LiteResult, lite
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
@@ -68,6 +69,8 @@ class KnownResults:
 
     def open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
         """Find the result of this name, or open the trace at this path; all hosts of it where wanted."""
+        if arguments.last == (arguments.what is not None):
+            raise UsageError("It takes a trace, or the name of a result, or --last.")
         profile: Any = self.by_label.get(arguments.what, self._shell.user_ns.get(arguments.what))
         kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
         if not isinstance(profile, kinds):
@@ -86,6 +89,8 @@ class KnownResults:
 
 def _load(arguments: Namespace, *, is_fleet: bool) -> Profile | Fleet:
     """Open a path, a URL or the addresses of running processes."""
+    if arguments.last:
+        return last()
     if is_fleet and arguments.what.startswith(SCHEME):
         return trace_remotely(arguments.what, arguments.seconds)
     if is_fleet and arguments.host is None and arguments.steps is None:

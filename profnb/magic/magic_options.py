@@ -70,9 +70,12 @@ CELL_ARGUMENTS = (
 )  # fmt: skip
 OPEN_ARGUMENTS = (
     argument(
-        "what", metavar="PATH", type=unquoted,
+        "what", metavar="PATH", type=unquoted, nargs="?",
         help="a trace file, a logdir, a URL, the name of a result, or running processes that profnb.serve: "
         "grpc://HOST:PORT,HOST:PORT",
+    ),
+    argument(
+        "--last", action="store_true", help="what was kept of the last cell whose process died"
     ),
     argument(
         "-t", "--seconds", type=float, default=2.0,

@@ -144,6 +144,12 @@ class Sampler:
         self._stack.append(row)
         self._time_ns.append(now)
 
+    def since(self, first: int, first_stack: int) -> Looks:
+        """The looks from one on, and the stacks from one on; any thread may ask."""
+        time_ns = self._time_ns[first:]
+        keys = list(self._stacks)[first_stack:]
+        return Looks(time_ns, self._stack[first : first + len(time_ns)], keys, self._codes)
+
     def end(self) -> Looks:
         """Look no more; what was seen, with its code, until ``stop``."""
         if self._sampler is not None:

@@ -1,0 +1,240 @@
+"""A journal whose process died, to a recording: what the capture would have left, as far as it was kept.
+
+Numbers of a file are not trusted: it may be another version's, or damaged.
+"""
+
+import shutil
+from array import array
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any, ClassVar
+
+from profnb.capture.journal.journal import (
+    BEGIN,
+    LISTS,
+    LOOKS,
+    MACHINE,
+    STACKS,
+    STEPS,
+    TRACE,
+    VERSIONS,
+)
+from profnb.capture.journal.journal_file import Newest, as_json, read_journal
+from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
+from profnb.capture.parts.cell_division import CellCounts, divide_cell
+from profnb.capture.parts.part_records import CALL, CELL, LINES, NodeKey
+from profnb.capture.parts.stack_parts import part_of_stack
+from profnb.capture.recording import Recording
+from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.user_code import is_user_file
+from profnb.capture.step_records import KINDS, KerasRunSeen, StepLog
+from profnb.core.errors import TraceFormatError
+from profnb.core.safe_files import ours_alone
+
+_COLUMNS = 9
+_MODULE = "<module>"
+_NS, _MOST_RUNS, _MOST_STACKS = 1 << 60, 100_000, 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadCell:
+    """A cell whose process died.
+
+    Attributes:
+        recording: What was kept of it.
+        newest: Where it stood when it was written last.
+        limit_bytes: The memory it could have had; -1 where that is not known.
+        limit_of: What set that bound.
+        part: The part that ran; "" for the user's own Python.
+        function: The innermost function of the user's that ran; "" for none, or the cell itself.
+        line: The line that ran in it; 0 for none.
+        cell: The number of the cell that it stands in; 0 for none.
+        warmup_steps: How many first steps stay out of averages.
+        trace: The trace, where it had been written; else None.
+    """
+
+    recording: Recording
+    newest: Newest
+    limit_bytes: int
+    limit_of: str
+    part: str
+    function: str
+    line: int
+    cell: int
+    warmup_steps: int
+    trace: Path | None
+
+
+def read_dead_cell(path: Path) -> DeadCell:
+    """Read a journal.
+
+    Raises:
+        TraceFormatError: It is none, of another version, damaged, or cut before anything was kept.
+    """
+    newest, records = read_journal(path)
+    with ours_alone(path, "profnb writes while a cell runs"):
+        return _read(newest, records)
+
+
+def forget(path: Path, trace: Path | None) -> None:
+    """Remove a journal and its trace."""
+    with suppress(OSError):
+        path.unlink()
+    if trace is not None:
+        folder = Path(gettempdir()) / trace.relative_to(gettempdir()).parts[0]
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _Kept:
+    """What a journal's records hold, one after the other."""
+
+    def __init__(self) -> None:
+        self.begin: dict[str, Any] = {}
+        self.log, self.looks, self.machine = StepLog(), StackRecords(), MachineRecords()
+        self.stacks: dict[int, tuple[int, ...]] = {}
+        self.lists: dict[str, list[Any]] = {}
+        self.cells: dict[str, int] = {}
+        self.recording, self.trace = Recording(), ""
+
+    def add(self, kind: bytes, content: bytes) -> None:
+        """Add a record; of a kind that is not known nothing."""
+        if kind == STEPS:
+            _add_steps(self.log, _numbers(content), self.lists.get("names", []))
+        elif kind == LOOKS:
+            numbers = _numbers(content)
+            half = len(numbers) // 2
+            self.looks.time_ns.extend(numbers[:half])
+            self.looks.stack.extend(numbers[half:].tolist())
+        elif (read := self._READERS.get(kind)) is not None:
+            read(self, as_json(content))
+
+    def _add_begin(self, values: dict[str, Any]) -> None:
+        self.begin = values
+
+    def _add_lists(self, values: dict[str, list[Any]]) -> None:
+        for name, items in values.items():
+            self.lists.setdefault(name, []).extend(items)
+
+    def _add_stacks(self, values: dict[str, Any]) -> None:
+        self.stacks |= {int(row): tuple(stack) for row, stack in values["stacks"].items()}
+        self.looks.frames.extend(_frame(frame) for frame in values["frames"])
+        self.cells |= {str(name): int(number) for name, number in values["cells"].items()}
+
+    def _add_machine(self, values: dict[str, Any]) -> None:
+        _add_look(self.machine, **values)
+
+    def _add_versions(self, values: dict[str, Any]) -> None:
+        versions = {str(name): str(version) for name, version in values.items()}
+        self.recording.environment = versions
+
+    def _add_trace(self, values: dict[str, Any]) -> None:
+        self.trace = str(values["path"])
+        self.recording.window_ns = int(values["window_ns"])
+        self.recording.closed_by = values["closed_by"]
+
+    _READERS: ClassVar[dict[bytes, Callable[..., None]]] = {
+        BEGIN: _add_begin, LISTS: _add_lists, STACKS: _add_stacks, MACHINE: _add_machine,
+        VERSIONS: _add_versions, TRACE: _add_trace,
+    }  # fmt: skip
+
+    def name_stacks(self, newest: int) -> None:
+        """Give looks their stacks; one that was not kept is an empty one."""
+        looks = self.looks
+        count = min(max(newest, max(looks.stack, default=0)), _MOST_STACKS) + 1
+        for row in range(count):
+            frames = self.stacks.get(row, ())
+            looks.stacks.append(tuple(at for at in frames if 0 <= at < len(looks.frames)))
+
+
+def _read(newest: Newest, records: list[tuple[bytes, bytes]]) -> DeadCell:
+    kept = _Kept()
+    for kind, content in records:
+        kept.add(kind, content)
+    begin, log, looks, recording = kept.begin, kept.log, kept.looks, kept.recording
+    if not begin:
+        raise TraceFormatError("a journal that was cut")
+    looks.begin_ns, looks.base = begin["began_ns"], begin["base"]
+    kept.name_stacks(newest.stack)
+    _fill(log, kept.lists)
+    end_ns = max(newest.time_ns, begin["began_ns"] + 1)
+    ours = [(str(name), int(at), int(end)) for name, at, end in kept.lists.get("ours", ())]
+    cell = divide_cell(CellCounts(begin["began_ns"], end_ns, log, ours), looks)
+    recording.cell = replace(cell, cells=kept.cells)
+    recording.steps, recording.wall_ns = log.records(), end_ns - begin["began_ns"]
+    recording.overhead_ns = sum(end - at for _, at, end in ours)
+    kept.machine.end_ns = end_ns
+    recording.machine = kept.machine if len(kept.machine) else None
+    frames = [looks.frames[at] for at in looks.stacks[newest.stack]]
+    part = part_of_stack(frames, looks.base)
+    users = [frame for frame in frames[max(looks.base - 1, 0) :] if is_user_file(frame[1])]
+    name, file, _, line = users[-1] if users else ("", "", 0, 0)
+    return DeadCell(
+        recording,
+        replace(newest, steps=max(newest.steps, len(log))),  # killed between the two writes
+        int(begin["limit_bytes"]),
+        str(begin["limit_of"]),
+        next((_title(key) for key in reversed(part.path) if key.kind not in (LINES, CELL)), ""),
+        "" if name == _MODULE else name,
+        line,
+        kept.cells.get(file, 0),
+        int(begin["warmup_steps"]),
+        _trace_at(kept.trace) if kept.trace else None,
+    )
+
+
+def _title(key: NodeKey) -> str:
+    return f"`{key.name}`" if key.kind == CALL else key.kind
+
+
+def _numbers(content: bytes) -> "array[int]":
+    numbers = array("q")
+    numbers.frombytes(content)
+    return numbers
+
+
+def _frame(frame: list[Any]) -> tuple[str, str, int, int]:
+    name, file, first, line = frame
+    return str(name), str(file), int(first), int(line)
+
+
+def _add_steps(log: StepLog, numbers: "array[int]", names: list[str]) -> None:
+    """Add steps, and forget those that they came in place of."""
+    first, count = numbers[:2]
+    if first > len(log) or len(numbers) != 2 + count * _COLUMNS or count < 0:
+        raise TraceFormatError("steps that do not follow")
+    log.truncate(first)
+    columns = [numbers[2 + at * count : 2 + (at + 1) * count] for at in range(_COLUMNS)]
+    for begin, end, name, kind, *others in zip(*columns, strict=True):
+        is_step = 0 <= begin <= end < _NS and 0 <= kind < len(KINDS) and 0 <= name < len(names)
+        if not is_step or not 0 <= others[-1] < _MOST_RUNS:
+            raise TraceFormatError("a step that can be none")
+        log.end_step(len(log), begin, end, names[name], kind, *others)
+
+
+def _fill(log: StepLog, lists: dict[str, list[Any]]) -> None:
+    """Give the log what it has besides steps."""
+    log.runs.extend(KerasRunSeen(**run) for run in lists.get("runs", ()))
+    log.ended_at.extend(map(int, lists.get("ended_at", ())))
+    log.ended_epoch.extend(map(int, lists.get("ended_epoch", ())))
+    log.run_spans.extend((int(begin), int(end)) for begin, end in lists.get("run_spans", ()))
+    log.failed.extend((str(name), int(at), int(end)) for name, at, end in lists.get("failed", ()))
+
+
+def _add_look(records: MachineRecords, began_ns: int, boards: list[Any], values: list[int]) -> None:
+    """Add a look at the machine, in the order of its columns."""
+    records.begin_ns = began_ns
+    if not len(records):
+        records.boards = [BoardRecords(str(name), index, size) for name, index, size in boards]
+    for column, value in zip(records.columns(), values, strict=True):
+        column.append(value)
+
+
+def _trace_at(name: str) -> Path | None:
+    """The trace of this name in the folder of what is temporary, if it is there."""
+    root = Path(gettempdir())
+    path = root / name
+    is_inside = path.resolve().is_relative_to(root.resolve()) and path.parent != root
+    return path if is_inside and path.is_file() else None

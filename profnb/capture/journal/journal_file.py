@@ -1,0 +1,224 @@
+"""The file of a journal: records that are appended, two places for what is newest, and who still writes it.
+
+A process may be killed at any moment. What it had handed to the system by then stays, so a record is whole or
+the last one, and cut; each has its length and a checksum. Two places at the begin hold the newest state, the
+older one is written over. So a full disk, or a file that has reached its bound, ends the records only.
+
+Nothing is mapped into memory: to write to a mapped page for which a full disk has no room ends the process.
+
+Whoever writes holds a lock of its process, which no fork inherits and the system takes back however the
+process ends: a file that can be locked is one of a process that died. Source: fcntl(2), "Advisory record
+locking".
+"""
+
+import fcntl
+import json
+import os
+import stat
+import struct
+import tempfile
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.machine.network_files import MOUNTS, network_mounts
+from profnb.core.errors import TraceFormatError
+from profnb.core.safe_files import ours_alone, read_whole
+
+MOST_BYTES = 8 << 20
+_MAGIC, _VERSION = b"profnbJ", 1
+_SUFFIX = ".profnb-journal"
+_KEPT_S = 86_400.0
+_MOST_UNPACKED = 64 << 20
+_HEAD = struct.Struct("<cII")  # kind, length, checksum
+_PLACE, _PLACES, _FIRST_RECORD = 128, (64, 192), 320
+_PROCESS_BEGAN = time.time_ns()  # a process' id may be that of one that died, as in a container
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest state of a capture.
+
+    Attributes:
+        sequence: How often it was written.
+        time_ns: When, by ``time.perf_counter_ns``.
+        epoch_ns: When, in nanoseconds since 1970.
+        steps: How many steps had ended.
+        step_ended_ns: When the last one had.
+        resident_bytes: Memory of the process; -1 where nobody could tell.
+        peak_bytes: The most of it that was seen.
+        stack: The row of the stack that the cell's thread was in; 0 for none.
+    """
+
+    sequence: int = 0
+    time_ns: int = 0
+    epoch_ns: int = 0
+    steps: int = 0
+    step_ended_ns: int = 0
+    resident_bytes: int = -1
+    peak_bytes: int = -1
+    stack: int = 0
+
+
+_NEWEST = struct.Struct(f"<{len(fields(Newest))}q")
+_SUM = struct.Struct("<I")
+
+
+class JournalFile:
+    """A journal that this process writes.
+
+    Raises:
+        OSError: There is no folder for it.
+    """
+
+    def __init__(self) -> None:
+        """Make the file, in the first folder that lets."""
+        self._process, self._size, self.is_full = os.getpid(), _FIRST_RECORD, False
+        self.path = Path()
+        for folder in folders():
+            with suppress(OSError):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                name = f"{self._process}-{_PROCESS_BEGAN}-{time.monotonic_ns()}{_SUFFIX}"
+                self.path = folder / name
+                flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
+                self._file = os.open(self.path, flags, 0o600)
+                break
+        else:
+            raise OSError("no folder for a journal can be written")
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(self._file, _MAGIC + bytes([_VERSION]), 0)
+        except OSError:
+            self.remove()
+            raise
+
+    def append(self, kind: bytes, payload: bytes) -> bool:
+        """Append a record; whether it is there."""
+        record = _HEAD.pack(kind, len(payload), zlib.crc32(payload, kind[0])) + payload
+        if self.is_full or self._size + len(record) > MOST_BYTES:
+            self.is_full = True
+            return False
+        try:
+            written = os.pwrite(self._file, record, self._size)
+        except OSError:  # the disk is full
+            written = 0
+        self.is_full = written < len(record)  # nothing follows a record that was cut
+        self._size += 0 if self.is_full else written
+        return not self.is_full
+
+    def append_json(self, kind: bytes, value: object) -> bool:
+        """Append a record of plain values; whether it is there."""
+        return self.append(kind, zlib.compress(json.dumps(value, default=asdict).encode(), 1))
+
+    def set_newest(self, newest: Newest) -> None:
+        """Write the newest state over the one before the last."""
+        packed = _NEWEST.pack(*astuple(newest))
+        with suppress(OSError):
+            place = _PLACES[newest.sequence % 2]
+            os.pwrite(self._file, _SUM.pack(zlib.crc32(packed)) + packed, place)
+
+    def remove(self) -> None:
+        """Let the file go; a fork leaves it to the process that it came from."""
+        if os.getpid() == self._process:
+            with suppress(OSError):
+                self.path.unlink()
+        with suppress(OSError):
+            os.close(self._file)
+
+
+def folders() -> list[Path]:
+    """The folders of journals: in the user's cache, if it is on this machine, and among what is temporary."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    listed = [Path(cache).expanduser() / "profnb" / "journals"]
+    listed.append(Path(tempfile.gettempdir()) / f"profnb-journals-{os.getuid()}")
+    return [folder for folder in listed if not _is_remote(folder)]
+
+
+def _is_remote(folder: Path) -> bool:
+    """Tell whether a folder is of another machine, which may take long to answer."""
+    with suppress(OSError, UnicodeError):
+        mounts = network_mounts(MOUNTS.read_text("utf-8", "surrogateescape"))
+        return any(folder.is_relative_to(place) for place in mounts)
+    return False
+
+
+def journals_left() -> list[Path]:
+    """The journals whose processes died, the newest first; those of more than a day are removed."""
+    left = []
+    for folder in folders():
+        with suppress(OSError):
+            for path in folder.glob(f"*{_SUFFIX}"):
+                with suppress(OSError):
+                    facts = path.lstat()
+                    is_ours = stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid()
+                    if not is_ours or not _is_left(path):
+                        continue
+                    if facts.st_mtime < time.time() - _KEPT_S:
+                        path.unlink()
+                    else:
+                        left.append((facts.st_mtime_ns, path))
+    return [path for _, path in sorted(left, reverse=True)]
+
+
+def _is_left(path: Path) -> bool:
+    """Tell whether nobody writes a journal any more."""
+    if path.name.startswith(f"{os.getpid()}-{_PROCESS_BEGAN}-"):
+        return False  # to ask would take back the lock of this process
+    opened = os.open(path, os.O_RDWR)
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    return True
+
+
+def read_journal(path: Path) -> tuple[Newest, list[tuple[bytes, bytes]]]:
+    """Read what a journal has, up to where it was cut.
+
+    Returns:
+        The newest state, and kind and unpacked content of each record.
+
+    Raises:
+        TraceFormatError: It is none, of another version, or cut before anything was kept.
+    """
+    with ours_alone(path, "profnb writes while a cell runs"):
+        whole = read_whole(path, MOST_BYTES).tobytes()
+        if not whole.startswith(_MAGIC + bytes([_VERSION])):
+            raise TraceFormatError("another version, or no journal")
+        states = [state for place in _PLACES for state in _newest_at(whole, place)]
+        if not states:
+            raise TraceFormatError("a journal that was cut")
+        return max(states, key=lambda state: state.sequence), list(_records(whole))
+
+
+def _newest_at(whole: bytes, place: int) -> Iterator[Newest]:
+    packed = whole[place + _SUM.size : place + _SUM.size + _NEWEST.size]
+    if len(packed) == _NEWEST.size and _SUM.pack(zlib.crc32(packed)) == whole[place:][: _SUM.size]:
+        yield Newest(*_NEWEST.unpack(packed))
+
+
+def _records(whole: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at, unpacked = _FIRST_RECORD, 0
+    while at + _HEAD.size <= len(whole):
+        kind, length, checksum = _HEAD.unpack_from(whole, at)
+        at += _HEAD.size
+        payload = whole[at : at + length]
+        at += length
+        if len(payload) < length or zlib.crc32(payload, kind[0]) != checksum:
+            return
+        content = zlib.decompressobj().decompress(payload, _MOST_UNPACKED)
+        unpacked += len(content)
+        if unpacked > _MOST_UNPACKED:
+            raise TraceFormatError("more than a journal holds")
+        yield kind, content
+
+
+def as_json(content: bytes) -> Any:
+    """The plain values of a record."""
+    return json.loads(content)

@@ -1,0 +1,171 @@
+"""The forecast: a line through the peaks of small batches, checked by one batch more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from markupsafe import Markup
+
+from profnb.compare.section import titled_html
+from profnb.core.units import bytes_text, count_text, percent_text
+from profnb.drawing.drawn_tables import note_list
+from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.theme import COLOURS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_GRAIN = 4 << 20  # allocators of a process take memory in pieces of about this size
+_FAR = 0.1  # of the checked peak: farther off, the line is none
+_GB = 1e9
+
+
+@dataclass(frozen=True)
+class MemoryForecast:
+    """How much memory a step takes at any batch size.
+
+    Attributes:
+        table: One row per batch that ran: ``batch_size, peak_bytes, forecast_bytes, is_check``.
+        fixed_bytes: What a step takes at any batch size: weights, optimizer, gradients, libraries.
+        per_example_bytes: What each example adds.
+        limit_bytes: The most there may be; None where nobody tells.
+        limit_of: What sets that bound.
+        largest_batch: The largest batch that surely fits; None without a limit.
+        interval: The largest batch at the high and the low end of the forecast; None without a limit.
+        because: How it was measured, and how sure it is, in sentences.
+        spread_bytes: How far measured peaks lie from the line, at most, at the largest that ran.
+    """
+
+    table: "pd.DataFrame"
+    fixed_bytes: float
+    per_example_bytes: float
+    limit_bytes: int | None
+    limit_of: str
+    largest_batch: int | None
+    interval: tuple[int, int] | None
+    because: tuple[str, ...]
+    spread_bytes: float
+
+    def peak_bytes(self, batch_size: int) -> float:
+        """The most memory that a step of this batch size takes."""
+        return self.fixed_bytes + self.per_example_bytes * batch_size
+
+    def summary(self) -> str:
+        """The answer as text."""
+        return "\n".join([self._headline, *self.because])
+
+    @property
+    def _headline(self) -> str:
+        line = (
+            f"A step takes {bytes_text(self.fixed_bytes)} and {bytes_text(self.per_example_bytes)} per "
+            "example."
+        )
+        if self.largest_batch is None or self.limit_bytes is None:
+            return line
+        if not self.largest_batch:
+            return f"{line} No batch fits in the {bytes_text(self.limit_bytes)} of {self.limit_of}."
+        return (
+            f"A batch of {count_text(self.largest_batch)} fits in the {bytes_text(self.limit_bytes)} of "
+            f"{self.limit_of}. {line}"
+        )
+
+    @property
+    def figure(self) -> dict[str, Any]:
+        """Peak memory against batch size, with the limit as a line, in plotly's schema."""
+        ran = self.table.batch_size.tolist()
+        last = max([*ran, *((self.interval or (0, 0))[1:])]) * 1.2
+        ends = [0, round(last)]
+        lines: list[dict[str, Any]] = [
+            {
+                "type": "scatter", "mode": "lines", "name": "forecast", "x": ends,
+                "y": [self.peak_bytes(at) / _GB for at in ends],
+                "line": {"color": COLOURS["host compute"]},
+            },
+            {
+                "type": "scatter", "mode": "markers", "name": "measured", "x": ran,
+                "y": (self.table.peak_bytes / _GB).tolist(),
+                "marker": {"color": COLOURS["device compute"], "size": 8},
+            },
+        ]  # fmt: skip
+        if self.limit_bytes is not None:
+            lines.append(
+                {
+                    "type": "scatter", "mode": "lines", "name": f"limit: {self.limit_of}", "x": ends,
+                    "y": [self.limit_bytes / _GB] * 2, "line": {"color": "#888", "dash": "dash"},
+                }
+            )  # fmt: skip
+        layout = figure_layout("Peak memory of a step", 280)
+        layout |= {"xaxis": axis("batch size"), "yaxis": axis("GB")}
+        return {"data": lines, "layout": layout}
+
+    def report(self) -> None:
+        """Show the answer and its chart in the notebook."""
+        from profnb.report.frontend import show_bundles
+
+        show_bundles([self._repr_mimebundle_()], self.summary())
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> dict[str, object]:
+        del include, exclude
+        figures = {"Peak memory of a step": self.figure}
+        html = titled_html(self._headline, Markup(""), figures, note_list(self.because))
+        return {"text/html": html, "text/plain": self.summary()}
+
+
+def make_forecast(
+    batches: Sequence[int],
+    peaks: Sequence[float],
+    limit: tuple[int, str] | None,
+    because: Sequence[str],
+    others_bytes: int = 0,
+    *,
+    is_resident: bool = False,
+) -> MemoryForecast:
+    """Lay a line through peaks, all but the last batch's, which checks it; then through all.
+
+    Args:
+        batches: The batch sizes that ran, ascending, three or more that differ.
+        peaks: The most memory that each took, in bytes.
+        limit: The most there may be, and what sets that.
+        because: How it was measured, in sentences.
+        others_bytes: What stays in use beside the steps that were measured.
+        is_resident: Whether they are of a process, and not of an allocator.
+    """
+    import pandas as pd
+
+    size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64)
+    slope, fixed = np.polyfit(size[:-1], peak[:-1], 1)
+    off = abs(float(fixed + slope * size[-1] - peak[-1]))
+    slope, fixed = np.polyfit(size, peak, 1)
+    slope, fixed = max(float(slope), 0.0), float(fixed) + others_bytes
+    forecast = fixed + slope * size
+    spread = max(
+        float(np.abs(peak + others_bytes - forecast).max()), off / 2, _GRAIN if is_resident else 0
+    )
+    notes = list(because)
+    share = off / float(peak[-1])
+    notes.append(
+        f"Checked with a batch of {count_text(int(size[-1]))}: {percent_text(share)} off the forecast."
+    )
+    if share > _FAR:
+        notes.append("So memory does not grow evenly with the batch; take the forecast as rough.")
+    table = pd.DataFrame(
+        {
+            "batch_size": list(batches),
+            "peak_bytes": peak + others_bytes,
+            "forecast_bytes": forecast,
+            "is_check": [*[False] * (len(batches) - 1), True],
+        }
+    )
+    largest = interval = None
+    if limit is not None:
+        more = spread / float(size[-1])  # what is off at the largest batch grows with it
+        room = max(limit[0] - fixed, 0.0)
+        interval = int(room / (slope + more)), int(room / max(slope - more, slope / 2, 1.0))
+        largest = interval[0]
+    return MemoryForecast(
+        table, fixed, slope, limit and limit[0], limit[1] if limit else "", largest, interval,
+        tuple(notes), spread,
+    )  # fmt: skip

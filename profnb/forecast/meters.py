@@ -1,0 +1,88 @@
+"""The memory of a step: of the process, of PyTorch's allocators, as XLA plans it.
+
+Of the process, the system keeps the most that was ever resident, which may be set back: only on Linux.
+Source: proc(5), /proc/self/clear_refs and VmHWM; torch.profiler (``profile_memory``), whose events of memory
+have no public reader; jax.stages.Compiled.memory_analysis.
+"""
+
+import gc
+import re
+import sys
+from collections.abc import Callable
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from profnb.core.errors import CaptureError
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+_PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
+_KB = 1024
+_RUNS = 2
+
+
+def resident_peak(run: Callable[[], object]) -> float:
+    """The most memory that the process takes while something runs.
+
+    Raises:
+        CaptureError: The system does not tell.
+    """
+    gc.collect()
+    try:
+        _CLEAR.write_text("5", "ascii")
+        for _ in range(_RUNS):
+            run()
+        peak = _PEAK.search(_STATUS.read_bytes())
+    except OSError:
+        peak = None
+    if peak is None:
+        raise CaptureError("The peak of this process' memory is known on Linux only.")
+    return int(peak[1]) * float(_KB)
+
+
+def torch_peak(run: Callable[[], object]) -> float:
+    """The most memory that PyTorch's allocators give while something runs, with what lives already."""
+    torch: Any = sys.modules["torch"]
+    run()  # what the first step makes and keeps: the optimizer's state
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        run()
+        torch.cuda.synchronize()
+        return float(torch.cuda.max_memory_allocated())
+    living = living_bytes()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profiler:
+        run()
+    events = profiler.profiler.kineto_results.events()
+    sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
+    return living + float(max(accumulate((size for _, size in sorted(sizes)), initial=0)))
+
+
+def living_bytes() -> float:
+    """The memory of all tensors that live; several may share one."""
+    torch: Any = sys.modules["torch"]
+    storages = {}
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.Tensor) and one.layout == torch.strided:
+            for tensor in (one, one.grad if one.is_leaf else None):
+                if tensor is not None:
+                    storage = tensor.untyped_storage()
+                    storages[storage.data_ptr()] = storage.nbytes()
+    return float(sum(storages.values()))
+
+
+def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:
+    """The memory that XLA plans for a step of JAX's, which is compiled and does not run."""
+    jax: Any = sys.modules["jax"]
+    lower = step.lower if hasattr(step, "lower") else jax.jit(step).lower
+    plan = lower(*arguments).compile().memory_analysis()
+    if plan is None:
+        raise CaptureError("XLA does not tell the memory of a step here.")
+    return float(
+        plan.argument_size_in_bytes
+        + plan.output_size_in_bytes
+        + plan.temp_size_in_bytes
+        - plan.alias_size_in_bytes
+    )
