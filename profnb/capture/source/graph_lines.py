@@ -267,8 +267,8 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
     captured = {inner.name for inner in _held(graph)}
     for row, operation in enumerate(operations):
         for tensor in operation.outputs:
-            row_of[tensor.name] = len(shapes)
-            shapes.append(None if tensor.shape.rank is None else tuple(tensor.shape))
+            row_of[tensor.name], shape = len(shapes), tensor.shape
+            shapes.append(None if shape.rank is None else tuple(shape))
             dtypes.append(tensor.dtype.name)
             if tensor.name in captured:
                 settings[row] = CAPTURED

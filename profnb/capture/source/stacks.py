@@ -175,14 +175,18 @@ def name_frames(looks: Looks, records: StackRecords) -> None:
     frame has gone: where the innermost frame is the user's, and called it in other looks of the same stack.
     """
     frames: dict[tuple[int, int], int] = {}
+    lines: dict[tuple[int, int], int] = {}  # by instruction: it stands in thousands of stacks
     names, called = _names_of(looks.codes.values()), _called_at(looks)
     for row in range(len(looks.keys)):
         stack, path = [], looks.stack_of(row)
         left = called.get(looks.keys[row])
         for code, offset in path if left is None else (*path, (looks.codes[left], 0)):
-            if is_own_file(code.co_filename):
+            if (line := lines.get((id(code), offset))) is None:
+                line = -1 if is_own_file(code.co_filename) else line_at(code, offset)
+                lines[id(code), offset] = line
+            if line < 0:
                 continue
-            place = id(code), line_at(code, offset)
+            place = id(code), line
             stack.append(frames.setdefault(place, len(frames)))
             if len(frames) > len(records.frames):
                 frame = names[id(code)], code.co_filename, code.co_firstlineno, place[1]
