@@ -363,6 +363,36 @@ def test_odd_json_reads_as_it_is_meant(tmp_path):
 # Ranges as steps.
 
 
+@pytest.mark.parametrize(("end", "note"), [(-600, "the gzip is cut short after"), (-3, "the gzip is cut short after"), (None, "damaged gzip after")])
+def test_a_packed_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, end, note):
+    import gzip
+
+    packed = gzip.compress(kineto(*(op(10 * n, f"aten::op{n * 7919 % 10007}") for n in range(3000))).encode())
+    damaged = bytearray(packed[:end])
+    if end is None:
+        damaged[-8] ^= 1  # its checksum
+    (tmp_path / "x.json.gz").write_bytes(damaged)
+    p = profnb.load(tmp_path / "x.json.gz")
+    assert len(p.trace.events) == (3000 if end != -600 else pytest.approx(2900, abs=99))
+    assert sum(note in one for one in p.notes) == 1
+    (tmp_path / "x.pb.gz").write_bytes(gzip.compress(message((1, message((2, "/host:CPU"), (3, b"x" * 400)))))[:-12])
+    with pytest.raises(TraceFormatError, match="x.pb.gz: the gzip is cut short"):
+        profnb.load(tmp_path / "x.pb.gz")
+
+
+def test_documents_one_behind_the_other_are_shown_together(tmp_path):
+    bare = json.dumps([{"ph": "X", "name": "b", "ts": 30, "dur": 5, "pid": 1, "tid": 1}])
+    whole = kineto(op(0), op(10), tail='], "more": {"a": [1, "]"]}, "x": 1}')
+    trace = load_text(tmp_path / "x.json", f"{whole}\n{bare}{whole[: whole.index('traceEvents')]}")
+    assert (len(trace.events), trace.left_out) == (3, ("The file holds 2 JSON documents; their events are shown together.",))
+    assert len(load_text(tmp_path / "y.json", whole + " trailing words").events) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_text_of_two_bytes_a_letter_opens_with_and_without_a_mark(tmp_path, encoding):
+    assert len(load_text(tmp_path / "x.json", kineto(op(0), op(10)), encoding).events) == 2
+
+
 def test_a_range_that_repeats_is_a_step_and_nobody_is_told_to_call_step(tmp_path):
     ranges = [op(100 * at, "train_iter", cat="user_annotation", dur=90) for at in range(6)]
     inside = [op(100 * at + 10, "forward", cat="user_annotation", dur=30) for at in range(6)]
