@@ -16,9 +16,9 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.safe_files import claim_folder, read_whole, whole_file
+from profnb.core.safe_files import claim_folder, open_regular, read_whole, whole_file
 from profnb.core.sharing import Sharing
-from profnb.trace.formats import GZIP, Opened, read_opened
+from profnb.trace.formats import GZIP, HEAD, SQLITE, Opened, read_opened
 from profnb.trace.model import Trace
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
@@ -66,7 +66,12 @@ def read_file(
         TraceFormatError: It is nothing that we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
+    source = printable(file.name)
+    with open_regular(file) as opened:
+        head = opened.read(HEAD)
+    if head.startswith(SQLITE):  # which is read by the page, whatever its size
+        return read_opened(Opened(file, np.frombuffer(head, np.uint8), source))
+    recorded = read_whole(file, MOST_BYTES)
     is_packed, damage = recorded[:2].tobytes() == GZIP, ""
     if is_packed:
         recorded, damage = _decompress(recorded, source)

@@ -29,7 +29,7 @@ from profnb.trace.pstats_file import MOST_BYTES, CallCounts, read_pstats
 from profnb.trace.xplane import read_xplane
 
 HEAD = 1 << 12
-GZIP = b"\x1f\x8b"
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = re.compile(rb"(\xff\xfe|[\[{]\x00)|(?:\xfe\xff|\x00[\[{])")  # little end first, or last
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
@@ -146,7 +146,7 @@ def _read_utf_16(opened: Opened) -> Trace:
 
 
 FORMATS = (
-    Format("an SQLite database", _begins(b"SQLite format 3\0"), _read_database),
+    Format("an SQLite database", _begins(SQLITE), _read_database),
     Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
     Format("an xz archive", _begins(b"\xfd7zXZ\0"), remedy="Unpack it with `xz -d` and open that."),
     Format("a zstd archive", _begins(b"\x28\xb5\x2f\xfd"), remedy="Unpack it with `zstd -d` and open that."),
