@@ -197,8 +197,8 @@ def test_a_gzip_that_inflates_without_end_is_stopped_at_a_bound(tmp_path, monkey
     small.write_bytes(raw + struct.pack("<II", zlib.crc32(body), len(body)))
     assert len(read_trace(small).events) == 1
     small.write_bytes(raw + struct.pack("<II", zlib.crc32(body), 4_000_000_000))
-    with pytest.raises(TraceFormatError, match="damaged gzip"):
-        read_trace(small)
+    trace = read_trace(small)  # all of it came before the size
+    assert (len(trace.events), "damaged gzip after 54 bytes" in trace.left_out[0]) == (1, True)
     small.write_bytes(raw[: len(raw) // 2])
     with pytest.raises(TraceFormatError, match="cut short|Damaged|No event"):
         read_trace(small)

@@ -124,6 +124,43 @@ def test_an_export_of_nsight_systems_is_a_trace_like_any_other(tmp_path):
     assert "torch" not in p.summary().lower()
 
 
+def test_processes_of_one_export_share_no_stream_and_no_launch(tmp_path):
+    script = NSYS.replace("correlationId int, demangledName", "correlationId int, globalPid int, demangledName")
+    rows = []
+    for process, at in ((5, 0), (6, 30)):
+        tid = (process << 24) + 70 + process
+        rows += [
+            ("CUPTI_ACTIVITY_KIND_RUNTIME", ((100 + at) * MS, (101 + at) * MS, tid, 1, 1)),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", ((103 + at) * MS, (140 + at) * MS, 0, 7, 1, process << 24, 2, 3, 40, 2, 3, 1, 128, 1, 1, 16, 32)),
+        ]  # fmt: skip
+    p = profnb.load(write_database(tmp_path / "x.sqlite", script, rows))
+    assert [name for name in p.trace.lines.names.texts if "Stream" in name] == ["Stream #7 (process 5)", "Stream #7 (process 6)"]
+    assert p.launches[["kernels", "delay_us"]].to_numpy().tolist() == [[2, 2000.0]]
+    assert p.kernels.total_us.tolist() == [74_000.0]
+
+
+def test_calls_of_the_operating_system_launch_nothing_and_inline_text_goes_before_shared(tmp_path):
+    script = NSYS + "create table OSRT_API (start int, end int, globalTid int, correlationId int, nameId int);"
+    rows = [("OSRT_API", (100 * MS, 101 * MS, TID, 1, 4)), ("NVTX_EVENTS", (100 * MS, 120 * MS, 59, "inline", TID, 5)),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", (103 * MS, 140 * MS, 0, 7, 1, 2, 3, 40, 2, 3, 1, 128, 1, 1, 16, 32))]  # fmt: skip
+    p = profnb.load(write_database(tmp_path / "x.sqlite", script, rows))
+    assert p.launches.delay_us.isna().all()
+    assert "inline" in p.trace.names.texts and "forward" not in [p.trace.names[row] for row in p.trace.events.name.tolist()]
+
+
+def test_a_database_is_read_by_the_page_and_bounded_by_its_cells(tmp_path, monkeypatch):
+    from profnb.trace import files
+    from profnb.trace.nvidia import database
+
+    monkeypatch.setattr(files, "MOST_BYTES", 1000)  # of other files
+    path = nsys(tmp_path / "x.sqlite")
+    assert path.stat().st_size > 1000
+    assert len(read_trace(path).events)
+    monkeypatch.setattr(database, "_MOST_CELLS", 100)
+    with pytest.raises(TraceFormatError, match="More than 100 cells"):
+        read_trace(path)
+
+
 def test_nested_ranges_of_an_export_stand_in_the_timeline_and_come_back_from_it(tmp_path):
     p = profnb.load(nsys(tmp_path / "x.sqlite"))
     back = profnb.load(p.to_chrome_trace(tmp_path / "x.json"))
@@ -153,7 +190,7 @@ def test_printed_rows_are_kernels_and_copies_in_their_own_units(tmp_path):
     assert p.copies[["direction", "total_us", "bytes"]].to_numpy().tolist() == [["device to host", 2.0, 2048]]
     (tmp_path / "n.csv").write_text(NSYS_CSV)
     p = profnb.load(tmp_path / "n.csv")
-    assert (p.kernels.total_us.tolist(), p.copies.direction.tolist(), p.copies.bytes.tolist()) == ([0.3], ["host to device"], [1 << 20])
+    assert (p.kernels.total_us.tolist(), p.copies.direction.tolist(), p.copies.bytes.tolist()) == ([0.3], ["host to device"], [1_000_000])
 
 
 def test_printed_calls_are_the_hosts(tmp_path):
@@ -361,6 +398,36 @@ def test_odd_json_reads_as_it_is_meant(tmp_path):
 
 
 # Ranges as steps.
+
+
+@pytest.mark.parametrize(("end", "note"), [(-600, "the gzip is cut short after"), (-3, "the gzip is cut short after"), (None, "damaged gzip after")])
+def test_a_packed_trace_that_is_cut_off_is_read_as_far_as_it_goes(tmp_path, end, note):
+    import gzip
+
+    packed = gzip.compress(kineto(*(op(10 * n, f"aten::op{n * 7919 % 10007}") for n in range(3000))).encode())
+    damaged = bytearray(packed[:end])
+    if end is None:
+        damaged[-8] ^= 1  # its checksum
+    (tmp_path / "x.json.gz").write_bytes(damaged)
+    p = profnb.load(tmp_path / "x.json.gz")
+    assert len(p.trace.events) == (3000 if end != -600 else pytest.approx(2900, abs=99))
+    assert sum(note in one for one in p.notes) == 1
+    (tmp_path / "x.pb.gz").write_bytes(gzip.compress(message((1, message((2, "/host:CPU"), (3, b"x" * 400)))))[:-12])
+    with pytest.raises(TraceFormatError, match="x.pb.gz: the gzip is cut short"):
+        profnb.load(tmp_path / "x.pb.gz")
+
+
+def test_documents_one_behind_the_other_are_shown_together(tmp_path):
+    bare = json.dumps([{"ph": "X", "name": "b", "ts": 30, "dur": 5, "pid": 1, "tid": 1}])
+    whole = kineto(op(0), op(10), tail='], "more": {"a": [1, "]"]}, "x": 1}')
+    trace = load_text(tmp_path / "x.json", f"{whole}\n{bare}{whole[: whole.index('traceEvents')]}")
+    assert (len(trace.events), trace.left_out) == (3, ("The file holds 2 JSON documents; their events are shown together.",))
+    assert len(load_text(tmp_path / "y.json", whole + " trailing words").events) == 2
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_text_of_two_bytes_a_letter_opens_with_and_without_a_mark(tmp_path, encoding):
+    assert len(load_text(tmp_path / "x.json", kineto(op(0), op(10)), encoding).events) == 2
 
 
 def test_a_range_that_repeats_is_a_step_and_nobody_is_told_to_call_step(tmp_path):

@@ -6,17 +6,19 @@ import time
 import zlib
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.safe_files import claim_folder, read_whole, whole_file
+from profnb.core.safe_files import claim_folder, open_regular, read_whole, whole_file
 from profnb.core.sharing import Sharing
-from profnb.trace.formats import GZIP, Opened, read_opened
+from profnb.trace.formats import GZIP, HEAD, SQLITE, Opened, read_opened
 from profnb.trace.model import Trace
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
@@ -64,26 +66,43 @@ def read_file(
         TraceFormatError: It is nothing that we can read, or it changed while it was read.
     """
     file = Path(path).expanduser()
-    recorded, source = read_whole(file, MOST_BYTES), printable(file.name)
-    is_packed = recorded[:2].tobytes() == GZIP
+    source = printable(file.name)
+    with open_regular(file) as opened:
+        head = opened.read(HEAD)
+    if head.startswith(SQLITE):  # which is read by the page, whatever its size
+        return read_opened(Opened(file, np.frombuffer(head, np.uint8), source))
+    recorded = read_whole(file, MOST_BYTES)
+    is_packed, damage = recorded[:2].tobytes() == GZIP, ""
     if is_packed:
-        recorded = _decompress(recorded, source)
+        recorded, damage = _decompress(recorded, source)
         if recorded[:2].tobytes() == GZIP:  # a file may hold itself, without end
             raise TraceFormatError(
                 f"{source}: gzip inside gzip. Decompress once and open the result."
             )
     others = tuple(read_whole(other, MOST_BYTES) for other in beside)
-    return read_opened(Opened(file, recorded, source, is_packed, others))
+    try:
+        read = read_opened(Opened(file, recorded, source, is_packed, others))
+    except TraceFormatError:
+        if damage:
+            raise TraceFormatError(damage) from None
+        raise
+    if damage and isinstance(read, Trace):
+        read = replace(read, left_out=(*read.left_out, damage))
+    return read
 
 
-def _decompress(packed: Bytes, source: str) -> Bytes:
-    """Inflate gzip to a bound: what a file claims of its size is not believed, and much is counted first."""
-    inflated, is_counted = bytearray(), False
-    for piece in _inflate(packed, source):
+def _decompress(packed: Bytes, source: str) -> tuple[Bytes, str]:
+    """Inflate gzip to a bound: what a file claims of its size is not believed, and much is counted first.
+
+    Returns:
+        The bytes, as far as they go, and a sentence on damage, if there is any.
+    """
+    inflated, is_counted, damage = bytearray(), False, list[str]()
+    for piece in _inflate(packed, source, damage):
         inflated += piece
         if len(inflated) > _SURE_BYTES and not is_counted:
             is_counted = True
-            sizes = accumulate(map(len, _inflate(packed, source)))
+            sizes = accumulate(map(len, _inflate(packed, source, [])))
             if any(size > MOST_BYTES for size in sizes):
                 raise TraceFormatError(
                     f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
@@ -91,11 +110,11 @@ def _decompress(packed: Bytes, source: str) -> Bytes:
                 )
     whole = np.frombuffer(inflated, np.uint8)
     whole.flags.writeable = False
-    return whole
+    return whole, "".join(damage)
 
 
-def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
-    """Inflate gzip by pieces, none of them large."""
+def _inflate(packed: Bytes, source: str, damage: list[str]) -> Iterator[bytes]:
+    """Inflate gzip by pieces, none of them large, up to where it is damaged, which is said."""
     done, at, size = 0, 0, _FIRST_PIECE
     inflate = zlib.decompressobj(wbits=31)
     try:
@@ -103,10 +122,11 @@ def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
             left = packed[at : at + size].tobytes()
             at += len(left)
             while left and not inflate.eof:
-                piece = inflate.decompress(left, _PIECE)
-                left = inflate.unconsumed_tail
+                piece, inflate, read = _inflate_some(inflate, left)
+                left = inflate.unconsumed_tail + left[read:]
                 done += len(piece)
                 yield piece
+            at -= len(left)
             at -= len(inflate.unused_data)
             size = min(2 * size, _PIECE)
             if inflate.eof:
@@ -115,13 +135,27 @@ def _inflate(packed: Bytes, source: str) -> Iterator[bytes]:
                 # Another member; pieces begin small, or many tiny members would take quadratic time.
                 inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
     except zlib.error as error:
-        raise TraceFormatError(
+        damage.append(
             f"{source}: damaged gzip after {done:,} bytes ({error}). Download or record it again."
-        ) from None
+        )
+        return
     if not inflate.eof:
-        raise TraceFormatError(
+        damage.append(
             f"{source}: the gzip is cut short after {done:,} bytes. Download or record it again."
         )
+
+
+def _inflate_some(inflate: Any, packed: bytes) -> tuple[bytes, Any, int]:
+    """Inflate as much as can be: (what came out, the state behind it, how much of the input was taken)."""
+    size = len(packed)
+    while True:
+        before = inflate.copy()
+        try:
+            return inflate.decompress(packed[:size], _PIECE), inflate, size
+        except zlib.error:  # what comes before the damage is read by ever smaller parts
+            if size == 1:
+                raise
+            inflate, size = before, size // 2
 
 
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:

@@ -29,9 +29,9 @@ from profnb.trace.pstats_file import MOST_BYTES, CallCounts, read_pstats
 from profnb.trace.xplane import read_xplane
 
 HEAD = 1 << 12
-GZIP = b"\x1f\x8b"
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 _BOM = b"\xef\xbb\xbf"
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_UTF_16 = re.compile(rb"(\xff\xfe|[\[{]\x00)|(?:\xfe\xff|\x00[\[{])")  # little end first, or last
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -91,7 +91,7 @@ def _is_json(head: bytes) -> bool:
 def _is_text(head: bytes) -> bool:
     """Tell whether bytes are text; a protobuf may begin with a line's end or a quotation mark, too."""
     text = head[:512]
-    return len(text) > 1 and not _NO_TEXT.search(text) and not text.startswith(_UTF_16)
+    return len(text) > 1 and not _NO_TEXT.search(text) and not _UTF_16.match(text)
 
 
 def _read_database(opened: Opened) -> Trace:
@@ -139,12 +139,14 @@ def _read_event_files(opened: Opened) -> Trace:
 
 
 def _read_utf_16(opened: Opened) -> Trace:
-    text = opened.data.tobytes().decode("utf-16", "replace").encode("utf-8", "replace")
+    match = _UTF_16.match(opened.data[:2].tobytes())
+    little = match is not None and match[1] is not None
+    text = opened.data.tobytes().decode("utf-16-le" if little else "utf-16-be", "replace").encode()
     return read_chrome(np.frombuffer(text, np.uint8), opened.source)
 
 
 FORMATS = (
-    Format("an SQLite database", _begins(b"SQLite format 3\0"), _read_database),
+    Format("an SQLite database", _begins(SQLITE), _read_database),
     Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
     Format("an xz archive", _begins(b"\xfd7zXZ\0"), remedy="Unpack it with `xz -d` and open that."),
     Format("a zstd archive", _begins(b"\x28\xb5\x2f\xfd"), remedy="Unpack it with `zstd -d` and open that."),
@@ -162,12 +164,12 @@ FORMATS = (
         "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
         lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
     ),
+    Format("JSON in UTF-16", lambda head: _UTF_16.match(head) is not None, _read_utf_16),
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
     Format(
         "a table that nvprof or nsys printed", is_printed,
         lambda opened: read_printed(opened.data, opened.source),
     ),
-    Format("JSON in UTF-16", _begins(*_UTF_16), _read_utf_16),
     Format("a text", _is_text, remedy=_OPENS),
     Format(
         "a profile of pprof", is_pprof,

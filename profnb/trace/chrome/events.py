@@ -7,7 +7,7 @@ Source: "Trace Event Format", docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OO
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,7 @@ from profnb.trace.model import StatColumn
 _PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(FIELDS))
 _LONGEST_US = (1 << 61) // 1_000_000  # 26 days: sums of two times stay inside int64 picoseconds
 _MOST_METADATA = 200_000
+_MOST_DOCUMENTS = 1_000
 _MOST_HEADER = 100_000
 _MOST_MEMBERS = 10_000
 _TIMED, _FLOWS = list(b"XBEiIRC"), list(b"stf")
@@ -147,14 +148,23 @@ def _parse_object(buffer: Bytes, span: Int64s) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any] | None]:
-    """Find where the list of events begins, and the small members before it; None for a bare list."""
+def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | None]:
+    """Find where the list of events of a document begins, and the small members before it.
+
+    Args:
+        buffer: The whole file.
+        begin: Where the document begins.
+
+    Returns:
+        The position, and the members; None for a bare list.
+    """
 
     def is_at(at: int, byte: bytes) -> bool:
         return buffer[at : at + 1].tobytes() == byte
 
     end = buffer.size
-    at = skip_space(buffer, 3 if buffer[:3].tobytes() == b"\xef\xbb\xbf" else 0, end)
+    has_mark = buffer[begin : begin + 3].tobytes() == b"\xef\xbb\xbf"
+    at = skip_space(buffer, begin + 3 * has_mark, end)
     if is_at(at, b"["):
         return at, None
     if not is_at(at, b"{"):
@@ -190,6 +200,44 @@ def _find_list(buffer: Bytes) -> tuple[int, dict[str, Any] | None]:
     )
 
 
+def _find_next_document(buffer: Bytes, after: int, *, is_bare: bool) -> int:
+    """Find where another JSON document begins behind one whose list of events has ended; -1 for nowhere."""
+    end = buffer.size
+    at = skip_space(buffer, after, end)
+    for _ in range(0 if is_bare else _MOST_MEMBERS):
+        if at >= end or buffer[at] != ord(","):
+            break
+        colon = string_end(buffer, skip_space(buffer, at + 1, end), end)
+        value = skip_space(buffer, colon, end) + 1 if colon > 0 else end
+        value_end = skip_value(buffer, skip_space(buffer, value, end), end) if value < end else -1
+        if value_end < 0:
+            return -1
+        at = skip_space(buffer, value_end, end)
+    if not is_bare:
+        if at >= end or buffer[at] != ord("}"):
+            return -1
+        at = skip_space(buffer, at + 1, end)
+    return at if at < end and buffer[at] in b"[{" else -1
+
+
+def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, int]:
+    """Find the events of every JSON document in a file, the members before the first list, and how many."""
+    at, header = _find_list(buffer)
+    listed = scan_events(buffer, at)
+    spans, documents, is_bare = [listed.spans], 1, header is None
+    while listed.is_closed and not listed.damaged and documents < _MOST_DOCUMENTS:
+        begin = _find_next_document(buffer, listed.after, is_bare=is_bare)
+        try:
+            at, other = _find_list(buffer, begin) if begin >= 0 else (-1, None)
+        except TraceFormatError:  # something else, or the second is cut off before its events
+            break
+        if at < 0:
+            break
+        listed, is_bare, documents = scan_events(buffer, at), other is None, documents + 1
+        spans.append(listed.spans)
+    return replace(listed, spans=np.concatenate(spans)), header, documents
+
+
 def read_raw_events(buffer: Bytes) -> RawEvents:
     """Find the events of a Chrome trace and put their fields into columns.
 
@@ -203,8 +251,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     def text_at(span: Int64s) -> str:
         return text_of(buffer[span[0] : span[1]].tobytes())
 
-    at, header = _find_list(buffer)
-    listed = scan_events(buffer, at)
+    listed, header, documents = _scan_documents(buffer)
     spans = listed.spans
     if listed.damaged and not spans[:, _PH, 1].any():
         raise TraceFormatError(
@@ -243,6 +290,10 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
         if count
     ]
     left_out[:0] = _damage(listed, buffer.size)
+    if documents > 1:
+        left_out.insert(
+            0, f"The file holds {documents:,} JSON documents; their events are shown together."
+        )
     spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
     origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
     begin = _since(origin_us, whole[is_usable], part[is_usable])

@@ -2,7 +2,7 @@
 
 A database may hold views, triggers, virtual tables and generated columns, which run what the file says. So a
 table is read only where the schema calls it one and its text begins ``CREATE TABLE``; the authorizer lets
-nothing else through. The work is bounded by the file's size, a text by its length, all rows by their number.
+nothing else through. The work is bounded by the file's size, a text by its length, all cells by their number.
 
 Source: "Defense Against The Dark Arts", sqlite.org/security.html.
 """
@@ -18,7 +18,7 @@ from profnb.core.columns import Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 
-_MOST_ROWS, _BLOCK = 20_000_000, 50_000
+_MOST_CELLS, _BLOCK = 150_000_000, 50_000  # numbers and texts: 1.2 GB, however small the file is
 _MOST_TABLES = 1_000
 _LONGEST_TEXT, _LONGEST_ROW = 4_000, 1 << 24
 _CHECK_EVERY, _FREE_CHECKS, _BYTES_A_CHECK = 10_000, 1_000, 200  # virtual machine's instructions
@@ -37,7 +37,7 @@ class Database:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         """Find the tables."""
-        self._connection, self._rows_left = connection, _MOST_ROWS
+        self._connection, self._cells_left = connection, _MOST_CELLS
         schema = connection.execute(
             "SELECT type, name, substr(sql, 1, 20) FROM sqlite_master LIMIT ?", (_MOST_TABLES,)
         ).fetchall()
@@ -92,10 +92,10 @@ class Database:
         if there:
             cursor = self._connection.execute(f'SELECT {", ".join(asked)} FROM "{table}"')  # noqa: S608
             while block := cursor.fetchmany(_BLOCK):
-                self._rows_left -= len(block)
-                if self._rows_left < 0:
+                self._cells_left -= len(block) * max(len(asked), 1)
+                if self._cells_left < 0:
                     raise TraceFormatError(
-                        f"More than {_MOST_ROWS:,} rows. Record a shorter time and export that."
+                        f"More than {_MOST_CELLS:,} cells. Record a shorter time and export that."
                     )
                 cells = [[-1 if c is None else c for c in row[: len(columns)]] for row in block]
                 blocks.append(np.array(cells, np.int64).reshape(len(block), len(columns)))

@@ -1,16 +1,18 @@
 """The SQLite export of Nsight Systems to a ``Trace``: kernels, copies, calls, NVTX ranges.
 
 ``nsys export --type sqlite`` writes one table per kind of event, of which any may be missing; texts stand in
-``StringIds``. ``globalTid`` holds the process and the thread, 24 bits each. A CUDA graph that was traced as a
-whole is one event on its stream.
+``StringIds``. ``globalTid`` holds the process and the thread, 24 bits each. Streams and correlation ids are
+each process's own. A CUDA graph that was traced as a whole is one event on its stream.
 
 Source: "SQLite Schema Reference" of the Nsight Systems User Guide (2021.5 to 2025.1).
 """
 
 import re
+from dataclasses import replace
 
 import numpy as np
 
+from profnb.core.columns import Int64s
 from profnb.trace.assemble import PlaneStats
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID
@@ -35,7 +37,7 @@ _GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EV
 _THREADS, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 # ENUM_CUDA_MEM_KIND
 _MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device"}
-_THREAD = (1 << 24) - 1
+_THREAD, _PROCESS = (1 << 24) - 1, "globalPid"
 _API_VERSION = re.compile(r"(_ptsz|_ptds)?_v\d+$")
 _FACTS = {
     "totalMemory": "memory_size", "smCount": "core_count", "computeMajor": "compute_cap_major",
@@ -58,32 +60,57 @@ def read_nsys(database: Database, source: str) -> Trace:
     texts, row = strings.of(name_ids)
     for thread, at in zip((threads & _THREAD).tolist(), row.tolist(), strict=True):
         titles[thread] = f"{texts[at]}/{thread}"
-    *columns, demangled, short = database.integers(
-        KERNELS, *KERNEL_COLUMNS, "demangledName", "shortName"
+    *columns, process, demangled, short = database.integers(
+        KERNELS, *KERNEL_COLUMNS, _PROCESS, "demangledName", "shortName"
     )
-    records = [kernels_of(columns, *strings.of(np.where(demangled >= 0, demangled, short)))]
-    records.append(copies_of(database.integers(_MEMCPY, *COPY_COLUMNS), _MEMORY))
-    records.append(copies_of(database.integers(_MEMSET, *COPY_COLUMNS), _MEMORY, is_set=True))
+    names = strings.of(np.where(demangled >= 0, demangled, short))
+    records = [(kernels_of(columns, *names), process)]
+    for table in (_MEMCPY, _MEMSET):
+        *columns, process = database.integers(table, *COPY_COLUMNS, _PROCESS)
+        records.append((copies_of(columns, _MEMORY, is_set=table == _MEMSET), process))
     records.append(_graphs(database))
     for table in (_RUNTIME, _OF_OS):
         begin, end, thread, correlation, name_id = database.integers(
             table, "start", "end", "globalTid", "correlationId", "nameId"
         )
-        names, row = strings.of(name_id)
-        names = [_API_VERSION.sub("", name) for name in names]
-        records.append(calls_of(begin, end, thread & _THREAD, correlation, names, row, titles))
-    records.append(_ranges(database, strings, titles))
-    return trace_of(source, "Nsight Systems", records, _facts(database))
+        texts, row = strings.of(name_id)
+        texts = [_API_VERSION.sub("", text) for text in texts]
+        if table == _OF_OS:  # its numbers are its own, and no launches
+            correlation = np.full_like(correlation, -1)
+        calls = calls_of(begin, end, thread & _THREAD, correlation, texts, row, titles)
+        records.append((calls, thread))
+    processes = np.unique(np.concatenate([process[process > 0] >> 24 for _, process in records]))
+    parts = [
+        one if processes.size < 2 else _tell_apart(one, process >> 24) for one, process in records
+    ]
+    parts.append(_ranges(database, strings, titles))
+    return trace_of(source, "Nsight Systems", parts, _facts(database))
 
 
-def _graphs(database: Database) -> Records:
-    begin, end, device, stream, correlation, graph = database.integers(
-        _GRAPHS, "start", "end", "deviceId", "streamId", "correlationId", "graphId"
+def _tell_apart(records: Records, process: Int64s) -> Records:
+    """Give each process lines of its own on a device, and numbers of its own for what it launched."""
+    process = process & _THREAD
+    correlation = records.integers[CORRELATION_ID]
+    correlation = np.where(correlation >= 0, correlation | process << 32, -1)
+    pairs, line = np.unique(np.stack([records.line, process]), axis=1, return_inverse=True)
+    lines = [records.lines[row] for row in pairs[0].tolist()]
+    lines = [
+        replace(one, name=f"{one.name} (process {number})") if one.side == "device" else one
+        for one, number in zip(lines, pairs[1].tolist(), strict=True)
+    ]
+    integers = {**records.integers, CORRELATION_ID: correlation}
+    return replace(records, lines=lines, line=line.reshape(-1), integers=integers)
+
+
+def _graphs(database: Database) -> tuple[Records, Int64s]:
+    begin, end, device, stream, correlation, graph, process = database.integers(
+        _GRAPHS, "start", "end", "deviceId", "streamId", "correlationId", "graphId", _PROCESS
     )
     distinct, row = np.unique(graph, return_inverse=True)
     names = [f"CUDA graph {number}" for number in distinct.tolist()]
     lines = on_streams(device, stream)
-    return Records(*lines, names, row.reshape(-1), begin, end, {CORRELATION_ID: correlation})
+    records = Records(*lines, names, row.reshape(-1), begin, end, {CORRELATION_ID: correlation})
+    return records, process
 
 
 def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Records:
@@ -95,7 +122,10 @@ def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Rec
     inline = np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)
     shared, row = strings.of(text_id)
     names = [*distinct, *shared]
-    name = np.where(text_id >= 0, row + len(distinct), inline)
+    is_inline = np.array(
+        [bool(text) for text in texts], np.bool_
+    )  # which goes before the shared one
+    name = np.where(is_inline | (text_id < 0), inline, row + len(distinct))
     kept = np.flatnonzero((end >= 0) & (begin >= 0))  # marks and categories have no end
     return ranges_of(begin[kept], end[kept], thread[kept] & _THREAD, names, name[kept], titles)
 

@@ -4,12 +4,14 @@ They come of ``nvprof --print-gpu-trace`` or ``--print-api-trace``, as CSV or no
 ``nsys stats --report cuda_gpu_trace --format csv``.
 
 nvprof's CSV has its units in the row below the header, which differ from file to file; nsys has them in the
-header, ``Start (ns)``; nvprof's text has them in each cell. A kilobyte is 1,024 bytes. A begin is as exact as
+header, ``Start (ns)``; nvprof's text has them in each cell. A kilobyte of nvprof is 1,024 bytes, one of
+nsys 1,000. A begin is as exact as
 it was printed. Rows of ``[Unified Memory ...]`` are no work of a stream.
 """
 
 import csv
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from math import isfinite
@@ -33,6 +35,7 @@ from profnb.trace.nvidia.records import (
 
 _MOST_ROWS, _HEAD_ROWS = 5_000_000, 200
 _LATEST_NS = 1 << 62
+_NAME, _CALL_COLUMNS = "name", ("start", "end", "thread", "correlationId")
 # nsys' names of columns, by nvprof's.
 _SAME = {
     "Correlation_ID": "CorrId", "Stream": "Strm", "Registers Per Thread": "Reg/Trd", "Grid X": "GrdX",
@@ -43,11 +46,15 @@ _SAME = {
 _SAME_IN_TEXT = {"Regs*": "Registers Per Thread", "SSMem*": "Static SMem", "DSMem*": "Dynamic SMem"}
 _OURS = {theirs: ours for ours, theirs in _SAME.items()} | _SAME_IN_TEXT
 _NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-_BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3}
-_UNITS = _NS | _BYTES
-_NUMBER = re.compile(r"([-+\d.eE]+?)\s*([KMG]?B|[mun]?s)?$")
-_DEVICE = re.compile(r"(.*?)\s*\((\d{1,6})\)$")
-_NUMBERED = re.compile(r"\s*\[(\d+)\]$")  # nvprof's text: the correlation stands behind the name
+_BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3}  # as nvprof counts
+_DECIMAL = {"KB": "kB", "MB": "dMB", "GB": "dGB"}  # as nsys does
+_UNITS = _NS | _BYTES | {"kB": 1e3, "dMB": 1e6, "dGB": 1e9}
+_NUMBER = re.compile(r"([-+\d.eE]{1,40}?)\s{0,9}([kKMG]?B|d[MG]B|[mun]?s)?$")
+_DEVICE = re.compile(r"(.{0,200}?)\s{0,9}\((\d{1,6})\)$")
+_GAP, _LONGEST_ROW = re.compile(r"\s{2,}"), 20_000
+_NUMBERED = re.compile(
+    r"\s{0,9}\[(\d{1,19})\]$"
+)  # nvprof's text: the correlation stands behind the name
 _COPY = re.compile(r"\[?(?:CUDA )?(memcpy|memset)\s*(\w+?)?(?:-to-(\w+))?\]?$", re.IGNORECASE)
 _DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 8, "htoh": 9, "ptop": 10}
 _KINDS = ("pageable", "pinned", "device", "array", "managed")
@@ -75,7 +82,8 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
         TraceFormatError: It lists no kernels or calls one by one.
     """
     lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
-    kernels, copies, calls, others = _Columns(), _Columns(), _Columns(), _Columns()
+    kernels, copies = _Columns(*KERNEL_COLUMNS), _Columns(*COPY_COLUMNS)
+    calls, others = _Columns(*_CALL_COLUMNS), _Columns("start", "end", "deviceId")
     devices: dict[int, str] = {}
     try:
         for row in islice(_rows(lines, source), _MOST_ROWS):
@@ -98,23 +106,29 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
 
 
 class _Columns:
-    """Rows of one kind as they are found."""
+    """Rows of one kind as they are found, eight bytes a cell.
 
-    def __init__(self) -> None:
-        self._rows: list[dict[str, int]] = []
+    Args:
+        columns: What a row may have; -1 where it lacks one.
+    """
+
+    def __init__(self, *columns: str) -> None:
+        self._columns = {name: array("q") for name in (*columns, _NAME)}
         self._names: dict[str, int] = {}
 
-    def add(self, name: str, values: dict[str, int]) -> None:
+    def add(self, name: str, values: Mapping[str, int]) -> None:
         """Keep a row."""
-        self._rows.append(values | {"name": self._names.setdefault(name, len(self._names))})
+        for key, column in self._columns.items():
+            column.append(values.get(key, -1))
+        self._columns[_NAME][-1] = self._names.setdefault(name, len(self._names))
 
     def of(self, columns: Sequence[str]) -> list[Int64s]:
-        """Give columns, -1 where a row lacks one."""
-        return [np.array([row.get(name, -1) for row in self._rows], np.int64) for name in columns]
+        """Give columns."""
+        return [np.array(self._columns[name], np.int64) for name in columns]
 
     def names(self) -> tuple[list[str], Int64s]:
         """Give the distinct names, and the row of each record's."""
-        return list(self._names), self.of(["name"])[0]
+        return list(self._names), self.of([_NAME])[0]
 
 
 def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
@@ -123,22 +137,22 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
         if line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration")):
             header, *rest = csv.reader(lines[at : at + 2])
             titles = [title.partition(" (") for title in header]
-            units = [unit.rstrip(")") for _, _, unit in titles]
+            units = [_DECIMAL.get(unit.rstrip(")"), unit.rstrip(")")) for _, _, unit in titles]
             columns = [_OURS.get(title, title) for title, _, _ in titles]
             has_units = not any(units) and bool(rest) and rest[0][:1] != [] and rest[0][0] in _NS
             if has_units:
                 units = rest[0]
-            for cells in csv.reader(lines[at + 1 + has_units :]):
+            for cells in csv.reader(islice(lines, at + 1 + has_units, None)):
                 yield {
                     column: cell + (unit if cell and unit in _UNITS else "")
                     for column, cell, unit in zip(columns, cells, units, strict=False)
                 }
             return
-        titles_of_text = re.split(r"\s{2,}", line.strip())
+        titles_of_text = _GAP.split(line[:_LONGEST_ROW].strip())
         if titles_of_text[:2] == ["Start", "Duration"]:
             columns = [_OURS.get(title, title) for title in titles_of_text]
-            for text in lines[at + 1 :]:
-                cells = re.split(r"\s{2,}", text.strip(), maxsplit=len(columns) - 1)
+            for text in islice(lines, at + 1, None):
+                cells = _GAP.split(text[:_LONGEST_ROW].strip(), maxsplit=len(columns) - 1)
                 yield {
                     c: "" if cell == "-" else cell for c, cell in zip(columns, cells, strict=False)
                 }
@@ -213,7 +227,7 @@ def _shape(row: _Row) -> dict[str, int]:
 
 def _calls(calls: _Columns) -> Records:
     """Put all calls on one line: which thread made them is not printed."""
-    begin, end, thread, correlation = calls.of(("start", "end", "thread", "correlationId"))
+    begin, end, thread, correlation = calls.of(_CALL_COLUMNS)
     return calls_of(begin, end, thread, correlation, *calls.names(), {0: "calls"})
 
 
