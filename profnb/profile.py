@@ -446,6 +446,17 @@ class Profile(Tables):
             cell=self._cell_breakdown,
         )
 
+    def metrics(self) -> dict[str, float]:
+        """Give its numbers for a tracker of experiments: ``mlflow.log_metrics(p.metrics())``.
+
+        Returns:
+            Numbers by name. A name ends in the unit: ``step_median_ms``, ``device_compute_fraction``,
+            ``device_gpu_0_busy_fraction``, ``examples_per_second``. What is not known is left out.
+        """
+        from profnb.report.as_data import metrics_of
+
+        return metrics_of(self.study if self.has_trace else None, self._cell_breakdown)
+
     def to_json(self) -> str:
         """``to_dict()`` as JSON, in one line."""
         from profnb.report.as_data import as_json

@@ -167,6 +167,48 @@ def test_the_command_and_the_option_take_a_name_or_a_number(tmp_path, capsys):
         profnb.CaptureOptions(steps=" ")
 
 
+# What one stream runs at once.
+
+
+def test_kernels_that_overlap_on_one_stream_count_once_in_every_table(tmp_path):
+    """[20, 220) and [140, 340) of each 1,000 us: 320 us, of which the second has 120 alone; as after Hopper's dependent launch."""
+    parts = [[marked("train_iter", at, 950), launched(at + 1, at + 5, at + 20, 200), launched(at + 2, at + 10, at + 140, 200, name="relu")] for at in range(0, 5000, 1000)]
+    p = load(tmp_path, *(one for part in parts for one in part))
+    assert p.steps.device_compute_ms.tolist() == pytest.approx([0.32] * 5)
+    assert p.steps.launched_work_ms.tolist() == pytest.approx([0.32] * 5)
+    assert p.devices.busy_us.tolist() == p.streams.busy_us.tolist() == [5 * 320]
+    on_device = p.events[p.events.line == "stream 7"]
+    assert sorted(set(on_device.self_us)) == [120, 200] and on_device.self_us.sum() == 5 * 320
+    assert p.ops[p.ops.side == "device"].self_us.sum() == 5 * 320
+    assert p.layers.device_us.sum() == 5 * 320
+    assert p.ranges.device_busy_ms.tolist() == pytest.approx([5 * 0.32])
+    assert p.kernels.total_us.tolist() == [1000, 1000]  # what each took by itself
+
+
+def test_kernels_inside_of_one_another_on_a_stream_add_up_to_its_busy_time(tmp_path):
+    p = load(tmp_path, marked("a", 0, 900), launched(1, 5, 100, 300), launched(2, 10, 150, 100), launched(3, 15, 350, 100))
+    on_device = p.events[p.events.line == "stream 7"]
+    assert on_device.self_us.tolist() == [200, 100, 50] and p.streams.busy_us.tolist() == [350]
+
+
+# ONNX Runtime.
+
+
+def test_a_profile_of_onnx_runtime_has_its_runs_as_steps_and_its_nodes_as_ops(tmp_path):
+    def one(at, name, took, kind=""):
+        args = {"op_name": kind, "provider": "CPUExecutionProvider"} if kind else {}
+        return {"cat": "Node" if kind else "Session", "pid": 3, "tid": 3, "dur": took, "ts": at, "ph": "X", "name": name, "args": args}
+
+    runs = [[one(at, "model_run", 50), one(at + 5, "mm_kernel_time", 30, "MatMul"), one(at + 36, "relu_kernel_time", 8, "Relu")] for at in range(1000, 1600, 100)]
+    path = tmp_path / "onnxruntime_profile.json"
+    path.write_text(json.dumps([one(0, "session_initialization", 900), *(e for run in runs for e in run)]))
+    p = profnb.load(path)
+    assert p.steps.duration_ms.tolist() == pytest.approx([0.05] * 6) and set(p.steps.phase) == {"model_run"}
+    assert p.ops[["op_name", "op_type", "occurrences", "total_us"]].to_numpy().tolist() == [["mm", "MatMul", 6, 180.0], ["relu", "Relu", 6, 48.0]]
+    assert p.steps.host_compute_ms.tolist() == pytest.approx([0.038] * 6)
+    assert not any("PyTorch" in text or "TensorFlow" in text for text in (p.summary(), *p.notes))
+
+
 # Against a count of its own.
 
 

@@ -6,6 +6,7 @@ its unit, and what is not known is null, never zero.
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ _MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
 # Which columns of each table are in it, and by which its rows are chosen: the largest first.
 TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
+_NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _TOP: TopColumns = {
     "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
     "layers": ("total_us", ("layer", "layer_type", "total_us", "fraction", "occurrences")),
@@ -158,6 +160,41 @@ def _steps(study: Study, times: StepTimes | None) -> dict[str, Any]:
         "pauses_ms": _ms(float(gaps.duration_ps[gaps.long].sum())),
         "timed": None if times is None else len(times),
         "traced": None if times is None else int(times.was_traced.sum()),
+    }
+
+
+def metrics_of(study: Study | None, cell: CellBreakdown | None) -> dict[str, float]:
+    """Give the numbers of a capture by names that end in their unit; what is not known is left out.
+
+    Args:
+        study: The trace's analyses; None where there is no trace.
+        cell: Where the whole cell's wall time went; None for a trace of others.
+    """
+    named: dict[str, float | None] = {}
+    if cell is not None:
+        named["cell_wall_ms"] = _ms(cell.whole_ps)
+    if study is not None and len(study.steps) and not study.steps.is_window:
+        steps, cost = _steps(study, None), _tracing_cost(study)
+        named["steps_counted"] = steps["counted"]
+        named |= {f"step_{name}": steps[name] for name in ("median_ms", "p95_ms", "mean_period_ms")}
+        named["examples_per_second"] = steps["examples_per_second"]
+        for share in study.summary.shares:
+            name = share.category.replace(" ", "_")
+            named[f"{name}_ms"] = share.mean_ps / PS_PER_MS
+            named[f"{name}_fraction"] = share.fraction
+        named["tracing_cost_fraction"] = None if cost is None else cost["fraction"]
+    if study is not None:
+        use = study.device.use
+        for device, fraction in zip(use.device, use.utilization.tolist(), strict=True):
+            named[f"{_NO_NAME.sub('_', device).strip('_').lower()}_busy_fraction"] = fraction
+        for one in study.memory.use:
+            named[f"{_NO_NAME.sub('_', one.allocator.name).strip('_').lower()}_peak_bytes"] = (
+                one.peak_bytes
+            )
+    return {
+        name: float(value)
+        for name, value in named.items()
+        if value is not None and math.isfinite(value)
     }
 
 

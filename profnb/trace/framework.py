@@ -8,7 +8,7 @@ today, and no function that compiles. What tells nothing is unknown, and gets ne
 import re
 
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL, RECORDER, parse_op
+from profnb.trace.names import FUNCTION_CALL, ONNX_RUNTIME, RECORDER, parse_op
 
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
@@ -41,6 +41,8 @@ def find_framework(trace: Trace) -> str:
     """
     if trace.is_op_name is not None and not any(RECORDER in plane.stats for plane in trace.planes):
         return PYTORCH
+    if any(plane.stats.get(RECORDER) == ONNX_RUNTIME for plane in trace.planes):
+        return UNKNOWN
     if any("jax_version" in plane.stats for plane in trace.planes):
         return JAX
     names = [*trace.names.texts, *trace.lines.names.texts, *(plane.name for plane in trace.planes)]

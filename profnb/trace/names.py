@@ -23,6 +23,7 @@ KINETO_CLOCK, CLOCK_EVENT, CLOCK_NS = "profnb.clock#", "profnb.clock", "profnb_c
 USER_RANGE = "profnb_range"
 # Of a plane: which profiler recorded it, where the format alone does not tell the framework.
 RECORDER = "profnb_recorder"
+ONNX_RUNTIME = "ONNX Runtime"
 # How many examples a step took, of batches of a ``DataLoader``.
 EXAMPLES = "profnb_examples"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.

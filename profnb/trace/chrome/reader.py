@@ -1,12 +1,13 @@
 """Chrome trace JSON to a ``Trace``, whoever wrote it.
 
-Five writers are told apart, because each says in its own way what is a host, a device, an op or a step:
+Six writers are told apart, because each says in its own way what is a host, a device, an op or a step:
 
 - profnb's own export, which reads back as it was;
 - TF1's ``Timeline`` (``timeline.json``): processes are device strings with " Compute" behind them, events are
   named by their op type and carry the op's name;
 - TensorFlow's profiler (``trace.json.gz``): processes are planes, threads are lines;
 - PyTorch's profiler (Kineto): categories say what is an op, a runtime call or device work;
+- ONNX Runtime's sessions: nodes are ops, runs of the session are ranges;
 - anything else: processes are host planes, threads their lines.
 
 Source: tensorflow/python/client/timeline.py (2.21); pytorch/kineto output_json.cpp.
@@ -31,6 +32,7 @@ from profnb.trace.chrome.events import (
     row_of,
 )
 from profnb.trace.chrome.kineto import is_kineto, place_in_job, read_kineto
+from profnb.trace.chrome.onnx_runtime import is_onnx_runtime, read_onnx_runtime
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import Counter, StatColumn, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, is_device_plane, is_host_plane, split_graph_device
@@ -120,6 +122,8 @@ def _interpret(raw: RawEvents, *, is_export: bool) -> Reading:
     thread_names = {thread: args["name"] for thread, args in threads.items()}
     if any(name.endswith(_COMPUTE) for name in names.values()):
         return _read_timeline(raw, names)
+    if is_onnx_runtime(raw):
+        return read_onnx_runtime(raw, _read_plain(raw, names, thread_names))
     read = read_kineto if is_kineto(raw) else _read_plain
     return read(raw, names, thread_names)
 
