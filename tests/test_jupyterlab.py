@@ -96,7 +96,7 @@ def saved(request, opened):
 def test_a_saved_notebook_opened_again_shows_everything(saved):
     scroll_to(saved, REPORT)
     saved.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
-    saved.page.wait_for_selector(".profnb > .profnb-figure svg .profnb-bar")
+    saved.page.wait_for_selector(".profnb-icicle [role=treeitem]")
     settle(saved.page)
     saved.shot(f"lab-{saved.name}")
     assert saved.count(ROWS) > 5

@@ -45,6 +45,7 @@ function showTips(root) {
     tip.style.top = `${(isAbove ? of.top - tip.offsetHeight - 6 : of.bottom + 6) - place.top}px`;
   };
   for (const name of ['pointerover', 'pointerdown', 'focusin']) root.addEventListener(name, show);
-  for (const name of ['pointerleave', 'focusout']) root.addEventListener(name, hide);
+  root.addEventListener('focusout', hide);
+  root.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') hide(); });  // a finger that is lifted leaves
   root.addEventListener('keydown', (event) => { if (event.key === 'Escape') hide(); });
 }
