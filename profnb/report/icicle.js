@@ -97,7 +97,8 @@ class Icicle {
       `background:${colour || HOLDS};color:${inkOn(colour)}`, this.labelOf(title, about, wide - 11));
     element.setAttribute('role', 'treeitem');
     element.setAttribute('aria-level', String(this.depth[at] + 1));
-    element.setAttribute('aria-label', `${title}: ${about}${own ? `, itself ${own}` : ''}`);
+    const said = about.split(' · '), time = said.pop();  // what is seen stands in the name, as it is seen
+    element.setAttribute('aria-label', [`${title}  ${time}`, ...said, ...(own ? [`itself ${own}`] : [])].join(' · '));
     if (this.below[at].length) element.setAttribute('aria-expanded', 'true');
     element.tabIndex = at === this.held ? 0 : -1;
     element.dataset.tip = `${title}\n${about}${own ? `\nitself ${own}` : ''}`;
