@@ -25,11 +25,11 @@ ROWS = ".profnb-tab[data-tab=Ops] table tr"
 @pytest.mark.parametrize("width", [1100, 700])
 def test_the_page_opens_offline_with_chart_and_tables(open_page, report_file, scheme, width):
     page = open_page(report_file, scheme=scheme, width=width)
-    page.page.wait_for_selector(".profnb-figure svg .profnb-bar")
+    page.page.wait_for_selector(".profnb-icicle [role=treeitem]")
     page.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
     page.shot(f"page-{scheme}-{width}")
     assert page.errors == []
-    assert page.count(ROWS) == 9
+    assert page.count(ROWS) == 6
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     colour = page.page.evaluate("getComputedStyle(document.querySelector('.profnb-tab[data-tab=Ops] td')).color")
     light_text = sum(map(int, colour[4:-1].split(",")[:3])) > 380
@@ -47,7 +47,7 @@ def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file)
     assert all("conv2d" in name.lower() and "relu" in name.lower() for name in column(page, 2))
     assert 0 < page.count(ROWS) - 1 < 8
     search.fill("no such op")
-    assert page.count(ROWS) == 1
+    assert page.count(ROWS) == 2  # the headings, and what was searched
     search.fill("")
     page.page.get_by_text("runs", exact=True).click()
     runs = [int(text.replace(",", "")) for text in column(page, 3)]
@@ -59,7 +59,7 @@ def test_ops_are_searched_sorted_grouped_and_shown_whole(open_page, report_file)
     assert all(re.search(r"\d ops?$", name) for name in column(page, 2))
     page.page.locator(".profnb-tab[data-tab=Ops] select").last.select_option("by op")
     page.page.get_by_role("button", name="show all").click()
-    assert page.count(ROWS) > 40
+    assert page.count(ROWS) == 26  # a page of them
     assert page.errors == []
 
 
@@ -91,7 +91,7 @@ def test_layers_are_sorted_shown_whole_and_lead_to_their_ops(open_page, tmp_path
     assert names()[:2] == ["layer_29", "layer_28"]
     assert rows.count() == 9
     page.page.get_by_role("button", name="show all 30").click()
-    assert rows.count() == 31
+    assert rows.count() == 26  # a page of them, under their headings
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table th button", has_text="own time").first.click()
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-table th button", has_text="own time").first.click()
     assert names()[0] == "layer_0"
@@ -117,7 +117,7 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri(), scheme=scheme, width=width)
     tabs = page.page.get_by_role("tab")
     tabs.first.wait_for()
-    assert tabs.all_inner_texts() == ["Ops", "Steps", "Layers", "Device", "Kernels", "XLA"]
+    assert tabs.all_inner_texts() == ["Ops", "Steps", "Layers", "Device", "Kernels", "XLA", "Cell"]
     shown = "[...document.querySelectorAll('.profnb-tab')].filter(e => e.offsetHeight).map(e => e.dataset.tab)"
     assert page.page.evaluate(shown) == ["Ops"]
     tabs.nth(3).click()
@@ -158,7 +158,7 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
     page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)
-    assert page.page.get_by_role("tab").all_inner_texts() == ["Memory", "Steps"]
+    assert page.page.get_by_role("tab").all_inner_texts() == ["Memory", "Steps", "Cell"]
     page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").wait_for()
     page.shot(f"page-memory-{scheme}-{width}")
     assert page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").count() == 1
@@ -197,8 +197,8 @@ def test_numbers_are_written_alike_by_python_and_in_the_browser(open_page):
 
 HEIGHTS = """() => {
   const report = document.querySelector('.profnb').getBoundingClientRect();
-  const strip = document.querySelector('.profnb > .profnb-figure svg').getBoundingClientRect();
-  return {report: report.height, answer: strip.bottom - report.top, wide: document.documentElement.scrollWidth - innerWidth};
+  const answer = document.querySelector('.profnb [role=heading]').getBoundingClientRect(), picture = document.querySelector('.profnb-icicle').getBoundingClientRect();
+  return {report: report.height, answer: answer.bottom - report.top, lines: Math.round(answer.height / 23.4), picture: picture.bottom - report.top, wide: document.documentElement.scrollWidth - innerWidth};
 }"""
 
 
@@ -225,13 +225,15 @@ def made_gpu():
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize(("made", "most"), [(recorded_cpu, 780), (made_gpu, 1000)])
-def test_the_answer_stands_in_200_pixels_and_the_closed_report_in_one_screen(open_page, tmp_path, made, most, scheme):
+def test_the_answer_is_two_lines_the_picture_in_260_pixels_and_the_closed_report_in_one_screen(open_page, tmp_path, made, most, scheme):
     page = open_page(notebook_page(made(), tmp_path / "r.html"), scheme=scheme, width=1200)
-    page.page.wait_for_selector(".profnb > .profnb-figure svg .profnb-bar")
+    page.page.wait_for_selector(".profnb-icicle [role=treeitem]")
     page.page.wait_for_selector("[role=tab]")
     sizes = page.page.evaluate(HEIGHTS)
     page.shot(f"closed-{made.__name__}-{scheme}")
+    assert sizes["lines"] <= 2
     assert sizes["answer"] <= 200
+    assert sizes["picture"] <= 260
     assert sizes["report"] <= most
     assert sizes["wide"] <= 0
     assert page.errors == []
@@ -264,7 +266,7 @@ def test_no_other_script_is_loaded_and_define_is_left_alone(open_page, tmp_path)
     page.page.add_init_script("window.define = function kept() {}; window.watched = []; const own = Object.getOwnPropertyDescriptor(window, 'define');"
                               "let held = window.define; Object.defineProperty(window, 'define', {get: () => held, set: v => { watched.push(String(v)); held = v; }});")
     page.page.goto(notebook_page(made_gpu(), tmp_path / "r.html"))
-    page.page.wait_for_selector(".profnb-figure svg")
+    page.page.wait_for_selector(".profnb-icicle [role=treeitem]")
     assert page.page.evaluate("watched") == []
     assert page.page.evaluate("document.querySelectorAll('script[src]').length") == 0
     assert "Share chart" not in page.page.content()
@@ -285,11 +287,12 @@ def test_without_svg_and_script_the_answer_still_reads(open_page, tmp_path):
     page = open_page((tmp_path / "r.html").as_uri())
     said = page.page.inner_text(".profnb")
     assert page.count("svg") == 0
-    head = said.split("What to change")[0]
-    assert "The GPU is idle 42.7 % of the time" in head
-    assert "→ Use twice the batch" in head
-    assert "device compute 46.3 %" in head
-    assert "slowest steps" in head and "█" in head
+    head, rest = said.split("What to change")
+    assert "train steps" in head and "part of the cell" in head and "█" in head
+    assert "Use twice the batch" in rest
+    assert "The GPU is idle 42.7 % of the time" in rest
+    assert "device compute 46.3 %" in rest
+    assert "slowest steps" in rest
     assert "The trace also holds 3 test steps" in said
 
 
@@ -305,7 +308,7 @@ def test_a_mark_of_a_chart_leads_to_its_ops_and_says_what_it_is(open_page, tmp_p
     blocks.nth(conv).dispatch_event("click")
     assert page.page.get_by_label("search ops").is_visible()
     assert "conv2d_1" in page.page.get_by_label("search ops").input_value()
-    steps = page.page.locator(".profnb > .profnb-figure svg rect.profnb-column title").all_text_contents()
+    steps = page.page.locator(".profnb-tab[data-tab=Steps] rect.profnb-column title").all_text_contents()
     assert len(steps) == 8
     assert steps[0].startswith("train 0\n") and "host compute: " in steps[0]
 
@@ -318,7 +321,8 @@ def test_names_in_charts_stay_text(open_page, tmp_path):
     evil = '<img src=x onerror="window.hit=1">&lt;b&gt;'
     steps = [event(evil, at * 100, 90, step_num=at, _r=1) for at in range(4)]
     page = open_page(notebook_page(Profile(read(host(line("python", *steps, event(f"{evil}:", 10, 5))))), tmp_path / "r.html"))
-    page.page.wait_for_selector(".profnb > .profnb-figure svg title", state="attached")
+    page.page.get_by_role("tab", name="Steps").click()
+    page.page.wait_for_selector(".profnb-tab[data-tab=Steps] svg title", state="attached")
     assert page.page.locator("rect.profnb-column title").first.text_content().startswith(f"{evil} 0")
     assert page.page.evaluate("window.hit") is None
     assert page.count(".profnb img") == 0
@@ -349,12 +353,17 @@ def test_the_controls_change_bar_tables_and_charts_in_their_places(open_page, tm
     page.page.goto(notebook_page(profile, tmp_path / "r.html"))
     page.page.wait_for_selector(".profnb-live select")
     page.shot("live")
-    parts = {name: page.page.locator(f'[data-part="{name}"]') for name in ("facts", "bar", "Ops/Ops", "Layers/Layers")}
+    parts = {name: page.page.locator(f'[data-part="{name}"]') for name in ("Steps/Steps", "Ops/Ops", "Layers/Layers")}
     before = {name: part.text_content() for name, part in parts.items()}
     tables = page.count(".profnb table")
-    last = page.page.get_by_label("last step")
-    last.select_option(index=9)
-    wait_until(page.page, "/^Of \\d+ steady steps, median/.test(document.querySelector('[data-part=facts]').innerText)")
+    last = page.page.get_by_role("combobox", name="last step")
+    last.fill("9")
+    last.press("Enter")
+    wait_until(page.page, "/^Of \\d+ steady steps, median/.test(document.querySelector('[data-part^=Steps]').textContent.trim())")
+    # What cannot follow the choice stands aside: nothing on the screen is of other steps.
+    names = page.page.get_by_role("tab").all_inner_texts()
+    assert {"Ops", "Steps", "Layers"} <= set(names) and not {"Device", "Kernels", "XLA"} & set(names)
+    assert "of all steps only" in page.page.inner_text(".profnb-live")
     assert page.count(".profnb table") <= tables
     assert parts["Ops/Ops"].text_content() != before["Ops/Ops"]
     assert parts["Layers/Layers"].text_content() != before["Layers/Layers"]
@@ -362,10 +371,145 @@ def test_the_controls_change_bar_tables_and_charts_in_their_places(open_page, tm
     assert column(page, 2) == ["dense · MatMul in model"]
     page.page.get_by_role("tab", name="Layers").click()
     page.page.locator(".profnb-tab[data-tab=Layers] .profnb-figure svg").wait_for()
-    page.page.get_by_label("first step").select_option(index=9)
+    first = page.page.get_by_role("combobox", name="first step")
+    first.fill("99999")
+    first.press("Enter")
+    page.page.get_by_text("there is no step 99999").wait_for()
+    first.fill("9")
+    first.press("Enter")
     page.page.get_by_label("kind of steps").select_option("warm-up steps")
     page.page.get_by_text("no such steps in this range").wait_for()
     page.page.get_by_role("button", name="all steady steps").click()
-    wait_until(page.page, f"document.querySelector('[data-part=facts]').textContent === {json.dumps(before['facts'])}")
+    wait_until(page.page, f"document.querySelector('[data-part^=Steps]').textContent === {json.dumps(before['Steps/Steps'])}")
     assert {name: part.text_content() for name, part in parts.items() if name != "Ops/Ops"} == {name: text for name, text in before.items() if name != "Ops/Ops"}
     assert page.errors == []
+
+
+# The picture of the cell.
+
+
+def recorded_cell(name="a_callback_that_pauses_at_the_end_of_an_epoch"):
+    import recorded
+
+    return recorded.load(Path(__file__).parent / "data" / "diagnosis" / "tensorflow", name)
+
+
+BLOCKS = """() => [...document.querySelectorAll('.profnb-icicle [role=treeitem]')].map(e => {
+  const {left, right, top} = e.getBoundingClientRect(), own = document.createRange();
+  own.selectNodeContents(e);
+  return {left, right, top, row: +e.dataset.node, text: e.textContent, label: own.getBoundingClientRect().right};
+})"""
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1366), ("dark", 1100), ("light", 400)])
+def test_the_tree_of_the_cell_fills_the_width_and_cuts_no_label(open_page, tmp_path, scheme, width):
+    profile = recorded_cell()
+    page = open_page(notebook_page(profile, tmp_path / "r.html"), scheme=scheme, width=width)
+    page.page.wait_for_selector(".profnb-icicle [role=treeitem]")
+    page.shot(f"cell-{scheme}-{width}")
+    blocks = {one["row"]: one for one in page.page.evaluate(BLOCKS)}
+    tree = profile.cell_tree.set_index("node")
+    whole = blocks[0]["right"] - blocks[0]["left"]
+    assert whole == pytest.approx(page.page.evaluate("document.querySelector('.profnb-icicle').clientWidth"), abs=1)
+    for row, block in blocks.items():
+        assert (block["right"] - block["left"]) / whole == pytest.approx(tree.fraction[row], abs=0.002)
+        assert not block["text"] or block["label"] <= block["right"]
+    for row in blocks:  # neighbours abut: what is below a node begins where it begins
+        below = sorted((blocks[at] for at in tree.index[tree.parent == row] if at in blocks), key=lambda one: one["left"])
+        assert not below or below[0]["left"] == pytest.approx(blocks[row]["left"], abs=0.01)
+        assert all(one["right"] <= other["left"] + 1.5 for one, other in zip(below, below[1:]))
+    assert page.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.errors == []
+
+
+def test_a_person_goes_into_the_tree_and_back_by_mouse_and_by_keyboard(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell(), tmp_path / "r.html"), width=1366).page
+    path = page.locator(".profnb-icicle nav")
+    item = lambda name: page.locator(".profnb-icicle [role=treeitem]", has_text=name).first  # noqa: E731
+    item("Pause.on_epoch_end").click()
+    assert path.inner_text().split("\n")[0].startswith("the cell")
+    assert "diagnosis_python.py:113 · 2 times · 1.51 s, 73.3 %" in path.inner_text()
+    assert page.locator(".profnb-icicle [role=treeitem]").count() == 1
+    path.get_by_role("button", name="the cell").click()
+    assert page.locator(".profnb-icicle [role=treeitem]").count() > 9
+    item("the cell").focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "ArrowLeft"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')").startswith("Pause.on_epoch_end  1.51 s, 73.3 % · callbacks")
+    assert page.evaluate("document.activeElement.getAttribute('aria-level')") == "4"
+    page.keyboard.press("Enter")
+    assert page.locator(".profnb-icicle [role=treeitem]").count() == 1
+    page.keyboard.press("Escape")
+    assert path.inner_text().endswith("86.4 %")  # of the epoch
+    assert page.evaluate("document.activeElement.textContent").startswith("epoch")
+
+
+def test_what_the_headline_names_leads_to_its_node_and_a_layer_to_its_ops(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell("fit_of_a_small_cnn"), tmp_path / "r.html"), width=1366).page
+    page.get_by_role("button", name="train steps").first.click()
+    assert "train steps" in page.inner_text(".profnb-icicle nav")
+    page.locator(".profnb-icicle [role=treeitem]", has_text="sequential/conv2d_1").click()
+    page.get_by_role("button", name="show its ops").click()
+    names = page.locator(".profnb-tab[data-tab=Ops] tr td:nth-child(2)").all_inner_texts()
+    assert names and all(name.startswith("conv2d_1 ·") for name in names)  # and not conv2d_1_2, as a graph has it
+    assert page.get_by_label("search ops").input_value() == "sequential/conv2d_1/"
+
+
+def test_a_long_table_is_paged_and_an_empty_search_says_what_was_searched(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell("fit_of_a_small_cnn"), tmp_path / "r.html"), width=1366).page
+    rows = page.locator(".profnb-tab[data-tab=Ops] tr:not(:first-child)")
+    page.get_by_role("button", name="show all 78").click()
+    assert rows.count() == 25
+    for _ in range(3):
+        page.get_by_role("button", name="next ›").click()
+    assert rows.count() == 3
+    assert "76 to 78 of 78 ops, 100.0 %" in page.inner_text(".profnb-tab[data-tab=Ops]")
+    page.get_by_label("search ops").fill("no such op")
+    assert rows.all_inner_texts() == ["None of the 78 ops has “no such op” in its name or type."]
+    assert page.evaluate("document.querySelector('.profnb').clientHeight") < 1400
+
+
+def test_a_tip_is_shown_to_who_points_touches_or_comes_by_keyboard(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell(), tmp_path / "r.html"), width=1366, has_touch=True).page
+    tip = page.locator(".profnb-tip")
+    block = page.locator(".profnb-icicle [role=treeitem]", has_text="Pause.on_epoch_end")
+    block.wait_for()
+    assert not tip.is_visible()
+    block.hover()
+    assert tip.inner_text().split("\n") == ["Pause.on_epoch_end", "callbacks · diagnosis_python.py:113 · 2 times · 1.51 s, 73.3 %"]
+    page.mouse.move(5, 1200)
+    block.focus()
+    assert tip.is_visible()
+    page.keyboard.press("ArrowUp")
+    assert tip.inner_text().startswith("epoch")
+    page.locator(".profnb-advice li > div").first.tap()
+    assert "saves" in page.locator(".profnb-advice li").first.inner_text() and tip.is_visible()
+    described = page.locator(".profnb-advice li > div").first
+    assert described.get_attribute("title") is None and described.get_attribute("aria-description")
+
+
+def test_keys_typed_in_a_report_stay_in_it(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell(), tmp_path / "r.html"), width=1366).page
+    page.evaluate("() => { window.heard = []; for (const n of ['keydown', 'keyup', 'keypress']) document.addEventListener(n, e => heard.push(e.key)); }")
+    page.get_by_role("tab", name="Ops").focus()
+    page.keyboard.press("d")
+    page.keyboard.press("d")
+    assert page.evaluate("heard") == []
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("d")
+    assert page.evaluate("heard") != []
+
+
+def test_a_part_of_the_mean_step_leads_to_what_it_is_made_of(open_page, tmp_path):
+    page = open_page(notebook_page(made_gpu(), tmp_path / "r.html"), width=1366).page
+    page.get_by_role("tab", name="Steps").click()
+    page.locator(".profnb-piece", has_text="device compute").click()
+    assert page.get_by_label("side").input_value() == "device"
+    assert page.get_by_role("tab", name="Ops").get_attribute("aria-selected") == "true"
+
+
+def test_the_tree_is_a_table_of_bars_without_a_script(open_page, tmp_path):
+    html = recorded_cell()._repr_mimebundle_()["text/html"]
+    (tmp_path / "r.html").write_text(f'<!doctype html><meta charset="utf-8">{html}', "utf-8")
+    said = open_page((tmp_path / "r.html").as_uri()).page.inner_text(".profnb-icicle")
+    assert "Pause.on_epoch_end" in said and "73.3 %" in said and "█" in said

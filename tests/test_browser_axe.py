@@ -100,9 +100,9 @@ def test_advice_is_folded_copied_and_unfolded(open_page, pages, tmp_path):
     (tmp_path / "page.html").write_text(html, "utf-8")
     page = open_page((tmp_path / "page.html").as_uri()).page
     rows = page.locator(".profnb-advice li")
-    page.get_by_role("button", name="2 more").wait_for()
-    assert [rows.nth(at).is_visible() for at in range(5)] == [True, True, True, False, False]
-    page.get_by_role("button", name="2 more").click()
+    page.get_by_role("button", name="3 more").wait_for()
+    assert [rows.nth(at).is_visible() for at in range(5)] == [True, True, False, False, False]
+    page.get_by_role("button", name="3 more").click()
     assert rows.nth(4).is_visible()
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="copy batch_size=0").click()

@@ -20,7 +20,7 @@ from profnb.capture.parts.cell_counters import InFlight, watch_in_flight
 from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.parts.part_records import (
     AROUND, BUILDING, CALLBACKS, CALLS, CHECKPOINTING, EPOCH_ENDS, EVALUATION, FAILED, FIRST, GAPS, IMPORTS, INPUT, MARKED, OTHER, PARTS,
-    CELL, PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords, TreeNode,
+    PREDICT, PROFNB, SESSION_RUNS, SLOW_FIRST, TRAIN, VALIDATION, CellPart, CellRecords, TreeNode,
 )  # fmt: skip
 from profnb.capture.step_records import KerasRunSeen, StepLog
 from profnb.capture.parts.stack_parts import RUN as IN_RUN
@@ -30,6 +30,7 @@ from profnb.capture.source.stacks import Sampler
 from profnb.capture.step_records import CALL, KERAS, KINDS, RUN, USER
 from profnb.drawing.theme import CELL_COLOURS
 from profnb.subjects.cell.cell_breakdown import kind_title
+from profnb.capture.parts.part_records import CELL as WHOLE
 from profnb.causes.cell_tree import grow_tree
 from profnb.report.build import build_report
 from profnb.subjects.cell.cell_breakdown import break_down_cell
@@ -735,7 +736,7 @@ def test_clocks_of_a_machine_that_has_run_for_a_year_do_not_overflow(cell):
 def test_names_are_data():
     evil = "<img src=x onerror=alert(1)>`\x1b[31m"
     seen = records((CALLS, evil, 3, 900, 400), (CALLBACKS, f"{evil}.on_epoch_end", 3, 800, 400))
-    seen.tree = [TreeNode(-1, CELL), TreeNode(0, CALLS, evil, self_ns=900), TreeNode(0, CALLBACKS, f"{evil}.on_epoch_end", self_ns=800)]
+    seen.tree = [TreeNode(-1, WHOLE), TreeNode(0, CALLS, evil, self_ns=900), TreeNode(0, CALLBACKS, f"{evil}.on_epoch_end", self_ns=800)]
     report = build_report(None, title="t", notes=[], overhead_ps=None, cell=break_down_cell(seen, None), tree=grow_tree(seen, None))
     assert "<img" not in report.html
     assert "&lt;img" in report.html

@@ -96,7 +96,7 @@ def saved(request, opened):
 def test_a_saved_notebook_opened_again_shows_everything(saved):
     scroll_to(saved, REPORT)
     saved.page.wait_for_selector(".profnb-tab[data-tab=Ops] input")
-    saved.page.wait_for_selector(".profnb > .profnb-figure svg .profnb-bar")
+    saved.page.wait_for_selector(".profnb-icicle [role=treeitem]")
     settle(saved.page)
     saved.shot(f"lab-{saved.name}")
     assert saved.count(ROWS) > 5
@@ -169,6 +169,19 @@ def test_a_notebook_without_its_widgets_shows_no_error(opened):
     assert page.count(".profnb-live") == 0
 
 
+def test_keys_on_a_tab_of_the_report_are_no_commands_of_the_notebook(saved):
+    scroll_to(saved, REPORT)
+    saved.page.wait_for_selector(f"{REPORT} [role=tab]")
+    cells = saved.count(".jp-Cell")
+    for place in (saved.page.locator(f"{REPORT} [role=tab]").first, saved.page.locator(f"{REPORT} [role=treeitem]").first):
+        place.click()
+        for key in ["d", "d", "a", "b", "x", "0", "0"]:
+            saved.page.keyboard.press(key)
+    saved.page.wait_for_timeout(300)
+    assert saved.count(".jp-Cell") == cells
+    assert saved.count(".jp-Dialog") == 0
+
+
 @pytest.fixture(scope="module")
 def live(opened):
     """The notebook while its kernel lives, after all its cells ran."""
@@ -183,11 +196,11 @@ def live(opened):
 def test_live_controls_drive_the_report_itself(live):
     scroll_to(live, REPORT)
     reports = live.count(REPORT)
-    whole = live.page.inner_text("[data-part=facts]")
+    whole = live.page.text_content("[data-part^=Steps]")
     tables = live.count(f"{REPORT} table")
     live.shot("lab-live")
     live.page.get_by_label("kind of steps").select_option("warm-up steps")
-    wait_until(live.page, r"/^Of \d+ warm-up steps, median/.test(document.querySelector('[data-part=facts]').innerText)")
+    wait_until(live.page, r"/^Of \d+ warm-up steps, median/.test(document.querySelector('[data-part^=Steps]').textContent.trim())")
     wait_until(live.page, "/warm-up steps/.test(document.querySelector('[data-part=\"Ops/Ops\"]').innerText)")
     live.page.get_by_label("search ops").fill("matmul")
     assert live.count(ROWS) > 1
@@ -195,7 +208,7 @@ def test_live_controls_drive_the_report_itself(live):
     assert live.count(REPORT) == reports
     assert live.count(f"{REPORT} table") <= tables  # in the place of what stood there, and no second copy
     live.page.get_by_role("button", name="all steady steps").click()
-    wait_until(live.page, f"document.querySelector('[data-part=facts]').innerText === {json.dumps(whole)}")
+    wait_until(live.page, f"document.querySelector('[data-part^=Steps]').textContent === {json.dumps(whole)}")
     assert complaints(live) == []
 
 

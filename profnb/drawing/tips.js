@@ -1,4 +1,4 @@
-// What stands under the pointer, shown by ourselves: at once, at a touch, for who comes by keyboard; read out as a description.
+// What stands under the pointer, shown by ourselves: at once, at a touch or a click, for who comes by keyboard; read out as a description.
 // A text stands in ``title``, in ``data-tip``, or in the <title> of a shape; Escape hides it.
 
 /** The element with a tip that another one is part of, and its text. @param {EventTarget | null} target @returns {[Element, string] | null} */
@@ -44,7 +44,8 @@ function showTips(root) {
     tip.style.left = `${Math.max(Math.min(left, place.width - tip.offsetWidth), 0)}px`;
     tip.style.top = `${(isAbove ? of.top - tip.offsetHeight - 6 : of.bottom + 6) - place.top}px`;
   };
-  for (const name of ['pointerover', 'pointerdown', 'focusin']) root.addEventListener(name, show);
-  for (const name of ['pointerleave', 'focusout']) root.addEventListener(name, hide);
+  for (const name of ['pointerover', 'focusin', 'click']) root.addEventListener(name, show);
+  root.addEventListener('focusout', hide);
+  root.addEventListener('pointerleave', (event) => { if (event.pointerType !== 'touch') hide(); });  // a finger that is lifted leaves
   root.addEventListener('keydown', (event) => { if (event.key === 'Escape') hide(); });
 }

@@ -3,7 +3,8 @@
 report                  a report as a value, and as HTML, plain text, an offline page
 build                   decide all that it shows
 text, cell_words        its words and figures; the sentence of the whole cell
-step_chart              its chart
+cell_picture            the tree of the cell: the first picture, and a table
+step_chart              the chart of the steps
 notes, advice           what is missing and why; how advice looks
 as_data                 plain values for programs, by the JSON Schema in report.schema.json
 frontend, controls      what to show where; live widgets

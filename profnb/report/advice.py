@@ -141,7 +141,8 @@ def _gain_html(advice: Advice) -> Markup:
     if not saves:
         return Markup('<span style="{}">saves: not known</span>').format(MUTED)
     return Markup(
-        '<span style="{}">saves</span> <b style="white-space:nowrap">{}</b><span style="{}"> of {}</span>'
+        '<span style="{}">saves</span> <b style="white-space:nowrap">{}</b>'
+        '<span style="{};white-space:nowrap"> of {}</span>'
     ).format(MUTED, saves, MUTED, whole)
 
 

@@ -7,7 +7,7 @@
  * @typedef {{looks: [string, string][], nodes: DrawnNode[]}} DrawnTree
  */
 
-const ROW = 22, LEVELS = 6;
+const ICICLE_ROW = 22, ICICLE_LEVELS = 6;
 const HOLDS = 'rgba(128,128,128,.17)', ITSELF = 'rgba(128,128,128,.07)';
 
 /** Black or white, whichever reads better on a colour; what the page has on none. @param {string} colour */
@@ -41,7 +41,7 @@ class Icicle {
     box.replaceChildren();
     this.path = addElement('nav', box, 'display:flex;flex-wrap:wrap;align-items:center;gap:0 6px;min-height:22px;font-size:12px');
     this.path.setAttribute('aria-label', 'path to the node shown');
-    this.stage = addElement('div', box, `position:relative;overflow:hidden;height:${ROW * Math.min(Math.max(...this.depth) + 1, LEVELS)}px;font-size:12px`);
+    this.stage = addElement('div', box, `position:relative;overflow:hidden;height:${ICICLE_ROW * Math.min(Math.max(...this.depth) + 1, ICICLE_LEVELS)}px;font-size:12px`);
     this.stage.setAttribute('role', 'tree');
     this.stage.setAttribute('aria-label', 'where the time went; Enter goes into a node, Escape back, arrow keys from node to node');
     this.stage.onkeydown = (event) => { if (this.press(event.key)) event.preventDefault(); };
@@ -89,15 +89,16 @@ class Icicle {
     const [, begin, end, title, look, about, own] = this.nodes[at];
     const [, from, to] = this.nodes[this.view], whole = to - from || 1;
     const wide = (end - begin) / whole * this.width;
-    if (level >= LEVELS || (at !== this.view && wide < 1)) return;
+    if (level >= ICICLE_LEVELS || (at !== this.view && wide < 1)) return;
     const share = `left:${(begin - from) / whole * 100}%;width:${(end - begin) / whole * 100}%;`;
     const colour = this.looks[look][1];
-    const element = addElement('div', this.stage, `position:absolute;box-sizing:border-box;top:${level * ROW}px;height:${ROW - 1}px;${share}overflow:hidden;` +
-      `white-space:nowrap;cursor:pointer;line-height:${ROW - 1}px;padding:0 ${wide > 12 ? 5 : 0}px;border-right:1px solid var(--jp-layout-color0,Canvas);` +
+    const element = addElement('div', this.stage, `position:absolute;box-sizing:border-box;top:${level * ICICLE_ROW}px;height:${ICICLE_ROW - 1}px;${share}overflow:hidden;` +
+      `white-space:nowrap;cursor:pointer;line-height:${ICICLE_ROW - 1}px;padding:0 ${wide > 12 ? 5 : 0}px;border-right:1px solid var(--jp-layout-color0,Canvas);` +
       `background:${colour || HOLDS};color:${inkOn(colour)}`, this.labelOf(title, about, wide - 11));
     element.setAttribute('role', 'treeitem');
     element.setAttribute('aria-level', String(this.depth[at] + 1));
-    element.setAttribute('aria-label', `${title}: ${about}${own ? `, itself ${own}` : ''}`);
+    const said = about.split(' · '), time = said.pop();  // what is seen stands in the name, as it is seen
+    element.setAttribute('aria-label', [`${title}  ${time}`, ...said, ...(own ? [`itself ${own}`] : [])].join(' · '));
     if (this.below[at].length) element.setAttribute('aria-expanded', 'true');
     element.tabIndex = at === this.held ? 0 : -1;
     element.dataset.tip = `${title}\n${about}${own ? `\nitself ${own}` : ''}`;
@@ -107,8 +108,8 @@ class Icicle {
     this.drawn.set(at, element);
     for (const one of this.below[at]) this.place(one, level + 1);
     const last = this.below[at].length ? this.nodes[this.below[at][this.below[at].length - 1]][2] : end;
-    if (last >= end || level + 1 >= LEVELS || !own) return;
-    const rest = addElement('div', this.stage, `position:absolute;top:${(level + 1) * ROW}px;height:${ROW - 1}px;left:${(last - from) / whole * 100}%;` +
+    if (last >= end || level + 1 >= ICICLE_LEVELS || !own) return;
+    const rest = addElement('div', this.stage, `position:absolute;top:${(level + 1) * ICICLE_ROW}px;height:${ICICLE_ROW - 1}px;left:${(last - from) / whole * 100}%;` +
       `width:${(end - last) / whole * 100}%;background:${ITSELF}`);
     rest.dataset.tip = `${title} itself\n${own}`;
   }

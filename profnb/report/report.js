@@ -100,7 +100,7 @@ function upgradePiece(piece) {
   const [tab, side] = (piece.dataset.leads || '').split('\t');
   if (!tab || !findTab(piece, tab)) return;
   piece.setAttribute('role', 'button');
-  piece.setAttribute('aria-label', `${piece.title}; opens ${tab}`);
+  piece.setAttribute('aria-label', `${piece.textContent?.trim() || piece.title}; opens ${tab}`);
   piece.title += `\nclick: opens ${tab}`;
   piece.tabIndex = 0;
   piece.style.cursor = 'pointer';

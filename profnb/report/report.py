@@ -73,7 +73,8 @@ class Report:
         alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
         unmeasured: What was not recorded although it happened; a note says it too, with a repair.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
-        lead: The same with why it goes there.
+        idle: How long a device was idle, and why; "" where that is little.
+        lead: The answer with why it goes there.
         cell: Where the wall time of the whole cell, or of the recorded window, went; None without a tree.
         is_cell: Whether that is a cell.
         picture: The same as a picture.
@@ -94,6 +95,7 @@ class Report:
     alarm: str = ""
     unmeasured: str = ""
     answer: str = ""
+    idle: str = ""
     lead: str = ""
     cell: CellWords | None = None
     is_cell: bool = False
@@ -199,7 +201,8 @@ def _head_html(report: Report) -> Markup:
     parts = [amber.format(alarm) if alarm else Markup("")]
     parts.append(first.format(said.pop(0) if report.cell is None else _cell_sentence(report.cell)))
     if said:
-        parts.append(line.format(MUTED, ", ".join(said)))
+        idle = Markup(" · <b>{}</b>").format(report.idle) if report.idle else ""
+        parts.append(line.format(MUTED, Markup("{}{}").format(", ".join(said), idle)))
     parts.append(report.picture)
     return Markup("").join(parts)
 

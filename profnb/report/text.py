@@ -32,7 +32,7 @@ from profnb.steps.untraced import TracingCost
 from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
-from profnb.subjects.device.idle import IDLE_CAUSES, IdleTable
+from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import unrecorded_backend
@@ -191,16 +191,18 @@ def lead_text(study: Study, explanation: str, *, has_host: bool) -> str:
     largest = study.summary.largest
     if largest is None:
         return ""
-    idle = study.device.idle
-    if idle is not None and idle.total_ps.sum() >= _IDLE_MUCH * idle.window_ps:
-        return _idle_text(study, idle)
+    if said := idle_text(study):
+        return said
     how_much = "Most" if largest.fraction >= _HALF else "The largest part"
     meaning = _why(study, largest.category, explanation, has_host=has_host)
     return f"{how_much} of a step is {largest.category}, {percent_text(largest.fraction)}{meaning}."
 
 
-def _idle_text(study: Study, idle: IdleTable) -> str:
-    """Say how long the busiest device was idle, and what the host did then."""
+def idle_text(study: Study) -> str:
+    """Say how long the busiest device was idle, and what the host did then; "" below a tenth of the time."""
+    idle = study.device.idle
+    if idle is None or idle.total_ps.sum() < _IDLE_MUCH * idle.window_ps:
+        return ""
     whole, window = int(idle.total_ps.sum()), idle.window_ps
     order = np.argsort(-idle.total_ps, kind="stable")[:2].tolist()
     causes = [(IDLE_CAUSES[row], int(idle.total_ps[row])) for row in order]
