@@ -1,6 +1,6 @@
 """The notebooks of the gallery, saved with their outputs: what GitHub, nbviewer and Colab's preview show a reader.
 
-python docs/gallery.py                           run each notebook of notebooks/ and save it with what it shows
+python docs/gallery.py                           run each notebook of notebooks/ and save it with what it shows (a minute or two each)
 python docs/gallery.py 01-quickstart 09-litert   only these
 python docs/gallery.py --repository OWNER/NAME   write where this repository is into notebooks, README and pages
 

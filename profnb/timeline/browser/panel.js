@@ -11,6 +11,7 @@ const HELP = [
 ];
 
 const MOST_FOUND = 50;
+const LONGEST_FOUND = 32;  // characters
 
 class Panel {
   /** @param {Element} parent @param {Viewer} viewer */
@@ -60,8 +61,10 @@ class Panel {
     const longest = alone.sort((a, b) => length(b) - length(a)).slice(0, MOST_FOUND);
     /** @param {number} mark */
     const stepOf = (mark) => step[mark] ? head.steps.num[step[mark] - 1] : -1;
+    /** Names of ops begin alike and end differently. @param {number} mark */
+    const endOf = (mark) => head.names[name[mark]].length > LONGEST_FOUND ? `…${head.names[name[mark]].slice(1 - LONGEST_FOUND)}` : head.names[name[mark]];
     const table = new RangeTable(found, longest, [
-      {heading: 'longest', title: 'name; a click goes there', isNumber: false, of: (mark) => head.names[name[mark]], text: (mark) => head.names[name[mark]]},
+      {heading: 'longest', title: 'name; a click goes there', isNumber: false, of: (mark) => head.names[name[mark]], text: endOf},
       {heading: 'time', title: 'how long it took', isNumber: true, of: length, text: (mark) => durationText(length(mark))},
       {heading: 'step', title: 'in which step', isNumber: true, of: stepOf, text: (mark) => stepOf(mark) < 0 ? '' : String(stepOf(mark))},
       {heading: 'lane', title: 'on which thread or stream', isNumber: false, of: (mark) => head.lines[lineOfRow[row[mark]]].label, text: (mark) => head.lines[lineOfRow[row[mark]]].label},

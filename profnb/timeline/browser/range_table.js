@@ -72,7 +72,7 @@ class RangeTable {
           (index ? '' : ';max-width:clamp(110px, 15vw, 260px);overflow:hidden;text-overflow:ellipsis');
         const cell = addElement('td', row, style, index || !this.pick ? column.text(one) : '');
         if (index) return;
-        cell.title = column.text(one);
+        cell.title = String(column.of(one));
         const {pick} = this;
         if (pick) addElement('button', cell, LINK_STYLE, column.text(one)).onclick = () => pick(one);
       });
@@ -82,7 +82,7 @@ class RangeTable {
 
   /** Every row, with tabs between the cells. */
   asText() {
-    const rows = this.inOrder().map((one) => this.columns.map((column) => column.text(one).replace(/[\t\r\n]/g, ' ')).join('\t'));
+    const rows = this.inOrder().map((one) => this.columns.map((column) => (column.isNumber ? column.text(one) : String(column.of(one))).replace(/[\t\r\n]/g, ' ')).join('\t'));
     return [this.columns.map((column) => column.heading).join('\t'), ...rows].join('\n');
   }
 }
