@@ -14,6 +14,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.causes.numbers import LEAST_SHARE
+from profnb.core.printable import printable
 from profnb.subjects.advising import share_of
 from profnb.subjects.bounds.op_costs import locate_ops
 from profnb.subjects.layers.layer_rows import OTHERS
@@ -96,7 +97,7 @@ def find_unlearned(study: Study, kind: int) -> Unlearned | None:
         share,
         _together(weighty or paths, whole_of) if is_of_layers else "",
         len(weighty),
-        f"{lines.file[most]}:{lines.line[most]}"
+        printable(f"{lines.file[most]}:{lines.line[most]}")
         if lines and most >= 0 and lines.line[most]
         else "",
     )

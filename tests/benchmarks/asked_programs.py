@@ -154,7 +154,7 @@ def f1_of_the_validation_by_a_callback():
 def memories_sampled_from_a_deque():
     """github.com/ageron/handson-ml/pull/204: a deque is slow to read in its middle. Changed: a list."""
     keras, np, tf, rng = tools()
-    memories = [(rng.random(8).astype("float32"), int(rng.integers(4))) for _ in range(300_000)]
+    memories = [(rng.random(8).astype("float32"), int(rng.integers(4))) for _ in range(600_000)]
     m = keras.Sequential([keras.Input((8,)), keras.layers.Dense(32, activation="relu"), keras.layers.Dense(4)])
     learn = learner(tf, m, keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.optimizers.Adam(1e-3))
     kept = deque(memories)
@@ -164,7 +164,7 @@ def memories_sampled_from_a_deque():
         return np.stack([row for row, _ in rows]), np.array([kind for _, kind in rows])
 
     def train(memory):
-        for _ in range(150):
+        for _ in range(400):
             x, y = sampled(memory)
             learn(tf.constant(x), tf.constant(y))
 
