@@ -10,7 +10,9 @@ from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
+from profnb.compare.differences import columns_of
 from profnb.core.printable import printable
+from profnb.core.table import Column, Table, of_each
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
@@ -52,6 +54,10 @@ class PartDifference:
     def inside(self) -> str:
         """Where it stands: the parts above it."""
         return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
+
+
+def _as_duration(ms: float) -> str:
+    return duration_text(ms * PS_PER_MS) if ms >= 0 else signed_text(ms * PS_PER_MS)
 
 
 def tree_rows(tree: CellTree) -> Tree:
@@ -134,6 +140,29 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
         if kinds[0] != kinds[1]:
             closed.add(path)
     return closed
+
+
+PART_DIFFERENCES = Table[Sequence[PartDifference]](
+    "parts",
+    "One row per part of the cell whose time differs, the largest difference first.",
+    (
+        *columns_of(
+            ("part", "part", "its name, or its kind where that says all"),
+            ("inside", "inside", "the parts that it is inside of"),
+        ),
+        *(
+            Column(f"{side}_ms", of_each(f"{side}_ms"), meaning, is_scaled=True, text=_as_duration)
+            for side, meaning in (
+                ("first", "wall time of A's first run, without parts that are rows of their own"),
+                ("second", "... of B's"),
+                ("difference", "how much more B spends on it; all rows add up to the difference"),
+            )
+        ),
+        *columns_of(("status", "status", "longer, shorter, new or gone")),
+    ),
+    "profnb's own time is left out.",
+    "c",
+)
 
 
 def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) -> str:

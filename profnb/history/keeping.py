@@ -154,9 +154,7 @@ def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
 
 def _tree(profile: Profile) -> Tree:
     recording = profile.recordings[0]
-    study = profile.study if is_studied(profile) else None
-    tree = vars(profile).get("_cell_tree") if study else None
-    tree = tree or grow_tree(recording.cell, study)
+    tree = profile.tree if is_studied(profile) else grow_tree(recording.cell, None)
     return () if tree is None else tree_rows(tree)
 
 
