@@ -25,6 +25,7 @@ _DEEPEST, _MOST = 14, 12  # calls that are followed; alternatives of one text
 _ADVICE = {"Proposal": (0, 1, 2, 3), "Finding": (0, 1, 2, 4), "propose": (1, 2, 3)}
 _ELSEWHERE = {
     "Column",
+    "execute",
     "add_argument",
     "argument",
     "compile",

@@ -55,6 +55,12 @@ def test_what_one_side_does_not_know_is_no_part():
     assert named(compare_trees(layers, ops)) == [("host compute", 10, "longer")]
 
 
+def test_what_is_new_is_one_part_with_all_below_it():
+    two = tree(extra=[[2, "callbacks", "Plot.on_epoch_end", 3, 1.0], [6, "call", "predict", 3, 4.0], [7, "set-up", "", 3, 30.0]])
+    (part,) = compare_trees(tree(), two)
+    assert (part.part, part.difference_ms, part.status) == ("Plot.on_epoch_end", 35, "new")
+
+
 def test_a_damaged_trees_names_command_nothing():
     parts = compare_trees(tree(), tree(extra=[[0, "own lines", "a|b\n<img>\x1b[0m", 1, 40.0]]))
     text = markdown("B is 2x slower.", ["Versions differ."], ("a|1", "b"), parts)
@@ -68,7 +74,7 @@ def test_markdown_has_the_verdict_three_parts_the_rest_and_their_sum():
     text = markdown("B is 1.31x slower.", ["Versions differ."], ("main", "pr_1"), compare_trees(tree(), many))
     assert text == (
         "**B is 1.31x slower.**\n\n> Versions differ.\n\n"
-        "The cell takes 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.\n\n"
+        "**The cell takes 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.**\n\n"
         "| part of the cell | main | pr\\_1 | difference |\n| --- | ---: | ---: | ---: |\n"
         "| fit / epoch / Score.on\\_epoch\\_end | 20.0 ms | 320 ms | +300 ms |\n| plot | 0 ms | 40.0 ms | +40.0 ms |\n"
         "| fit / epoch / train steps | 200 ms | 190 ms | -10.0 ms |\n| all else that differs | 0 ms | 3.00 ms | +3.00 ms |\n"

@@ -73,7 +73,7 @@ def markdown(
             (name if name[:2] == "**" else _plain(name), _text(one), _text(two), _signed(two - one))
             for name, one, two in times
         ]
-        lines += [_plain(difference_sentence(parts))]
+        lines += [f"**{_plain(difference_sentence(parts))}**"]
         lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
     return "\n\n".join(lines) + "\n"
 

@@ -1,7 +1,8 @@
 """Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
 
 A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
-one side knows nothing below a node, neither side's parts below it are compared.
+one side knows nothing below a node, neither side's parts below it are compared; what only one side has is one
+part, with all below it.
 """
 
 from collections.abc import Sequence
@@ -84,11 +85,12 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
     profnb's own time is left out: it is no part of the program.
     """
     sides = _paths(first), _paths(second)
-    closed = _closed(*sides)
+    both, closed = sides[0].keys() & sides[1].keys(), _closed(*sides)
     totals: dict[Path, list[list[float]]] = {}
     for side, nodes in enumerate(sides):
         for path, (own_ms, count) in nodes.items():
-            shown = next((path[:at] for at in range(len(path) + 1) if path[:at] in closed), path)
+            above = [path[:at] for at in range(1, len(path) + 1)]
+            shown = next((one for one in above if one in closed or one not in both), path)
             row = totals.setdefault(shown, [[0.0, 0.0], [0, 0]])
             row[0][side] += own_ms
             row[1][side] += count if shown == path else 0
