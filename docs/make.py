@@ -12,6 +12,7 @@ from pathlib import Path
 from profnb.comparison import Comparison
 from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
+from profnb.history.series import HISTORY
 from profnb.lite.entry import LiteResult
 from profnb.lite.lite_comparison import LiteComparison
 from profnb.many_traces.fleets import Fleet
@@ -37,7 +38,7 @@ def tables_markdown() -> str:
     """The page on the tables that are declared, in the order of ``profnb.tables``."""
     owners = (Tables, Comparison, LiteResult, LiteComparison)
     tables = [table for owner in owners for table in tables_of(owner).values() if table.columns]
-    tables += [*tables_of(Fleet).values(), SUMMARIES]
+    tables += [*tables_of(Fleet).values(), SUMMARIES, HISTORY]
     listed = "\n".join(
         f"- [{table.owner}.{table.name}](#{table.owner}{table.name}): {table.rows}" for table in tables
     )

@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "profnb"
 _ADVICE = {"Proposal": (0, 1, 2, 3), "Finding": (0, 1, 2, 4), "propose": (1, 2, 3)}
 _ELSEWHERE = {
     "Column",
+    "execute",
     "add_argument",
     "argument",
     "compile",

@@ -199,10 +199,15 @@ def _table(arguments: argparse.Namespace) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from profnb.comparison import compare
+    from profnb.comparison import Comparison, compare
 
     result = compare(arguments.first, arguments.second)
-    _answer(result.summary())
+    if arguments.markdown and not isinstance(result, Comparison):
+        raise ValueError("--markdown is for traces; results of `profnb lite` have text and --json.")
+    if arguments.markdown:
+        _say(result.to_markdown())
+    else:
+        _answer(result.summary())
     limit = arguments.fail_if_slower
     leading = result.leading
     if limit is None or not leading.is_different or leading.ratio <= 1 + limit:
@@ -366,6 +371,9 @@ def _parser() -> argparse.ArgumentParser:
     compare = command(_compare, "compare saved traces: did a change help?")
     compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")
     compare.add_argument("second", help="B")
+    compare.add_argument(
+        "--markdown", action="store_true", help="print it for a pull request, as GitHub renders it"
+    )
     compare.add_argument(
         "--fail-if-slower",
         type=_percentage,

@@ -19,10 +19,12 @@ from profnb.profile import Profile
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
     from profnb.compare.differences import CategoryDifference
+    from profnb.compare.estimates import Spread
     from profnb.compare.op_differences import LayerDifference, OpDifference
     from profnb.compare.quality import MetricDifference
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
+    from profnb.compare.tree_differences import PartDifference
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
     from profnb.lite.lite_comparison import LiteComparison
@@ -46,6 +48,7 @@ class Comparison:
     table = TableOf("profnb.compare.op_differences", "OP_DIFFERENCES", "_ops")
     layers = TableOf("profnb.compare.op_differences", "LAYER_DIFFERENCES", "_layers")
     categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
+    parts = TableOf("profnb.compare.tree_differences", "PART_DIFFERENCES", "_parts")
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
     def __init__(
@@ -95,7 +98,20 @@ class Comparison:
         """The ratio and its interval."""
         from profnb.compare.speedup import compare_runs
 
-        return compare_runs(*self.runs)
+        return compare_runs(*self.runs, spreads=self._spreads)
+
+    @cached_property
+    def _spreads(self) -> "tuple[Spread, Spread]":
+        """How much runs of A and of B vary, as the history tells; it is asked where a side has few runs."""
+        from profnb.compare.estimates import UNKNOWN_SPREAD
+        from profnb.compare.speedup import ENOUGH_RUNS
+        from profnb.history.lookup import find_spread
+
+        one, two = (
+            (len(runs.step_ps) < ENOUGH_RUNS and find_spread(side[0])) or UNKNOWN_SPREAD
+            for runs, side in zip(self.runs, (self.first, self.second), strict=True)
+        )
+        return one, two
 
     @property
     def ratio(self) -> float:
@@ -203,6 +219,22 @@ class Comparison:
 
         return compare_metrics(*self._fits)
 
+    @cached_property
+    def _parts(self) -> "list[PartDifference]":
+        """The parts of the cell whose time differs, first run against first run."""
+        from profnb.compare.tree_differences import compare_trees, tree_rows
+
+        trees = [side[0].tree for side in (self.first, self.second)]
+        one, two = (() if tree is None else tree_rows(tree) for tree in trees)
+        return compare_trees(one, two) if one and two else []
+
+    def to_markdown(self) -> str:
+        """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
+        from profnb.compare.part_section import markdown
+
+        remarks = [*filter(None, [self.quality_verdict]), *self.guards]
+        return self._sharing.text(markdown(self.verdict, remarks, self.labels, self._parts))
+
     def summary(self) -> str:
         """The comparison as plain text."""
         from profnb.compare.section import comparison_text
@@ -223,6 +255,7 @@ class Comparison:
             self._ops,
             self._metrics,
             *self._across,
+            parts=self._parts,
         )
 
     @property

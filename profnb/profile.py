@@ -183,6 +183,11 @@ class Profile(Tables):
         cell = None if self.recording is None else self.recording.cell
         return grow_tree(cell, self.study if self.has_trace else None)
 
+    @property
+    def tree(self) -> "CellTree | None":
+        """The tree behind ``cell_tree``, as columns in picoseconds; None where there is none."""
+        return self._cell_tree
+
     @cached_property
     def _machine(self) -> "MachineUse | None":
         from profnb.subjects.system.machine_use import find_machine_use

@@ -13,6 +13,7 @@ import profnb
 from profnb.__main__ import main
 from profnb.compare.section import box_figures
 from profnb.compare.estimates import estimate_mean, mann_whitney, student_factor
+from profnb.compare.estimates import OTHER_CODE, THIS_CODE, UNKNOWN_SPREAD, Spread
 from profnb.compare.speedup import RunSet, block_medians, _resampled_medians, compare_runs, estimate_step
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
@@ -65,7 +66,7 @@ def test_one_run_each_speaks_of_its_steps_only():
         alarms += compare_runs(runs(random, 1, 1.0, 0, drift=0), runs(random, 1, 1.0, 0, drift=0), trial).is_different
     assert held >= 0.87 * 120
     assert alarms <= 0.13 * 120
-    assert "so repeat the runs" in found.verdict("a", "b")
+    assert "Repeat the runs" in found.verdict("a", "b")
 
 
 @pytest.mark.filterwarnings("error")
@@ -224,7 +225,7 @@ def test_guards_are_said_before_the_verdict():
     assert any("The devices differ" in guard for guard in find_guards(one.study, on_cpu, ({}, {})))
     found = compare(one, two, labels=("small", "large"))
     assert found.ratio_per_example == pytest.approx(found.ratio / 2)
-    assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 2.00, ")
+    assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 1.84 to 2.18, ")
     assert found.verdict.endswith("A step takes 1.00 of the time, with 2 times the examples.")
     assert (found.is_different, found.leading.is_different) == (False, True)
     text = found.summary()
@@ -282,7 +283,7 @@ def test_the_same_result_twice_is_one_run():
     found = compare([one, one, one], [two, two])
     assert found.difference.runs == (1, 1)
     assert found.guards[-1] == "The same result was given more than once and counts as one run."
-    assert "so repeat the runs" in found.verdict
+    assert "One run a side could be 9 % off either way. Repeat the runs" in found.verdict
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
@@ -469,3 +470,34 @@ def test_code_that_runs_here_is_compared_by_its_untraced_steps_and_its_ops():
     assert [len(own) for own in found.runs[0].step_ps] == [15, 15]
     assert found.guards == []
     assert set(found.table[found.table.status == "appeared"].op_name) == {"Tanh"}
+
+
+def test_one_run_a_side_is_held_against_how_runs_vary():
+    """Steps of one run hardly vary here; runs do, by what the history knows or by 3 %."""
+    one, two = (RunSet(name, (ms * np.random.default_rng(0).normal(1, 0.001, 100),)) for name, ms in (("a", 1.0), ("b", 1.05)))
+    assert compare_runs(one, two).is_different  # where only the steps are asked
+    unknown = compare_runs(one, two, spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD))
+    assert unknown.verdict("a", "b") == (
+        "No verdict: b takes 1.05 of the time of a (95 % interval 0.96 to 1.14, 100 + 100 steps of one run each). "
+        "One run a side could be 9 % off either way. Repeat the runs (--repeat)."
+    )
+    calm, wild = Spread(0.01**2, 20, THIS_CODE), Spread(0.1**2, 5, OTHER_CODE)
+    assert compare_runs(one, two, spreads=(calm, calm)).is_different
+    assert compare_runs(one, two, spreads=(calm, calm)).verdict("a", "b").endswith("Past runs of this code vary by 1.0 %.")
+    assert not compare_runs(one, two, spreads=(calm, wild)).is_different
+    assert "other code on this machine vary by 10" in compare_runs(one, two, spreads=(calm, wild)).verdict("a", "b")
+    many = [RunSet("a", one.step_ps * 3), RunSet("b", two.step_ps * 3)]
+    assert compare_runs(*many, spreads=(wild, wild)) == compare_runs(*many)  # three runs a side tell it themselves
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("past, count", [(3, 1), (10, 1), (10, 2)])
+def test_intervals_with_past_runs_hold_the_truth(past, count):
+    random, held, trials = np.random.default_rng(1), 0, 400
+    for trial in range(trials):
+        level = np.exp(random.normal(0, 0.04, past))
+        spread = Spread(float(np.log(level).var(ddof=1)), past - 1, THIS_CODE)
+        sides = [RunSet("x", tuple(2 * np.exp(random.normal(0, 0.04)) * random.normal(1, 0.02, 50) for _ in range(count))) for _ in range(2)]
+        difference = compare_runs(*sides, trial, (spread, spread))
+        held += difference.low <= 1 <= difference.high
+    assert 0.92 * trials <= held <= 0.985 * trials

@@ -370,10 +370,10 @@ def test_the_picture_and_the_list_render(file, count):
 def test_how_runs_of_a_cell_vary():
     runs = [made(number, ms) for number, ms in enumerate(steady(200, seed=3))]
     spread = spread_of_runs(runs, "abcd", "")
-    assert spread.is_of_code
+    assert spread.of == "this code"
     assert spread.variance == pytest.approx(0.03**2, rel=0.2)
     other = spread_of_runs(runs, "none", "")
-    assert not other.is_of_code
+    assert other.of == "other code on this machine"
     assert spread_of_runs(runs[:2], "none", "") is None
 
 

@@ -7,7 +7,7 @@ Source: Welch, "The generalization of Student's problem" (1947); Mann and Whitne
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,6 +19,9 @@ _STUDENT = (
     2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048,
     2.045, 2.042,
 )  # fmt: skip
+
+
+THIS_CODE, OTHER_CODE, NOBODY = SPREADS = ("this code", "other code on this machine", "nobody")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,7 @@ class Estimate:
 
     mean: float
     variance: float = math.nan
-    freedom: int = 1
+    freedom: float = 1
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -60,12 +63,34 @@ class Spread:
     Attributes:
         variance: Of one run's value.
         freedom: Its degrees of freedom.
-        is_of_code: Whether those were runs of the same code; else of other code on this machine.
+        of: Whose runs tell it: one of ``SPREADS``.
     """
 
     variance: float
-    freedom: int
-    is_of_code: bool
+    freedom: float
+    of: str
+
+    def widen(self, estimate: Estimate, runs: int) -> Estimate:
+        """Give an estimate from one or two runs the spread that past runs had.
+
+        That of past runs holds the scatter of their steps already; that of nobody's is added to it.
+        """
+        if self.of == NOBODY:
+            if runs > 1:
+                return estimate
+            return replace(
+                estimate, variance=estimate.variance + self.variance, freedom=self.freedom
+            )
+        freedom = self.freedom + runs - 1
+        squares = self.freedom * self.variance + (runs - 1) * runs * estimate.variance
+        variance = squares / freedom / runs
+        if runs == 1:
+            variance = max(variance, estimate.variance)
+        return replace(estimate, variance=variance, freedom=freedom)
+
+
+# Where no past run tells it: what runs of one program on a machine of its own were seen to vary by.
+UNKNOWN_SPREAD = Spread(0.03**2, 60, NOBODY)
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:
@@ -76,7 +101,7 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
     return Estimate(float(np.mean(values)), variance, max(len(values) - 1, 1))
 
 
-def student_factor(variances: Sequence[float], freedoms: Sequence[int]) -> float:
+def student_factor(variances: Sequence[float], freedoms: Sequence[float]) -> float:
     """Give the standard errors that a 95 % interval reaches: Student's, with Welch's degrees of freedom.
 
     Args:

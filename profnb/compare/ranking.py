@@ -147,7 +147,7 @@ def fit_rounds(rows: Int64s, rounds: Int64s, logs: Floats, count: int) -> RoundF
 def of_single_runs(estimates: Sequence[Estimate]) -> RoundFit:
     """Take settings that were run once: only the variation from step to step is known."""
     means = np.array([one.mean for one in estimates])
-    freedom = min((one.freedom for one in estimates if math.isfinite(one.variance)), default=1)
+    freedom = min((int(one.freedom) for one in estimates if math.isfinite(one.variance)), default=1)
     return RoundFit(means, np.diag([one.variance for one in estimates]), freedom, (0.0, 1), 1)
 
 

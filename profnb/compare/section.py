@@ -19,8 +19,10 @@ from profnb.compare.op_differences import (
     LayerDifference,
     OpDifference,
 )
+from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
+from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import (
@@ -64,6 +66,7 @@ class ComparisonView:
         layers: The layers of both, where two frameworks ran.
         frameworks: Which frameworks those are; "" for both where it is one, and ops are compared.
         op_ps: Op time of a mean step of both.
+        parts: The parts of the whole cell whose time differs.
     """
 
     verdict: str
@@ -77,6 +80,7 @@ class ComparisonView:
     layers: Sequence[LayerDifference] = ()
     frameworks: tuple[str, str] = ("", "")
     op_ps: tuple[float, float] = (0.0, 0.0)
+    parts: Sequence[PartDifference] = ()
 
     def sections(self) -> list[Section]:
         """Make its tables; the last has what accounts for the difference."""
@@ -84,6 +88,7 @@ class ComparisonView:
         sections = [
             _time_section(self.runs, self.p_value),
             *([_quality_section(labels, self.metrics)] if self.metrics else []),
+            *([part_section(labels, self.parts)] if self.parts else []),
             _category_section(labels, self.categories),
             layer_section(labels, self.layers, self.op_ps, self.frameworks)
             if any(self.frameworks)

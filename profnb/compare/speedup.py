@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.compare.estimates import Estimate, mann_whitney
+from profnb.compare.estimates import NOBODY, SPREADS, Estimate, Spread, mann_whitney
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.units import range_text
+from profnb.core.units import percent_text, range_text
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 
@@ -41,6 +41,7 @@ _MOST_STEPS = 1000
 _SAMPLES = 1000
 _FEWEST_STEPS = 2
 _FEWEST_RANKED = 4
+ENOUGH_RUNS = 3  # which tell by themselves how much runs vary
 
 
 def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
@@ -147,6 +148,7 @@ class Difference:
             of steps if there is one run each; else NaN, too few runs to rank.
         runs: How many of A and of B.
         steps: How many of A and of B.
+        spread: How much runs vary, as the history tells where a side has too few; None where nobody asked.
     """
 
     ratio: float
@@ -155,6 +157,7 @@ class Difference:
     p_value: float
     runs: tuple[int, int]
     steps: tuple[int, int]
+    spread: Spread | None = None
 
     @property
     def is_different(self) -> bool:
@@ -187,16 +190,29 @@ class Difference:
         word = "faster" if faster else "slower"
         sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
         interval = range_text(*map(_factor, bounds))
-        if not self.is_different:
+        if not self.is_different and self.spread is not None and self.spread.of == NOBODY:
+            sentence = f"No verdict: {second} takes {self.ratio:.2f} of the time of {first}{of}"
+            interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
+        elif not self.is_different:
             sentence = (
                 f"These runs show no difference: {second} takes {self.ratio:.2f} of the time of "
                 f"{first}{of}"
             )
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         sentence += f" (95 % interval {interval}, {counts})."
-        if min(self.runs) == 1:
-            sentence += " Runs differ as well, so repeat the runs (--repeat)."
-        return sentence
+        return f"{sentence} {self._about_spread()}".rstrip()
+
+    def _about_spread(self) -> str:
+        """Say how runs vary, where a side has too few to tell."""
+        spread, repeat = self.spread, "Repeat the runs (--repeat)."
+        if spread is None:
+            return f"Runs differ as well. {repeat}" if min(self.runs) == 1 else ""
+        if spread.of != NOBODY:
+            return f"Past runs of {spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
+        if min(self.runs) > 1:
+            return ""
+        reach = math.sqrt(self.high / self.low) - 1
+        return f"One run a side could be {reach:.0%} off either way. {repeat}".replace("%", " %")
 
 
 def _factor(value: float) -> str:
@@ -204,13 +220,20 @@ def _factor(value: float) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:,.0f}"
 
 
-def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
+def compare_runs(
+    first: RunSet,
+    second: RunSet,
+    seed: int = 0,
+    spreads: tuple[Spread, Spread] | None = None,
+) -> Difference:
     """Compare the step times of two sets of runs.
 
     Args:
         first: What to compare with (A).
         second: What is compared (B).
         seed: Of the resampling, so that the same runs give the same answer.
+        spreads: How much runs of A and of B vary, which counts where a side has one or two; None where only
+            their steps are to.
     """
     sides = [_measured(side.step_ps) for side in (first, second)]
     runs = len(sides[0]), len(sides[1])
@@ -219,6 +242,18 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
         return Difference(math.nan, math.nan, math.nan, math.nan, runs, counts)
     random = np.random.default_rng(seed)
     one, two = (estimate_step(side, random) for side in sides)
+    few = [at for at in (0, 1) if runs[at] < ENOUGH_RUNS] if spreads is not None else []
+    if spreads is not None:
+        if len(few) > 1 and spreads[0] == spreads[1]:  # known once, and not once a side
+            half = replace(spreads[0], freedom=spreads[0].freedom / 2)
+            spreads = half, half
+        one, two = (
+            spreads[at].widen(estimate, runs[at]) if at in few else estimate
+            for at, estimate in enumerate((one, two))
+        )
+    spread = None
+    if spreads is not None and few:
+        spread = max((spreads[at] for at in few), key=lambda one: SPREADS.index(one.of))
     low, high = (math.exp(bound) for bound in two.less(one))
     samples = [first.medians, second.medians]
     if max(runs) == 1:
@@ -226,7 +261,7 @@ def compare_runs(first: RunSet, second: RunSet, seed: int = 0) -> Difference:
     p_value = math.nan
     if min(map(len, samples)) >= _FEWEST_RANKED:
         p_value = mann_whitney(*samples)
-    return Difference(math.exp(two.mean - one.mean), low, high, p_value, runs, counts)
+    return Difference(math.exp(two.mean - one.mean), low, high, p_value, runs, counts, spread)
 
 
 def _measured(runs: Sequence[Floats]) -> list[Floats]:

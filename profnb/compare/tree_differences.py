@@ -1,7 +1,8 @@
 """Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
 
 A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
-one side knows nothing below a node, neither side's parts below it are compared.
+one side knows nothing below a node, neither side's parts below it are compared; what only one side has is one
+part, with all below it.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
+from profnb.compare.differences import columns_of
 from profnb.core.printable import printable
+from profnb.core.table import Column, Table, of_each
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
@@ -54,6 +57,10 @@ class PartDifference:
         return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
 
 
+def _as_duration(ms: float) -> str:
+    return duration_text(ms * PS_PER_MS) if ms >= 0 else signed_text(ms * PS_PER_MS)
+
+
 def tree_rows(tree: CellTree) -> Tree:
     """Give a tree as plain rows, as they are kept: what is too little to be told is its parent's."""
     least = tree.whole_ps * _LEAST_SHARE
@@ -78,11 +85,12 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
     profnb's own time is left out: it is no part of the program.
     """
     sides = _paths(first), _paths(second)
-    closed = _closed(*sides)
+    both, closed = sides[0].keys() & sides[1].keys(), _closed(*sides)
     totals: dict[Path, list[list[float]]] = {}
     for side, nodes in enumerate(sides):
         for path, (own_ms, count) in nodes.items():
-            shown = next((path[:at] for at in range(len(path) + 1) if path[:at] in closed), path)
+            above = [path[:at] for at in range(1, len(path) + 1)]
+            shown = next((one for one in above if one in closed or one not in both), path)
             row = totals.setdefault(shown, [[0.0, 0.0], [0, 0]])
             row[0][side] += own_ms
             row[1][side] += count if shown == path else 0
@@ -134,6 +142,29 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
         if kinds[0] != kinds[1]:
             closed.add(path)
     return closed
+
+
+PART_DIFFERENCES = Table[Sequence[PartDifference]](
+    "parts",
+    "One row per part of the cell whose time differs, the largest difference first.",
+    (
+        *columns_of(
+            ("part", "part", "its name, or its kind where that says all"),
+            ("inside", "inside", "the parts that it is inside of"),
+        ),
+        *(
+            Column(f"{side}_ms", of_each(f"{side}_ms"), meaning, is_scaled=True, text=_as_duration)
+            for side, meaning in (
+                ("first", "wall time of A's first run, without parts that are rows of their own"),
+                ("second", "... of B's"),
+                ("difference", "how much more B spends on it; all rows add up to the difference"),
+            )
+        ),
+        *columns_of(("status", "status", "longer, shorter, new or gone")),
+    ),
+    "profnb's own time is left out.",
+    "c",
+)
 
 
 def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) -> str:

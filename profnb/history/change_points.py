@@ -74,18 +74,16 @@ def _first_change(logs: Floats) -> Change | None:
                 break
             begin = seen - width + 1
             if _is_apart(logs[:begin], logs[begin : seen + 1]):
-                found = seen, bound - abs(float(deviates[seen])), width
-                best = found if best is None else min(best, found)
+                candidate = seen, bound - abs(float(deviates[seen])), width
+                best = candidate if best is None else min(best, candidate)
                 break
     if best is None:
         return None
     seen, _, width = best
     splits = range(seen - width + 1, seen + 1)
     shifts = [float(logs[at : seen + 1].mean() - logs[:at].mean()) for at in splits]
-    clarity = [
-        abs(shift) / (1 / at + 1 / (seen + 1 - at)) ** 0.5
-        for at, shift in zip(splits, shifts, strict=True)
-    ]
+    weights = [1 / at + 1 / (seen + 1 - at) for at in splits]
+    clarity = np.abs(shifts) / np.sqrt(weights)
     first = int(np.argmax(clarity))
     return Change(splits[first], seen, float(np.exp(shifts[first])))
 
@@ -112,7 +110,7 @@ def _deviates(logs: Floats, width: int) -> Floats:
 
 
 def _is_apart(before: Floats, latest: Floats) -> bool:
-    """Whether each of the latest runs has gone a part of the way, and nearly all are beyond nearly all before.
+    """Whether each of the latest runs has gone a part of the way, and nearly all are beyond those before.
 
     So two slow runs and a usual one are no change, and a change begins with its first slow run.
     """

@@ -6,7 +6,6 @@ No source, path, host or user is.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import exp, nan
@@ -79,7 +78,7 @@ def run_of(profile: Profile) -> Run:
         machine=describe_machine(filter(None, boards)),
         versions=_as_text(versions),
         runs=len(profile.recordings),
-        cell_steps=len(recording.steps),
+        cell_steps=_count_steps(recording),
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
@@ -134,13 +133,22 @@ def _estimate(runs: Sequence[Floats]) -> Estimate:
     )
 
 
+def _main_phase(phases: Sequence[str]) -> str:
+    return _TRAIN if _TRAIN in phases else next(iter(phases), "")
+
+
+def _count_steps(recording: Recording) -> int:
+    """Count the steps of the main phase: a callback that predicts has steps of its own."""
+    phases = wall_step_times(recording.steps).phase
+    return phases.count(_main_phase(phases))
+
+
 def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
     """The times from step to step by the clock alone, for each run; whether they were traced."""
     runs = []
     for recording in recordings:
         steps = wall_step_times(recording.steps)
-        phases = Counter(steps.phase)
-        phase = _TRAIN if _TRAIN in phases else next(iter(phases), "")
+        phase = _main_phase(steps.phase)
         chosen = np.array([one == phase for one in steps.phase], np.bool_) & ~steps.retraced
         chosen[np.flatnonzero(chosen)[:1]] = False
         follows = np.append((np.diff(steps.run) == 0) & chosen[1:], False) if len(steps) else chosen
@@ -154,9 +162,7 @@ def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
 
 def _tree(profile: Profile) -> Tree:
     recording = profile.recordings[0]
-    study = profile.study if is_studied(profile) else None
-    tree = vars(profile).get("_cell_tree") if study else None
-    tree = tree or grow_tree(recording.cell, study)
+    tree = profile.tree if is_studied(profile) else grow_tree(recording.cell, None)
     return () if tree is None else tree_rows(tree)
 
 

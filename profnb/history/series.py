@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.compare.estimates import Spread
+from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread
 from profnb.core.table import Column, Table
 from profnb.history.change_points import Change, find_changes
 from profnb.history.store import Run
@@ -126,11 +126,11 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
             (of_code if is_code else of_others).append((squares, freedom))
     freedom = sum(one for _, one in of_code)
     if freedom >= _FEWEST:
-        return Spread(sum(squares for squares, _ in of_code) / freedom, freedom, is_of_code=True)
+        return Spread(sum(squares for squares, _ in of_code) / freedom, freedom, THIS_CODE)
     variances = [squares / one for squares, one in of_others if one >= _FEWEST]
     if not variances:
         return None
-    return Spread(float(np.percentile(variances, _CAUTIOUS)), _MOST_FREEDOM, is_of_code=False)
+    return Spread(float(np.percentile(variances, _CAUTIOUS)), _MOST_FREEDOM, OTHER_CODE)
 
 
 def _scatter(logs: Sequence[float]) -> tuple[float, int]:

@@ -54,7 +54,7 @@ class Run:
         settings: Batch size and the like, as far as known.
         runs: How often the code ran.
         steps: Steps that the times are of.
-        cell_steps: Steps that ran in all.
+        cell_steps: Steps of the main phase that ran in all.
         median_ms: The typical step; NaN where there are none.
         low_ms: Where its 95 % interval begins.
         high_ms: Where it ends.

@@ -1,0 +1,88 @@
+"""Two trees of a cell's time to the parts that differ: they add up, whatever each side knows below a node."""
+
+import pytest
+
+from profnb.compare.part_section import markdown, part_section
+from profnb.compare.tree_differences import compare_trees, difference_sentence
+
+
+def tree(callback=20.0, steps=200.0, epochs=3, extra=()):
+    return [
+        [-1, "cell", "", 0, 5.0], [0, "call", "fit", 1, 1.0], [1, "epoch", "", epochs, 0.0], [2, "train steps", "", 300, steps],
+        [2, "callbacks", "Score.on_epoch_end", epochs, callback], [0, "profnb", "page", 1, 50.0], *extra,
+    ]  # fmt: skip
+
+
+def whole(nodes):
+    return sum(row[-1] for row in nodes if row[1] != "profnb")
+
+
+def named(parts):
+    return [(part.part, round(part.difference_ms, 6), part.status) for part in parts]
+
+
+def test_what_is_longer_shorter_new_and_gone():
+    one = tree(extra=[[0, "own lines", "load", 2, 30.0]])
+    two = tree(callback=320.0, steps=190.0, extra=[[0, "own lines", "plot", 1, 40.0]])
+    parts = compare_trees(one, two)
+    assert named(parts) == [("Score.on_epoch_end", 300, "longer"), ("plot", 40, "new"), ("load", -30, "gone"), ("train steps", -10, "shorter")]
+    assert parts[0].inside == "fit / epoch"
+    assert parts[0].counts == (3, 3)
+    assert sum(part.difference_ms for part in parts) == pytest.approx(whole(two) - whole(one))
+    assert difference_sentence(parts) == "The cell takes 300 ms longer: Score.on_epoch_end +300 ms and plot +40.0 ms."
+    assert difference_sentence(compare_trees(two, one)) == "The cell takes 300 ms shorter: Score.on_epoch_end -300 ms and plot -40.0 ms."
+
+
+def test_equal_trees_have_no_differences_and_profnbs_own_time_is_none():
+    slower = tree()
+    slower[5] = [0, "profnb", "page", 1, 900.0]
+    assert compare_trees(tree(), slower) == []
+    assert difference_sentence([]) == ""
+
+
+def test_siblings_of_one_name_count_together_and_in_any_order():
+    one = tree(extra=[[0, "own lines", "load", 1, 10.0], [0, "own lines", "load", 1, 20.0]])
+    two = tree(extra=[[0, "own lines", "load", 2, 30.0]])
+    assert compare_trees(one, two) == []
+
+
+def test_what_one_side_does_not_know_is_no_part():
+    """The steps of one side were traced, those of the other were not: what computes below them is not compared."""
+    traced = tree(steps=0.0, extra=[[3, "host compute", "", 0, 150.0], [3, "input", "", 0, 70.0]])
+    assert named(compare_trees(tree(), traced)) == [("train steps", 20, "longer")]
+    layers = tree(steps=0.0, extra=[[3, "host compute", "", 0, 0.0], [6, "layer", "dense", 0, 200.0]])
+    ops = tree(steps=0.0, extra=[[3, "host compute", "", 0, 0.0], [6, "op", "MatMul", 0, 210.0]])
+    assert named(compare_trees(layers, ops)) == [("host compute", 10, "longer")]
+
+
+def test_what_is_new_is_one_part_with_all_below_it():
+    two = tree(extra=[[2, "callbacks", "Plot.on_epoch_end", 3, 1.0], [6, "call", "predict", 3, 4.0], [7, "set-up", "", 3, 30.0]])
+    (part,) = compare_trees(tree(), two)
+    assert (part.part, part.difference_ms, part.status) == ("Plot.on_epoch_end", 35, "new")
+
+
+def test_a_damaged_trees_names_command_nothing():
+    parts = compare_trees(tree(), tree(extra=[[0, "own lines", "a|b\n<img>\x1b[0m", 1, 40.0]]))
+    text = markdown("B is 2x slower.", ["Versions differ."], ("a|1", "b"), parts)
+    assert "a\\|b" in text
+    assert "\x1b" not in text
+    assert "\\<img\\>" in text
+
+
+def test_markdown_has_the_verdict_three_parts_the_rest_and_their_sum():
+    many = tree(callback=320.0, steps=190.0, extra=[[0, "own lines", "plot", 1, 40.0], [0, "own lines", "more", 1, 3.0]])
+    text = markdown("B is 1.31x slower.", ["Versions differ."], ("main", "pr_1"), compare_trees(tree(), many))
+    assert text == (
+        "**B is 1.31x slower.**\n\n> Versions differ.\n\n"
+        "**The cell takes 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.**\n\n"
+        "| part of the cell | main | pr\\_1 | difference |\n| --- | ---: | ---: | ---: |\n"
+        "| fit / epoch / Score.on\\_epoch\\_end | 20.0 ms | 320 ms | +300 ms |\n| plot | 0 ms | 40.0 ms | +40.0 ms |\n"
+        "| fit / epoch / train steps | 200 ms | 190 ms | -10.0 ms |\n| all else that differs | 0 ms | 3.00 ms | +3.00 ms |\n"
+        "| **together** | 220 ms | 553 ms | +333 ms |\n"
+    )
+
+
+def test_the_section_shows_bars_to_the_largest_difference():
+    section = part_section(("a", "b"), compare_trees(tree(), tree(callback=320.0, steps=190.0)))
+    assert [row[-2] for row in section.rows] == ["+300 ms", "-10.0 ms"]
+    assert section.rows[0][0] == "█" * 8
