@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from IPython.core.error import UsageError
 
 import profnb
 from profnb.capture.machine import memory_limits
@@ -198,3 +199,18 @@ def test_allocators_are_forecast_within_a_tenth_at_eight_times_the_largest_batch
     assert len(forecasts) == 4
     for _, name, forecast, measured in forecasts:
         assert float(forecast) == pytest.approx(float(measured), rel=0.1), name
+
+
+def test_the_magic_shows_a_forecast_and_keeps_it(shell, capsys):
+    shell.user_ns.update(step=lambda batch: np.ones((len(batch), 1_000_000), np.uint8).sum(), batch=np.zeros((4, 2)))
+    shell.run_line_magic("tfmemory", "step batch --batch-sizes 50,100,200 --limit-gb 90 -o mine")
+    assert shell.user_ns["mine"] is shell.user_ns["_tfmemory"]
+    assert shell.user_ns["mine"].limit_bytes == 90 * GB
+    assert "fits in the 90.0 GB of the given limit." in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("line", "said"), [("step nothing", "There is no 'nothing' in this notebook"), ("step batch --batch-sizes 4", "batch_sizes takes three")])
+def test_a_line_that_cannot_be_meant_is_one_sentence(shell, line, said):
+    shell.user_ns.update(step=len, batch=np.zeros((4, 2)))
+    with pytest.raises(UsageError, match=said):
+        shell.run_line_magic("tfmemory", line)
