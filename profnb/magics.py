@@ -38,10 +38,12 @@ from profnb.magic.magic_options import (
     COMPARE_ARGUMENTS,
     HISTORY_ARGUMENTS,
     LITE_ARGUMENTS,
+    MEMORY_ARGUMENTS,
     OPEN_ARGUMENTS,
     SWEEP_ARGUMENTS,
     with_arguments,
 )
+from profnb.magic.memory_line import memory_line
 from profnb.profile import Profile
 from profnb.warm import Warming
 
@@ -219,6 +221,23 @@ class ProfnbMagics(Magics):
             lite_line(self.shell, arguments)
         finally:
             self._warming.go_on()
+
+    @line_magic("tfmemory")
+    @with_arguments(*MEMORY_ARGUMENTS)
+    def tfmemory_line(self, line: str) -> None:
+        """Forecast the memory of a step at any batch size, and the largest batch that fits.
+
+        For example `%tfmemory model x y`, or `%tfmemory step batch` for your own loop. The last forecast is
+        also in `_tfmemory`.
+        """
+        arguments = parse_argstring(self.tfmemory_line, line)
+        check_name(arguments.out)
+        self._warming.pause()
+        try:
+            forecast = memory_line(self.shell, arguments)
+        finally:
+            self._warming.go_on()
+        self._results.keep(forecast, "_tfmemory", arguments.out)
 
 
 def _parse_open(magic: Any, line: str) -> Namespace:

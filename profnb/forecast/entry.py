@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from profnb.forecast.memory_forecast import MemoryForecast
 
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
-_LEAST_POINTS, _VISIBLE = 4, 64e6  # bytes that a process grows by, for its grain not to matter
+_LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
 _GPU, _GIVEN = "the GPU", "the given limit"
 _SHARE = 10  # of the limit, the part that measuring may take
-_Meter = Callable[[int], float]
+_Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
 
 
 def fits(
@@ -68,11 +68,11 @@ def fits(
         raise ValueError(f"batch_sizes takes three positive sizes or more, got {batch_sizes}.")
     limit = _limit(limit_bytes)
     if hasattr(model, "train_on_batch"):
-        others = sum(int(getattr(part, "nbytes", 0)) for side in (x, y) for part in _parts(side))
+        bases = [sum(int(getattr(part, "nbytes", 0)) for side in (x, y) for part in _parts(side))]
         with _saved(model, x, y) as meter:
-            batches, peaks = _measure(meter, chosen, limit, is_resident=True)
+            batches, peaks = _measure(meter, chosen, limit, bases)
         how = "Measured in a fresh process: the most memory it took while it trained on a batch."
-        return make_forecast(batches, peaks, limit, [how], others, is_resident=True)
+        return make_forecast(batches, peaks, limit, [how], bases)
     if not callable(model):
         raise CaptureError(
             f"fits takes a compiled Keras model or a function that takes a step, got {type(model).__name__}."
@@ -86,20 +86,23 @@ def _forecast_step(
     from profnb.forecast.memory_forecast import make_forecast
 
     if is_jax_step(step, batch):
-        meter: _Meter = lambda size: planned_peak(step, _resized(batch, size, is_shape=True))  # noqa: E731
         limit = _beside_process(limit, 0.0)
-        batches, peaks = _measure(meter, chosen, limit, is_resident=False)
+
+        def plan_at(size: int) -> tuple[float, float]:
+            return 0.0, planned_peak(step, _resized(batch, size, is_shape=True))
+
+        batches, peaks = _measure(plan_at, chosen, limit, [])
         how = "XLA's own plan of the step's memory, compiled at each size; nothing ran."
         return make_forecast(batches, peaks, limit, [how])
     is_torch = is_torch_step(step)
     limit = _beside_process(limit, living_bytes()) if is_torch else limit
     with put_back(step):
 
-        def run_at(size: int) -> float:
+        def run_at(size: int) -> tuple[float, float]:
             sized = _resized(batch, size)
-            measure = torch_peak if is_torch else resident_peak
+            run = partial(step, *sized)
             try:
-                return measure(lambda: step(*sized))
+                return (0.0, torch_peak(run)) if is_torch else resident_peak(run)
             except CaptureError:
                 raise
             except Exception as error:
@@ -108,27 +111,36 @@ def _forecast_step(
                     f"The step cannot run with {count_text(size)} examples ({what})."
                 ) from error
 
-        batches, peaks = _measure(run_at, chosen, limit, is_resident=not is_torch)
+        bases: list[int] = [] if is_torch else [0]
+        batches, peaks = _measure(run_at, chosen, limit, bases)
     how = (
         "Measured by PyTorch's allocators; libraries and data of the process come on top."
         if is_torch
         else "Measured in this process, whose freed memory may hide some of a step's."
     )
-    return make_forecast(batches, peaks, limit, [how], is_resident=not is_torch)
+    return make_forecast(batches, peaks, limit, [how], bases)
 
 
 def _measure(
-    meter: _Meter, chosen: list[int] | None, limit: tuple[int, str] | None, *, is_resident: bool
+    meter: _Meter, chosen: list[int] | None, limit: tuple[int, str] | None, bases: list[int]
 ) -> tuple[list[int], list[float]]:
-    """Measure batches one after the other, none that would take more than a tenth of the limit."""
+    """Measure batches one after the other, none that would take more than a tenth of the limit.
+
+    Args:
+        meter: Measures one.
+        chosen: Which; None for as many as it takes to see how memory grows.
+        limit: The most memory there may be, and what sets that.
+        bases: What stays in use; of a process what was there before the first batch is added.
+    """
     most = limit[0] / _SHARE if limit else float("inf")
     batches: list[int] = []
     peaks: list[float] = []
     size = chosen[0] if chosen else _FIRST
     while chosen is None or len(batches) < len(chosen):
         size = chosen[len(batches)] if chosen else size
-        if len(batches) > 1:
-            slope = (peaks[-1] - peaks[0]) / (batches[-1] - batches[0])
+        if len(batches) > 1 or (batches and bases):
+            first = (batches[0], peaks[0]) if len(batches) > 1 else (0, 0.0)
+            slope = (peaks[-1] - first[1]) / (batches[-1] - first[0])
             if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
                 break
             if slope * size > most:
@@ -137,13 +149,16 @@ def _measure(
                     f"{bytes_text(most * _SHARE)} there are. Give smaller batch_sizes."
                 )
         batches.append(size)
-        peaks.append(meter(size))
-        is_visible = peaks[-1] - peaks[0] >= (_VISIBLE if is_resident else 0)
+        before, more = meter(size)
+        if bases and len(peaks) == 0:
+            bases.append(int(before))
+        peaks.append(more)
+        is_visible = peaks[-1] - peaks[0] >= (_VISIBLE if bases else 0)
         is_enough = len(batches) >= _LEAST_POINTS and is_visible
         if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
         size *= 2
-    if is_resident and chosen is None:  # what a process took at first, it took for more than a step
+    if bases and chosen is None:  # a process' memory grows in steps: small batches tell little
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, peaks
 
@@ -214,9 +229,9 @@ def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
             process.communicate()
 
 
-def _ask(process: Any, size: int) -> float:
-    peak = _answer_of(process, f"{size}\n").get("peak")
-    return float(peak or 0)
+def _ask(process: Any, size: int) -> tuple[float, float]:
+    answer = _answer_of(process, f"{size}\n")
+    return float(answer["before"]), float(answer["more"])
 
 
 def _answer_of(process: Any, line: str) -> dict[str, Any]:

@@ -119,9 +119,7 @@ def make_forecast(
     peaks: Sequence[float],
     limit: tuple[int, str] | None,
     because: Sequence[str],
-    others_bytes: int = 0,
-    *,
-    is_resident: bool = False,
+    bases: Sequence[int] = (),
 ) -> MemoryForecast:
     """Lay a line through peaks, all but the last batch's, which checks it; then through all.
 
@@ -130,11 +128,11 @@ def make_forecast(
         peaks: The most memory that each took, in bytes.
         limit: The most there may be, and what sets that.
         because: How it was measured, in sentences.
-        others_bytes: What stays in use beside the steps that were measured.
-        is_resident: Whether they are of a process, and not of an allocator.
+        bases: What a process has in use beside the steps; none of what an allocator tells.
     """
     import pandas as pd
 
+    others_bytes = sum(bases)
     size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64)
     slope, fixed = np.polyfit(size[:-1], peak[:-1], 1)
     off = abs(float(fixed + slope * size[-1] - peak[-1]))
@@ -142,10 +140,10 @@ def make_forecast(
     slope, fixed = max(float(slope), 0.0), float(fixed) + others_bytes
     forecast = fixed + slope * size
     spread = max(
-        float(np.abs(peak + others_bytes - forecast).max()), off / 2, _GRAIN if is_resident else 0
+        float(np.abs(peak + others_bytes - forecast).max()), off / 2, _GRAIN if bases else 0
     )
     notes = list(because)
-    share = off / float(peak[-1])
+    share = off / float(peak[-1] + others_bytes)
     notes.append(
         f"Checked with a batch of {count_text(int(size[-1]))}: {percent_text(share)} off the forecast."
     )

@@ -5,14 +5,17 @@ Source: proc(5), /proc/self/clear_refs and VmHWM; torch.profiler (``profile_memo
 have no public reader; jax.stages.Compiled.memory_analysis.
 """
 
+import ctypes
 import gc
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.core.errors import CaptureError
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -21,13 +24,20 @@ _KB = 1024
 _RUNS = 2
 
 
-def resident_peak(run: Callable[[], object]) -> float:
-    """The most memory that the process takes while something runs.
+def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
+    """The memory of the process before something runs again, and the most that running takes on top.
+
+    What the first run makes and keeps (graphs, the optimizer's state) is there before. Memory that was freed
+    goes back to the system, so that none of it hides what a run takes.
 
     Raises:
         CaptureError: The system does not tell.
     """
+    run()
     gc.collect()
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    before = resident_bytes()
     try:
         _CLEAR.write_text("5", "ascii")
         for _ in range(_RUNS):
@@ -35,9 +45,9 @@ def resident_peak(run: Callable[[], object]) -> float:
         peak = _PEAK.search(_STATUS.read_bytes())
     except OSError:
         peak = None
-    if peak is None:
+    if peak is None or before is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
-    return int(peak[1]) * float(_KB)
+    return float(before), max(int(peak[1]) * float(_KB) - before, 0.0)
 
 
 def torch_peak(run: Callable[[], object]) -> float:

@@ -127,6 +127,18 @@ SWEEP_ARGUMENTS = (
     _out("table (a DataFrame)"),
     _QUIET,
 )  # fmt: skip
+MEMORY_ARGUMENTS = (
+    argument("model", type=unquoted, help="a compiled Keras model, or a function of a step, by its name"),
+    argument("x", type=unquoted, help="examples, or the batch that the step takes"),
+    argument("y", type=unquoted, nargs="?", help="the examples' targets"),
+    argument(
+        "--batch-sizes", metavar="N,N,N", type=_numbers,
+        help="the batch sizes to run (default: 8, 16, 32 ...)",
+    ),
+    argument("--limit-gb", type=float, metavar="GB", help="the most memory there may be"),
+    _out("forecast"),
+    _QUIET,
+)  # fmt: skip
 LITE_ARGUMENTS = (
     argument(
         "model", type=unquoted,
