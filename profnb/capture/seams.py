@@ -23,8 +23,8 @@ from typing import Any
 
 from profnb.capture.seam import Seam, on_objects
 
-# What hooks cost beside the call itself, where the caches hold them; two to five times that behind a call that
-# waited for other threads.
+# What hooks cost beside the call itself, where the caches hold them; two to five times that behind a call
+# that waited for other threads.
 _A_STEP = "2 to 4 us a step, all through the cell"
 _A_RUN = "some 0.2 ms a fit, evaluate or predict"
 _IN_WINDOW = "3 to 10 us a call, while the window is open"

@@ -11,6 +11,7 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
+from profnb.core.printable import open_output
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
 from profnb.profile import Profile
@@ -103,7 +104,7 @@ class CellRuns:
         self, captured: CapturedProfile, arguments: Namespace, show: Show, cell: str | None
     ) -> None:
         """End the capture and show it; ``cell`` is what to run again, None if it failed."""
-        with arguments.begun:
+        with open_output(), arguments.begun:
             profile = captured.profile
             with interrupt_held_back():
                 arguments.line.end("reading what was captured")
