@@ -97,6 +97,6 @@ def open_output() -> Iterator[None]:
     if not getattr(sys.stdout, "closed", False):
         yield
         return
-    own = sys.__stdout__
-    with redirect_stdout(io.StringIO() if own is None or own.closed else own):
+    standard = sys.__stdout__
+    with redirect_stdout(io.StringIO() if standard is None or standard.closed else standard):
         yield
