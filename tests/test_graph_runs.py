@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 
 import profnb
+from profnb.capture import hooks
 from profnb.capture.hooks import Library
 from profnb.capture.marking.step_recorder import OwnLoops
+from profnb.capture.seams import SEAMS
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
@@ -222,6 +224,15 @@ def test_runs_that_are_only_counted_tell_what_the_others_do(monkeypatch, tmp_pat
         assert counting == []
     assert quick[0][0] == plain
     assert quick[0][1] == 1 + 500 + 3 + 1
+
+
+def test_each_hook_on_sessions_says_what_it_costs(model):
+    before = hooks._replaced[:]
+    with profnb.profile(), start(model) as session:
+        run_it(session)
+        names = {one.name for one in hooks._replaced if one not in before}
+    assert {"run", "save", "after_run", "_call_tf_sessionrun"} <= names
+    assert names <= {name for seam in SEAMS if seam.cost for name in seam.attributes}
 
 
 def test_a_run_that_raises_is_no_step_and_later_ones_are(model):

@@ -384,6 +384,21 @@ def test_output_piped_to_head_ends_without_a_word(cpu_trace_path, monkeypatch, c
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize("closed", ["sys.stdout = open('/dev/null', 'w'); sys.stdout.close()", "sys.stdout.close(); sys.__stdout__ = None"])
+def test_a_cell_that_closes_the_output_ends_as_without_us(monkeypatch, closed):
+    """IPython would tell of the error that showing the report raises, on the same output, and fail itself."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell()
+    monkeypatch.setattr(sys, "stdout", io.StringIO())
+    monkeypatch.setattr(sys, "__stdout__", own := io.StringIO())
+    profnb.load_ipython_extension(shell)
+    try:
+        assert shell.run_cell(f"%%tfprofile\nimport sys\n{closed}").success
+    finally:
+        profnb.unload_ipython_extension(shell)
+    assert len(shell.user_ns["_tfprofile"].notes) == 1
+    assert ("profnb" in own.getvalue()) == ("__" not in closed)
+
+
 # What of the process is the user's.
 
 

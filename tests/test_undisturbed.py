@@ -17,6 +17,7 @@ import pytest
 import profnb
 from profnb.capture import hooks
 from profnb.capture.parts.part_records import OTHER
+from profnb.capture.seams import SEAMS
 from profnb.capture.source.user_code import is_own_file
 
 tensorflow = pytest.mark.tensorflow
@@ -98,6 +99,35 @@ def test_few_attributes_are_replaced_during_a_fit_with_validation(keras):
         assert all(one.value is not one.before for one in replaced)
         assert all(vars(one.owner).get(one.name) is not one.value for one in replaced)
         assert len(replaced) <= 25, [f"{getattr(one.owner, '__qualname__', one.owner)}.{one.name}" for one in replaced]
+
+
+@tensorflow
+def test_each_hook_says_what_it_costs_and_none_is_of_the_kinds_that_are_not_allowed(tf):
+    """Over a fit and an eager loop: its seam has a cost; nothing of importlib, Numba, finalizers, properties or TensorFlow 1."""
+    keras = pytest.importorskip("keras")
+    costs = {name for seam in SEAMS if seam.cost for name in seam.attributes}
+    replaced, before = {}, hooks._replaced[:]
+
+    def look(*_):
+        new = [one for one in hooks._replaced if one not in before]
+        replaced.update({(getattr(one.owner, "__module__", None) or one.owner.__name__, one.name): one.value for one in new})
+
+    class Looks(keras.callbacks.Callback):
+        on_train_batch_end = on_test_batch_end = lambda *_, **__: look()
+
+    weight = tf.Variable(2.0)
+    with profnb.profile():
+        made_model(keras).fit(X, Y, batch_size=16, validation_data=(X, Y), callbacks=[Looks()], verbose=0)
+        with tf.GradientTape() as tape:
+            loss = weight * weight
+        tape.gradient(loss, weight)
+        look()
+    names = {name for _, name in replaced}
+    assert {"__call__", "gradient", "on_train_batch_end", "Trace"} <= names
+    assert names <= costs, names - costs
+    assert not names & {"run", "after_run", "save", "_call_tf_sessionrun"}
+    assert not [place for place in replaced if place[0].startswith(("importlib", "_frozen_importlib", "numba", "sys", "os")) or place[1] == "__del__"]
+    assert not [place for place, value in replaced.items() if isinstance(value, property)]
 
 
 # AutoGraph, which reads the source of what it converts.

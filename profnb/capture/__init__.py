@@ -3,7 +3,8 @@
 session, cell               running code to one trace; a cell that otherwise runs as if no magic were there
 profiler/                   the framework's profiler: started, bounded, always stopped; the code's own
 frameworks                  what is watched in each framework, once it is imported
-seams                       every outside name that is hooked or read, with what is lost without it
+seams, seam                 every outside name that is hooked or read, with what is lost without it and what
+                            a hook costs
 hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;
                             signals that come meanwhile
 marking/, step_records      every step timed, and marked while a trace is recorded; how far the code is

@@ -25,7 +25,7 @@ from profnb.capture.profiler.profiler_door import Door
 from profnb.capture.profiler.torch_watch import TorchLoops, TorchScopes, unseen_by_torch_compile
 from profnb.capture.profiler.window import CodesProfiler, Window
 from profnb.capture.recording import Recording
-from profnb.capture.seams import Seam
+from profnb.capture.seam import Seam
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.tape_watch import TapeWatch

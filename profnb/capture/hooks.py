@@ -20,7 +20,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from profnb.capture.seams import SEAMS, Seam
+from profnb.capture.seam import Seam
+from profnb.capture.seams import SEAMS
 from profnb.capture.signals import signal_of
 
 Hook = Callable[..., object]

@@ -17,117 +17,18 @@ misses, the notes of its result say.
 Without a name, what hangs on it is lost and no more: no failure of ours reaches the user's code.
 """
 
-import inspect
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import cache
-from types import ModuleType
 from typing import Any
 
-from profnb.capture.signals import signal_of
+from profnb.capture.seam import Seam, on_objects
 
-
-@dataclass(frozen=True, slots=True)
-class Seam:
-    """One name of somebody else's.
-
-    Attributes:
-        path: Module, colon, dotted name. Of last names with a bar between them (``new|old``), the first
-            counts that is there.
-        lost: What is lost without it, to follow "so".
-        arguments: How many arguments it is called with by their place; -1 for what is not called.
-        keywords: Those it is called with by name.
-        is_on_objects: Whether only objects have it, so that nobody can look it up beforehand.
-        only_with: Another path; where nothing is there, nobody misses this one: Keras 2 has no
-            ``keras:ops``, and a script no shell.
-    """
-
-    path: str
-    lost: str
-    arguments: int = -1
-    keywords: tuple[str, ...] = ()
-    is_on_objects: bool = False
-    only_with: str = ""
-
-    @property
-    def module(self) -> str:
-        """The module that it is looked up in."""
-        return self.path.partition(":")[0]
-
-    @property
-    def name(self) -> str:
-        """The dotted name: ``profiler.experimental.Trace.set_metadata``."""
-        return self.path.partition(":")[2]
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        """The last name, or several of which one will do."""
-        return _alternatives(self.path)
-
-    def owner(self, root: ModuleType | None = None) -> Any:
-        """Find what has the name: a module or a class; None if that is missing itself.
-
-        Args:
-            root: The module to look in; by default ``module``, if it is imported.
-        """
-        at: Any = sys.modules.get(self.module) if root is None else root
-        for attribute in self.name.split(".")[:-1]:
-            at = _read(at, attribute)
-        return at
-
-    def find(self, root: ModuleType | None = None) -> Any:
-        """Its value; None if it is missing."""
-        return self.of(self.owner(root))
-
-    def of(self, thing: object, default: Any = None) -> Any:
-        """Its value on an object or in a module; a default where that has no such name, or will not tell."""
-        for attribute in () if thing is None else _alternatives(self.path):
-            value = _read(thing, attribute)
-            if value is not None:
-                return value
-        return default
-
-    def is_changed(self, value: Any) -> bool:
-        """Tell if a value cannot be called as we, or the library itself, call it."""
-        if self.arguments < 0:
-            return False
-        try:
-            inspect.signature(value).bind(*range(self.arguments), **dict.fromkeys(self.keywords))
-        except TypeError:
-            return True
-        except ValueError:  # it does not say what it takes
-            return False
-        return False
-
-    def first_missing(self, root: ModuleType | None = None) -> str:
-        """The shortest beginning of ``name`` that is missing: ``compat.v1`` where that is gone as a whole."""
-        at: Any = sys.modules.get(self.module) if root is None else root
-        parts = self.name.split(".")
-        for end, attribute in enumerate(parts[:-1], 1):
-            at = _read(at, attribute)
-            if at is None:
-                return ".".join(parts[:end])
-        return self.name
-
-
-def _on_objects(path: str, lost: str, arguments: int = -1) -> Seam:
-    return Seam(path, lost, arguments, is_on_objects=True)
-
-
-@cache
-def _alternatives(path: str) -> tuple[str, ...]:
-    return tuple(path.rpartition(".")[2].rpartition(":")[2].split("|"))
-
-
-def _read(thing: object, attribute: str) -> Any:
-    try:
-        return getattr(thing, attribute, None)
-    except Exception as error:  # properties of somebody's object may do anything
-        if signal_of(error):
-            raise
-        return None
-
+# What hooks cost beside the call itself, where the caches hold them; two to five times that behind a call
+# that waited for other threads.
+_A_STEP = "2 to 4 us a step, all through the cell"
+_A_RUN = "some 0.2 ms a fit, evaluate or predict"
+_IN_WINDOW = "3 to 10 us a call, while the window is open"
+_ONCE = "as it is called, once or twice a cell"
 
 _ANY = ("any_name",)
 _PHASES = ("train", "test", "predict")
@@ -139,8 +40,8 @@ _NO_TRACE = "nothing is traced, and steps are only timed"
 _NO_CALLS = "calls of a tf.function are no steps"
 _NO_MARKERS = "steps have no markers in the trace, and source lines no times"
 _PROFILER = "tensorflow:profiler.experimental"
-START = Seam(f"{_PROFILER}.start", _NO_TRACE, 2)
-STOP = Seam(f"{_PROFILER}.stop", _NO_TRACE, 0)
+START = Seam(f"{_PROFILER}.start", _NO_TRACE, 2, cost=_ONCE)
+STOP = Seam(f"{_PROFILER}.stop", _NO_TRACE, 0, cost=_ONCE)
 PROFILER_OPTIONS = Seam(
     f"{_PROFILER}.ProfilerOptions", "the profiler's levels are its own", 0,
     ("host_tracer_level", "python_tracer_level", "device_tracer_level"),
@@ -148,27 +49,31 @@ PROFILER_OPTIONS = Seam(
 ALREADY_RUNNING = Seam(
     "tensorflow:errors.AlreadyExistsError", "a profiler that runs already is not replaced"
 )
-TRACE = Seam(f"{_PROFILER}.Trace", _NO_MARKERS, 1, _ANY)
-TRACE_METADATA = Seam(f"{_PROFILER}.Trace.set_metadata", _NO_CALLS, 1, _ANY)
+TRACE = Seam(f"{_PROFILER}.Trace", _NO_MARKERS, 1, _ANY, cost=_IN_WINDOW)
+TRACE_METADATA = Seam(f"{_PROFILER}.Trace.set_metadata", _NO_CALLS, 1, _ANY, cost=_IN_WINDOW)
 
 # JAX's profiler.
 _NO_JAX = "JAX's work is not traced, and steps are only timed"
 _NO_JAX_MARKERS = "JAX's trace has no step markers"
 _JAX_STEP = "jax:profiler.StepTraceAnnotation"
-JAX_START = Seam("jax:profiler.start_trace", _NO_JAX, 1, ("profiler_options",))
-JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0)
+JAX_START = Seam("jax:profiler.start_trace", _NO_JAX, 1, ("profiler_options",), cost=_ONCE)
+JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0, cost=_ONCE)
 JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler has levels of its own", 0)
 JAX_ANNOTATION = Seam("jax:profiler.TraceAnnotation", _NO_JAX_MARKERS)
 JAX_STEP = Seam(_JAX_STEP, _NO_JAX_MARKERS)
 JAX_STEP_INIT = Seam(
-    f"{_JAX_STEP}.__init__", "JAX's own step markers are no steps", 2, ("step_num",)
+    f"{_JAX_STEP}.__init__",
+    "JAX's own step markers are no steps",
+    2,
+    ("step_num",),
+    cost=_A_STEP,
 )
-JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", "JAX's own step markers are no steps")
-JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no steps")
+JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", "JAX's own step markers are no steps", cost=_A_STEP)
+JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no steps", cost=_A_STEP)
 # Starting the profiler sets up JAX's devices, which the code may want to choose before.
 JAX_LIVE = Seam("jax:live_arrays", "JAX's trace may end before its steps are computed", 0)
 JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
-JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0)
+JAX_BACKENDS = Seam("jax._src.xla_bridge:backends", _NO_JAX, 0, cost=_ONCE)
 # Asking jax.process_index() would set up the devices.
 _NO_RANK = "it is not known which process of its job this is"
 JAX_JOB = Seam("jax._src.distributed:global_state", _NO_RANK)
@@ -177,10 +82,14 @@ JAX_RANKS = Seam("jax._src.distributed:State.num_processes", _NO_RANK)
 
 _JAX_EPOCHS = "keras.src.backend.jax.trainer:JAXEpochIterator"
 JAX_BATCHES = Seam(
-    f"{_JAX_EPOCHS}._get_iterator", "waiting for batches is Python's", 1, only_with=_KERAS_ON_JAX
+    f"{_JAX_EPOCHS}._get_iterator",
+    "waiting for batches is Python's",
+    1,
+    only_with=_KERAS_ON_JAX,
+    cost=_A_STEP,
 )
 _NO_EXAMPLES = "how many examples a batch holds on JAX is not known"
-JAX_ADAPTER = _on_objects(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES)
+JAX_ADAPTER = on_objects(f"{_JAX_EPOCHS}.data_adapter", _NO_EXAMPLES)
 _ADAPTER = "keras.src.trainers.data_adapters.data_adapter:DataAdapter"
 ADAPTER_BATCHES = Seam(f"{_ADAPTER}.num_batches", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
 ADAPTER_SIZE = Seam(f"{_ADAPTER}.batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
@@ -190,7 +99,7 @@ ADAPTER_REST = Seam(f"{_ADAPTER}.partial_batch_size", _NO_EXAMPLES, only_with=_K
 _JAX_TRAINER = "keras.src.backend.jax.trainer:JAXTrainer"
 _IN_FLIGHT = "training that still runs as an epoch ends is none"
 JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, only_with=_KERAS_ON_JAX)
-JAX_STATE = _on_objects(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT)
+JAX_STATE = on_objects(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT)
 
 # PyTorch's profiler.
 _NO_TORCH = "PyTorch's work is not traced, and steps are only timed"
@@ -208,20 +117,18 @@ TORCH_RECORD = Seam("torch.profiler:record_function", "PyTorch's trace has no st
 _MEETS_OURS = "a profiler of the code's own meets ours"
 TORCH_RUNS_HERE = Seam("torch._C._autograd:_profiler_enabled", _MEETS_OURS, 0)
 TORCH_RUNS = Seam("torch.autograd.profiler:_is_profiler_enabled", _MEETS_OURS)
-TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1)
-TORCH_PREPARE = Seam("torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, 1)
-TORCH_PROFILE_INSIDE = _on_objects(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS)
+TORCH_AUTOGRAD_ENTER = Seam("torch.autograd.profiler:profile.__enter__", _MEETS_OURS, 1, cost=_ONCE)
+TORCH_PREPARE = Seam("torch.autograd.profiler:profile._prepare_trace", _MEETS_OURS, 1, cost=_ONCE)
+TORCH_PROFILE_INSIDE = on_objects(f"{_TORCH_PROFILE}.profiler", _MEETS_OURS)
 _NO_MODULES = "PyTorch's ops have no layers"
-TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1)
+TORCH_CALL = Seam("torch.nn:Module.__call__", _NO_MODULES, 1, cost=_IN_WINDOW)
 TORCH_FAST_RECORD = Seam(
     "torch._C._profiler:_RecordFunctionFast", "marking PyTorch's layers takes longer", 1
 )
-TORCH_COMPILED_MODULE = _on_objects(
+TORCH_COMPILED_MODULE = on_objects(
     "torch._dynamo.eval_frame:_orig_mod", "compiled modules have other names"
 )
-TORCH_COMPILED_CALL = _on_objects(
-    "torch.nn:_compiled_call_impl", "parts of compiled modules show 0"
-)
+TORCH_COMPILED_CALL = on_objects("torch.nn:_compiled_call_impl", "parts of compiled modules show 0")
 _IS_READ = "torch.compile compiles profnb's hooks too"
 _DYNAMO = "torch._dynamo:reset"
 _COMPILES = "torch._dynamo.callback:callback_handler"
@@ -232,17 +139,25 @@ TORCH_COMPILE_CALLBACKS = tuple(
 )
 TORCH_SKIPS = Seam("torch._dynamo.trace_rules:add", _IS_READ, 1, only_with=_DYNAMO)
 _NO_SCOPES_THERE = "Keras' ops on PyTorch have no layers"
-KERAS_SCOPE = Seam("keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
-KERAS_SCOPE_EXIT = Seam("keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3)
-KERAS_SCOPE_LAYER = _on_objects("keras:name_scope.caller", _NO_SCOPES_THERE)
-KERAS_METRICS = Seam("keras:Model.compute_metrics", "Keras' metrics on PyTorch are not told apart")
+KERAS_SCOPE = Seam(
+    "keras:name_scope.__enter__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3, cost=_IN_WINDOW
+)
+KERAS_SCOPE_EXIT = Seam(
+    "keras:name_scope.__exit__", _NO_SCOPES_THERE, 1, only_with=_KERAS_3, cost=_IN_WINDOW
+)
+KERAS_SCOPE_LAYER = on_objects("keras:name_scope.caller", _NO_SCOPES_THERE)
+KERAS_METRICS = Seam(
+    "keras:Model.compute_metrics", "Keras' metrics on PyTorch are not told apart", cost=_IN_WINDOW
+)
 
 _NO_LOOPS = "loops over PyTorch make no steps"
-TORCH_STEP_HOOK = Seam("torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1)
-TORCH_ZERO_GRAD = Seam("torch.optim.optimizer:Optimizer.zero_grad", _NO_LOOPS, 1)
+TORCH_STEP_HOOK = Seam(
+    "torch.optim.optimizer:register_optimizer_step_post_hook", _NO_LOOPS, 1, cost=_A_STEP
+)
+TORCH_ZERO_GRAD = Seam("torch.optim.optimizer:Optimizer.zero_grad", _NO_LOOPS, 1, cost=_A_STEP)
 _BATCHES = "torch.utils.data.dataloader:_BaseDataLoaderIter"
-TORCH_NEXT_BATCH = Seam(f"{_BATCHES}.__next__", _NO_LOOPS, 1)
-TORCH_COLLATES = _on_objects(f"{_BATCHES}._auto_collation", _NO_LOOPS)
+TORCH_NEXT_BATCH = Seam(f"{_BATCHES}.__next__", _NO_LOOPS, 1, cost=_A_STEP)
+TORCH_COLLATES = on_objects(f"{_BATCHES}._auto_collation", _NO_LOOPS)
 
 # TensorFlow's functions, and the graphs that they are traced into.
 _NO_LINES = "ops of traced functions have no source lines"
@@ -252,8 +167,8 @@ _FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:F
 SIGNATURES = Seam(f"{_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
 TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_FUNCTION}.python_function", _NO_REASONS)
-CALL_FUNCTION = Seam(f"{_FUNCTION}.__call__", _NO_CALLS, 1)
-FUNCTION_NAME = _on_objects(f"{_FUNCTION}._name", "functions have no names")
+CALL_FUNCTION = Seam(f"{_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
+FUNCTION_NAME = on_objects(f"{_FUNCTION}._name", "functions have no names")
 CONCRETE_FUNCTIONS = Seam(
     f"{_FUNCTION}._list_all_concrete_functions",
     "ops of optimizers and metrics are not told apart", 1,
@@ -266,7 +181,7 @@ FUNC_GRAPH = Seam("tensorflow:__internal__.FuncGraph", _NO_LINES)
 CAPTURES = Seam("tensorflow:__internal__.FuncGraph.captures", "optimizers' ops have no layers")
 INTERNAL_CAPTURES = Seam("tensorflow:__internal__.FuncGraph.internal_captures", _NO_LINES)
 OUTER_GRAPH = Seam("tensorflow:__internal__.FuncGraph.outer_graph", _NO_LINES)
-GRAPH_NAME = _on_objects("tensorflow:__internal__.FuncGraph.name", _NO_LINES)
+GRAPH_NAME = on_objects("tensorflow:__internal__.FuncGraph.name", _NO_LINES)
 FUNCTION_GRAPH = Seam(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction.graph",
     "ops of optimizers and metrics are not told apart",
@@ -275,43 +190,43 @@ CONCRETE_FUNCTION = Seam(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction",
     "which of two graphs of one name ran is not known",
 )
-FUNCTION_NAME = _on_objects(
+FUNCTION_NAME = on_objects(
     "tensorflow:types.experimental.ConcreteFunction.name", CONCRETE_FUNCTION.lost
 )
-GRAPH_OF = _on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
-GRAPH_FUNCTIONS = _on_objects("tensorflow:Graph._functions", _NO_SCOPES)
-GRAPH_KEY = _on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
+GRAPH_OF = on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
+GRAPH_FUNCTIONS = on_objects("tensorflow:Graph._functions", _NO_SCOPES)
+GRAPH_KEY = on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
 USER_FRAMES = Seam("tensorflow.python.util._tf_stack:StackTrace.get_user_frames", _NO_LINES, 1)
 
 # TensorFlow's tapes.
 _NO_TAPES = "gradients that are computed eagerly make no steps"
-TAPE_ENTER = Seam("tensorflow:GradientTape.__enter__", _NO_TAPES, 1)
-TAPE_GRADIENT = Seam("tensorflow:GradientTape.gradient", _NO_TAPES, 3)
+TAPE_ENTER = Seam("tensorflow:GradientTape.__enter__", _NO_TAPES, 1, cost=_A_STEP)
+TAPE_GRADIENT = Seam("tensorflow:GradientTape.gradient", _NO_TAPES, 3, cost=_IN_WINDOW)
 
 # TensorFlow 1's session runs, and tfprof.
 _NO_RUNS = "session runs are not traced"
 _RUNS_LOG = "TensorFlow logs some lines in each traced session run"
 _NO_QUEUES = "what is put into queues is not seen"
 _NO_TFPROF = "tfprof has no views"
-SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS)
-INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS)
+SESSION_RUN = Seam("tensorflow:compat.v1.Session.run", _NO_RUNS, cost=_A_STEP)
+INTERACTIVE_RUN = Seam("tensorflow:compat.v1.InteractiveSession.run", _NO_RUNS, cost=_A_STEP)
 SAVERS = tuple(
-    Seam(f"tensorflow:compat.v1.train.Saver.{name}", "a saver's own runs are steps", 3)
+    Seam(f"tensorflow:compat.v1.train.Saver.{name}", "a saver's own runs are steps", 3, cost=_ONCE)
     for name in ("save", "restore")
 )
 SESSION_HOOKS = tuple(
-    Seam(f"tensorflow:compat.v1.train.{hook}.after_run", "a hook's own runs are steps", 3)
+    Seam(f"tensorflow:compat.v1.train.{hook}.after_run", "a hook's own runs are steps", 3, cost=_ONCE)
     for hook in (
         "CheckpointSaverHook", "SummarySaverHook", "StepCounterHook", "LoggingTensorHook", "ProfilerHook",
     )
 )  # fmt: skip
-RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES)
+RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES, cost=_A_STEP)
 # What runs are given instead of ops.
 OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
 COLLECTION = Seam("tensorflow:Graph.get_collection", "queues' threads are not counted", 2)
 RUNNER_OPS = Seam("tensorflow:compat.v1.train.QueueRunner.enqueue_ops", COLLECTION.lost)
-SESSION_CONFIG = _on_objects(
+SESSION_CONFIG = on_objects(
     "tensorflow:compat.v1.Session._config", "numbers of threads are not known"
 )
 RUN_OPTIONS = Seam("tensorflow:compat.v1.RunOptions", _NO_RUNS)
@@ -353,11 +268,11 @@ DATASET_RANGE = Seam("tensorflow:data.Dataset.range", _NO_COSTS, 1)
 FUNCTION = Seam("tensorflow:function", _NO_COSTS, 1)
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
-DATASET_TENSORS = _on_objects("tensorflow:data.Dataset._tensors", "files have no sizes")
-DATASET_FUNCTIONS = _on_objects(
+DATASET_TENSORS = on_objects("tensorflow:data.Dataset._tensors", "files have no sizes")
+DATASET_FUNCTIONS = on_objects(
     "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS
 )
-WRAPPED_FUNCTION = _on_objects("tensorflow:data.Dataset._map_func._func", _NO_DATASETS)
+WRAPPED_FUNCTION = on_objects("tensorflow:data.Dataset._map_func._func", _NO_DATASETS)
 DEVICES = Seam("tensorflow:config.list_physical_devices", "accelerators have no names", 0)
 THREADING = Seam("tensorflow:config.threading", "numbers of threads are not known")
 VERSION = Seam("tensorflow:__version__", "versions are not known")
@@ -366,71 +281,82 @@ VERSION = Seam("tensorflow:__version__", "versions are not known")
 _NO_BATCHES = "Keras' batches are no steps"
 _NO_LAYERS = "layers are not told apart"
 _CALLBACKS = "keras:callbacks.CallbackList"
-BATCH_BEGIN = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_begin", _NO_BATCHES) for p in _PHASES}
-BATCH_END = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_end", _NO_BATCHES) for p in _PHASES}
+BATCH_BEGIN = {
+    p: Seam(f"{_CALLBACKS}.on_{p}_batch_begin", _NO_BATCHES, cost=_A_STEP) for p in _PHASES
+}
+BATCH_END = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_end", _NO_BATCHES, cost=_A_STEP) for p in _PHASES}
 RUN_BEGIN = {
-    p: Seam(f"{_CALLBACKS}.on_{p}_begin", "fits and the models in them are not told apart")
+    p: Seam(
+        f"{_CALLBACKS}.on_{p}_begin", "fits and the models in them are not told apart", cost=_A_RUN
+    )
     for p in _PHASES
 }
-RUN_END = {p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept") for p in _PHASES}
-EPOCH_END = Seam(f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step")
+RUN_END = {
+    p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept", cost=_A_RUN)
+    for p in _PHASES
+}
+EPOCH_END = Seam(
+    f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step", cost=_A_RUN
+)
 # Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
 CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", only_with=_KERAS_3)
-CALLBACK_PARAMS = _on_objects(f"{_CALLBACKS}.params", "how long a run takes is not estimated")
-ON_BATCH = {p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps") for p in _PHASES}
-STEPS_PER_EXECUTION = _on_objects(
+CALLBACK_PARAMS = on_objects(f"{_CALLBACKS}.params", "how long a run takes is not estimated")
+ON_BATCH = {
+    p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps", cost=_A_STEP)
+    for p in _PHASES
+}
+STEPS_PER_EXECUTION = on_objects(
     "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration"
 )
 MODEL = Seam("keras:Model", _NO_LAYERS)
-LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES)
+LAYER_CALL = Seam("keras:layers.Layer.__call__", _NO_SCOPES, cost=_IN_WINDOW)
 FLATTEN_LAYERS = Seam("keras:layers.Layer._flatten_layers", "layers inside of layers are not told")
 _NO_SHAPES = "layers have no shapes"
 _NO_COSTS = "what layers compute is not counted"
-INBOUND_NODES = _on_objects("keras:layers.Layer._inbound_nodes", _NO_SHAPES)
+INBOUND_NODES = on_objects("keras:layers.Layer._inbound_nodes", _NO_SHAPES)
 NODE_INPUTS = Seam("keras.src.ops.node:Node.input_tensors", _NO_SHAPES, only_with=_KERAS_3)
 NODE_OUTPUTS = Seam(
     "keras.src.ops.node:Node.output_tensors|outputs", _NO_SHAPES, only_with=_KERAS_3
 )
 _NO_ORDER = "where the gradient has to reach is not known"
 NODE_PARENTS = Seam("keras.src.ops.node:Node.parent_nodes", _NO_ORDER, only_with=_KERAS_3)
-NODE_LAYER = _on_objects("keras.src.ops.node:Node.operation|layer", _NO_ORDER)
-LAYER_GRAPH = _on_objects("keras:Model._nodes_by_depth|_operations", _NO_ORDER)
-BUILT_SHAPES = _on_objects("keras:layers.Layer._build_shapes_dict", _NO_SHAPES)
-BUILT_SHAPE = _on_objects("keras:layers.Layer._build_input_shape", _NO_SHAPES)
-OPEN_NAME_SCOPE = _on_objects("keras:layers.Layer._open_name_scope", _NO_SCOPES)
+NODE_LAYER = on_objects("keras.src.ops.node:Node.operation|layer", _NO_ORDER)
+LAYER_GRAPH = on_objects("keras:Model._nodes_by_depth|_operations", _NO_ORDER)
+BUILT_SHAPES = on_objects("keras:layers.Layer._build_shapes_dict", _NO_SHAPES)
+BUILT_SHAPE = on_objects("keras:layers.Layer._build_input_shape", _NO_SHAPES)
+OPEN_NAME_SCOPE = on_objects("keras:layers.Layer._open_name_scope", _NO_SCOPES)
 KERNELS = tuple(
-    _on_objects(f"keras:layers.Layer._{name}|{name}", _NO_COSTS)
+    on_objects(f"keras:layers.Layer._{name}|{name}", _NO_COSTS)
     for name in ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 )
 HEADS = {
-    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS)
+    name: on_objects(f"keras:layers.MultiHeadAttention._{name}|{name}", _NO_COSTS)
     for name in ("num_heads", "num_query_heads", "key_dim", "head_dim", "value_dim")
 }
 _GIVEN = ("query", "key", "value")
 ATTENTION_INPUTS = {
-    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS)
-    for name in _GIVEN
+    name: on_objects(f"keras:layers.MultiHeadAttention._{name}_dense", _NO_COSTS) for name in _GIVEN
 }
 ATTENTION_SHAPES = {
-    name: _on_objects(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS)
-    for name in _GIVEN
+    name: on_objects(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS) for name in _GIVEN
 }
 STEP_FUNCTIONS = {
-    phase: _on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in _PHASES
+    phase: on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in _PHASES
 }
-COMPILED_LOSS = _on_objects("keras:Model.compiled_loss", _NO_SCOPES)
-LOSSES = _on_objects("keras:Model.compiled_loss._losses", _NO_SCOPES)
-VARIABLE_VALUE = _on_objects("keras:Variable._value", "optimizers' ops have no layers")
+COMPILED_LOSS = on_objects("keras:Model.compiled_loss", _NO_SCOPES)
+LOSSES = on_objects("keras:Model.compiled_loss._losses", _NO_SCOPES)
+VARIABLE_VALUE = on_objects("keras:Variable._value", "optimizers' ops have no layers")
 BACKEND = Seam("keras:backend.backend", "what Keras runs on is not known", 0)
 POLICY = Seam("keras:mixed_precision.dtype_policy|global_policy", "the precision is not known", 0)
 SET_POLICY = Seam("keras:mixed_precision.set_global_policy", "a sweep cannot set the precision", 1)
-COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1)
-FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2)
+COMPILE = Seam("keras:Model.compile", "a sweep cannot change compile", 1, cost=_ONCE)
+FIT = Seam("keras:Model.fit", "a sweep cannot prefetch", 2, cost=_ONCE)
 
 # What else takes a cell's time.
 NEXT_ELEMENT = Seam(
     "tensorflow.python.data.ops.iterator_ops:OwnedIterator.__next__",
     "steps of eager loops over datasets are not timed",
+    cost=_A_STEP,
 )
 
 # IPython: its classes, and its shell where one runs.
@@ -452,16 +378,16 @@ TRANSFORMERS = Seam(f"{_CLASS}.input_transformers_cleanup", _NO_TRANSFORMING)
 EVENTS = Seam(f"{_RUNS}.events", _NO_TRANSFORMING, only_with=_RUNS)
 REGISTER = Seam("IPython.core.events:EventManager.register", _NO_TRANSFORMING, 3)
 UNREGISTER = Seam("IPython.core.events:EventManager.unregister", _NO_TRANSFORMING, 3)
-CELL_ID = _on_objects(
+CELL_ID = on_objects(
     "IPython.core.interactiveshell:ExecutionInfo.cell_id", "what a report keeps is let go late"
 )
 SUCCESS = Seam(f"{_RESULT}.success", _NO_END)
-RESULT_INFO = _on_objects(f"{_RESULT}.info", _NO_END)
-RAW_CELL = _on_objects("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END)
+RESULT_INFO = on_objects(f"{_RESULT}.info", _NO_END)
+RAW_CELL = on_objects("IPython.core.interactiveshell:ExecutionInfo.raw_cell", _NO_END)
 _NO_WHY = "why a cell that runs again failed is not told"
-FAILED_BEFORE = _on_objects(f"{_RESULT}.error_before_exec", _NO_WHY)
-FAILED_INSIDE = _on_objects(f"{_RESULT}.error_in_exec", _NO_WHY)
-SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 2)
+FAILED_BEFORE = on_objects(f"{_RESULT}.error_before_exec", _NO_WHY)
+FAILED_INSIDE = on_objects(f"{_RESULT}.error_in_exec", _NO_WHY)
+SHOW_TRACEBACK = Seam(f"{_CLASS}.showtraceback", _NO_WHY, 2, cost=_ONCE)
 CAPTURE_OUTPUT = Seam(
     "IPython.utils.capture:capture_output", "a cell that runs again shows its output again", 0
 )
@@ -472,17 +398,19 @@ _NO_MAGICS = "live controls cannot be configured, and the magics cannot be unloa
 MAGICS_MANAGER = Seam(f"{_CLASS}.magics_manager", _NO_MAGICS)
 LOADED_MAGICS = Seam("IPython.core.magic:MagicsManager.registry", _NO_MAGICS)
 MAGICS_BY_NAME = Seam("IPython.core.magic:MagicsManager.magics", _NO_MAGICS)
-KERNEL = _on_objects(f"{_CLASS}.kernel", "reports are text, as in a terminal")
+KERNEL = on_objects(f"{_CLASS}.kernel", "reports are text, as in a terminal")
 _NO_SLOT = "nothing is shown while a cell runs"
 PUBLISHER = Seam(f"{_RUNS}.display_pub", _NO_SLOT, only_with=_RUNS)
 PUBLISH = Seam(
     "IPython.core.displaypub:DisplayPublisher.publish", _NO_SLOT, 3, ("transient", "update")
 )
 # Under %%capture there is none.
-SOCKET = _on_objects(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT)
+SOCKET = on_objects(f"{_RUNS}.display_pub.pub_socket", _NO_SLOT)
 _NO_MAGIC_LINE = "tracebacks show what a magic's line became"
 TRACEBACKS = Seam(f"{_RUNS}.InteractiveTB", _NO_MAGIC_LINE, only_with=_RUNS)
-TRACEBACK = Seam("IPython.core.ultratb:AutoFormattedTB.structured_traceback", _NO_MAGIC_LINE)
+TRACEBACK = Seam(
+    "IPython.core.ultratb:AutoFormattedTB.structured_traceback", _NO_MAGIC_LINE, cost=_ONCE
+)
 
 # Python.
 MONITORING = Seam(

@@ -4,8 +4,11 @@ Where standard output is a terminal, lines are as wide as it is, and the first p
 (a file, a pipe, a notebook) nothing is broken and nothing coloured.
 """
 
+import io
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from textwrap import fill, wrap
 
 # What we draw with and write, and what stands for it where there is only ASCII.
@@ -86,3 +89,14 @@ def cut_middle(text: str, most: int) -> str:
 def quoted(name: str, most: int = LONGEST_NAME) -> str:
     """A name of others in backticks, of at most so many characters, that it cannot leave."""
     return "`" + shortened(name.replace("`", "'"), most) + "`"
+
+
+@contextmanager
+def open_output() -> Iterator[None]:
+    """Inside the block, write to the process' own output if the code has closed what ``print`` writes to."""
+    if not getattr(sys.stdout, "closed", False):
+        yield
+        return
+    standard = sys.__stdout__
+    with redirect_stdout(io.StringIO() if standard is None or standard.closed else standard):
+        yield

@@ -11,6 +11,7 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
+from profnb.core.printable import open_output
 from profnb.history.door import keep_cell
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
@@ -110,7 +111,7 @@ class CellRuns:
         succeeded: bool,
     ) -> None:
         """End the capture and show it; run the cell again, if it succeeded, as often as asked."""
-        with arguments.begun:
+        with open_output(), arguments.begun:
             profile = captured.profile
             with interrupt_held_back():
                 arguments.line.end("reading what was captured")

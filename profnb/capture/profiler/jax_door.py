@@ -21,7 +21,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import guarded, replace_attribute, without_us
 from profnb.capture.parts.cell_counters import is_in_flight
 from profnb.capture.profiler.profiler_door import Door, log_held_back
-from profnb.capture.seams import Seam
+from profnb.capture.seam import Seam
 
 _PATIENCE_S, _PAUSE_S = 10, 0.0005
 _FOLDER = "jax"  # beside what another profiler writes: both name a run by the second

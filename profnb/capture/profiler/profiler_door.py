@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.hooks import Library
-from profnb.capture.seams import Seam
+from profnb.capture.seam import Seam
 from profnb.core.options import CaptureOptions
 
 _PROFILER_LOG = re.compile(
