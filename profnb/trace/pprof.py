@@ -1,4 +1,4 @@
-"""A profile of pprof (``profile.proto``) to what it sampled: bytes to a ``Trace``, time to stacks.
+"""A profile of pprof (its protobuf, gzipped or not) to what it sampled: bytes to a ``Trace``, time to stacks.
 
 A profile has values per stack, often of several types. Read is the one that it names as its own, else the
 last one, as pprof does; of counts alone nothing can be said. As in ``pprof -top``, a value is the innermost
