@@ -99,12 +99,12 @@ def test_counts_become_time_by_the_profiles_period(tmp_path):
     assert load(tmp_path / "x.pb.gz", profile.raw() + period).python.self_ms.tolist() == [1.0]
 
 
-def test_places_without_symbols_are_addresses(tmp_path):
+def test_places_without_symbols_are_their_library_as_in_pprof(tmp_path):
     profile = Profile(("cpu", "ms"))
     mapping, place = message((1, 1), (5, profile.text("/usr/lib/libm.so"))), message((1, 9), (2, 1), (3, 0xBEEF))
     profile.samples.append(message((1, 9), (2, 7)))
     python = load(tmp_path / "x.pb.gz", profile.raw() + message((3, mapping), (4, place))).python
-    assert python[["function", "file", "self_ms"]].to_numpy().tolist() == [["0xbeef", "/usr/lib/libm.so", 7.0]]
+    assert python[["function", "file", "self_ms"]].to_numpy().tolist() == [["[libm.so]", "/usr/lib/libm.so", 7.0]]
 
 
 def only(*types, values=(1,), more=b""):

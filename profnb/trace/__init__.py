@@ -7,7 +7,7 @@ xplane_stats                    its stats, on demand: where they are, and all of
 enqueued                        programs of TPUs, the calls that enqueued them, and the clock between
 hlo                             XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
-nvidia/, memory/                files of Nsight Systems and nvprof; of memory alone
+nvidia/, amd/, memory/          files of Nsight Systems and nvprof; of rocprofv3; of memory alone
 pstats_file, pprof              profiles that Python's cProfile saved; those of pprof
 framework                       which framework made a trace
 runs, remote_files              a path, a run, a logdir: which files, which of one capture; from a URL

@@ -17,6 +17,7 @@ from profnb.core.printable import printable
 from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.tf1.tfprof_dump import find_steps, is_tfprof
+from profnb.trace.amd.rocprof import MARK, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
@@ -35,7 +36,14 @@ _UTF_16 = re.compile(rb"(\xff\xfe|[\[{]\x00)|(?:\xfe\xff|\x00[\[{])")  # little 
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
-_GPERFTOOLS = b"\0" * 8 + b"\3" + b"\0" * 15  # header and version of its words
+# Words of eight or four bytes, 0 and 3, before the version; or a heading.
+_GPERFTOOLS = (
+    b"\0" * 8 + b"\3" + b"\0" * 7,
+    b"\0" * 4 + b"\3\0\0\0",
+    b"heap profile:",
+    b"--- heapz",
+    b"--- contentionz",
+)
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
     "profnb opens XPlane (`*.xplane.pb`), Chrome JSON, `RunMetadata`, Nsight Systems' SQLite export and "
@@ -165,19 +173,23 @@ FORMATS = (
         lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
     ),
     Format("JSON in UTF-16", lambda head: _UTF_16.match(head) is not None, _read_utf_16),
+    Format(
+        "JSON of AMD's rocprofv3", lambda head: _is_json(head) and MARK in head[:200],
+        lambda opened: read_rocprof(opened.data, opened.source),
+    ),
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
     Format(
         "a table that nvprof or nsys printed", is_printed,
         lambda opened: read_printed(opened.data, opened.source),
     ),
+    Format(
+        "an older profile of pprof or gperftools", _begins(*_GPERFTOOLS),
+        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
+    ),
     Format("a text", _is_text, remedy=_OPENS),
     Format(
         "a profile of pprof", is_pprof,
         lambda opened: read_pprof(opened.data, opened.source),
-    ),
-    Format(
-        "a profile that gperftools wrote", _begins(_GPERFTOOLS),
-        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
     ),
     Format(
         "a profile of tfprof", is_tfprof,

@@ -1,4 +1,4 @@
-"""A profile of pprof (``profile.proto``) to what it sampled: bytes to a ``Trace``, time to stacks.
+"""A profile of pprof (its protobuf, gzipped or not) to what it sampled: bytes to a ``Trace``, time to stacks.
 
 A profile has values per stack, often of several types. Read is the one that it names as its own, else the
 last one, as pprof does; of counts alone nothing can be said. As in ``pprof -top``, a value is the innermost
@@ -47,7 +47,7 @@ _BYTES = {
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _LARGEST = 9 * 10**15  # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
 _MOST_FRAMES, _MOST_PARTS = 10_000_000, 2_000_000
-_LONGEST, _ADDRESS = 300, (1 << 64) - 1
+_LONGEST = 300
 _Frames = list[tuple[int, int]]  # (function, line), the innermost first
 
 
@@ -193,14 +193,15 @@ class _Profile:
         lines = locations.split(4, "line of pprof").at_most(_MOST_PARTS, "lines", "profile")
         called, line = (one.tolist() for one in lines.numbers(1, 2))
         frames: dict[int, _Frames] = {}
-        identities = zip(*(one.tolist() for one in locations.numbers(1, 2, 3)), strict=True)
-        for at, (number, mapping, address) in enumerate(identities):
+        identities = zip(*(one.tolist() for one in locations.numbers(1, 2)), strict=True)
+        for at, (number, mapping) in enumerate(identities):
             inlined = range(*lines.offsets[at : at + 2].tolist())
             frames[number] = [
                 (row_of[called[one]], line[one]) for one in inlined if called[one] in row_of
             ]
-            if not frames[number]:  # pprof was given no symbols
-                unknown = f"0x{address & _ADDRESS:x}", self._text(file_of.get(mapping, 0)), 0
+            if not frames[number]:  # without symbols: its program or library, as pprof shows
+                file = self._text(file_of.get(mapping, 0))
+                unknown = f"[{file.rpartition('/')[2]}]" if file else "<unknown>", file, 0
                 frames[number] = [(rows.setdefault(unknown, len(rows)), 0)]
         offsets, numbers = samples.split_numbers(1)
         places = numbers.tolist()

@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace
 
-FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file")
-SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1"}
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file", "rocprof")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1", "rocprof": ".json"}
 DATA = Path(__file__).parents[1] / "data"
 # Where it stands in a page as it is, a name has become markup.
 PAYLOAD = "<svg/onload=fuzz()>"
@@ -137,6 +137,10 @@ def seeds(kind):
         return found
     if kind == "pprof":
         return [_pprof("space", "bytes"), _pprof("cpu", "nanoseconds")]
+    if kind == "rocprof":
+        from test_rocprof import tool
+
+        return [json.dumps({"rocprofiler-sdk-tool": [tool()]}).encode()]
     if kind == "tfprof":
         times = message((1, "/device:CPU:0"), (2, message(*((1, message((1, bytes([n, 3])))) for n in (5, 50, 90)))))
         execs = message((1, 7), (2, message((5, times), (4, times), (7, message((6, 90), (7, 80), (9, 60))))))
@@ -152,7 +156,7 @@ def case(kind, number):
     """The bytes of one hostile file."""
     rng = random.Random(f"{kind} {number}")
     base = rng.choice(seeds(kind))
-    if kind in ("chrome", "sidecar", "notebook") and rng.random() < 0.7:
+    if kind in ("chrome", "sidecar", "notebook", "rocprof") and rng.random() < 0.7:
         return _damaged_json(base, rng)
     if kind == "prof" and rng.random() < 0.5:
         return marshal.dumps(_damaged_value(marshal.loads(base), rng))

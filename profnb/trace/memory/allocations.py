@@ -63,4 +63,5 @@ class Allocations:
 def line_name(file: str, line: int, function: str) -> str:
     """Name a line of a program: ``train.py:41 step``."""
     name = file.replace("\\", "/").rpartition("/")[2][:200]
-    return " ".join(part for part in (f"{name}:{line}" if name else "", function[:200]) if part)
+    place = f"{name}:{line}" if name and line else name
+    return " ".join(part for part in (place, function[:200]) if part)
