@@ -191,6 +191,13 @@ def test_kernels_inside_of_one_another_on_a_stream_add_up_to_its_busy_time(tmp_p
     assert on_device.self_us.tolist() == [200, 100, 50] and p.streams.busy_us.tolist() == [350]
 
 
+def test_long_names_of_kernels_stay_apart_where_json_cuts_them(tmp_path):
+    names = [f"void at::native::vectorized_elementwise_kernel<4, at::native::{'x' * 80}<{one}>, std::array<char*, 3ul> >(int)" for one in ("add", "mul")]
+    p = load(tmp_path, marked("a", 0, 90), launched(1, 5, 10, 20, name=names[0]), launched(2, 6, 40, 20, name=names[1]))
+    shown = [row[0] for row in p.to_dict()["tables"]["kernels"]["top"]]
+    assert len(set(shown)) == 2 and any("add" in name for name in shown) and any("mul" in name for name in shown)
+
+
 # ONNX Runtime.
 
 

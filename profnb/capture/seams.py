@@ -250,13 +250,10 @@ LITE_OPS = Seam(
     "ai_edge_litert.interpreter:Interpreter._get_ops_details",
     "ops and layers of LiteRT models are not told", 1,
 )  # fmt: skip
-
-# LiteRT's interpreters, in the two packages that have them.
-_NO_INVOKES = "runs of LiteRT interpreters are no steps"
 INTERPRETERS = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter")
 INVOKES = tuple(
-    Seam(f"{module}:{name}", _NO_INVOKES, only_with=f"{module}:Interpreter")
-    for module in INTERPRETERS
+    Seam(f"{at}:{name}", "LiteRT's runs are no steps", only_with=f"{at}:Interpreter")
+    for at in INTERPRETERS
     for name in ("Interpreter.invoke", "SignatureRunner.__call__")
 )
 

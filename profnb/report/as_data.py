@@ -19,6 +19,7 @@ from profnb.report.text import MEANINGS
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.study import Study
+from profnb.trace.names import kernel_titles
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,6 +30,7 @@ _MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _DIGITS = 5
 # Which columns of each table are in it, and by which its rows are chosen: the largest first.
 TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
+_KERNEL = "kernel_name"
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _TOP: TopColumns = {
     "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
@@ -235,6 +237,15 @@ def _ms(picoseconds: float | None) -> float | None:
 
 def _top(frame: "pd.DataFrame", key: str, columns: tuple[str, ...]) -> dict[str, Any]:
     largest = frame.sort_values(key, ascending=False, kind="stable").head(_SIZES[0][0])
+    if _KERNEL in columns:  # of long names what tells them apart
+        names = list(largest[_KERNEL])
+        titles = kernel_titles(names, _MOST_BYTES_OF_A_CELL - 8)
+        is_long = [len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL for name in names]
+        shown = [
+            title if long else name
+            for name, title, long in zip(names, titles, is_long, strict=True)
+        ]
+        largest = largest.assign(**{_KERNEL: shown})
     return {
         "rows": len(frame),
         "columns": list(columns),

@@ -344,10 +344,10 @@ def _around(title: str, place: int, most: int) -> str:
     if len(title) <= most:
         return title
     head = most // 3
-    first = min(title.rfind(" ", 0, place + 1) + 1 or place, place)
+    room = most - head - 2
+    first = max(min(title.rfind(" ", 0, place + 1) + 1 or place, place), place - room // 2)
     if first <= head or first - head < 2:
         return cut_middle(title, most)
-    room = most - head - 2
     rest = title[first:]
     end = "…" if len(rest) > room else ""
     return f"{title[:head]}…{rest[:room]}{end}"

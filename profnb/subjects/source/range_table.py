@@ -174,23 +174,23 @@ def _texts_of(paths: list[tuple[int, str]]) -> list[Path]:
 def _running_at(spine: Spine, around: Int64s, calls: Int64s) -> Int64s:
     """The innermost range that ran as each of N calls began, on the thread with most ranges there."""
     trace, ranges = spine.trace, spine.ranges
-    calling = np.full(calls.size, -1, np.int64)
+    row_of_call = np.full(calls.size, -1, np.int64)
     line = trace.lines.of_event[ranges]
     spent = np.bincount(line, trace.events.duration_ps[ranges], minlength=len(trace.lines))
     plane = trace.lines.plane[trace.lines.of_event[calls]]
     for number in np.unique(plane).tolist():
         of_plane = np.where(trace.lines.plane == number, spent, -1)
-        of_line = np.flatnonzero(line == of_plane.argmax())
-        if not of_line.size:
+        there = np.flatnonzero(line == of_plane.argmax())
+        if not there.size:
             continue
         part = np.flatnonzero(plane == number)
         times = trace.events.begin_ps[calls[part]]
-        at = np.searchsorted(trace.events.begin_ps[ranges[of_line]], times, side="right") - 1
-        row = np.where(at >= 0, of_line[np.maximum(at, 0)], -1)
+        at = np.searchsorted(trace.events.begin_ps[ranges[there]], times, side="right") - 1
+        row = np.where(at >= 0, there[np.maximum(at, 0)], -1)
         while (is_over := (row >= 0) & (trace.events.end_ps[ranges[row]] <= times)).any():
             row[is_over] = around[row[is_over]]
-        calling[part] = row
-    return calling
+        row_of_call[part] = row
+    return row_of_call
 
 
 def _sum_up(
