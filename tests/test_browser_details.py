@@ -37,6 +37,8 @@ def test_details_stand_beside_the_lanes_or_above_them_and_are_seen_at_once(open_
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     page.page.set_viewport_size({"width": 700, "height": 768})  # the same timeline on a narrower page
     wait_until(page.page, f"document.querySelector('{DETAILS}').getBoundingClientRect().bottom <= document.querySelector('{CANVAS}').getBoundingClientRect().top")
+    page.page.set_viewport_size({"width": 1366, "height": 768})  # and back
+    wait_until(page.page, f"document.querySelector('{DETAILS}').getBoundingClientRect().left >= document.querySelector('{CANVAS}').getBoundingClientRect().right")
     assert page.errors == []
 
 

@@ -23,7 +23,7 @@ class Hands {
       this.viewer.show(begin[mark] - room, Math.max(end[mark], begin[mark] + 20) + room);
     });
     new ResizeObserver(() => {
-      if (canvas.clientWidth === this.viewer.picture.width) return;
+      if (box.clientWidth === this.viewer.boxWidth) return;
       this.viewer.resize();
       this.viewer.draw();
     }).observe(box);

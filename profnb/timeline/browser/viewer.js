@@ -25,6 +25,7 @@ class Viewer {
     this.bands = new Bands(this.whole);
     this.pending = 0;
     this.isTall = false;
+    this.boxWidth = 0;
     this.short = 470;
     /** How far the view may go: the whole trace, or beside another run both. @type {[number, number]} */
     this.reach = [0, marks.head.span];
@@ -150,7 +151,8 @@ class Viewer {
   }
 
   resize() {
-    const isWide = this.box.clientWidth >= WIDE;
+    this.boxWidth = this.box.clientWidth;
+    const isWide = this.boxWidth >= WIDE;
     this.main.style.flexDirection = isWide ? 'row-reverse' : 'column';
     const whole = this.bands.height + RULER + 4;
     const height = Math.min(whole, this.isTall ? MOST_TALL : this.short + this.bands.pinnedHeight);
