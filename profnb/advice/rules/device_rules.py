@@ -364,7 +364,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
         name, waits_for, each = reads.find_waiting_op(study)
     evidence = (
-        f"For {percent_text(share)} of the time the device idled, the host waited for a result."
+        f"For {percent_text(share)} of the time the host waited for a result and the device idled."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
