@@ -95,7 +95,7 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
     """
     kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
-    kinds = (f"{study.layers.table.side} compute",)
+    kinds = ("device compute" if study.has_device else "host compute",)
     if placed is not None:
         is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
         of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
