@@ -71,10 +71,11 @@ def find_unlearned(study: Study, kind: int) -> Unlearned | None:
     }
     whole = int(ops.self_ps[rows].sum())
     took = sum(int(ops.self_ps[row]) for row, key in keys.items() if key in chosen)
-    table = study.layers.table
-    share = took / max(whole, 1) * share_of(study, f"{table.side} compute")
+    side = "device" if study.has_device else "host"
+    share = took / max(whole, 1) * share_of(study, f"{side} compute")
     if share < LEAST_SHARE or (kind == DATA and _input_draws(study)):
         return None
+    table = study.layers.table
     runs, counted = study.ops.runs, study.summary.counted
     within = study.events_of(counted)
     is_chosen = np.array([key in chosen for key in runs.keys], np.bool_)[runs.code]

@@ -95,7 +95,7 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
     """
     kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
-    kinds = (f"{study.layers.table.side} compute",)
+    kinds = ("device compute" if study.has_device else "host compute",)
     if placed is not None:
         is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
         of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
@@ -364,7 +364,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
         name, waits_for, each = reads.find_waiting_op(study)
     evidence = (
-        f"For {percent_text(share)} of the time the device idled, the host waited for a result."
+        f"For {percent_text(share)} of the time the host waited for a result and the device idled."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
