@@ -426,3 +426,17 @@ def test_a_cell_is_kept_once_and_shown(shell, file, monkeypatch, capsys):
     shell.run_line_magic("tfhistory", "-o kept")
     assert "2 runs in 1 series" in capsys.readouterr().out
     assert len(shell.user_ns["kept"]) == 2
+
+
+def test_a_callback_that_predicts_leaves_the_count_of_steps_as_it_is():
+    from profnb.capture.recording import Recording
+    from profnb.capture.step_records import StepRecords
+
+    records = StepRecords(names=["train", "predict"])
+    for number, phase in enumerate([0, 0, 1, 1, 1, 0]):
+        records.begin_ns.append(number * 10)
+        records.end_ns.append(number * 10 + 8)
+        records.name.append(phase)
+        for column in ("kind", "was_traced", "retraced", "iterations", "step_num", "run"):
+            getattr(records, column).append(0)
+    assert keeping._count_steps(Recording(steps=records)) == 3
