@@ -41,7 +41,7 @@ from profnb.captured import profile, step
 from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.forecast.entry import fits
+from profnb.forecast.fitting import fits
 from profnb.last_result import last
 from profnb.lite.entry import lite
 from profnb.loading import load

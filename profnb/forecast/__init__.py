@@ -1,6 +1,6 @@
 """How much memory a batch takes before it is tried, and the largest that fits: ``profnb.fits``.
 
-entry               what was given, to a forecast: which batches are run, and where
+fitting             what was given, to a forecast: which batches are run, and where
 memory_forecast     the forecast: a line through what was measured, checked by one batch more
 meters              the memory of a step: of the process, of PyTorch's allocators, as XLA plans it
 standing            weights, optimizers and random state of a step, put back after it ran

@@ -7,7 +7,7 @@ from IPython.core.error import UsageError
 
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.forecast.entry import fits
+from profnb.forecast.fitting import fits
 
 _GB = 1e9
 
