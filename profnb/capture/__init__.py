@@ -12,6 +12,7 @@ parts/                      the whole wall time, charged to its parts: imports, 
 environment                 the surroundings of the code: versions, settings, datasets
 models/, source/            the models that ran and what they reached; the user's code: lines, stack, turns
 recording, saved/           everything that one capture left behind; beside a trace in a file
+journal/                    what is kept on disk meanwhile, for an answer where the process dies
 machine/                    what the machine is busy with; files on network mounts; threads waiting for cores
 switches                    settings around a cell, in this process or in a fresh one
 """

@@ -157,7 +157,8 @@ def _measure(
         is_enough = len(batches) >= _LEAST_POINTS and is_visible
         if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
-        size *= 2
+        is_tiny = bool(bases) and peaks[-1] - peaks[0] < _VISIBLE / 8
+        size *= 8 if is_tiny and len(batches) > 1 else 2
     if bases and chosen is None:  # a process' memory grows in steps: small batches tell little
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, peaks
