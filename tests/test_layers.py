@@ -29,7 +29,6 @@ SUBJECTS = {
 # Files of more than 500 lines, and why they are one.
 LONG = {
     "capture/parts/cell_division": "one division of a cell's wall time, by which everything adds up",
-    "capture/seams": "one list of all that is replaced, with what is lost without each",
     "profile": "the public class, a property an answer",
 }
 # Files of a subject that show; whatever else it has finds.
