@@ -33,7 +33,7 @@ from profnb.lite.entry import ALLOWED, KINDS
 if TYPE_CHECKING:
     from profnb.profile import Profile
 
-_MOST_ROWS = 60
+_MOST_ROWS_PRINTED = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
 _USAGE = 2
 
@@ -189,11 +189,11 @@ def _table(arguments: argparse.Namespace) -> None:
     if len(frame):
         _say(
             frame.to_string(
-                index=False, max_rows=_MOST_ROWS, na_rep="-", line_width=terminal_columns()
+                index=False, max_rows=_MOST_ROWS_PRINTED, na_rep="-", line_width=terminal_columns()
             )
         )
-    if len(frame) > _MOST_ROWS:
-        _say(f"{_MOST_ROWS} of {len(frame):,} rows; --json has all.")
+    if len(frame) > _MOST_ROWS_PRINTED:
+        _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
     if not len(frame):
         _say("This trace has no rows of this table.")
 

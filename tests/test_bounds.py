@@ -446,7 +446,7 @@ def test_a_hostile_name_is_data(measured):
 
 def test_the_peak_is_measured_and_kept(monkeypatch):
     monkeypatch.setattr(measured_peak, "_kept", [])
-    monkeypatch.setattr(measured_peak, "_LARGEST", 512)
+    monkeypatch.setattr(measured_peak, "_LARGEST_MATRIX", 512)
     peak = profnb.measure_peak(0.02)
     for value, (low, high) in ((peak.flops_per_second, peak.flops_interval), (peak.bytes_per_second, peak.bytes_interval)):
         assert 0 < low <= high <= value < np.inf

@@ -117,7 +117,7 @@ def test_many_hosts_are_a_line_each(tmp_path, capsys):
 
 
 def test_large_traces_are_a_line_each(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(fleets, "_MOST_BYTES", 1000)
+    monkeypatch.setattr(fleets, "_LARGEST_OPENED", 1000)
     hosts_of(tmp_path, EVEN)
     profnb.load_fleet(tmp_path).timeline()
     assert "tf_Compute" not in capsys.readouterr().out

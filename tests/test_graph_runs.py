@@ -473,7 +473,7 @@ def test_session_runs_are_saved_when_asked_for(model, tmp_path):
 def test_session_runs_that_cannot_be_written_leave_no_run_behind(model, tmp_path, monkeypatch):
     with profnb.profile() as p, start(model) as session:
         run_it(session, 6)
-    monkeypatch.setattr("profnb.tf1.run_metadata._MOST_RUNS", 2)
+    monkeypatch.setattr("profnb.tf1.run_metadata._MOST_RUNS_READ", 2)
     with pytest.raises(profnb.TraceFormatError, match="session runs in one file"):
         p.save(tmp_path)
     assert list(tmp_path.rglob("*.gz")) == [] and list((tmp_path / "plugins" / "profile").iterdir()) == []

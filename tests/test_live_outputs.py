@@ -67,7 +67,7 @@ def test_a_cell_that_runs_again_releases_what_it_showed(shell, kind):
 
 
 def test_cells_that_nobody_names_keep_theirs_until_there_are_too_many(shell, monkeypatch):
-    monkeypatch.setattr(live_outputs, "_MOST", 3)
+    monkeypatch.setattr(live_outputs, "_MOST_LIVE", 3)
     outputs, closed = LiveOutputs(shell), []
     for number in range(5):
         shell.events.cell_begins(None)

@@ -85,7 +85,7 @@ def test_a_graph_is_not_kept_alive_by_what_was_read_of_it():
 def test_what_was_cut_short_is_not_kept(monkeypatch, readings):
     kept = traced("is_long")
     gc.collect()
-    monkeypatch.setattr(graph_lines, "_MOST_OPS", 1)
+    monkeypatch.setattr(graph_lines, "_MOST_OPS_READ", 1)
     read_graphs("is_long")
     monkeypatch.undo()
     ((names, *_),), _ = read_graphs("is_long")

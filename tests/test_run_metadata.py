@@ -100,7 +100,7 @@ def test_runs_of_one_file_are_what_they_were_apart():
 
 
 def test_a_file_of_more_runs_than_any_capture_keeps_is_refused(monkeypatch):
-    monkeypatch.setattr(run_metadata, "_MOST_RUNS", 2)
+    monkeypatch.setattr(run_metadata, "_MOST_RUNS_READ", 2)
     runs = [metadata({CPU: [node("a", 1000, 30)]})] * 3
     with pytest.raises(TraceFormatError, match="3 session runs in one file; at most 2"):
         read_run_metadata([np.concatenate(runs)], "x")

@@ -439,7 +439,7 @@ def test_a_part_that_could_not_be_read_is_left_out_with_a_sentence(tmp_path):
 def test_where_all_is_too_large_the_largest_parts_are_left_out(tmp_path, monkeypatch):
     path = tmp_path / "host.xplane.pb"
     written_and_read(path, whole())
-    monkeypatch.setattr(sidecar, "_MOST_BYTES", len(gzip.decompress(sidecar_of(path).read_bytes())) - 1)
+    monkeypatch.setattr(sidecar, "_LARGEST_SIDECAR", len(gzip.decompress(sidecar_of(path).read_bytes())) - 1)
     (read,) = written_and_read(path, whole())
     assert read.stacks is None
     assert read.fits == whole().fits

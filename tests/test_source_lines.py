@@ -959,7 +959,7 @@ def all_graphs(monkeypatch):
     from profnb.capture.source import graph_lines, layer_lines
 
     monkeypatch.setattr(layer_lines, "_MOST_MODELS", 10**6)
-    monkeypatch.setattr(graph_lines, "_MOST_OPS", 10**8)
+    monkeypatch.setattr(graph_lines, "_MOST_OPS_READ", 10**8)
     monkeypatch.setattr(graph_lines, "_MOST_GRAPHS", 10**6)
 
 

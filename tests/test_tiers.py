@@ -46,8 +46,8 @@ def call(kernel, size=3):
 
 def test_what_is_small_runs_in_plain_python_and_what_is_large_compiles():
     kernel = summing()
-    assert call(kernel) == call(kernel, jit._SMALL) == 0
-    assert call(kernel, jit._SMALL + 1) == 1
+    assert call(kernel) == call(kernel, jit._SMALL_ARRAY) == 0
+    assert call(kernel, jit._SMALL_ARRAY + 1) == 1
     assert call(kernel) == 1  # and stays so
 
 
@@ -59,7 +59,7 @@ def test_what_warming_calls_compiles_however_small():
 
 
 def test_a_kernel_that_ran_for_as_long_as_it_compiles_is_compiled(monkeypatch):
-    kernel, spent = summing(), iter([0.0, jit._PATIENCE_S, 0.0, 0.01])
+    kernel, spent = summing(), iter([0.0, jit._COMPILING_S, 0.0, 0.01])
     monkeypatch.setattr(time, "thread_time", lambda: next(spent))
     assert call(kernel) == call(kernel) == 0
     monkeypatch.undo()

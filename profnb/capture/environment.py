@@ -22,7 +22,7 @@ from profnb.capture.source.user_code import file_title, is_user_file, number_cel
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
-_TITLES = (
+_LINE_TITLES = (
     ("tensorflow", "TensorFlow"), ("jax", "JAX"), ("torch", "PyTorch"), ("keras", "Keras"),
     ("tf_keras", "tf_keras"),
 )  # fmt: skip
@@ -90,7 +90,7 @@ def list_devices() -> tuple[str, ...]:
 def imported_versions() -> dict[str, str]:
     """Versions of what the code has imported, and of Python; any thread may ask."""
     settings = {"Python": sys.version.partition(" ")[0]}
-    for name, title in _TITLES:
+    for name, title in _LINE_TITLES:
         version = seams.VERSION.of(sys.modules.get(name))
         if isinstance(version, str):
             settings[title] = version

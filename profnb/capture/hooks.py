@@ -349,7 +349,7 @@ def on_import(hooks: Mapping[str, Hook]) -> Iterator[None]:
             sys.meta_path.remove(finder)
 
 
-_TITLES = {
+_HOOK_TITLES = {
     "tensorflow": "TensorFlow", "jax": "JAX", "torch": "PyTorch", "keras": "Keras", "sys": "Python",
     "importlib": "Python", "ai_edge_litert.interpreter": "LiteRT",
 }  # fmt: skip
@@ -470,7 +470,7 @@ def explain_missing(libraries: Iterable[Library]) -> list[str]:
         if library.changed:
             verbs.append(f"has changed {_listed(seam.name for seam in library.changed)}")
         if verbs:
-            title = _TITLES.get(module.__name__, module.__name__)
+            title = _HOOK_TITLES.get(module.__name__, module.__name__)
             version = str(getattr(module, "__version__", ""))
             losses = _listed(seam.lost for seam in (*library.missing, *library.changed))
             clauses.append(f"{f'{title} {version}'.strip()} {' and '.join(verbs)}, so {losses}")

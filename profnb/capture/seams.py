@@ -163,14 +163,14 @@ TORCH_COLLATES = on_objects(f"{_BATCHES}._auto_collation", _NO_LOOPS)
 _NO_LINES = "ops of traced functions have no source lines"
 _NO_SCOPES = "layers are told by the names of ops alone"
 _NO_REASONS = "why functions are traced anew is not told"
-_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:Function"
-SIGNATURES = Seam(f"{_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
-TRACING_COUNT = Seam(f"{_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
-PYTHON_FUNCTION = Seam(f"{_FUNCTION}.python_function", _NO_REASONS)
-CALL_FUNCTION = Seam(f"{_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
-FUNCTION_NAME = on_objects(f"{_FUNCTION}._name", "functions have no names")
+_TF_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_function:Function"
+SIGNATURES = Seam(f"{_TF_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
+TRACING_COUNT = Seam(f"{_TF_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
+PYTHON_FUNCTION = Seam(f"{_TF_FUNCTION}.python_function", _NO_REASONS)
+CALL_FUNCTION = Seam(f"{_TF_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
+FUNCTION_NAME = on_objects(f"{_TF_FUNCTION}._name", "functions have no names")
 CONCRETE_FUNCTIONS = Seam(
-    f"{_FUNCTION}._list_all_concrete_functions",
+    f"{_TF_FUNCTION}._list_all_concrete_functions",
     "ops of optimizers and metrics are not told apart", 1,
 )  # fmt: skip
 EXECUTING_EAGERLY = Seam("tensorflow:executing_eagerly", _NO_SCOPES, 0)

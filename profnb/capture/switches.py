@@ -37,8 +37,8 @@ FRESH = (*THREADS, BACKEND)  # those that hold for a whole process
 SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *FRESH)
 _KERAS = ("keras", "tf_keras")
 _KERAS_BACKEND = "KERAS_BACKEND"
-_MIXED, _PLAIN = "mixed_float16", "float32"
-_PACKAGES = {  # of Keras' backends: their names, and what of profnb's brings them
+_MIXED_PRECISION, _FULL_PRECISION = "mixed_float16", "float32"
+_BACKEND_PACKAGES = {  # of Keras' backends: their names, and what of profnb's brings them
     "tensorflow": ("TensorFlow", "profnb[cpu]' (or 'profnb[tensorflow]' for a GPU)"),
     "jax": ("JAX", "profnb[jax]'"),
     "torch": ("PyTorch", "profnb[torch]'"),
@@ -102,7 +102,7 @@ def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: 
     set_policy, policy_now = SET_POLICY.find(keras), POLICY.find(keras)
     if "mixed_precision" in values and set_policy is not None and policy_now is not None:
         asked = values["mixed_precision"]
-        policy = asked if isinstance(asked, str) else _MIXED if asked else _PLAIN
+        policy = asked if isinstance(asked, str) else _MIXED_PRECISION if asked else _FULL_PRECISION
         stack.callback(set_policy, policy_now())
         set_policy(policy)
         applied.add("mixed_precision")
@@ -115,7 +115,7 @@ def set_backend(name: object) -> None:
 
 def missing_backend(name: object) -> str:
     """Say how to install a backend that is not here; "" if it is, or is none that we know."""
-    title, extra = _PACKAGES.get(str(name), ("", ""))
+    title, extra = _BACKEND_PACKAGES.get(str(name), ("", ""))
     if not title or importlib.util.find_spec(str(name)) is not None:
         return ""
     return f"{title} is not installed here: pip install '{extra}, then run the cell again."
@@ -147,7 +147,7 @@ def set_threads(values: Mapping[str, object]) -> Iterator[set[str]]:
 
 
 JOB, ERROR = "job.json", "error.txt"
-_COLOURS = re.compile(r"\x1b\[[\d;]*m")
+_ESCAPES = re.compile(r"\x1b\[[\d;]*m")
 
 
 def run_fresh(
@@ -201,7 +201,7 @@ def _failure(folder: Path, done: "subprocess.CompletedProcess[str]") -> str:
                 f"anew.\n{error}"
             )
         return error
-    printed = _COLOURS.sub("", done.stderr.strip() or done.stdout.strip()).splitlines()
+    printed = _ESCAPES.sub("", done.stderr.strip() or done.stdout.strip()).splitlines()
     ended = f"signal {-done.returncode}" if done.returncode < 0 else f"code {done.returncode}"
     last = printed[-1] if printed else "It printed nothing."
     return f"The cell's fresh process ended with {ended}.\n{last}"

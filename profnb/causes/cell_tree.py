@@ -34,7 +34,7 @@ from profnb.subjects.study import Study
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together
 _SURE = 1.96  # standard errors on either side hold the true share in 95 of 100 cells
-_PHASES = {
+_STEPS_OF_PART = {
     "train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT,
     "validation": parts.VALIDATION, "session_run": parts.SESSION_RUNS,
 }  # fmt: skip
@@ -56,7 +56,7 @@ _NAMED = (
     LINES, CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
 _CALLED_BY_NAME = (LINES, CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
-_MOST_NAMES = 8
+_MOST_NAMES_OF_NODE = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class CellTree:
         if not outermost:
             largest = sorted(self.rows(*_NAMED), key=lambda row: -int(self.wall_ps[row]))
             listed = list(dict.fromkeys(self.name[row] for row in largest if self.name[row]))
-            there = ", ".join(listed[:_MOST_NAMES]) or "none"
+            there = ", ".join(listed[:_MOST_NAMES_OF_NODE]) or "none"
             raise ValueError(
                 f"Nothing in p.cell_tree is called {name!r}. The largest nodes: {printable(there)}."
             )
@@ -296,7 +296,7 @@ def _recorded(study: Study) -> list[TreeNode]:
         return [TreeNode(-1, CELL, self_ns=int(steps.duration_ps.sum()))]
     for phase in dict.fromkeys(steps.phase):
         rows = np.array([at == phase for at in steps.phase], np.bool_)
-        kind = _PHASES.get(phase, parts.MARKED)
+        kind = _STEPS_OF_PART.get(phase, parts.MARKED)
         for is_first in (True, False):
             of_kind = np.flatnonzero(rows & (steps.is_warmup == is_first))
             if of_kind.size:

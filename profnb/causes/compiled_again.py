@@ -21,7 +21,7 @@ from profnb.trace.hlo import HloModule
 from profnb.trace.names import FUNCTION_CALL
 
 _SHOWN_SHAPES = 4
-_FEWEST = (
+_FEWEST_COMPILATIONS = (
     3  # the first is a program's due, and the second its due for other shapes, or the last batch
 )
 SAME_SHAPES = "the shapes are the same, so each call brought a new function or static argument"
@@ -52,7 +52,7 @@ def find_compiled_again(study: Study) -> CompiledAgain | None:
 def _by_xla(study: Study) -> CompiledAgain | None:
     modules = study.xla.modules
     names = enumerate(modules.module)
-    often = [row for row, name in names if modules.compilations[row] >= _FEWEST]
+    often = [row for row, name in names if modules.compilations[row] >= _FEWEST_COMPILATIONS]
     often = [row for row in often if not _is_eager_op(study, modules.module[row])]
     if not often:
         return None
@@ -106,7 +106,7 @@ def _by_torch(study: Study) -> CompiledAgain | None:
     runs = np.searchsorted(trace.events.begin_ps[regions[order]], trace.events.end_ps[compiling])
     again = np.append(version[order], 0)[runs] > 0
     times, versions = int(again.sum()) + 1, int(version.max(initial=0)) + 1
-    if times < _FEWEST:
+    if times < _FEWEST_COMPILATIONS:
         return None
     spent = float(trace.events.duration_ps[compiling[again]].sum())
     why = (
@@ -173,7 +173,11 @@ def find_retracing(study: Study) -> Retracing | None:
         chosen = first if is_made else again & (calls.tracing != 1)
         tracings, count = calls.tracing[chosen], int(chosen.sum())
         is_third = is_made or (tracings == 0).any() or (tracings >= 3).any()
-        if count < _FEWEST or count * _FEWEST_OF_CALLS < is_of_function.sum() or not is_third:
+        if (
+            count < _FEWEST_COMPILATIONS
+            or count * _FEWEST_OF_CALLS < is_of_function.sum()
+            or not is_third
+        ):
             continue
         events = calls.events[chosen]
         dues = events if not is_made and tracings.all() else events[1:]

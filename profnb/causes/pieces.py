@@ -34,7 +34,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.framework import JAX, PYTORCH
 
-_CALL = "PjitFunction("
+_JIT_CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
@@ -120,13 +120,13 @@ def find_programs(study: Study) -> Pieces | None:
     if not _is_of_steps(study, JAX) or study.has_device:
         return None
     trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
-    is_call = trace.select_names(lambda name: name.startswith(_CALL)) & trace.is_host_event
+    is_call = trace.select_names(lambda name: name.startswith(_JIT_CALL)) & trace.is_host_event
     if roots.size:
         is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
     calls = outermost_of(is_call, study.groups.parent)
     calls = calls[in_periods(study, trace.events.begin_ps[calls])]
     texts = [trace.names[row] for row in trace.events.name[calls].tolist()]
-    names = [text.removeprefix(_CALL).removesuffix(")") for text in texts]
+    names = [text.removeprefix(_JIT_CALL).removesuffix(")") for text in texts]
     largest = _largest_program(study, set(names))
     others = calls[np.array([name != largest for name in names], np.bool_)]
     each = others.size / study.summary.counted.size
@@ -285,7 +285,7 @@ def find_step_by_step(study: Study) -> tuple[Sequence[LayerFacts], Pieces]:
 
 # Kinds of ops that have no kernel of XLA's: ``@tf.function(jit_compile=True)`` raises ("unsupported
 # operations"), Keras warns and goes on without.
-_KINDS = (
+_KINDS_OF_PIECES = (
     "PyFunc", "EagerPyFunc", "Print", "String", "AsString", "Regex", "StaticRegex", "Lookup",
     "HashTable", "MutableHashTable", "Write", "Decode", "Encode", "ParseExample", "ParseSingleExample",
     "ReadFile", "Unicode", "Substr", "Summary", "ScalarSummary", "HistogramSummary", "ImageSummary",
@@ -295,7 +295,7 @@ _KINDS = (
 def find_uncompilable(study: Study) -> str:
     """The type of an op that XLA cannot compile and a traced step ran, warm-up included; "" for none."""
     runs = study.ops.runs
-    is_kind = [op_type.startswith(_KINDS) for _, op_type in runs.keys]
+    is_kind = [op_type.startswith(_KINDS_OF_PIECES) for _, op_type in runs.keys]
     if not any(is_kind):
         return ""
     in_steps = set(runs.code[study.groups.step[runs.events] >= 0].tolist())

@@ -160,7 +160,7 @@ def computing_shares(study: Study) -> tuple[float, float]:
 
 
 # What one call of a function, or of an op outside of any, is made in.
-_CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
+_STARTS_OF_CALLS = ("TFE_Py_", "EagerExecute", "EagerLocalExecute", "EagerKernelExecute")
 
 
 def share_around_ops(study: Study) -> float:
@@ -220,7 +220,7 @@ def _ops_of_steps(study: Study) -> Int64s:
 def _call_of(study: Study, ops: Int64s) -> Int64s:
     """The call that each op runs in, as a number that no other call and no op outside of any has."""
     events = study.trace.events
-    is_call = study.trace.select_names(lambda name: name.startswith(_CALLS))
+    is_call = study.trace.select_names(lambda name: name.startswith(_STARTS_OF_CALLS))
     calls = outermost(study.trace, np.flatnonzero(is_call & (study.groups.step >= 0)))
     call = np.searchsorted(events.begin_ps[calls], events.begin_ps[ops], side="right") - 1
     is_inside = (call >= 0) & (events.begin_ps[ops] < np.append(events.end_ps[calls], 0)[call])

@@ -17,8 +17,8 @@ from profnb.subjects.feeds.feeding import session_gaps
 from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
-_MODELS = 3  # two are compared; three come from a loop
-_COMPILE, _LAYERS = "Model.compile", "layers"
+_FEWEST_MODELS = 3  # two are compared; three come from a loop
+_COMPILE, _BUILDING_LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
@@ -57,7 +57,9 @@ def find_models_again(study: Study) -> ModelsAgain | None:
     first, count = loop
     building = [part for part in cell.parts if part.part == BUILDING]
     loaded = [p for p in cell.parts if p.part == CHECKPOINTING and p.name.endswith(LOADING)]
-    seen = sum(part.occurrences for part in building if part.name not in (_COMPILE, _LAYERS))
+    seen = sum(
+        part.occurrences for part in building if part.name not in (_COMPILE, _BUILDING_LAYERS)
+    )
     compiled = sum(part.occurrences for part in building if part.name == _COMPILE)
     are_counted = bool(building) and all(part.is_counted for part in building)
     is_loaded = sum(part.occurrences for part in loaded) >= count
@@ -103,7 +105,7 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
         return None
     place, models = places.most_common(1)[0]
     first = next(one for one in keras if (one.code, one.phase, one.caller) == place)
-    return (first, models) if models >= _MODELS else None
+    return (first, models) if models >= _FEWEST_MODELS else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from profnb.subjects.study import Study
 from profnb.trace.framework import JAX
 
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
-_FEWEST_STEPS = 2 * _BLOCKS
+_FEWEST_TO_SLOW = 2 * _BLOCKS
 _LEAST_GROWTH, _LEAST_OF_TRACED, _GOES_ON = 1.25, 1.15, 1.1
 _FEWEST_TRACED = 20
 INPUT, PYTHON, MORE, SAME = "input", "python", "more", "same"
@@ -85,7 +85,7 @@ def find_rise(periods: Floats) -> Rise | None:
         The rise; None for fewer than 40 steps, where chance explains it, or where the last quarter takes less
         than a quarter longer than the first.
     """
-    if periods.size < _FEWEST_STEPS:
+    if periods.size < _FEWEST_TO_SLOW:
         return None
     bounds = np.linspace(0, periods.size, _BLOCKS + 1).astype(np.int64)
     cut = [np.sort(periods[a:b]) for a, b in pairwise(bounds.tolist())]

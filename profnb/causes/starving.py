@@ -145,7 +145,7 @@ def note_files(study: Study) -> list[str]:
     ]
 
 
-_THREADS = (
+_THREADED = (
     "More threads: num_threads= of tf.train.batch and shuffle_batch, or QueueRunner(queue, [enqueue] * n), "
     "up to the number of cores"
 )
@@ -154,9 +154,9 @@ _REPAIRS = {
     "python": "Prepare the data once and read it from TFRecords (tf.data.TFRecordDataset(files).map(parse, "
     "num_parallel_calls=8).batch(n).prefetch(2)), or write the function with TensorFlow ops. Python runs "
     "one thread at a time: more threads help only while Python waits.",
-    "decode": f"{_THREADS}. Store smaller images, or decode once into TFRecords. {_DATA}.",
-    "read": f"{_THREADS}. Pack small files into TFRecords, and keep the TFRecords on a local disk. {_DATA}.",
-    "other": f"{_THREADS}. Do less for each element. {_DATA}.",
+    "decode": f"{_THREADED}. Store smaller images, or decode once into TFRecords. {_DATA}.",
+    "read": f"{_THREADED}. Pack small files into TFRecords, and keep the TFRecords on a local disk. {_DATA}.",
+    "other": f"{_THREADED}. Do less for each element. {_DATA}.",
     "upstream": "Find the source of this queue: an earlier queue of file names or examples, or threads "
     f"that feed by hand. {_DATA}.",
 }

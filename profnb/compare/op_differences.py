@@ -29,11 +29,11 @@ from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
-_DATASET = "Dataset"
-_DEEPEST, _LONGEST_NUMBERS = 40, 40
-_MOST_BLOCKS, _LEAST_STEPS = 6, 3
-_FORWARD, _UPDATE = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
+_LAST_NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
+_DATASET_OP = "Dataset"
+_DEEPEST_SCOPE, _LONGEST_NUMBERS = 40, 40
+_MOST_BLOCKS_COMPARED, _LEAST_STEPS = 6, 3
+_FORWARD_PART, _UPDATE_PART = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
 _NAN = float("nan")
 
 
@@ -135,7 +135,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     ops_by_path = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
-        if ops.op_type[row] == _DATASET and len(study.input.iterators):
+        if ops.op_type[row] == _DATASET_OP and len(study.input.iterators):
             continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
@@ -173,7 +173,7 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
         One path per name: ``sequential#0/dense#0/MatMul``, ``sequential#0/dense#1/MatMul``. The op's own
         name, behind the last slash, stays as it is.
     """
-    parts = [without_call(name).split("/", _DEEPEST) for name in names]
+    parts = [without_call(name).split("/", _DEEPEST_SCOPE) for name in names]
     paths: list[list[str]] = [[] for _ in parts]
     for depth in range(max((len(part) for part in parts), default=0) - 1):
         numbers: dict[tuple[str, str], set[tuple[int, ...]]] = {}
@@ -181,7 +181,7 @@ def rank_scopes(names: Sequence[str]) -> list[str]:
         for row, part in enumerate(parts):
             if depth < len(part) - 1:
                 base = part[depth]
-                match = _NUMBERS.search(base[-_LONGEST_NUMBERS:])
+                match = _LAST_NUMBERS.search(base[-_LONGEST_NUMBERS:])
                 digits = match[0] if match else ""  # "_10_1" of dense_10_1
                 suffix = tuple(map(int, digits.split("_")[1:]))
                 base = base.removesuffix(digits)
@@ -333,13 +333,13 @@ def _layer_times(study: Study) -> dict[str, LayerTimes]:
         layer_ps = float(spent[at]) / iterations
         if name == OPTIMIZER or not layer_ps:
             continue
-        forward_ps = float(table.layer_part_ps[at, _FORWARD] / iterations)
+        forward_ps = float(table.layer_part_ps[at, _FORWARD_PART] / iterations)
         rows[path] = LayerTimes(
             name, "" if kind == SCOPE else kind, name not in OTHERS or kind != "",
             float(table.parameters[at]), forward_ps, layer_ps - forward_ps, blocks_ps[:, at],
         )  # fmt: skip
     named = [at for at, name in enumerate(table.layer) if name == OPTIMIZER]
-    update_ps = table.layer_part_ps[:, _UPDATE].sum()
+    update_ps = table.layer_part_ps[:, _UPDATE_PART].sum()
     if of_optimizer := float(update_ps + spent[named].sum()) / iterations:
         shared = update_blocks_ps.sum(axis=1) + blocks_ps[:, named].sum(axis=1)
         rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, _NAN, 0.0, of_optimizer, shared)  # noqa: FBT003
@@ -347,14 +347,14 @@ def _layer_times(study: Study) -> dict[str, LayerTimes]:
 
 
 def _without_updates(table: LayerTable) -> Int64s:
-    without: Int64s = table.total_ps - table.layer_part_ps[:, _UPDATE]
+    without: Int64s = table.total_ps - table.layer_part_ps[:, _UPDATE_PART]
     return without
 
 
 def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
     """Time of each row in a mean step of each block of steps, without and only of updates, shape (B, R)."""
     counted = study.summary.counted
-    count = min(_MOST_BLOCKS, counted.size // _LEAST_STEPS)
+    count = min(_MOST_BLOCKS_COMPARED, counted.size // _LEAST_STEPS)
     layer_ps, updates = np.zeros((count, rows)), np.zeros((count, rows))
     for at, block in enumerate(np.array_split(counted, count) if count else ()):
         table = study.layers.table_of(block, study.events_of(block))
@@ -362,7 +362,7 @@ def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
             return np.zeros((0, rows)), np.zeros((0, rows))
         steps = max(table.iterations, 1)
         layer_ps[at] = _without_updates(table) / steps
-        updates[at] = table.layer_part_ps[:, _UPDATE] / steps
+        updates[at] = table.layer_part_ps[:, _UPDATE_PART] / steps
     return layer_ps, updates
 
 
@@ -398,7 +398,7 @@ OP_DIFFERENCES = Table[Sequence[OpDifference]](
     '"input" are the training\'s waiting, charged to the iterators of tf.data.',
     "c",
 )
-_GRADIENTS = "its other ops, gradients above all, without updates of weights"
+_OTHER_OPS = "its other ops, gradients above all, without updates of weights"
 _INTERVAL = "where its 95 % interval begins, by blocks of steps of one run each"
 LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
     "layers",
@@ -407,7 +407,7 @@ LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
         ("layer", "layer", "its path, as A has it if A has it"),
         ("layer_type", "layer_type", 'its class, "" where not known'),
         ("first_forward_us", "first.forward_ps", "its forward ops in a mean step of A"),
-        ("first_backward_us", "first.backward_ps", _GRADIENTS),
+        ("first_backward_us", "first.backward_ps", _OTHER_OPS),
         ("second_forward_us", "second.forward_ps", "its forward ops in B"),
         ("second_backward_us", "second.backward_ps", "its other ops in B"),
         ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),

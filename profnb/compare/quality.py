@@ -24,7 +24,7 @@ _LOWER = re.compile(
     r"(^|_)(loss|error|mse|mae|mape|rmse|msle|perplexity|divergence|crossentropy)($|_)",
     re.IGNORECASE,
 )
-_SETTINGS = re.compile(r"^(lr|learning_rate)$")  # what callbacks log beside metrics
+_LEARNING_RATES = re.compile(r"^(lr|learning_rate)$")  # what callbacks log beside metrics
 
 
 def is_higher_better(metric: str) -> bool | None:
@@ -127,7 +127,7 @@ def _values(runs: Sequence[Sequence[FitResult]]) -> dict[str, list[float]]:
     values: dict[str, list[float]] = {}
     for fits in runs:
         for name, value in fits[-1].metrics.items() if fits else ():
-            if not _SETTINGS.match(name):
+            if not _LEARNING_RATES.match(name):
                 values.setdefault(name, []).append(value)
     return values
 

@@ -43,10 +43,10 @@ from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
 
 _SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS = 12, 8, 60
-_MOST_POINTS, _MOST_RUNS, _MOST_NAMED = 60, 20, 5
+_MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
 _FAR_OUT = 2  # of where the boxes end
-_STEPS, _RUNS = "Time from step to step", "Time of whole runs"
-_LAYERS = "Layers, forward + backward"
+_STEPS_TITLE, _RUNS_TITLE = "Time from step to step", "Time of whole runs"
+_LAYERS_TITLE = "Layers, forward + backward"
 _SIDE_COLOURS = (COLOURS["device compute"], COLOURS["device collectives"])
 
 
@@ -268,7 +268,9 @@ def layer_section(
             f"{frameworks[0]} and {frameworks[1]} have no common ops, and one has no known layers. Only "
             "categories can be compared."
         )
-        return Section(_LAYERS, sentence, (), (), (), (), "", plain=f"{_LAYERS}\n{sentence}")
+        return Section(
+            _LAYERS_TITLE, sentence, (), (), (), (), "", plain=f"{_LAYERS_TITLE}\n{sentence}"
+        )
     # How much more B spends on each, also where one side has no such layer.
     more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
     most = max(map(abs, more)) or 1.0
@@ -326,7 +328,7 @@ def layer_section(
             ),
             Shown("parameters", parameters, is_number=True),
         ),
-        title=_LAYERS,
+        title=_LAYERS_TITLE,
         tab="",
         sentence=_about_layers(labels, layers, op_ps),
         bar=_more_or_less(more, most),
@@ -350,7 +352,7 @@ def _about_layers(
         words.append(f"{count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")
     for status, label in zip(("only in A", "only in B"), labels, strict=True):
         only = [row.layer for row in layers if row.is_layer and row.status == status]
-        named = [name.rpartition("/")[2] or name for name in only[:_MOST_NAMED]]
+        named = [name.rpartition("/")[2] or name for name in only[:_MOST_LAYERS_NAMED]]
         if len(only) > len(named):
             named.append(f"{count_text(len(only) - len(named))} more")
         if only:
@@ -364,13 +366,13 @@ def box_figures(runs: tuple[RunSet, RunSet]) -> dict[str, dict[str, Any]]:
     steps = [
         (f"{side.label[:24]} {number + 1}" if len(side.step_ps) > 1 else side.label[:28], at, times)
         for at, side in enumerate(runs)
-        for number, times in enumerate(side.step_ps[:_MOST_RUNS])
+        for number, times in enumerate(side.step_ps[:_MOST_RUNS_DRAWN])
         if len(times)
     ]
-    figures = {_STEPS: _box_figure(_STEPS, steps, PS_PER_MS, "ms")}
+    figures = {_STEPS_TITLE: _box_figure(_STEPS_TITLE, steps, PS_PER_MS, "ms")}
     if min(len(side.run_ps) for side in runs) > 1:
         whole = [(side.label[:28], at, np.array(side.run_ps)) for at, side in enumerate(runs)]
-        figures[_RUNS] = _box_figure(_RUNS, whole, PS_PER_S, "s")
+        figures[_RUNS_TITLE] = _box_figure(_RUNS_TITLE, whole, PS_PER_S, "s")
     return figures
 
 
@@ -416,7 +418,7 @@ def label_axis(labels: Sequence[str]) -> dict[str, Any]:
 
 def _box(place: int, values: Floats, end: float, unit: str, colour: str) -> list[dict[str, Any]]:
     low, middle, high = (round(float(value), 5) for value in np.percentile(values, (25, 50, 75)))
-    most = min(values.size, _MOST_POINTS)
+    most = min(values.size, _MOST_BINS)
     kept = np.sort(values)[np.linspace(0, values.size - 1, most).astype(int)]
     hover = f"median {middle:.4g} {unit}, middle half {low:.4g} to {high:.4g}"
     hover += f", all {kept[0]:.4g} to {kept[-1]:.4g}"

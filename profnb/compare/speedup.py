@@ -37,9 +37,9 @@ from profnb.subjects.study import Study
 
 _ENOUGH_UNTRACED = 10
 _UNDER_WAY, _LEAST_BLOCKS = 32, 4
-_MOST_STEPS = 1000
+_MOST_COMPARED = 1000
 _SAMPLES = 1000
-_FEWEST_STEPS = 2
+_FEWEST_TO_COMPARE = 2
 _FEWEST_RANKED = 4
 ENOUGH_RUNS = 3  # which tell by themselves how much runs vary
 
@@ -265,7 +265,7 @@ def compare_runs(
 
 
 def _measured(runs: Sequence[Floats]) -> list[Floats]:
-    return [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_STEPS]
+    return [np.asarray(steps, np.float64) for steps in runs if len(steps) >= _FEWEST_TO_COMPARE]
 
 
 def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = None) -> Estimate:
@@ -290,8 +290,8 @@ def estimate_step(runs: Sequence[Floats], random: np.random.Generator | None = N
 def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
     """Log medians of a run's steps, resampled in blocks of neighbours; shape (samples,)."""
     steps = _measured_apart(steps)
-    if steps.size > _MOST_STEPS:  # neighbours' medians: the typical step stays what it is
-        width = -(-steps.size // _MOST_STEPS)
+    if steps.size > _MOST_COMPARED:  # neighbours' medians: the typical step stays what it is
+        width = -(-steps.size // _MOST_COMPARED)
         whole_blocks = steps[: steps.size // width * width]
         steps = np.median(whole_blocks.reshape(-1, width), axis=1)
     length = _block_length(steps.size)

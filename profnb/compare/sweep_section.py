@@ -16,7 +16,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS
 
 _MOST_BARS, _LONGEST_LABEL = 40, 40
-_BEST, _OTHER = COLOURS["host compute"], COLOURS["device compute"]
+_BEST, _NOT_BEST = COLOURS["host compute"], COLOURS["device compute"]
 _MB = 1e6
 
 
@@ -138,7 +138,7 @@ def _section(table: SweepTable) -> Section:
         else "",
         bar=Bar(
             lambda row: float(table.per_second[row] / fastest),
-            lambda row: _BEST if row == best else _OTHER,
+            lambda row: _BEST if row == best else _NOT_BEST,
         ),
         rows=range(len(table)),
     )
@@ -167,7 +167,7 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
     bars = {
         "type": "bar", "orientation": "h", "y": list(range(len(rows))), "x": rates,
         "marker": {
-            "color": [_BEST if row == _fastest(table) else _OTHER for row in rows],
+            "color": [_BEST if row == _fastest(table) else _NOT_BEST for row in rows],
             "line": {"width": [2 if _is_tied(table, row) else 0 for row in rows], "color": _BEST},
         },
         "error_x": {
@@ -220,7 +220,7 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
         # Beside the point, towards the middle: a label at the edge would be cut.
         "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,
-        "marker": {"size": 9, "color": [_BEST if row == _fastest(table) else _OTHER for row in rows]},
+        "marker": {"size": 9, "color": [_BEST if row == _fastest(table) else _NOT_BEST for row in rows]},
         "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
     }  # fmt: skip
     return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}

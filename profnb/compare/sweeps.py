@@ -32,8 +32,8 @@ from profnb.subjects.study import Study
 
 _LONGEST_ERROR = 600
 _EQUAL_MEMORY = 0.01
-_TIE, _MOST_NAMED, _LONGEST = math.log(1.02), 3, 60
-_ALWAYS = 1e-4  # a difference below which nothing was left to chance
+_TIE, _MOST_VALUES_NAMED, _LONGEST_SETTING = math.log(1.02), 3, 60
+_NO_CHANCE = 1e-4  # a difference below which nothing was left to chance
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,7 +293,7 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         notes.append(
             f"A tie: {_listed(labels, ties)} {'is' if len(ties) == 1 else 'are'} at most "
             f"{slower_text(float(ranking.high[ties].max()))} slower than "
-            f"{labels[ranking.best][:_LONGEST]}, if at all."
+            f"{labels[ranking.best][:_LONGEST_SETTING]}, if at all."
         )
     if separable:
         rounds = int(ranking.more_rounds[separable].max())
@@ -307,7 +307,7 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
             f"{_listed(labels, close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
             "separate them."
         )
-    if math.isfinite(ranking.shows) and ranking.shows > _ALWAYS:
+    if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
         notes.append(
             f"In four sweeps of five, {fit.rounds} rounds find a setting "
             f"{slower_text(ranking.shows)} slower than the fastest. Smaller differences need more rounds "
@@ -337,9 +337,9 @@ def slower_text(log: float) -> str:
 
 
 def _listed(labels: Sequence[str], rows: Sequence[int]) -> str:
-    named = [labels[row][:_LONGEST] for row in rows[:_MOST_NAMED]]
-    if len(rows) > _MOST_NAMED:
-        named.append(f"{len(rows) - _MOST_NAMED} others")
+    named = [labels[row][:_LONGEST_SETTING] for row in rows[:_MOST_VALUES_NAMED]]
+    if len(rows) > _MOST_VALUES_NAMED:
+        named.append(f"{len(rows) - _MOST_VALUES_NAMED} others")
     return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
 
 

@@ -42,8 +42,8 @@ _SOURCES = (
     "trace/xplane", "trace/xplane_stats",
 )  # fmt: skip
 _UNUSED_S = 30 * 86_400
-_SMALL = 100_000  # elements of a kernel's largest array
-_PATIENCE_S = 0.25  # about what compiling a kernel takes
+_SMALL_ARRAY = 100_000  # elements of a kernel's largest array
+_COMPILING_S = 0.25  # about what compiling a kernel takes
 _compiles = contextvars.ContextVar("compiles", default=False)
 
 
@@ -146,7 +146,7 @@ class Tiered:
     def __call__(self, *arguments: Any) -> object:
         """Run it with these arguments."""
         size = max((a.size for a in arguments if isinstance(a, np.ndarray)), default=0)
-        is_much = size > _SMALL or self._spent_s > _PATIENCE_S
+        is_much = size > _SMALL_ARRAY or self._spent_s > _COMPILING_S
         if is_much or _compiles.get() or self.kernel.signatures:
             return self.kernel(*arguments)
         if self._plain is None:

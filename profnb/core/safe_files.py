@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from profnb.core.columns import Bytes
 
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # not everywhere
-_KINDS = {
+_KINDS_OF_FILES = {
     stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
     stat.S_IFDIR: "a folder",
 }  # fmt: skip
@@ -187,7 +187,7 @@ def check_regular(path: Path) -> None:
         link = " The path is a link to nothing." if path.is_symlink() else ""
         raise FileNotFoundError(f"No file or folder at {printable(str(path))}.{link}") from None
     if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        kind = _KINDS_OF_FILES.get(stat.S_IFMT(mode), "something else")
         raise TraceFormatError(f"{printable(path.name)} is {kind}. Give a file.")
 
 

@@ -28,9 +28,9 @@ _SLASH = r"(?:/|\\\\|\\(?!\"))+"
 _PATH = re.compile(
     rf"(?:(?<![\w/+.~<\\-])/(?=[^/])|(?<![a-z])file:/+|(?<!\w)[A-Za-z]:[/\\]+)(?:{_PART}{_SLASH})+(?:{_PART})?"
 )
-_LIBRARY = re.compile(r"(?:site|dist)-packages/|lib(?:64)?/python3\.\d+/")
-_BEGIN, _, _END = PIECE.partition("{}")
-_BROKEN = re.compile(rf"(?:{_BEGIN}[^<]*{_END}){{2,}}")
+_LIBRARY_FILES = re.compile(r"(?:site|dist)-packages/|lib(?:64)?/python3\.\d+/")
+_PIECE_BEGIN, _, _PIECE_END = PIECE.partition("{}")
+_BROKEN = re.compile(rf"(?:{_PIECE_BEGIN}[^<]*{_PIECE_END}){{2,}}")
 _SEPARATORS = re.compile(r"[/\\]+")
 _HOMES = frozenset({"home", "Users", "users"})
 _KEPT_PARTS = 2
@@ -61,7 +61,9 @@ def short_path(path: str) -> str:
     """
     parts = [part for part in _SEPARATORS.split(path.removeprefix("file:")) if part]
     whole = "/".join(parts)
-    library = [match.start() for match in _LIBRARY.finditer(whole)]  # packages lie in a library
+    library = [
+        match.start() for match in _LIBRARY_FILES.finditer(whole)
+    ]  # packages lie in a library
     if library:
         return whole[library[-1] :]
     if parts and parts[0].endswith(":"):
@@ -156,9 +158,9 @@ class Sharing:
         return replace(self, keeps_length=True)
 
     def _whole(self, broken: re.Match[str]) -> str:
-        text = broken[0].replace(_BEGIN, "").replace(_END, "")
+        text = broken[0].replace(_PIECE_BEGIN, "").replace(_PIECE_END, "")
         shared = self.text(text)
-        return broken[0] if shared == text else f"{_BEGIN}{shared}{_END}"
+        return broken[0] if shared == text else f"{_PIECE_BEGIN}{shared}{_PIECE_END}"
 
     def values(self, value: Any) -> Any:
         """Write all texts in plain values as they may leave, keys included."""
@@ -174,13 +176,13 @@ class Sharing:
         if match[0].rstrip("./") in _PUBLIC:
             return match[0]
         short = short_path(match[0])
-        if not self.has_files and not _LIBRARY.match(short):
+        if not self.has_files and not _LIBRARY_FILES.match(short):
             short = self._number(match[0])
         return self._fitted(short, match[0])
 
     def _without_file(self, match: re.Match[str]) -> str:
         file = match[0]
-        return file if _LIBRARY.match(file) else self._fitted(self._number(file), file)
+        return file if _LIBRARY_FILES.match(file) else self._fitted(self._number(file), file)
 
     def _number(self, file: str) -> str:
         """Give what stands for a file; no two are called alike."""

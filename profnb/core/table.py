@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _GIGA = 1e9
-_WIDTH = 108
+_LINE_WIDTH = 108
 _ROWS = "One row per"
 _TEXTS: dict[str, Callable[[float | None], str]] = {
     "us": duration_text,
@@ -153,14 +153,14 @@ class Table(Generic[T]):
         listed = "\n".join(
             fill(
                 f"{column.name}: {column.meaning}",
-                _WIDTH,
+                _LINE_WIDTH,
                 initial_indent="    ",
                 subsequent_indent="        ",
             )
             for column in self.columns
         )
-        remark = f"\n{fill(self.remark, _WIDTH)}\n" if self.remark else ""
-        return f"{fill(self.rows, _WIDTH)}\n{remark}\nColumns:\n{listed}\n"
+        remark = f"\n{fill(self.remark, _LINE_WIDTH)}\n" if self.remark else ""
+        return f"{fill(self.rows, _LINE_WIDTH)}\n{remark}\nColumns:\n{listed}\n"
 
     def markdown(self) -> str:
         """Its section of the documentation's page on tables."""

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from profnb.capture.seams import CELL_ID, EVENTS, REGISTER, UNREGISTER
 from profnb.capture.signals import handed_on
 
-_MOST = 50
+_MOST_LIVE = 50
 # What marks an output with widgets of ours, so that a saved notebook can be repaired.
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 OURS = "Live controls need the kernel"  # as reports of 0.1 say it; now they are hidden
@@ -90,7 +90,7 @@ class LiveOutputs:
     def keep(self, close: Callable[[], object]) -> None:
         """Remember how to close what the running cell has shown."""
         self._living.append((self._cell, close))
-        while len(self._living) > _MOST:
+        while len(self._living) > _MOST_LIVE:
             self._living.pop(0)[1]()
 
     @handed_on

@@ -26,9 +26,9 @@ Key = float | str | None
 
 _MOST_PLAIN = 1000
 _MOST_TEXT = 6
-_WIDTH = 150
+_MOST_COLUMNS = 150
 _COLUMN, _ROW, _FAINT = "\t", "\n", "\f"
-_PLAIN = str.maketrans({_COLUMN: " ", _ROW: " ", _FAINT: " ", "\r": " "})
+_CONTROL_MARKS = str.maketrans({_COLUMN: " ", _ROW: " ", _FAINT: " ", "\r": " "})
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def _script_part(section: Section, in_page: int) -> dict[str, Any]:
         "colours": [palette.index(colour) for colour in colours],
     }
     if any(section.searches):
-        part["searches"] = _ROW.join(words.translate(_PLAIN) for words in section.searches)
+        part["searches"] = _ROW.join(words.translate(_CONTROL_MARKS) for words in section.searches)
     if finder is not None:
         names = list(finder.wholes)
         part |= {
@@ -287,7 +287,8 @@ def _script_line(row: Sequence[Cell]) -> str:
     """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
     cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, row)]
     return _COLUMN.join(
-        _FAINT.join(part.translate(_PLAIN) for part in cell).rstrip(_FAINT) for cell in cells
+        _FAINT.join(part.translate(_CONTROL_MARKS) for part in cell).rstrip(_FAINT)
+        for cell in cells
     )
 
 
@@ -353,6 +354,6 @@ def section_text(section: Section) -> str:
     section = without_empty_columns(section)
     listed = section.rows[:_MOST_TEXT] if section.sort_keys else section.rows
     rows = [tuple(printable(plain_text(cell))[:90] for cell in row[1:]) for row in listed]
-    sentence = filled(printable(section.sentence), _WIDTH)
+    sentence = filled(printable(section.sentence), _MOST_COLUMNS)
     head = "\n".join(part for part in (section.title, sentence) if part)
     return f"{head}\n{plain_table([tuple(section.headings[1:]), *rows], section.numbers[1:])}"

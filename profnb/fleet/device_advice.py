@@ -17,7 +17,7 @@ from profnb.fleet.verdict import FEWEST_STEPS, judge, time_hosts
 from profnb.trace.runs import CaptureTime
 
 _EXCHANGE, _UNEVEN = "exposed-collectives", "imbalance"
-_MOST = 2_000  # collectives of a device: as many as a report has time for
+_MOST_COLLECTIVES = 2_000  # collectives of a device: as many as a report has time for
 _ALL = " profnb.load_fleet(p), of this profile or its file, shows all devices."
 
 
@@ -30,7 +30,7 @@ def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposa
     """
     if model.study is None:
         return proposals
-    digests = digest_devices(model.study, "", CaptureTime(), _MOST)
+    digests = digest_devices(model.study, "", CaptureTime(), _MOST_COLLECTIVES)
     meeting = find_meeting(digests).digests
     merged = merge(meeting)
     if len(meeting) < len(digests):  # what does something else is no replica

@@ -55,12 +55,12 @@ _COLLECTIVES = "device collectives"
 OWN_CATEGORIES = (*(name for name in CATEGORIES if name != _COLLECTIVES), GAP)
 DEVICE_COMPUTE = OWN_CATEGORIES.index("device compute")
 _IN_STEP = 0  # the lane of a step's window: where nothing else is active in it
-_MOST_OPS = 60
+_MOST_OPS_OF_HOST = 60
 _FIRST_PORT = 1024  # that a process may open without being root
 _SLACK_PS = 20_000_000  # between the clocks of devices that one profiler has put on one
 _APART_PS = 100_000_000  # a TPU's, of 122 ms each, were left within 0.02 ms
 _PREFIX = re.compile(r"^/?(device:)?")
-_FEWEST = 2
+_FEWEST_DEVICES = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def digest_study(
     for row in (ops.is_device == study.has_device).nonzero()[0].tolist():
         name, op_type = ops.op_name[row], ops.op_type[row]
         has_transfers |= op_type in ("_Recv", "_Send", "RecvTensor")
-        if not is_host_collective(f"{name}:{op_type}") and len(spent) < _MOST_OPS:
+        if not is_host_collective(f"{name}:{op_type}") and len(spent) < _MOST_OPS_OF_HOST:
             _add(spent, name, float(ops.self_ps[row]) / steps)
     exchanged = find_collectives(study)
     return Digest(
@@ -204,7 +204,7 @@ def _lines_of(study: Study, steps: int) -> dict[str, float]:
     spent = (lines.host_ps + lines.device_ps + np.maximum(lines.python_ps, 0)) / steps
     return {
         line_text(study, lines.file[row], int(lines.line[row])): float(spent[row])
-        for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist()
+        for row in np.argsort(-spent, kind="stable")[:_MOST_OPS_OF_HOST].tolist()
         if lines.file[row]
     }
 
@@ -221,14 +221,14 @@ def digest_devices(
         most: Of how many last collectives of each device to speak; None for all.
     """
     trace, devices = study.trace, working_devices(study.trace)
-    if study.steps.is_window or len(devices) < _FEWEST:
+    if study.steps.is_window or len(devices) < _FEWEST_DEVICES:
         return []
     work_by_device = {}
     is_line = raw_device_lines(trace)
     for plane in devices:
         work = trace.lines.events_of(is_line & (trace.lines.plane == plane))
         work_by_device[plane] = work, kinds_of_work(trace, work)
-    if sum((kinds == COLLECTIVE).any() for _, kinds in work_by_device.values()) < _FEWEST:
+    if sum((kinds == COLLECTIVE).any() for _, kinds in work_by_device.values()) < _FEWEST_DEVICES:
         return []
     device_collectives = _of_one_time([find_collectives(study, plane, most) for plane in devices])
     # What each event is and when the host is at work, where the work of all devices counts.
@@ -269,7 +269,7 @@ def _of_one_time(device_collectives: list[HostCollectives]) -> list[HostCollecti
             one.keys, one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True
         ):
             times.setdefault(key, []).append((enter, leave))
-    several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST]
+    several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST_DEVICES]
     kept = {key for key in several if _is_one(times[key])}
     is_unclear = 2 * len(kept) < len(several)
     chosen = []
@@ -297,7 +297,7 @@ def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
     np.add.at(spent, ops.code, own_times(study.trace, work))
     steps = max(int(study.summary.counted.size), 1)
     named: dict[str, float] = {}
-    for row in np.argsort(-spent, kind="stable")[:_MOST_OPS].tolist():
+    for row in np.argsort(-spent, kind="stable")[:_MOST_OPS_OF_HOST].tolist():
         _add(named, ops.keys[row][0], float(spent[row]) / steps)
     return named
 

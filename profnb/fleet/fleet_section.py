@@ -21,10 +21,10 @@ from profnb.fleet.verdict import HostTimes, Verdict
 from profnb.report.advice import advice_html, advice_section_text
 from profnb.report.report import report_script
 
-_MOST_HOSTS, _MOST_STEPS = 64, 200
+_MOST_HOSTS, _MOST_STEPS_DRAWN = 64, 200
 _SHARING = Sharing(names_hosts=True)
 _LEVELS = "·▁▂▃▄▅▆▇█"
-_LEAST_SHARE = 0.005
+_LEAST_SHARE_SHOWN = 0.005
 _LATE = "Who was late in which step"
 _PAGE = Markup(
     '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
@@ -111,7 +111,7 @@ def _name_of(times: HostTimes) -> Shown:
 def _own_section(times: HostTimes, merged: Merged) -> Section:
     """Own work by category, those that take anything."""
     mean = merged.categories_ps[:, merged.steady].mean(axis=1)
-    largest = mean.max(axis=0) >= _LEAST_SHARE * max(float(times.step_ps.max()), 1.0)
+    largest = mean.max(axis=0) >= _LEAST_SHARE_SHOWN * max(float(times.step_ps.max()), 1.0)
     columns = [
         Shown(OWN_CATEGORIES[at], lambda row, at=at: duration_text(mean[row, at]), is_number=True)  # type: ignore[misc]
         for at in np.flatnonzero(largest).tolist()
@@ -130,7 +130,7 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     together = -(-late.shape[0] // _MOST_HOSTS)
     hosts = np.arange(0, late.shape[0], together)
     # Means of neighbouring steps, as many as fit into a line.
-    each = -(-late.shape[1] // _MOST_STEPS)
+    each = -(-late.shape[1] // _MOST_STEPS_DRAWN)
     steps = np.arange(0, late.shape[1], each)
     counts = np.diff(np.append(steps, late.shape[1]))
     coarse = np.add.reduceat(np.maximum.reduceat(late, hosts, axis=0), steps, axis=1) / counts

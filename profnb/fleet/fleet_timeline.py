@@ -32,7 +32,7 @@ from profnb.trace.model import Stats, StringTable, Trace
 OWN_WORK, EXCHANGE = "own work", "exchange"
 _BARS = (OWN_WORK, EXCHANGE)
 _ID = re.compile(r"[/ #-]*\d+$")  # of a thread, behind the name of its kind
-_MOST_LINES, _MOST_THREADS = 400, 40  # as many as a timeline shows, and of one host
+_MOST_LANES_OF_FLEET, _MOST_THREADS = 400, 40  # as many as a timeline shows, and of one host
 _MOST_NAMES = 8
 _READING = (
     "A line per {noun}: own work, then exchange; what is blank between them is waiting for others. Steps are "
@@ -99,7 +99,7 @@ def join_hosts(
     has_device |= any(one is not None and one.has_device for one in studies)
     _add_bars(pieces, merged, names, has_device)
     shift = merged.clocks.shift_ps
-    most = min(_MOST_THREADS, max(_MOST_LINES // max(len(names), 1) - 1, 0))
+    most = min(_MOST_THREADS, max(_MOST_LANES_OF_FLEET // max(len(names), 1) - 1, 0))
     opened = {host: study for host, study in enumerate(studies) if study is not None}
     for host, lines in _in_one_order(opened, most).items():
         _add_threads(pieces, opened[host], names[host], host, int(shift[host]), lines)

@@ -29,9 +29,9 @@ from profnb.fleet.collectives import Key
 from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
 from profnb.steps.windows import is_pause
 
-_FEWEST, _MOST_NAMES = 2, 8
+_FEWEST_HOSTS, _MOST_HOSTS = 2, 8
 _COMPUTING = [DEVICE_COMPUTE, OWN_CATEGORIES.index("host compute")]
-_LONGEST_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
+_LONGEST_OFFSET_NS = 50 * 86_400 * 10**9  # picoseconds of more do not fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Merged:
 
 def merge(digests: Sequence[Digest]) -> Merged | None:
     """Merge the steps of several hosts; None where fewer than two met, or in fewer than two collectives."""
-    joints = _find_joints(digests) if len(digests) >= _FEWEST else None
+    joints = _find_joints(digests) if len(digests) >= _FEWEST_HOSTS else None
     if joints is None:
         return None
     clocks = _estimate_clocks(digests, joints)
@@ -190,7 +190,7 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     """Find where all hosts met, in the first one's order; None where that is less than twice."""
     rows = [{key: at for at, key in enumerate(one.collectives.keys)} for one in digests]
     common = [key for key in digests[0].collectives.keys if all(key in row for row in rows)]
-    if len(common) < _FEWEST:
+    if len(common) < _FEWEST_HOSTS:
         return None
     chosen = [np.array([row[key] for key in common], np.int64) for row in rows]
     pairs = list(zip(digests, chosen, strict=True))
@@ -202,7 +202,7 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
     coming = np.minimum.accumulate(enter[:, ::-1], axis=1)[:, ::-1]
     is_begin = np.append(True, (coming[:, 1:] >= left[:, :-1]).all(axis=0))
     begins = np.flatnonzero(is_begin)
-    if begins.size < _FEWEST:
+    if begins.size < _FEWEST_HOSTS:
         return None
     return Joints(
         tuple(common[at] for at in begins.tolist()),
@@ -214,7 +214,10 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
     """Find what to add to each clock: bounds that hold for every joint, and the median over them."""
     since_ns = [one.time.begin_ns - digests[0].time.begin_ns for one in digests]
-    if not all(one.time.is_known for one in digests) or max(map(abs, since_ns)) > _LONGEST_NS:
+    if (
+        not all(one.time.is_known for one in digests)
+        or max(map(abs, since_ns)) > _LONGEST_OFFSET_NS
+    ):
         since_ns = [0] * len(digests)  # between the traces' own zeros, then
     starts = np.array(since_ns, np.int64) * PS_PER_NS
     enter, leave = joints.enter_ps, joints.leave_ps
@@ -265,7 +268,7 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
             )
     counts = {one.host: len(one.collectives) for one in group}
     if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
-        listed = list(counts.items())[:_MOST_NAMES]
+        listed = list(counts.items())[:_MOST_HOSTS]
         hosts_text = ", ".join(f"{host} {count}" for host, count in listed)
         return Meeting((), (
             *notes,
@@ -291,15 +294,15 @@ def _largest_group(digests: Sequence[Digest]) -> tuple[list[Digest], list[Digest
         for key in dict.fromkeys(one.collectives.keys):
             takers.setdefault(key, []).append(row)
     groups = Counter(tuple(rows) for rows in takers.values() if len(rows) > 1)
-    large = [rows for rows, count in groups.items() if count >= _FEWEST]
+    large = [rows for rows, count in groups.items() if count >= _FEWEST_HOSTS]
     chosen = max(large, key=lambda rows: (len(rows), groups[rows]), default=())
     others = [one for row, one in enumerate(digests) if row not in chosen]
     return [digests[row] for row in chosen], others
 
 
 def _listed(digests: Sequence[Digest]) -> str:
-    left = len(digests) - _MOST_NAMES
-    names = ", ".join(one.host for one in digests[:_MOST_NAMES])
+    left = len(digests) - _MOST_HOSTS
+    names = ", ".join(one.host for one in digests[:_MOST_HOSTS])
     return names + (f" and {left} more" if left > 0 else "")
 
 
@@ -312,8 +315,8 @@ def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
     missing = sorted(set(range(count)) - ranks)
     if not missing:
         return []
-    listed = ", ".join(map(str, missing[:_MOST_NAMES]))
-    more = f" and {len(missing) - _MOST_NAMES} more" if len(missing) > _MOST_NAMES else ""
+    listed = ", ".join(map(str, missing[:_MOST_HOSTS]))
+    more = f" and {len(missing) - _MOST_HOSTS} more" if len(missing) > _MOST_HOSTS else ""
     return [f"There is no trace of rank {listed}{more}: the cause of waiting may be there."]
 
 

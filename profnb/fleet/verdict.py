@@ -63,9 +63,9 @@ _LATE_FOR_DEVICE = (
     "One process serves all devices, and this device gets work last. Run fewer and larger ops "
     "(tf.function, XLA, jax.jit, torch.compile), or a process per device."
 )
-_LEAST = 0.1  # of the step: less is nobody's fault
-_BESIDE = 0.25  # of the waiting: less is not worth a word
-_MOSTLY = 0.75  # of what all cost one another: more is one's
+_AT_LEAST = 0.1  # of the step: less is nobody's fault
+_LEAST_OF_WAITING = 0.25  # of the waiting: less is not worth a word
+_MOSTLY_ONE = 0.75  # of what all cost one another: more is one's
 _LINK = "https://www.tensorflow.org/guide/distributed_training"
 
 
@@ -254,18 +254,18 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     if telling.size < FEWEST_STEPS:
         return Verdict(f"{head}: too few steps to name a late worker.")
     paused = _of_pauses(merged, times)
-    group = _slow_group(merged.own_ps[:, telling], times, _LEAST * step_ps)
+    group = _slow_group(merged.own_ps[:, telling], times, _AT_LEAST * step_ps)
     saved = gains(merged, group) if group else np.zeros_like(merged.step_num)
     gain = float(np.median(saved[steady]))
-    if not group or gain < _LEAST * step_ps:
+    if not group or gain < _AT_LEAST * step_ps:
         row = int(times.wait_ps.argmax())
         most = float(times.wait_ps[row])
         beside = float(_mean(merged.beside_ps.sum(axis=2), steady)[row])
         waiting_text = f"waiting is {duration_text(most)} a step at most"
-        waiting_text += ", beside computing" if most and beside >= _BESIDE * most else ""
+        waiting_text += ", beside computing" if most and beside >= _LEAST_OF_WAITING * most else ""
         remark = " ".join(filter(None, (_remark(merged, times, step_ps), paused)))
         return Verdict(
-            f"{head}. No {noun} holds the others up by {percent_text(_LEAST)} of the step in most steps "
+            f"{head}. No {noun} holds the others up by {percent_text(_AT_LEAST)} of the step in most steps "
             f"({waiting_text}).{remark and ' '}{remark}",
             remark=remark,
         )
@@ -294,7 +294,10 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
     costs = costs_of_each(merged)[:, merged.is_pause]
     row = int(costs.sum(axis=1).argmax())
     counted = merged.is_telling | merged.is_pause
-    if not costs.size or costs[row].sum() < _LEAST * merged.step_ps[:, counted].mean(axis=0).sum():
+    if (
+        not costs.size
+        or costs[row].sum() < _AT_LEAST * merged.step_ps[:, counted].mean(axis=0).sum()
+    ):
         return ""
     late = costs[row][costs[row] > 0]
     return (
@@ -305,9 +308,9 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
 
 def _remark(merged: Merged, times: HostTimes, step_ps: float) -> str:
     """Name who costs the others much in some steps, has less to do, or computes more; "" for nobody."""
-    steady, least = merged.steady, _LEAST * step_ps
+    steady, least = merged.steady, _AT_LEAST * step_ps
     row = int(times.caused_ps.argmax())
-    if times.caused_ps[row] >= max(least, _MOSTLY * float(times.caused_ps.sum())):
+    if times.caused_ps[row] >= max(least, _MOSTLY_ONE * float(times.caused_ps.sum())):
         costs = costs_of_each(merged)[row, steady]
         costs = costs[costs >= least]
         return (

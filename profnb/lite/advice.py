@@ -13,12 +13,12 @@ from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
 from profnb.subjects.advising import Finding
 
-_OPS = "https://ai.google.dev/edge/litert/models/ops_compatibility"
+_OPS_GUIDE = "https://ai.google.dev/edge/litert/models/ops_compatibility"
 _CONVERSION = "https://ai.google.dev/edge/litert/models/convert"
 _QUANTIZING = "https://developers.google.com/edge/litert/quantization/model_optimization"
 _SHAPES = ("SHAPE", "STRIDED_SLICE", "PACK", "RESHAPE")
 _CONVERTING = ("QUANTIZE", "DEQUANTIZE")
-_LEAST = 0.02  # of a run: a gain below this is not worth a sentence
+_LEAST_GAIN = 0.02  # of a run: a gain below this is not worth a sentence
 _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.01, 0.02
 _MOST_INFLATED = 2
 _FIXED = (
@@ -42,7 +42,9 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
         *_not_quantized(findings), *_slower(findings), *_threads(findings),
         *_calibration(findings, calibrated[0]),
     ]  # fmt: skip
-    bounded = [one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST]
+    bounded = [
+        one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST_GAIN
+    ]
 
     def weight(one: Finding) -> float:
         return one.concerned_fraction if one.bound_fraction is None else one.bound_fraction
@@ -117,7 +119,7 @@ def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
                 f"{listed}."
             )
             title = f"Ops of {one.name} run outside of XNNPACK"
-            yield Finding("not-delegated", title, evidence, share, "", _OPS)
+            yield Finding("not-delegated", title, evidence, share, "", _OPS_GUIDE)
             return
 
 
@@ -135,7 +137,7 @@ def _custom(findings: LiteFindings) -> Iterator[Finding]:
             f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
         )
         title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
-        yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS, 0.1)
+        yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS_GUIDE, 0.1)
         return
 
 
@@ -212,8 +214,8 @@ def _threads(findings: LiteFindings) -> Iterator[Finding]:
         cores = findings.environment.get("CPU cores", "")
         evidence = f"{'; '.join(useless[:4])}{f', on {cores} cores' if cores else ''}."
         title, code = "More threads do not help", "Interpreter(path, num_threads=1)"
-        bound = worst if worst >= _LEAST else None
-        yield Finding("threads", title, evidence, bound, code, _QUANTIZING, _LEAST)
+        bound = worst if worst >= _LEAST_GAIN else None
+        yield Finding("threads", title, evidence, bound, code, _QUANTIZING, _LEAST_GAIN)
 
 
 def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
@@ -233,7 +235,7 @@ def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
             f"in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not time."
         )
     elif count < _FEWEST_EXAMPLES:
-        rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST
+        rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST_GAIN
         evidence = (
             f"int8's ranges come from {count} example{'s' * (count > 1)}. A few hundred are usual. This may "
             "cost accuracy, not time."

@@ -29,7 +29,7 @@ from profnb.lite.process.interpreters import own_environment, why_it_ended
 _OPEN_BATCH = re.compile(r"element_shape to be static|requires element_shape")
 _LOOPS = {"LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional"}
 _IDENTIFIER = b"TFL3"
-_LEAST_BYTES, _MOST_BYTES = 32, 2 << 30  # what a flatbuffer may have
+_SMALLEST_MODEL, _LARGEST_MODEL = 32, 2 << 30  # what a flatbuffer may have
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ def read_file(path: Path, content: bytes | None = None) -> Converted:
         TraceFormatError: It is no regular file.
         CaptureError: It is none, or was cut short.
     """
-    flatbuffer = read_whole(path, _MOST_BYTES).tobytes() if content is None else content
-    if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _LEAST_BYTES:
+    flatbuffer = read_whole(path, _LARGEST_MODEL).tobytes() if content is None else content
+    if flatbuffer[4:8] != _IDENTIFIER or len(flatbuffer) < _SMALLEST_MODEL:
         raise CaptureError(
             f"{path.name} is not a .tflite model: TFL3 is missing at byte 4 of {len(flatbuffer):,} bytes. "
             "Give the file that the converter wrote."

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 KINDS = ("float32", "float16", "dynamic", "int8")
 ALLOWED = ("select-tf", "custom")
-_SUFFIX = ".lite.json.gz"
-_VERSION = 1
-_MOST_BYTES = 1 << 28
+_RESULT_SUFFIX = ".lite.json.gz"
+_RESULT_VERSION = 1
+_LARGEST_RESULT = 1 << 28
 _TOP = {
     "models": (
         "latency_ms",
@@ -218,10 +218,10 @@ class LiteResult:
             The file's path; its name ends with ``.lite.json.gz``.
         """
         target = Path(path).expanduser()
-        if not target.name.endswith(_SUFFIX):
-            target = target.with_name(target.name + _SUFFIX)
+        if not target.name.endswith(_RESULT_SUFFIX):
+            target = target.with_name(target.name + _RESULT_SUFFIX)
         codec, kind = _codec()
-        contents = {"profnb_lite": _VERSION, "findings": codec.encode(self.findings, kind)}
+        contents = {"profnb_lite": _RESULT_VERSION, "findings": codec.encode(self.findings, kind)}
         with whole_file(target) as partial:
             partial.write_bytes(gzip.compress(json.dumps(Sharing().values(contents)).encode()))
         return target
@@ -253,7 +253,7 @@ def _codec() -> tuple[Any, type]:
 
 def is_saved(path: Path) -> bool:
     """Tell whether this is the name of what ``save`` writes."""
-    return path.name.endswith(_SUFFIX)
+    return path.name.endswith(_RESULT_SUFFIX)
 
 
 def open_result(path: str | os.PathLike[str]) -> LiteResult:
@@ -266,9 +266,9 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
     target = Path(path).expanduser()
     with ours_alone(target, "profnb.lite saves"):
         with open_regular(target) as packed, gzip.open(packed) as file:
-            text = file.read(_MOST_BYTES + 1)
-        contents = json.loads(text) if len(text) <= _MOST_BYTES else {}
-        if contents["profnb_lite"] != _VERSION:
+            text = file.read(_LARGEST_RESULT + 1)
+        contents = json.loads(text) if len(text) <= _LARGEST_RESULT else {}
+        if contents["profnb_lite"] != _RESULT_VERSION:
             raise TraceFormatError(f"version {str(contents['profnb_lite'])[:20]}")
         codec, kind = _codec()
         return LiteResult(codec.decode(contents["findings"], kind))

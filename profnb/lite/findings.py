@@ -24,7 +24,7 @@ from profnb.subjects.advising import Finding
 
 KERAS = "Keras"
 _Z = 1.96
-_UNKNOWN = math.nan
+_UNMEASURED = math.nan
 
 
 class Interval(NamedTuple):
@@ -35,7 +35,7 @@ class Interval(NamedTuple):
     high: float
 
 
-_UNKNOWN_INTERVAL = Interval(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+_UNKNOWN_INTERVAL = Interval(_UNMEASURED, _UNMEASURED, _UNMEASURED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,25 +229,25 @@ class LiteModel:
     name: str
     kind: str
     threads: int = 0
-    bytes: float = _UNKNOWN
-    compressed_bytes: float = _UNKNOWN
-    conversion_ps: float = _UNKNOWN
+    bytes: float = _UNMEASURED
+    compressed_bytes: float = _UNMEASURED
+    conversion_ps: float = _UNMEASURED
     round_ps: Sequence[float] = ()
-    memory_bytes: float = _UNKNOWN
+    memory_bytes: float = _UNMEASURED
     scores: Sequence[float] = ()
-    agreement_fraction: float = _UNKNOWN
-    largest_difference: float = _UNKNOWN
-    mean_difference: float = _UNKNOWN
+    agreement_fraction: float = _UNMEASURED
+    largest_difference: float = _UNMEASURED
+    mean_difference: float = _UNMEASURED
     ops: int = 0
     delegated_ops: int = 0
-    delegated_fraction: float = _UNKNOWN
-    profiled_ps: float = _UNKNOWN
+    delegated_fraction: float = _UNMEASURED
+    profiled_ps: float = _UNMEASURED
     error: str = ""
 
     @property
     def latency_ps(self) -> float:
         """The median time of a run."""
-        return float(np.median(self.round_ps)) if len(self.round_ps) else _UNKNOWN
+        return float(np.median(self.round_ps)) if len(self.round_ps) else _UNMEASURED
 
     @cached_property
     def latency(self) -> Interval:
@@ -284,7 +284,7 @@ class LiteOp:
     dtype: str = ""
     kernel: str = ""
     kernel_name: str = ""
-    self_ps: float = _UNKNOWN
+    self_ps: float = _UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -306,10 +306,10 @@ class LiteLayer:
     layer: str
     layer_type: str
     model: str
-    self_ps: float = _UNKNOWN
+    self_ps: float = _UNMEASURED
     ops: int = 0
-    error_fraction: float = _UNKNOWN
-    clipped_fraction: float = _UNKNOWN
+    error_fraction: float = _UNMEASURED
+    clipped_fraction: float = _UNMEASURED
 
 
 @dataclass(frozen=True)
@@ -381,7 +381,7 @@ class LiteFindings:
     @cached_property
     def rows(self) -> list[SimpleNamespace]:
         """The models with all that follows from their values, for the table."""
-        unknown = Price(_UNKNOWN, _UNKNOWN, _UNKNOWN)
+        unknown = Price(_UNMEASURED, _UNMEASURED, _UNMEASURED)
         return [
             SimpleNamespace(
                 model=one,
@@ -389,8 +389,8 @@ class LiteFindings:
                 speedup=self.speedup(one),
                 quality=self.quality(one) if self.metric else _UNKNOWN_INTERVAL,
                 price=self.price(one) or unknown,
-                ops=float(one.ops) if one.ops else _UNKNOWN,
-                delegated_ops=float(one.delegated_ops) if one.ops else _UNKNOWN,
+                ops=float(one.ops) if one.ops else _UNMEASURED,
+                delegated_ops=float(one.delegated_ops) if one.ops else _UNMEASURED,
             )
             for one in self.models
         ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from profnb.core.safe_files import check_regular
 
-_MOST, _RANDOM = 10_000, 8
+_MOST_EXAMPLES, _RANDOM = 10_000, 8
 _FORMS = "data is (x, y), x alone, a tf.data.Dataset of batches, or an .npz file with x and y"
 
 
@@ -68,10 +68,10 @@ class LiteData:
         counts = list(map(len, self._arrays))
         if len(set(counts)) > 1:
             raise ValueError(f"The data has arrays of {' and '.join(map(str, counts))} examples.")
-        if counts[0] <= _MOST:
+        if counts[0] <= _MOST_EXAMPLES:
             return self
-        head = self.head(_MOST)
-        note = f"The first {_MOST:,} of {counts[0]:,} examples are judged."
+        head = self.head(_MOST_EXAMPLES)
+        note = f"The first {_MOST_EXAMPLES:,} of {counts[0]:,} examples are judged."
         return LiteData(head.inputs, self.names, head.labels, note)
 
 
@@ -179,7 +179,7 @@ def _read_dataset(data: Any) -> LiteData:
         if y is not None:
             labels.append(np.asarray(y))
         count += len(arrays[0]) if arrays[0].ndim else 0
-        if count >= _MOST:
+        if count >= _MOST_EXAMPLES:
             break
     if not batches or not batches[0][0].ndim:
         raise ValueError(f"The dataset gives no batches; {_FORMS}.")

@@ -11,7 +11,7 @@ from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
 _NAN = float("nan")
-_BEGINS = "where its 95 % interval begins"
+_INTERVAL_BEGINS = "where its 95 % interval begins"
 
 
 def clock_text(time_ps: float) -> str:
@@ -38,9 +38,9 @@ def _rate(per_second: float) -> str:
 
 
 _SAME_CLASS = "share of examples with the class that the Keras model gives"
-_LARGEST = "largest difference of its outputs from the Keras model's"
+_LARGEST_DIFFERENCE = "largest difference of its outputs from the Keras model's"
 _DELEGATED = "share of the ops' time in XNNPACK, under the profiler"
-_MEMORY = "most memory that opening it and one run took"
+_MEMORY_TAKEN = "most memory that opening it and one run took"
 _FASTER = "times as fast as float32, round by round; its median"
 LITE_MODELS: Table[LiteFindings] = Table(
     "models",
@@ -60,17 +60,17 @@ LITE_MODELS: Table[LiteFindings] = Table(
         ("latency_high_ms", "model.latency.high", "where it ends"),
         ("examples_per_second", "per_second", "throughput", "examples/s", _rate),
         ("speedup", "speedup.value", _FASTER, "speed-up"),
-        ("speedup_low", "speedup.low", _BEGINS),
+        ("speedup_low", "speedup.low", _INTERVAL_BEGINS),
         ("speedup_high", "speedup.high", "where it ends"),
-        ("memory_bytes", "model.memory_bytes", _MEMORY, "peak memory"),
+        ("memory_bytes", "model.memory_bytes", _MEMORY_TAKEN, "peak memory"),
         ("metric", "quality.value", "accuracy, or mean absolute error, on the data"),
-        ("metric_low", "quality.low", _BEGINS),
+        ("metric_low", "quality.low", _INTERVAL_BEGINS),
         ("metric_high", "quality.high", "where it ends"),
         ("metric_difference", "price.difference", "the metric less that of float32, in pairs"),
         ("difference_low", "price.low", "where the difference's 95 % interval begins"),
         ("difference_high", "price.high", "where it ends"),
         ("agreement_fraction", "model.agreement_fraction", _SAME_CLASS, "same class as Keras"),
-        ("largest_difference", "model.largest_difference", _LARGEST, "", _small),
+        ("largest_difference", "model.largest_difference", _LARGEST_DIFFERENCE, "", _small),
         ("mean_difference", "model.mean_difference", "... and the mean", "", _small),
         ("ops", "ops", "how many ops it has"),
         ("delegated_ops", "delegated_ops", "how many of them XNNPACK runs"),
@@ -151,13 +151,13 @@ LITE_DIFFERENCES: Table[Sequence[Any]] = Table(
             ("first_ms", "first.latency_ps", "median time of a run in A"),
             ("second_ms", "second.latency_ps", "... and in B"),
             ("ratio", "time.ratio", "time of B over that of A; below 1 B is faster"),
-            ("low", "time.low", _BEGINS),
+            ("low", "time.low", _INTERVAL_BEGINS),
             ("high", "time.high", "where it ends"),
             ("first_bytes", "first.bytes", "size of the file in A"),
             ("second_bytes", "second.bytes", "... and in B"),
         ),
         Column("metric_difference", _price_of("difference"), _OF_PAIRS),
-        Column("difference_low", _price_of("low"), _BEGINS),
+        Column("difference_low", _price_of("low"), _INTERVAL_BEGINS),
         Column("difference_high", _price_of("high"), "where it ends"),
     ),
     owner="c",

@@ -22,11 +22,11 @@ from profnb.drawing.theme import COLOURS
 from profnb.lite.findings import KERAS, LiteFindings
 from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
 
-_SHORT_BAR, _MOST_LAYERS, _LONGEST = 6, 60, 40
+_SHORT_BAR, _MOST_LAYERS_DRAWN, _LONGEST_LABEL = 6, 60, 40
 _MODEL_CATEGORIES = (
     "device compute", "device to device", "kernel launch", "host compute", "device collectives", "output",
 )  # fmt: skip
-_MODELS, _LAYERS, _OPS = "Models", "Layers", "Ops"
+_MODELS_TAB, _LAYERS_TAB, _OPS_TAB = "Models", "Layers", "Ops"
 
 
 def lite_sections(findings: LiteFindings) -> list[Section]:
@@ -116,7 +116,7 @@ def _time_section(findings: LiteFindings) -> Section:
             "conversion_ms",
         ),
         title="Size and time",
-        tab=_MODELS,
+        tab=_MODELS_TAB,
         sentence=sentence,
         bar=Bar(
             lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
@@ -163,7 +163,7 @@ def _quality_section(findings: LiteFindings) -> Section:
         findings,
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
-        tab=_MODELS,
+        tab=_MODELS_TAB,
         sentence=f"For {count_text(findings.examples)} examples. Differences are of pairs, example by "
         "example.",
         bar=Bar(
@@ -261,12 +261,12 @@ def _layer_section(findings: LiteFindings) -> Section:
             *(error_of(model) for model in models if model in has_errors),
         ),
         title="Layers",
-        tab=_LAYERS,
+        tab=_LAYERS_TAB,
         sentence="Time of a layer's ops in a run under the profiler. Error: distance of the output from "
         "float32's for a few examples, root mean square over root mean square. Errors add up from layer to "
         "layer.",
         bar=Bar(bar, COLOURS["device compute"]),
-        rows=sorted(first.values())[:_MOST_LAYERS],
+        rows=sorted(first.values())[:_MOST_LAYERS_DRAWN],
         figure=_layer_figure(models, times, _colours_of(findings)),
     )
 
@@ -293,7 +293,7 @@ def _layer_figure(
         "legend": {"orientation": "h", "x": 0, "y": -0.08, "yanchor": "top"},
         "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
         "xaxis": {**axis(""), "ticksuffix": " µs", "rangemode": "tozero"},
-        "yaxis": label_axis([name[:_LONGEST] for name in shown]),
+        "yaxis": label_axis([name[:_LONGEST_LABEL] for name in shown]),
     }
     data = [
         {
@@ -342,7 +342,7 @@ def _op_section(findings: LiteFindings) -> Section:
             "self_fraction",
         ),
         title="Ops",
-        tab=_OPS,
+        tab=_OPS_TAB,
         sentence=sentence,
         bar=Bar(lambda row: times[row] / longest, lambda row: colour(ops[row].model)),
         rows=shown,

@@ -17,8 +17,8 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= _MOST_RUNS:
-        raise ArgumentTypeError(f"expected a number from 1 to {_MOST_RUNS}, got {text!r}")
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROUNDS:
+        raise ArgumentTypeError(f"expected a number from 1 to {_MOST_ROUNDS}, got {text!r}")
     return int(text)
 
 
@@ -33,7 +33,7 @@ def _numbers(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-_MOST_RUNS = 1000
+_MOST_ROUNDS = 1000
 _QUIET = argument("-q", "--quiet", action="store_true", help="show nothing")
 
 

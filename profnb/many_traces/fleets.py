@@ -37,8 +37,11 @@ if TYPE_CHECKING:
     from profnb.trace.runs import TraceFile
 
 Source = str | os.PathLike[str]
-_NUMBERS = re.compile(r"(\d+)")
-_MOST_OPENED, _MOST_BYTES = 8, 100_000_000  # hosts whose threads a timeline shows, and their traces
+_NUMBERS_INSIDE = re.compile(r"(\d+)")
+_MOST_OPENED, _LARGEST_OPENED = (
+    8,
+    100_000_000,
+)  # hosts whose threads a timeline shows, and their traces
 
 
 class Fleet:
@@ -236,7 +239,7 @@ class Fleet:
         files = [Path(one.path) for one in met]
         has_files = all(one.path for one in met) and all(file.is_file() for file in files)
         is_few = has_files and len(files) <= _MOST_OPENED
-        is_small = is_few and sum(file.stat().st_size for file in files) <= _MOST_BYTES
+        is_small = is_few and sum(file.stat().st_size for file in files) <= _LARGEST_OPENED
         is_small &= not met[0].is_device  # whose streams their trace's own timeline has
         studies = [load(one.path).study.recorded if is_small else None for one in met]
         names = [one.host for one in met]
@@ -303,7 +306,7 @@ class Fleet:
 
 def _order_of(digest: "Digest") -> tuple[int, list[tuple[int, str]]]:
     """Order hosts by rank, then name, with numbers by their value: worker-2 before worker-10."""
-    parts = _NUMBERS.split(digest.host)
+    parts = _NUMBERS_INSIDE.split(digest.host)
     return digest.rank, [(int(p[:18]), "") if p.isdecimal() else (-1, p) for p in parts]
 
 

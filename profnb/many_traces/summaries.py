@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Source = str | os.PathLike[str]
 _Result = TypeVar("_Result")
-_PARTS = (*CATEGORIES, GAP, GAP_WORK)
+_STEP_PARTS = (*CATEGORIES, GAP, GAP_WORK)
 _FEWEST_FOR_PROGRESS = 8
 
 
@@ -60,7 +60,7 @@ class TraceSummary:
     median_ps: float = nan
     period_ps: float = nan
     examples_per_second: float = nan
-    parts_ps: tuple[float, ...] = field(default=(nan,) * len(_PARTS))
+    parts_ps: tuple[float, ...] = field(default=(nan,) * len(_STEP_PARTS))
     advice: str = ""
     bound_fraction: float = nan
     notes: int = 0
@@ -88,7 +88,7 @@ SUMMARIES = Table[Sequence[TraceSummary]](
         ),
         *(
             Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
-            for at, name in enumerate(_PARTS)
+            for at, name in enumerate(_STEP_PARTS)
         ),
         Column("advice", of_each("advice"), "the rule of advice that can gain most"),
         Column("bound_fraction", of_each("bound_fraction"), "the most that it can gain"),
@@ -136,7 +136,7 @@ def _summarize(path: str, profile: Profile) -> TraceSummary:
         steps=int(summary.counted.size),
         median_ps=summary.median_ps,
         period_ps=summary.mean_period_ps,
-        parts_ps=tuple(parts.get(name, 0.0) for name in _PARTS),
+        parts_ps=tuple(parts.get(name, 0.0) for name in _STEP_PARTS),
     )
 
 

@@ -25,7 +25,7 @@ _UNBOUNDED = "The saving is unknown in this trace."
 _CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
 _LAST_RESULT = "_tfprofile"
-_BEGINS = re.compile(r"`[^`]+`|(?<![\w.'\"/])[@.]?[A-Za-z_]\w*")
+_NAME_BEGINS = re.compile(r"`[^`]+`|(?<![\w.'\"/])[@.]?[A-Za-z_]\w*")
 _GOES_ON = re.compile(r"\.[A-Za-z_]\w*")
 _A_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\.\.\.|[A-Za-z_]\w*(?:\.\w+)*|-?\d+(?:\.\d+)?(?:e-?\d+)?)"
 _GIVEN, _ASSIGNED = re.compile(f"={_A_VALUE}"), re.compile(f" = {_A_VALUE}")
@@ -177,7 +177,7 @@ def code_pieces(sentence: str) -> list[CodePiece]:
     """The pieces of a sentence, in order; what they say together is the sentence without its backticks."""
     pieces: list[CodePiece] = []
     at = said = 0
-    while begin := _BEGINS.search(sentence, at):
+    while begin := _NAME_BEGINS.search(sentence, at):
         end, is_code, is_to_write = _read(sentence, begin)
         at = end
         if not is_code:

@@ -92,14 +92,14 @@ _AWAITING_RESULT = ("BufferSequencingEvent::Execute", "np.asarray(jax.Array)", "
 _STAGING = {
     "H2D Dispatch": COPYING_IN, "D2H Dispatch": COPYING_OUT, "D2H Copy From Staging Buffer": COPYING_OUT,
 }  # fmt: skip
-_COPIES = {
+_COPY_ACTIVITIES = {
     "host to device": HOST_TO_DEVICE,
     "device to host": _OUTPUT,
     "device to device": _DEVICE_TO_DEVICE,
     "peer to peer": _DEVICE_TO_DEVICE,
     "other": _DEVICE_TO_DEVICE,
 }
-_CALLS = {
+_CALL_ACTIVITIES = {
     HOST_TO_DEVICE: COPYING_IN,
     _OUTPUT: COPYING_OUT,
     _DEVICE_TO_DEVICE: _COPYING_ACROSS,
@@ -113,7 +113,7 @@ _TAKES_ELEMENTS = (
 )  # op types
 _GRAPH_BUILDING, _TAKES_IN = "tf.function-graph_building", "TFE_Py_Execute"
 # Calls of the drivers and runtimes, in traces whose ops are marked as such (PyTorch's).
-_RUNTIME = ("cuda", "cu", "hip", "xpu", "ze")
+_RUNTIME_PREFIXES = ("cuda", "cu", "hip", "xpu", "ze")
 # An op without a launch inside that takes this long computes on the CPU; what is shorter (a reshape, a
 # constant, bookkeeping) prepares the ops that launch.
 _SHORTEST_COMPUTE_PS = 50_000_000
@@ -176,7 +176,7 @@ def find_activities(
     has_events = np.diff(trace.lines.offsets) > 0
     has_device = (trace.is_device_line & has_events).any()
     of_name, usual, runtime = (
-        (_activity_beside_device, DISPATCH, _RUNTIME)
+        (_activity_beside_device, DISPATCH, _RUNTIME_PREFIXES)
         if has_device
         else (_activity_without_device, HOST_COMPUTE, BACKEND_CALLS)
     )
@@ -253,7 +253,7 @@ def _mark_beside_device(
     activity[trace.select_names(is_host_collective) & (activity == DISPATCH)] = EXCHANGING
     _mark_tracing(trace, parent, activity)
     on_device = trace.lines.events_of(trace.is_device_line)
-    of_direction = [_COPIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
+    of_direction = [_COPY_ACTIVITIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
     work = np.zeros(len(trace.events), np.int8)
     work[on_device] = np.where(
         kinds_of_work(trace, on_device) == COLLECTIVE,
@@ -269,7 +269,9 @@ def _mark_beside_device(
     is_on_cpu[on_cpu] = True
     activity[on_cpu] = HOST_COMPUTE
     activity[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
-    call = np.array([_CALLS.get(kind, _LAUNCH) for kind in range(len(ACTIVITIES))], np.int8)
+    call = np.array(
+        [_CALL_ACTIVITIES.get(kind, _LAUNCH) for kind in range(len(ACTIVITIES))], np.int8
+    )
     raw = raw_device_lines(trace)
     if device is not None:
         raw &= trace.lines.plane == device

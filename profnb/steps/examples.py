@@ -26,13 +26,13 @@ _ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "half": 2, "bfloat16": 2, "int16": 2, "uint16": 2,
     "float": 4, "int32": 4, "uint32": 4, "double": 8, "int64": 8, "uint64": 8, "complex64": 8,
 }  # fmt: skip
-_SHAPE = re.compile(r"\[([^\]]*)\]")
+_SHAPE_TEXT = re.compile(r"\[([^\]]*)\]")
 _SIZE = re.compile(r"\d{1,12}")  # of a dimension: no tensor could have more
 _MARKERS = frozenset({"TraceContext", "train"})
 _FETCH_PREFIX = "IteratorGetNext"
 _ROOTS = frozenset({"Iterator::Root", "Iterator::Model"})
 _is_size = _SIZE.fullmatch
-_UNKNOWN = -1
+_ANY_SIZE = -1
 
 
 def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
@@ -43,7 +43,7 @@ def batch_size_of(shapes: str, types: str, element_bytes: int) -> int | None:
         types: For instance ``float int64``, one per shape.
         element_bytes: The size of the element that was fetched.
     """
-    parts = [part.split(",") for part in _SHAPE.findall(shapes)]
+    parts = [part.split(",") for part in _SHAPE_TEXT.findall(shapes)]
     kinds = types.split()
     if not parts or len(parts) != len(kinds) or any(part == [""] for part in parts):
         return None
@@ -86,7 +86,7 @@ def _fetches(trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     answers = []
     for size in distinct.tolist():
         counts = {batch_size_of(*pair, size) for pair in pairs} - {None}
-        answers.append(counts.pop() if len(counts) == 1 else _UNKNOWN)
+        answers.append(counts.pop() if len(counts) == 1 else _ANY_SIZE)
     return fetches, sizes, np.array(answers, np.int64)[row]
 
 
@@ -104,7 +104,7 @@ def usual_batch_size(trace: Trace) -> int | None:
     _, sizes, examples = _fetches(trace)
     if sizes.size:
         count = int(examples[(sizes == _most_frequent(sizes)).argmax()])
-        return None if count == _UNKNOWN else count
+        return None if count == _ANY_SIZE else count
     marked = _most_frequent(_stats_of(trace, "batch_size", lambda name: name == NEXT_BATCH)[1])
     if marked is None:
         written = np.unique(_stats_of(trace, "batch_size", _MARKERS.__contains__)[1])
@@ -130,7 +130,7 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
         fetches, held = _stats_of(trace, "batch_size", lambda name: name == NEXT_BATCH)
         rows = groups.step[fetches]
     np.add.at(examples, rows[rows >= 0], held[rows >= 0])
-    examples[rows[(rows >= 0) & (held == _UNKNOWN)]] = 0
+    examples[rows[(rows >= 0) & (held == _ANY_SIZE)]] = 0
     marked = trace.stats.integers(EXAMPLES)
     rows = groups.step[marked.events]
     examples[rows[rows >= 0]] = marked.values[rows >= 0].astype(np.int64)

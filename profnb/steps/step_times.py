@@ -35,7 +35,7 @@ _NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
 _CANDIDATES = 8
 _CLOCKS_PS = 100_000_000  # what two clocks of one machine may drift apart while a trace is recorded
 _LONG_LAST = 3  # times the median: the last turn and what the code did behind it
-_UNKNOWN = "loop"
+_UNNAMED_LOOP = "loop"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def turn_step_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
         if turn >= 0:
             of_place.setdefault(int(turns.place[turn]), Counter())[name] += 1
     usual = {place: phases.most_common(1)[0][0] for place, phases in of_place.items()}
-    phase = [usual.get(place, _UNKNOWN) for place in turns.place.tolist()]
+    phase = [usual.get(place, _UNNAMED_LOOP) for place in turns.place.tolist()]
     phase += [steps.phase[at] for at in alone.tolist()]
     begin_ps = np.append(turns.begin_ps, steps.host_begin_ps[alone] - apart_ps)
     duration_ps = np.append(turns.end_ps - turns.begin_ps, steps.duration_ps[alone])

@@ -37,7 +37,7 @@ from profnb.trace.model import Events, Trace
 _NEAR, _DISTURBED = 24, 4
 _ENOUGH = 5  # fewer steps say too little to compare
 _NORMAL_95 = 1.96
-_LEAST = 0.001
+_LEAST_COST = 0.001
 _MOST_PS = 2_000_000  # of one event; a few times what was measured, which was with warm caches
 _BY_PYTHON = "tf.constant", "convert_to_tensor"  # events that Python makes, as many as ops
 _TIMES_BY_PYTHON = 6  # what such an event costs, of what another does
@@ -90,7 +90,7 @@ def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
     plain = _difference(*sides)
     slope = _common_slope((before, after), sides)
     level = _difference(sides[0] - slope * before, sides[1] - slope * after)
-    if min(plain[0], level[0]) <= _LEAST:
+    if min(plain[0], level[0]) <= _LEAST_COST:
         return None
     low, middle, high = (float(np.expm1(value)) for value in level)
     return TracingCost(middle, low, high, float(np.median(times.duration_ps[after])))

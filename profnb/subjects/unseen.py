@@ -11,7 +11,7 @@ from profnb.subjects.study import Study
 from profnb.trace.framework import TENSORFLOW
 from profnb.trace.names import FUNCTION_CALL
 
-_OURS = "profnb.clock"
+_OUR_CLOCK = "profnb.clock"
 _BACKENDS = {"jax": "JAX", "torch": "PyTorch", "openvino": "OpenVINO", "numpy": "NumPy"}
 _MOST_NAMED = 3
 
@@ -31,7 +31,7 @@ def nothing_ran(study: Study) -> bool:
     """Tell whether code was captured to its end and TensorFlow did not even make a tensor in it."""
     if not study.steps.is_window or not study.recording.wall_ns or study.recording.closed_by:
         return False
-    return all(study.trace.names[row] == _OURS for row in np.unique(study.trace.events.name))
+    return all(study.trace.names[row] == _OUR_CLOCK for row in np.unique(study.trace.events.name))
 
 
 def headline_without_work(study: Study) -> str:

@@ -25,7 +25,7 @@ from profnb.core.table import Column, Table
 from profnb.trace.wire import Messages
 
 _HEADER, _FOOTER = 12, 4
-_TAGGED_RUN, _RUN = 8, 2  # Event.tagged_run_metadata, TaggedRunMetadata.run_metadata
+_TAGGED_RUN, _METADATA_OF_RUN = 8, 2  # Event.tagged_run_metadata, TaggedRunMetadata.run_metadata
 _WALL_TIME, _STEP, _SUMMARY = 1, 2, 5
 _TAG, _SIMPLE, _TENSOR = 1, 2, 8  # Summary.Value
 _DTYPE, _SHAPE, _CONTENT, _FLOATS, _DOUBLES = 1, 2, 4, 5, 6  # TensorProto
@@ -89,7 +89,7 @@ def find_runs(buffers: Iterable[Bytes]) -> list[Bytes]:
     runs: list[Bytes] = []
     for buffer in buffers:
         tagged = _events(buffer).inner(_TAGGED_RUN, "TaggedRunMetadata")
-        messages = tagged.inner(_RUN, "RunMetadata")
+        messages = tagged.inner(_METADATA_OF_RUN, "RunMetadata")
         spans_of_runs = zip(messages.begins.tolist(), messages.ends.tolist(), strict=True)
         runs += [buffer[begin:end] for begin, end in spans_of_runs if begin < end]
     return runs

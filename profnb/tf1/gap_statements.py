@@ -30,7 +30,7 @@ _SESSIONS = (
 )
 _HOOKS = ("after_run", "before_run")
 _Place = tuple[str, int, str, str]  # file, line, text, role
-_LONGEST = 110
+_LONGEST_STATEMENT = 110
 # What only shows or keeps what has been: never what the next run is fed with.
 _SHOWS = frozenset({
     "append", "add_summary", "debug", "display", "eval", "evaluate", "figure", "flush", "info", "log", "plot",
@@ -95,7 +95,7 @@ class Source:
             raw = text.encode()  # columns are bytes
             end = statement.end_col_offset if statement.end_lineno == line else None
             text = raw[statement.col_offset : end].decode("utf-8", "replace")
-        return text.strip()[:_LONGEST]
+        return text.strip()[:_LONGEST_STATEMENT]
 
 
 class _Reader:

@@ -26,7 +26,7 @@ from profnb.capture.source.stacks import Looks, frames_above
 from profnb.capture.source.user_code import is_user_file, number_cells, shorten_files
 from profnb.tf1.gap_statements import Stack, tell_roles
 
-_MOST_GAPS, _MOST_CALLS, _MOST_LOOKED_AT = 20_000, 32, 256
+_MOST_GAPS, _MOST_CALLS_IN_GAP, _MOST_LOOKED_AT = 20_000, 32, 256
 _RUNS_LATER = 3
 _PAUSE_TIMES, _SHORTEST_PAUSE_NS = 10, 100_000_000
 
@@ -53,7 +53,7 @@ class GapWatch:
         self.records.runs += 1
         if self.records.runs <= _MOST_LOOKED_AT:
             self._look_at(feed_dict)
-            if len(self._calls) < _MOST_CALLS:
+            if len(self._calls) < _MOST_CALLS_IN_GAP:
                 stack = tuple(frames_above(inspect.currentframe()))[::-1]
                 self._calls[_users(stack)] = None
 

@@ -25,7 +25,7 @@ _TARGETS = (
 )
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")
-_MOST_OPS, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100
+_LARGEST_GRAPH, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100
 _RUNNERS = "queue_runners"  # tf.compat.v1.GraphKeys.QUEUE_RUNNERS
 
 
@@ -124,7 +124,7 @@ def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
     """
     queues: dict[str, QueueRecord] = {}
     handles: dict[Any, str] = {}
-    operations = GRAPH_OPERATIONS.of(graph, list)()[:_MOST_OPS]
+    operations = GRAPH_OPERATIONS.of(graph, list)()[:_LARGEST_GRAPH]
     for op in operations:
         if op.type.removesuffix("V2") in _QUEUES and len(queues) < _MOST_QUEUES:
             queues[op.name] = _describe(op)

@@ -18,10 +18,10 @@ from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import GROUP_ID, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
 
-_NAME, _LABEL = 1, 8
+_NODE_NAME, _LABEL = 1, 8
 _BEGIN_US, _DURATION_US, _SCHEDULED_US, _THREAD = 2, 5, 9, 10
 _BEGIN_NS, _DURATION_NS, _SCHEDULED_NS = 13, 16, 17
-_MEMORY, _OUTPUT, _MEMORY_STATS = 6, 7, 12
+_NODE_MEMORY, _OUTPUT, _MEMORY_STATS = 6, 7, 12
 _USED_ALLOCATOR, _USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE, _USED_RECORDS = 1, 2, 3, 4, 5, 6
 _RECORD_US, _RECORD_BYTES = 1, 2
 _OUTPUT_SLOT, _OUTPUT_TENSOR = 1, 3
@@ -44,8 +44,8 @@ _REFERENCE = 100  # added to a type's number, for a reference to such a tensor
 
 _OP_LABEL = re.compile(r"(.*) = (.*)\((.*)\)", re.DOTALL)
 _OP_TOKEN = re.compile(r"([^\s:]+):([A-Za-z_]\w*)")
-_UNKNOWN = "unknown"
-_RUN = -1  # the node of the event that stands for a whole run
+_UNKNOWN_DEVICE = "unknown"
+_WHOLE_RUN = -1  # the node of the event that stands for a whole run
 
 # Which nodes have a stat, ascending, and its value for every node, shape (N,).
 Column = tuple[Int64s, Int64s]
@@ -77,7 +77,7 @@ class Nodes:
     def memory_texts(self, rows: slice) -> list[str]:
         """Say what each node allocated, per allocator, in bytes; "" for nothing."""
         nodes = self.messages.rows(rows)
-        memory = nodes.split(_MEMORY, "AllocatorMemoryUsed")
+        memory = nodes.split(_NODE_MEMORY, "AllocatorMemoryUsed")
         allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
         columns = [part.tolist() for part in memory.numbers(_USED_TOTAL, _USED_PEAK, _USED_LIVE)]
         texts = [
@@ -107,7 +107,7 @@ class Nodes:
 
     def peaks(self) -> dict[str, tuple[int, int, dict[str, list[int]]]]:
         """Tell by allocator the most bytes held, when (us since the epoch), and of which nodes."""
-        memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
+        memory = self.messages.split(_NODE_MEMORY, "AllocatorMemoryUsed")
         records = memory.split(_USED_RECORDS, "AllocationRecord")
         allocators = np.array(memory.inner(_USED_ALLOCATOR, "allocator name").texts(), np.object_)
         times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
@@ -136,7 +136,7 @@ class Nodes:
 
     def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
         """Tell by allocator when (us since the epoch) how many bytes were taken (+) or freed (-)."""
-        memory = self.messages.split(_MEMORY, "AllocatorMemoryUsed")
+        memory = self.messages.split(_NODE_MEMORY, "AllocatorMemoryUsed")
         records = memory.split(_USED_RECORDS, "AllocationRecord")
         allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
         code_of = {name: code for code, name in enumerate(dict.fromkeys(allocators))}
@@ -188,7 +188,7 @@ def read_nodes(nodes: Messages) -> Nodes:
     is_waiting_recorded = (waited >= 0) & (waited < _LONGEST_WAIT_NS) & (begin > 0)
     return Nodes(
         nodes,
-        nodes.inner(_NAME, "node name").raw(),
+        nodes.inner(_NODE_NAME, "node name").raw(),
         nodes.inner(_LABEL, "timeline label").raw(),
         begin,
         np.maximum(_nanoseconds(duration_ns, duration_us, has_ns), 0),
@@ -212,7 +212,7 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     after it), ``in_use_bytes`` (of the allocator, after the node), ``output_bytes`` of its outputs,
     ``temp_bytes`` and ``persistent_bytes``.
     """
-    memory = nodes.split(_MEMORY, "AllocatorMemoryUsed")
+    memory = nodes.split(_NODE_MEMORY, "AllocatorMemoryUsed")
     fields = (_USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE)
     names = ("total_bytes", "peak_bytes", "live_bytes", "in_use_bytes")
     sums = [_sum_by(memory.parents, part, len(nodes)) for part in memory.numbers(*fields)]
@@ -266,7 +266,7 @@ class Label:
         """The text stats of an event with this label."""
         texts = {"name": self.name, "op": self.op}
         texts.update((f"input{index}", text) for index, text in enumerate(self.inputs))
-        if self.is_device and self.op != _UNKNOWN:
+        if self.is_device and self.op != _UNKNOWN_DEVICE:
             texts[TF_OP] = f"{self.name}:{self.op}"
         if self.details:
             is_copy = self.event.lower().startswith(("memcpy", "memset"))
@@ -287,17 +287,17 @@ def parse_label(node_name: str, label: str, *, is_device: bool) -> Label:
         if node_name == "RecvTensor":
             return Label("RecvTensor:RecvTensor", node_name, "RecvTensor")
         match = _OP_LABEL.match(label)
-        op = match[2] if match else _UNKNOWN
+        op = match[2] if match else _UNKNOWN_DEVICE
         inputs = tuple(match[3].split(", ")) if match and match[3] else ()
         return Label(f"{node_name}:{op}", node_name, op, inputs)
     kernel, _, annotation = label.partition("@@")
     annotated, closed, _ = annotation.partition("#")
     if annotated and closed:
-        name, op = [*annotated.split(":"), _UNKNOWN][:2]
+        name, op = [*annotated.split(":"), _UNKNOWN_DEVICE][:2]
         return Label(kernel.strip() or annotated, name, op, is_device=True)
     token = _OP_TOKEN.match(label)
     if token is None:
-        name, op = [*node_name.split(":"), _UNKNOWN][:2]
+        name, op = [*node_name.split(":"), _UNKNOWN_DEVICE][:2]
         return Label(node_name, name, op, details=label, is_device=True)
     name, op = token[1], token[2]
     event = f"{name}:{op}" if node_name == name else node_name
@@ -330,7 +330,7 @@ class GraphStats(Stats):
         self._runs, self._label_rows, self._labels = runs, label_rows, labels
         numbers = np.arange(len(runs))
         run = np.concatenate([np.repeat(numbers, [rows.size for rows in event_nodes]), numbers])
-        node = np.concatenate([*event_nodes, np.full(len(runs), _RUN, np.int64)])
+        node = np.concatenate([*event_nodes, np.full(len(runs), _WHOLE_RUN, np.int64)])
         self._run, self._node = run[order], node[order]
 
     @property
@@ -350,7 +350,7 @@ class GraphStats(Stats):
     def _positions(self) -> tuple[Int64s, Int64s]:
         """The events that are nodes, and their positions when all runs' nodes stand one after another."""
         first = np.cumsum([0, *map(len, self._runs)])
-        events = np.flatnonzero(self._node != _RUN)
+        events = np.flatnonzero(self._node != _WHOLE_RUN)
         return events, first[self._run[events]] + self._node[events]
 
     def integers(self, name: str) -> StatColumn:
@@ -358,7 +358,7 @@ class GraphStats(Stats):
         if name == GROUP_ID:
             return StatColumn(np.arange(self._run.size), self._run)
         if name in (STEP_NUM, ROOT_LEVEL):
-            events = np.flatnonzero(self._node == _RUN)
+            events = np.flatnonzero(self._node == _WHOLE_RUN)
             return StatColumn(events, self._run[events] if name == STEP_NUM else events * 0 + 1)
         if name not in self._runs[0].integers:
             return super().integers(name)
@@ -387,7 +387,7 @@ class GraphStats(Stats):
     def of_event(self, event: int) -> dict[str, int | float | str | bytes]:
         """Collect every stat of one event."""
         number, node = int(self._run[event]), int(self._node[event])
-        if node == _RUN:
+        if node == _WHOLE_RUN:
             return {STEP_NUM: number, ROOT_LEVEL: 1, GROUP_ID: number}
         run, only = self._runs[number], slice(node, node + 1)
         composed = (

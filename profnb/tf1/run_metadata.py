@@ -38,14 +38,14 @@ RUNS_SUFFIX = ".run_metadata.pb.gz"
 _RUN_STEP_STATS, _STATS_DEVICES = 1, 1
 _DEVICE_NAME, _DEVICE_NODES = 1, 2
 _FIELD_1 = b"\x0a"  # the tag of a length-delimited field 1
-_LEVEL = 1  # of gzip: protobufs of runs are alike
+_GZIP_LEVEL = 1  # of gzip: protobufs of runs are alike
 
 # No real run comes near these; a file that claims more is hostile or no RunMetadata.
 _MOST_DEVICES = 100_000
 _MOST_LANES = 256
 _LATEST_NS = 1 << 62  # the year 2116
 _LONGEST_NS = (1 << 61) // 1000  # 26 days: sums of two times in ps stay inside int64
-_MOST_RUNS = 10_000  # of 50 kB each they are as much as a capture keeps
+_MOST_RUNS_READ = 10_000  # of 50 kB each they are as much as a capture keeps
 
 _RUN_EVENT, _RECEIVED = "session_run", "RecvTensor"
 
@@ -77,14 +77,14 @@ def write_runs(buffers: Sequence[Bytes], target: Path) -> None:
         TraceFormatError: As for ``join_run_metadata``.
         OSError: It cannot be written.
     """
-    with whole_file(target) as partial, gzip.open(partial, "wb", _LEVEL) as packed:
+    with whole_file(target) as partial, gzip.open(partial, "wb", _GZIP_LEVEL) as packed:
         packed.writelines(join_run_metadata(buffers))
 
 
 def _check_count(runs: int) -> None:
-    if runs > _MOST_RUNS:
+    if runs > _MOST_RUNS_READ:
         raise TraceFormatError(
-            f"{runs:,} session runs in one file; at most {_MOST_RUNS:,} are read (-n bounds them)."
+            f"{runs:,} session runs in one file; at most {_MOST_RUNS_READ:,} are read (-n bounds them)."
         )
 
 

@@ -47,7 +47,7 @@ from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.graph_queues import QueueWatch, defining_class
 
 _ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.run, by place
-_MOST_BYTES = 512 << 20
+_MOST_BYTES_KEPT = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
 _HIDDEN = (
     "Other code replaced Session.run and takes no options. So session runs are not traced one by one, and "
@@ -245,7 +245,7 @@ class GraphRuns:
             self._until = time.monotonic() + self._most_seconds
         self._has_traced_all = not self._is_refused and not (
             len(self.runs) < self._most_runs
-            and self._bytes < _MOST_BYTES
+            and self._bytes < _MOST_BYTES_KEPT
             and time.monotonic() < self._until
         )
         if self._is_refused or self._has_traced_all:

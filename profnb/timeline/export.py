@@ -25,7 +25,7 @@ from profnb.trace.chrome.writer import Additions, open_text, write_chrome
 from profnb.trace.model import Trace
 from profnb.trace.names import GRAPH_RUNS, ROOT_LEVEL, STEP_NUM
 
-_PIECE = 10_000
+_EVENTS_AT_ONCE = 10_000
 
 
 def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> None:
@@ -68,7 +68,7 @@ def _write_graph_timeline(trace: Trace, target: Path) -> None:
         file.write(b'{"traceEvents":[\n')
         texts = (json.dumps(event).replace("<", "\\u003c") for event in _graph_events(trace))
         between = ""
-        while piece := ",\n".join(islice(texts, _PIECE)):
+        while piece := ",\n".join(islice(texts, _EVENTS_AT_ONCE)):
             file.write(trace.sharing.encoded(f"{between}{piece}".encode()))
             between = ",\n"
         file.write(b"\n]}\n")

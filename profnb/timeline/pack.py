@@ -35,7 +35,7 @@ from profnb.trace.names import STEPS_LINE
 _OPENS_ON = 3  # steps
 _LONGEST_NAME = 300
 _LONGEST_DETAIL = 600
-_LARGEST = (1 << 32) - 1
+_LARGEST_WORD = (1 << 32) - 1
 _MOST_STEPS = 20_000
 _MOST_FLOWS = 200_000
 _MOST_HIDDEN_NAMES = 5_000
@@ -127,7 +127,7 @@ def _columns(
     columns = [
         first_mark, delta, end - begin, busy, children, marks.occurrences, name, step, category
     ]  # fmt: skip
-    return [_shuffled(np.clip(column, 0, _LARGEST)) for column in columns], names.tolist()
+    return [_shuffled(np.clip(column, 0, _LARGEST_WORD)) for column in columns], names.tolist()
 
 
 def _flows(scene: Scene, marks: Marks) -> tuple[Int64s, Int64s]:
@@ -165,11 +165,11 @@ def _track_columns(
     columns: list[tuple[int, bytes]] = []
     for whole in scene.tracks:
         least, largest = float(whole.value.min()), float(whole.value.max())
-        is_exact = bool((whole.value % 1 == 0).all()) and largest - least <= _LARGEST
-        scale = 1.0 if is_exact else max((largest - least) / _LARGEST, np.finfo(float).tiny)
+        is_exact = bool((whole.value % 1 == 0).all()) and largest - least <= _LARGEST_WORD
+        scale = 1.0 if is_exact else max((largest - least) / _LARGEST_WORD, np.finfo(float).tiny)
         track = thin_track(whole, most, window_ps)
-        time = np.clip((track.time_ps - begin_ps) // unit_ps, 0, _LARGEST)
-        value = np.clip(np.rint((track.value - least) / scale), 0, _LARGEST)
+        time = np.clip((track.time_ps - begin_ps) // unit_ps, 0, _LARGEST_WORD)
+        value = np.clip(np.rint((track.value - least) / scale), 0, _LARGEST_WORD)
         columns += [_shuffled(np.diff(time, prepend=0)), _shuffled(value.astype(np.int64))]
         headers.append(
             {
@@ -230,7 +230,7 @@ def unit_of(scene: Scene) -> tuple[int, int]:
     """
     events = scene.study.trace.events
     first, last = int(events.begin_ps.min(initial=0)), int(events.end_ps.max(initial=1))
-    return first, max(1000, -(-(last - first) // _LARGEST))
+    return first, max(1000, -(-(last - first) // _LARGEST_WORD))
 
 
 def pack_timeline(

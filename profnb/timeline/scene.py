@@ -28,11 +28,11 @@ from profnb.trace.model import Trace
 
 _MOST_LANES_OF_A_LINE = 128
 _EARLIEST = np.int64(np.iinfo(np.int64).min)
-_MOST_LINES = 400  # no real host shows more; a hostile file may claim a million
-_LONGEST = 300
-_THREAD = re.compile(r"(.+?)/-?\d+$")
+_MOST_THREADS_DRAWN = 400  # no real host shows more; a hostile file may claim a million
+_LONGEST_THREAD = 300
+_NUMBERED_THREAD = re.compile(r"(.+?)/-?\d+$")
 _STREAM = re.compile(r"Stream #(\d+)\((\w+(?:,\w+)*)\)$")
-_PYTHON = re.compile(r"python[\d.]*$")
+_PYTHON_THREAD = re.compile(r"python[\d.]*$")
 _POOLS = {
     "tf_Compute": "TensorFlow worker",
     "tf_data_private_threadpool": "tf.data worker",
@@ -131,7 +131,7 @@ def lay_out_lanes(trace: Trace, steps: Steps, parent: Int32s) -> Lanes:
     order[: on_device.size] = on_device[np.argsort(rank[on_device], kind="stable")]
     if len(trace.hostnames) > 1:  # of several hosts: whoever joined them put them in order
         order = np.arange(busy.size)
-    lines = order[np.diff(offsets)[order] > 0][:_MOST_LINES]
+    lines = order[np.diff(offsets)[order] > 0][:_MOST_THREADS_DRAWN]
     first_lane = np.append(0, np.cumsum(depths[lines]))
     line_lane = np.full(len(trace.lines), -1, np.int64)
     line_lane[lines] = first_lane[:-1]
@@ -191,7 +191,7 @@ class Scene:
     def recorded_name(self, line: int) -> str:
         """A thread's or a stream's own name."""
         lines = self.study.trace.lines
-        return (lines.names[line] or f"thread {lines.ids[line]}")[:_LONGEST]
+        return (lines.names[line] or f"thread {lines.ids[line]}")[:_LONGEST_THREAD]
 
     @cached_property
     def names(self) -> list[str]:
@@ -205,7 +205,7 @@ class Scene:
             name, is_numbered = _known_name(self.recorded_name(line), runs_steps=runs_steps)
             if not plane.is_host or planes_of_kind[True] > 1:
                 name = f"{_short_plane(plane.name)} {name}".strip()
-            entries.append((name[:_LONGEST], is_numbered))
+            entries.append((name[:_LONGEST_THREAD], is_numbered))
         sizes, numbers = Counter(entries), Counter[str]()
         names = []
         for name, is_numbered in entries:
@@ -219,7 +219,7 @@ class Scene:
         """The device whose work each of the G lines only repeats in other words; "" for all others."""
         trace, raw = self.study.trace, raw_device_lines(self.study.trace)
         return [
-            _short_plane(trace.planes[trace.lines.plane[line]].name)[:_LONGEST]
+            _short_plane(trace.planes[trace.lines.plane[line]].name)[:_LONGEST_THREAD]
             if trace.is_device_line[line] and not raw[line]
             else ""
             for line in self.lanes.lines.tolist()
@@ -242,9 +242,9 @@ def _known_name(name: str, *, runs_steps: bool) -> tuple[str, bool]:
         kinds = dict.fromkeys(_OF_STREAMS.get(kind, kind) for kind in stream[2].split(","))
         words = "compute" if "compute" in kinds else ", ".join(kinds)
         return f"{words} #{stream[1]}", False
-    if _PYTHON.match(name):
+    if _PYTHON_THREAD.match(name):
         return ("Python (steps)" if runs_steps else "Python"), not runs_steps
-    thread = _THREAD.match(name)
+    thread = _NUMBERED_THREAD.match(name)
     if not thread:
         return name, False
     pool = _POOLS.get(thread[1], thread[1])

@@ -16,7 +16,7 @@ from profnb.drawing.theme import MUTED, colour_of
 from profnb.timeline.scene import Scene, busy_in_bins
 
 _BINS = 60
-_MOST_LINES = 12
+_MOST_LANES_DRAWN = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ARE_NUMBERS = (False, False, True, True, True)  # of the columns
 # Fonts that have both blocks and spaces, so that all are of one width.
@@ -52,7 +52,7 @@ def still_picture(scene: Scene) -> Still:
     edges = begin + (np.arange(_BINS + 1) * (span / _BINS)).astype(np.int64)
     shown = []
     recorded_positions = [row for row, device in enumerate(scene.derived) if not device]
-    for position in recorded_positions[:_MOST_LINES]:
+    for position in recorded_positions[:_MOST_LANES_DRAWN]:
         line, busy_ps = int(lanes.lines[position]), int(lanes.busy_ps[position])
         busy = busy_in_bins(trace, lanes, position, edges)
         levels = np.ceil(busy * (len(_LEVELS) - 1) - 1e-9).astype(int)

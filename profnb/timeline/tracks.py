@@ -13,9 +13,9 @@ from profnb.subjects.memory.allocators import sample_memory
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter
 
-_MEMORY, _RESERVED, _BUFFER = "memory", "reserved memory", "buffered elements"
+_MEMORY_TRACK, _RESERVED, _BUFFER = "memory", "reserved memory", "buffered elements"
 _QUEUE = "queued elements"
-_TITLES = {_MEMORY: "memory in use"}
+_TRACK_TITLES = {_MEMORY_TRACK: "memory in use"}
 _MOST_TRACKS = 24
 
 
@@ -66,7 +66,7 @@ def find_tracks(study: Study) -> list[Track]:
 
 
 def _label_of(counter: Counter) -> str:
-    if counter.name == _MEMORY:
+    if counter.name == _MEMORY_TRACK:
         return f"{counter.series} memory"
     if counter.name == _BUFFER:
         return f"{counter.series.rpartition('::')[2]} buffer"
@@ -77,8 +77,8 @@ def _track_of(counter: Counter, label: str) -> Track:
     is_known = np.isfinite(counter.value)
     time_ps, value = counter.time_ps[is_known], counter.value[is_known]
     order = np.argsort(time_ps, kind="stable")
-    title = f"{counter.series} {_TITLES.get(counter.name, counter.name)}".strip()
-    is_held = counter.name == _MEMORY
+    title = f"{counter.series} {_TRACK_TITLES.get(counter.name, counter.name)}".strip()
+    is_held = counter.name == _MEMORY_TRACK
     return Track(label or title, title, counter.unit, time_ps[order], value[order], is_held)
 
 

@@ -25,7 +25,7 @@ from profnb.trace.pstats_file import CallCounts
 from profnb.trace.runs import XPLANE_SUFFIX
 from profnb.trace.wire import FIXED32, FIXED64, LENGTH, VARINT, read_plain_varint
 
-_PIECE, _FIRST_PIECE = 1 << 22, 1 << 12
+_BYTES_AT_ONCE, _FIRST_BYTES = 1 << 22, 1 << 12
 MOST_BYTES = 2 << 30  # of a trace, inflated or not: no protobuf has more
 _SURE_BYTES = 1 << 28  # more than that is counted before it is kept
 
@@ -115,7 +115,7 @@ def _decompress(packed: Bytes, source: str) -> tuple[Bytes, str]:
 
 def _inflate(packed: Bytes, source: str, damage: list[str]) -> Iterator[bytes]:
     """Inflate gzip by pieces, none of them large, up to where it is damaged, which is said."""
-    done, at, size = 0, 0, _FIRST_PIECE
+    done, at, size = 0, 0, _FIRST_BYTES
     inflate = zlib.decompressobj(wbits=31)
     try:
         while at < packed.size:
@@ -128,12 +128,12 @@ def _inflate(packed: Bytes, source: str, damage: list[str]) -> Iterator[bytes]:
                 yield piece
             at -= len(left)
             at -= len(inflate.unused_data)
-            size = min(2 * size, _PIECE)
+            size = min(2 * size, _BYTES_AT_ONCE)
             if inflate.eof:
                 if packed[at : at + 2].tobytes() != GZIP:
                     break
                 # Another member; pieces begin small, or many tiny members would take quadratic time.
-                inflate, size = zlib.decompressobj(wbits=31), _FIRST_PIECE
+                inflate, size = zlib.decompressobj(wbits=31), _FIRST_BYTES
     except zlib.error as error:
         damage.append(
             f"{source}: damaged gzip after {done:,} bytes ({error}). Download or record it again."
@@ -151,7 +151,7 @@ def _inflate_some(inflate: Any, packed: bytes) -> tuple[bytes, Any, int]:
     while True:
         before = inflate.copy()
         try:
-            return inflate.decompress(packed[:size], _PIECE), inflate, size
+            return inflate.decompress(packed[:size], _BYTES_AT_ONCE), inflate, size
         except zlib.error:  # what comes before the damage is read by ever smaller parts
             if size == 1:
                 raise

@@ -205,7 +205,7 @@ FORMATS = (
         lambda opened: read_xplane(opened.data, opened.source),
     ),
 )  # fmt: skip
-_UNKNOWN = Format("", lambda _: True, remedy=_OPENS)
+_UNKNOWN_FORMAT = Format("", lambda _: True, remedy=_OPENS)
 
 
 def tell_format(head: bytes) -> Format:
@@ -214,7 +214,7 @@ def tell_format(head: bytes) -> Format:
     Args:
         head: Its first bytes, ``HEAD`` of them or all.
     """
-    return next((one for one in FORMATS if one.fits(head)), _UNKNOWN)
+    return next((one for one in FORMATS if one.fits(head)), _UNKNOWN_FORMAT)
 
 
 def read_opened(opened: Opened) -> Trace | CallCounts | SampledStacks:

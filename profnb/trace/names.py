@@ -245,7 +245,7 @@ _BACKENDS = frozenset((
 _PACKING = ("ConcatV2", "SplitV")
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
-_CALL = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
+_FUNCTION_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
 
 
 def parse_op(event_name: str) -> tuple[str, str] | None:
@@ -269,7 +269,7 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
 
 def without_call(op_name: str) -> str:
     """Give an op's name without the calls of functions that it stands in."""
-    call = _CALL.match(op_name)
+    call = _FUNCTION_CALLS.match(op_name)
     return op_name[call.end() :] if call and call.end() < len(op_name) else op_name
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from profnb.core.errors import TraceFormatError
 
 _LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what picoseconds can hold
-_DEEPEST, MOST_BYTES, _LONGEST = 12, 256 << 20, 2_000
-_DICT, _END, _REF = ord("{"), ord("0"), 0x80
+_DEEPEST_MARSHALLED, MOST_BYTES, _LONGEST_BYTES = 12, 256 << 20, 2_000
+_DICT, _DICT_END, _REF = ord("{"), ord("0"), 0x80
 _TEXTS_OF_4, _TEXTS_OF_1 = frozenset(b"uastAt"), frozenset(b"zZ")
-_NUMBERS = {ord("i"): "<i", ord("g"): "<d"}
+_NUMBER_TYPES = {ord("i"): "<i", ord("g"): "<d"}
 _CONSTANTS = {ord("N"): None, ord("T"): True, ord("F"): False}
 
 Function = tuple[str, str, int]
@@ -88,7 +88,7 @@ class _Reader:
 
     def read(self, depth: int) -> object:
         """The next value."""
-        if depth > _DEEPEST:
+        if depth > _DEEPEST_MARSHALLED:
             raise ValueError("its values are nested too deeply")
         code = self._take(1)[0]
         kind, is_seen = code & ~_REF, bool(code & _REF)
@@ -110,9 +110,9 @@ class _Reader:
             return _CONSTANTS[kind]
         if kind in _TEXTS_OF_4 or kind in _TEXTS_OF_1:
             size = self._number("<I") if kind in _TEXTS_OF_4 else self._number("<B")
-            return self._take(size)[:_LONGEST].decode("utf-8", "replace")
-        if kind in _NUMBERS:
-            return self._number(_NUMBERS[kind])
+            return self._take(size)[:_LONGEST_BYTES].decode("utf-8", "replace")
+        if kind in _NUMBER_TYPES:
+            return self._number(_NUMBER_TYPES[kind])
         if kind == ord("l"):
             size = self._number("<i")
             if abs(size) > 8:
@@ -126,7 +126,7 @@ class _Reader:
             return tuple(self.read(depth + 1) for _ in range(size))
         if kind == _DICT:
             pairs = _Pairs()
-            while self._data[self._at : self._at + 1] != bytes([_END]):
+            while self._data[self._at : self._at + 1] != bytes([_DICT_END]):
                 pairs.append((self.read(depth + 1), self.read(depth + 1)))
             self._take(1)
             return pairs

@@ -19,17 +19,17 @@ from profnb.core.printable import printable, shortened
 from profnb.core.safe_files import claim_folder, folder_prefix
 from profnb.trace.runs import XPLANE_SUFFIX, is_trace_name, prefer
 
-_BESIDE = ".profnb.json.gz"
+_SIDECAR_SUFFIX = ".profnb.json.gz"
 _SECOND = re.compile(r"\d{4}(_\d\d){5}")
 _NEAR_S = 60
 # What no name of a file of ours holds: what leads elsewhere, and what some system does not take.
 _UNSAFE = re.compile(r'^\.+$|[\x00-\x1f/\\:*?"<>|]')
 _WEB = ("http", "https")
 # Bounds: a listing may have no end, nor may a file. TensorBoard's layout is three folders deep.
-_MOST_LISTED, _DEEPEST, _LARGEST_PAGE = 20_000, 12, 16 << 20
-_LARGEST_FILE, _MOST_BYTES = 2 << 30, 16 << 30
+_MOST_LISTED, _DEEPEST_FOLDER, _LARGEST_PAGE = 20_000, 12, 16 << 20
+_LARGEST_FILE, _MOST_BYTES_FETCHED = 2 << 30, 16 << 30
 _LONGEST_ERROR = 200
-_PACKAGES = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs", "az": "adlfs"}
+_PACKAGE_OF_SCHEME = {"gs": "gcsfs", "gcs": "gcsfs", "s3": "s3fs", "abfs": "adlfs", "az": "adlfs"}
 
 
 def is_url(path: object) -> bool:
@@ -71,13 +71,13 @@ def fetch_traces(url: str, run: str | None = None) -> "TemporaryDirectory[str]":
 
 def _copy(files: Any, names: list[str], folder: Path, url: str) -> None:
     """Copy files, each with what stands beside it, into a folder; of each of theirs one in there."""
-    callback, left = import_module("fsspec.callbacks").Callback, _MOST_BYTES
+    callback, left = import_module("fsspec.callbacks").Callback, _MOST_BYTES_FETCHED
     places: dict[PurePosixPath, Path] = {}
     for name in filter(files.isfile, names):
         parent = PurePosixPath(name).parent
         if parent not in places:
             places[parent] = claim_folder(folder, _local(parent.name))
-        beside = name.removesuffix(XPLANE_SUFFIX) + _BESIDE
+        beside = name.removesuffix(XPLANE_SUFFIX) + _SIDECAR_SUFFIX
         for one in [name, *filter(files.isfile, [beside])]:
             target = places[parent] / _local(PurePosixPath(one).name)
             check = partial(_check_bytes, url, min(left, _LARGEST_FILE))
@@ -104,7 +104,7 @@ def _find(files: Any, root: str, url: str) -> list[str]:
         return [root]
     names: list[str] = []
     seen = 0
-    for _, folders, listed in files.walk(root, maxdepth=_DEEPEST, detail=True):
+    for _, folders, listed in files.walk(root, maxdepth=_DEEPEST_FOLDER, detail=True):
         seen += 1 + len(folders) + len(listed)
         if seen > _MOST_LISTED:
             raise TraceFormatError(
@@ -146,7 +146,7 @@ def list_traces(url: str) -> list[str]:
 def _open(url: str) -> tuple[Any, str]:
     """The file system of a URL, and the path in it."""
     protocol = url.partition("://")[0]
-    package = _PACKAGES.get(protocol, "")
+    package = _PACKAGE_OF_SCHEME.get(protocol, "")
     try:
         options = {"client_kwargs": {"response_class": _page_type()}} if protocol in _WEB else {}
         files, root = import_module("fsspec.core").url_to_fs(url, **options)

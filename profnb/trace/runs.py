@@ -30,7 +30,9 @@ TRACE_SUFFIXES = (
 EVENT_FILE = ".tfevents."
 Named = TypeVar("Named")
 _TIMELINE = re.compile(r"timeline.*\.json(\.gz)?", re.DOTALL)
-_SUFFIX = re.compile(r"(\.xplane\.pb|((\.pt)?\.trace)?\.json(\.gz)?|\.run_metadata\.pb(\.gz)?)\Z")
+_TRACE_SUFFIXES = re.compile(
+    r"(\.xplane\.pb|((\.pt)?\.trace)?\.json(\.gz)?|\.run_metadata\.pb(\.gz)?)\Z"
+)
 _MOST_FOLDERS = 20_000
 # TensorFlow and JAX write when the profiler started and stopped into a plane of its own (xla
 # profiler/utils/xplane_schema.h: kTaskEnvPlaneName).
@@ -165,7 +167,7 @@ def event_files(path: str | os.PathLike[str]) -> list[Path]:
 
 def _trace_file(path: Path) -> TraceFile:
     return TraceFile(
-        path, printable(path.parent.name or "."), printable(_SUFFIX.sub("", path.name))
+        path, printable(path.parent.name or "."), printable(_TRACE_SUFFIXES.sub("", path.name))
     )
 
 

@@ -27,7 +27,7 @@ DOUBLE, UINT64, INT64, TEXT, BYTES, REFERENCE = 2, 3, 4, 5, 6, 7  # of the value
 _WIRES = np.array([0, 0, 1, 0, 0, 2, 2, 0])  # the wire type of each field of a stat
 _COUNT_QUICKLY, _COUNT, _KEEP = range(3)
 _MORE = -2  # of a group's stats than were counted
-_LONGEST_TEXT = (1 << 31) - 1  # no protobuf message is longer
+_LONGEST_STAT = (1 << 31) - 1  # no protobuf message is longer
 _MOST_SHOWN = 1000  # stats of one event
 
 
@@ -92,7 +92,7 @@ class StatValues:
 
 def narrow(positions: Int64s | Int32s, buffer: Bytes) -> Int64s | Int32s:
     """Give positions in a buffer in 32 bits where they fit, as in every file that protobuf can write."""
-    fits = buffer.size <= _LONGEST_TEXT and positions.dtype != np.int32
+    fits = buffer.size <= _LONGEST_STAT and positions.dtype != np.int32
     return positions.astype(np.int32) if fits else positions
 
 
@@ -149,7 +149,7 @@ def _fill_stats(
                     if number == 1:
                         name = find_row(ids, first, last, np.int64(bits))
                     elif number <= 7:
-                        if wire != _WIRES[number] or inner - payload > _LONGEST_TEXT:
+                        if wire != _WIRES[number] or inner - payload > _LONGEST_STAT:
                             return start
                         sort, content = number, np.int64(bits)
                         if number == 7:

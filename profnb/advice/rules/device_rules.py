@@ -33,7 +33,7 @@ from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
-_LONGEST = 100
+_LONGEST_LAYER = 100
 _LAYOUT = re.compile(
     r"nchwToNhwc|nhwcToNchw|TransposeNHWCToNCHW|TransposeNCHWToNHWC|LayoutOptimizer", re.IGNORECASE
 )
@@ -139,7 +139,9 @@ def missed_tensor_cores(model: Model, study: Study) -> Proposals:
     share = _kernel_share(study, chosen)
     if not missed or narrow <= share:
         return
-    listed = "; ".join(f"{printable(layer[:_LONGEST])} has {odd}" for layer, odd in missed[:3])
+    listed = "; ".join(
+        f"{printable(layer[:_LONGEST_LAYER])} has {odd}" for layer, odd in missed[:3]
+    )
     least = rates.get("32-bit", 0) / rates.get("16-bit", np.inf)
     yield propose(
         study, "missed-tensor-cores", _EVEN,
@@ -262,7 +264,7 @@ _COMPILERS = {
 _PRIVATE = "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private' before TensorFlow is imported."
 _LAUNCH_LESS: Words = ("Launch fewer, larger kernels", _FUSE, _COMPILERS)
 _OR_THREADS = {TENSORFLOW: f"{_FUSE[TENSORFLOW]} Where XLA cannot compile the model: {_PRIVATE}"}
-_THREADS = "Let threads of their own launch kernels", _PRIVATE, _GUIDE
+_THREADS_CHANGE = "Let threads of their own launch kernels", _PRIVATE, _GUIDE
 
 
 @of_steps
@@ -292,7 +294,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
     idle = idle_share_of(study, "kernel launch")
     if is_launched_by_pool(study.trace, study.framework):
         yield propose(
-            study, "gpu-thread-mode", _THREADS,
+            study, "gpu-thread-mode", _THREADS_CHANGE,
             "The thread pool of ops and input also launched the kernels. Meanwhile the device idled "
             f"{percent_text(idle)} of the time.",
             *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM)),  # left in 14 runs
@@ -302,14 +304,14 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
 _PINNED = (
     "batch.to(device, non_blocking=True) for the next batch; send uint8, convert on the device."
 )
-_COPY = {
+_COPY_CHANGES = {
     UNKNOWN: "Copy the next batch while the device computes. Send narrow types (uint8).",
     TENSORFLOW: "dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step. Send "
     "uint8, and tf.cast on the device.",
     JAX: "jax.device_put the next batch before this step's result is read. Send uint8, convert in the step.",
     PYTORCH: f"DataLoader(..., pin_memory=True) and {_PINNED}",
 }
-_COPY_BESIDE: Words = ("Copy to the device while it computes", _COPY, "data_performance")
+_COPY_BESIDE: Words = ("Copy to the device while it computes", _COPY_CHANGES, "data_performance")
 _KEEP = (
     "Keep arrays on the device",
     "Leave arrays on the device as far as memory allows (memory_kind='device' in the shardings). Fetch the "
@@ -406,15 +408,15 @@ def larger_batch(model: Model, study: Study) -> Proposals:
     )  # fmt: skip
 
 
-_PYTHON = {
+_PYTHON_CHANGES = {
     UNKNOWN: "Profile the Python code. Hand the device more work at once.",
     TENSORFLOW: "Capture with --python: p.python names the functions. Move slow ones into the tf.function.",
     SESSIONS: "Capture with --python: p.python names the functions. Feed through tf.data.",
     JAX: "The frames on the timeline name the functions. Put the whole step into one jax.jit.",
     PYTORCH: "with_stack=True in torch.profiler.profile records the functions. Do less Python in the step.",
 }
-_MORE_TO_DO: Words = ("Give the device more to do", _PYTHON, _GUIDE)
-_LESS_BETWEEN: Words = ("Do less between steps", _PYTHON, _GUIDE)
+_MORE_TO_DO: Words = ("Give the device more to do", _PYTHON_CHANGES, _GUIDE)
+_LESS_BETWEEN: Words = ("Do less between steps", _PYTHON_CHANGES, _GUIDE)
 _BEFORE = "Run a step or two before the timed ones. Give every batch one shape."
 _PLACE = "Place the host's longest ops on the device, or move them to the input pipeline."
 _RECORD = "Record the host's ops and Python calls as well, over several marked steps."
@@ -453,7 +455,9 @@ def idle_device(model: Model, study: Study) -> Proposals:
         ops, first = study.ops.steady, study.ops.steady.find_outlier()
         if first >= 0 and 2 * ops.self_ps[first] > idle.total_ps[row]:
             took, is_open = duration_text(int(ops.self_ps[first])), True
-            reason += f", mostly for one op: {printable(ops.op_name[first][:_LONGEST])} took {took}"
+            reason += (
+                f", mostly for one op: {printable(ops.op_name[first][:_LONGEST_LAYER])} took {took}"
+            )
             words = "Record a later run", _LATER, _GUIDE
     remains = (0.0 if is_open or cause == "unknown" else HALF), 1.0
     share = float(idle.total_ps.sum() / idle.window_ps)

@@ -47,7 +47,7 @@ from profnb.subjects.study import Study
 from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes
 
-_LONGEST, _SHOWN = 60, 4
+_LONGEST, _MOST_LISTED = 60, 4
 _JIT_OF_SESSIONS = (
     "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
 )
@@ -84,8 +84,8 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
     is_keras = is_loop_of_keras(study)
     if pieces.beside and is_keras:
         return
-    listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_SHOWN])
-    listed += ", ..." if len(pieces.names) > _SHOWN else ""
+    listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_MOST_LISTED])
+    listed += ", ..." if len(pieces.names) > _MOST_LISTED else ""
     beside = f" besides {quoted(pieces.beside, _LONGEST)}" if pieces.beside else ""
     yield Proposal(
         "work-outside-jit", "Put the whole step into one jax.jit",
@@ -348,13 +348,13 @@ def slow_rnn(model: Model, study: Study) -> Proposals:
         return
     edit, share = _compiled_together(model, pieces)
     reasons = list(dict.fromkeys(str(layer.numbers[WITHOUT_CUDNN]) for layer in layers))
-    listed = ", ".join(quoted(layer.path, _LONGEST) for layer in layers[:_SHOWN])
-    listed += ", ..." if len(layers) > _SHOWN else ""
+    listed = ", ".join(quoted(layer.path, _LONGEST) for layer in layers[:_MOST_LISTED])
+    listed += ", ..." if len(layers) > _MOST_LISTED else ""
     yield Proposal(
         "slow-rnn", "Let cuDNN run the recurrent layers",
         f"Keras runs {listed} time step by time step: {count_text(round(pieces.each))} ops and kernels a "
         f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one op, but not with "
-        f"{'; '.join(reasons[:_SHOWN])}.",
+        f"{'; '.join(reasons[:_MOST_LISTED])}.",
         allowed_instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
     )  # fmt: skip
 

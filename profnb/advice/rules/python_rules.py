@@ -35,7 +35,7 @@ from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW, words
 from profnb.trace.names import PYTHON_OPS, parse_op
 
 _LONGEST = 60
-_FUNCTION = f"{GUIDE}/function"
+_FUNCTION_GUIDE = f"{GUIDE}/function"
 _IN_ONE_CALL = 16
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
@@ -145,7 +145,7 @@ def _function_of(
         "eager-ops", f"Put {what} into a tf.function", evidence,
         f"Put @tf.function(reduce_retracing=True) over the function that {that}. Keep reads of values "
         "(float(t), t.numpy(), an if on a tensor) outside of the function.",
-        _FUNCTION, edits, where, edit,
+        _FUNCTION_GUIDE, edits, where, edit,
     )  # fmt: skip
 
 
@@ -264,7 +264,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
-        _FUNCTION,
+        _FUNCTION_GUIDE,
         [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
     )  # fmt: skip
 

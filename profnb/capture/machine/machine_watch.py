@@ -30,9 +30,9 @@ from typing import Any
 
 MISSING = -1  # of any column: nobody could tell
 MOST_LOOKS = 2000
-_PERIOD_S, _LEAST_IDLE, _PATIENCE_S = 0.25, 200, 2.0
+_PERIOD_S, _LEAST_IDLE, _CLOSING_S = 0.25, 200, 2.0
 _MOST_BOARDS = 16
-_NS = 1e9
+_NS_PER_S = 1e9
 
 
 def _column() -> array[int]:
@@ -154,11 +154,11 @@ class HostReader(_Reader):
         times = self._psutil.cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted twice
-        return (sum(times) - guests - idle) * _NS, idle * _NS
+        return (sum(times) - guests - idle) * _NS_PER_S, idle * _NS_PER_S
 
     def _processor(self) -> tuple[float]:
         times = self._process.cpu_times()
-        return ((times.user + times.system) * _NS,)
+        return ((times.user + times.system) * _NS_PER_S,)
 
     def _disks(self) -> tuple[int, int]:
         counted = self._process.io_counters()
@@ -296,7 +296,7 @@ class MachineWatch:
             if looking.ident is not None:
                 records.end_ns = time.perf_counter_ns()
                 self._ended.set()
-                looking.join(_PATIENCE_S)
+                looking.join(_CLOSING_S)
                 if looking.is_alive():  # a driver that does not answer; what comes now is not kept
                     self.records = MachineRecords()
 

@@ -21,7 +21,7 @@ from pathlib import Path
 MOUNTS, OPEN_FILES = Path("/proc/self/mounts"), Path("/proc/self/fd")
 # File systems of other machines. Not those that clusters are built on (Lustre, GPFS), which are fast, nor 9p,
 # which sandboxes mount everything by.
-_KINDS = frozenset({
+_NETWORK_FILE_SYSTEMS = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "ncpfs", "davfs", "fuse.drive", "fuse.gcsfuse",
     "fuse.s3fs", "fuse.sshfs", "fuse.rclone", "fuse.goofys", "fuse.blobfuse", "fuse.blobfuse2",
     "fuse.mount-s3", "fuse.google-drive-ocamlfuse", "fuse.davfs",
@@ -31,7 +31,7 @@ _ESCAPED = re.compile(r"\\([0-7]{3})")
 _CODE = re.compile(r"\.(py|pyc|so|dll|ipynb)(\.[\d.]+)?$|/(site|dist)-packages/")
 _HOME = re.compile(r"^/(home|Users)/[^/]+")
 _PERIOD_S, _LEAST_IDLE = 0.1, 200  # times what a look took
-_MOST_FILES, _LONGEST = 10_000, 100
+_MOST_FILES_ASKED, _LONGEST_PLACE = 10_000, 100
 _ACCESS, _READS_ONLY = 0o3, 0o0
 
 
@@ -62,7 +62,7 @@ def network_mounts(text: str) -> dict[str, str]:
     mounts = {}
     for line in text.splitlines():
         source, place, kind = [*line.split(" "), "", "", ""][:3]
-        if kind in _KINDS or (kind == "fuse" and source in _SOURCES):
+        if kind in _NETWORK_FILE_SYSTEMS or (kind == "fuse" and source in _SOURCES):
             place = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), place)
             mounts[place.rstrip("/") or "/"] = kind if kind != "fuse" else f"fuse.{source}"
     return mounts
@@ -113,13 +113,13 @@ def _look(records: NetworkFiles, mounts: dict[str, str], files: set[str]) -> Non
                 below = [one for one in mounts if path.startswith(f"{one.rstrip('/')}/")]
                 if below and not _CODE.search(path) and _is_read(opened.name):
                     places.add(max(below, key=len))
-                    if len(files) < _MOST_FILES:
+                    if len(files) < _MOST_FILES_ASKED:
                         files.add(path)
     records.looks += 1
     records.found += bool(places)
     records.files = len(files)
     for place in places:
-        shown = f"{_HOME.sub('~', place)[:_LONGEST]} ({mounts[place]})"
+        shown = f"{_HOME.sub('~', place)[:_LONGEST_PLACE]} ({mounts[place]})"
         records.mounts[shown] = records.mounts.get(shown, 0) + 1
 
 

@@ -46,7 +46,7 @@ Place = tuple[str, int]
 
 _KERAS = ("keras", "tf_keras")
 _FEWEST_TRACINGS = 3
-_MOST_VALUES, _LONGEST = 8, 120
+_MOST_VALUES, _LONGEST_VALUE = 8, 120
 _ARGUMENT = re.compile(r"^  (\S+) \([A-Z_]+\): (.*)$", re.MULTILINE)
 _TENSOR = re.compile(r"TensorSpec\(shape=(.*?), dtype=(?:tf\.)?(\w+)(?:, name=[^)]*)?\)")
 _LITERAL = re.compile(r"Literal\[(.*)\]")
@@ -358,7 +358,7 @@ def _compare(text: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     for block in text.split("Input Parameters:")[1:]:
         for name, kind in _ARGUMENT.findall(block.partition("Output Type:")[0]):
             plain = _LITERAL.sub(r"\1", _TENSOR.sub(r"\2\1", kind))  # "float32(3, 4)", or "2"
-            values.setdefault(name, {})[plain[:_LONGEST]] = None
+            values.setdefault(name, {})[plain[:_LONGEST_VALUE]] = None
     return tuple(
         (name, tuple(list(kinds)[:_MOST_VALUES]))
         for name, kinds in values.items()

@@ -20,9 +20,9 @@ from profnb.capture.source.source_records import Shape
 
 _T = TypeVar("_T")
 
-_MOST_LAYERS, _DEEPEST, _DEEPEST_GRAPH = 20_000, 30, 900
-_LARGEST, _LONGEST_NAME = 1 << 40, 40
-_LIBRARIES = ("keras.", "tf_keras.")
+_MOST_LAYERS, _DEEPEST_MODULE, _DEEPEST_GRAPH = 20_000, 30, 900
+_LARGEST_SETTING, _LONGEST_SETTING = 1 << 40, 40
+_KERAS_MODULES = ("keras.", "tf_keras.")
 _NO_LAYERS = ("Metric", "Loss", "InputSpec")
 # Layers whose parts are all given the layer's own input, but for the part that joins the others.
 _SIDE_BY_SIDE = ("Bidirectional", "MultiHeadAttention", "GroupedQueryAttention")
@@ -222,7 +222,7 @@ class _Walk:
     def visit(self, layer: Any, parent: int, path: str, depth: int, needs_gradient: bool) -> None:
         """Add a layer and its parts."""
         row = len(self.rows)
-        if row >= _MOST_LAYERS or depth > _DEEPEST:
+        if row >= _MOST_LAYERS or depth > _DEEPEST_MODULE:
             return
         first = self.row_of.setdefault(id(layer), row)
         if first != row:
@@ -243,7 +243,7 @@ class _Walk:
         is_trainable = _ask(getattr, layer, "trainable", otherwise=True) and any(
             getattr(weight, "trainable", False) for weight in weights
         )
-        is_library = type(layer).__module__.startswith(_LIBRARIES)
+        is_library = type(layer).__module__.startswith(_KERAS_MODULES)
         shapes = _ask(input_shapes, layer, otherwise=())
         self.rows.append(
             LayerFacts(
@@ -281,14 +281,14 @@ def _has_keras_step(model: Any) -> bool:
     if any(getattr(weight, "regularizer", None) is not None for weight in model.weights):
         return False  # Keras 3 works out regularization outside of any scope
     return all(
-        getattr(getattr(type(model), name, None), "__module__", "keras.").startswith(_LIBRARIES)
+        getattr(getattr(type(model), name, None), "__module__", "keras.").startswith(_KERAS_MODULES)
         for name in ("train_step", "compute_loss", "compute_metrics", "test_step")
     )
 
 
 def _loss_names(losses: Any, depth: int = 0) -> Iterator[str]:
     """Yield the name scopes of Keras 2's losses; Keras 3 puts all under ``compile_loss``."""
-    if isinstance(losses, dict | list | tuple) and depth < _DEEPEST:
+    if isinstance(losses, dict | list | tuple) and depth < _DEEPEST_MODULE:
         for inner in losses.values() if isinstance(losses, dict) else losses:
             yield from _loss_names(inner, depth + 1)
     elif isinstance(name := getattr(losses, "name", None), str) and name:
@@ -436,7 +436,7 @@ def _settings_of(layer: Any) -> dict[str, int | str]:
             settings[name] = text
     for name, seam in seams.HEADS.items():
         value = seam.of(layer)
-        if isinstance(value, int) and 0 <= value < _LARGEST:
+        if isinstance(value, int) and 0 <= value < _LARGEST_SETTING:
             settings[name] = value
     for name, seam in seams.ATTENTION_INPUTS.items():
         part = seam.of(layer)
@@ -462,7 +462,7 @@ def _forbids_cudnn(layer: Any) -> Iterator[str]:
         function = getattr(cell, name, None)
         given = getattr(function, "__name__", type(function).__name__)
         if given != wanted:
-            yield f"{name}={given[:_LONGEST_NAME]!r}"
+            yield f"{name}={given[:_LONGEST_SETTING]!r}"
     dropout = getattr(cell, "recurrent_dropout", 0)
     if isinstance(dropout, int | float) and dropout > 0:
         yield f"recurrent_dropout={dropout:g}"

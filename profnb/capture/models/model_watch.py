@@ -23,11 +23,11 @@ from profnb.capture.models.layer_facts import FitResult, ModelFacts, TracedLayer
 from profnb.capture.signals import OwnFaults
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
-_LIBRARIES = ("keras", "tf_keras")
+_KERAS_MODULES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
-_TRAIN, _MOST_METRICS, _LONGEST_NAME = "train", 50, 100
+_TRAIN, _MOST_METRICS, _LONGEST_METRIC = "train", 50, 100
 
 
 class FitWatch:
@@ -56,7 +56,7 @@ class FitWatch:
         with OwnFaults():  # likewise
             history = seams.CALLBACK_MODEL.of(callbacks).history
             metrics = {
-                str(name)[:_LONGEST_NAME]: float(values[-1])
+                str(name)[:_LONGEST_METRIC]: float(values[-1])
                 for name, values in list(history.history.items())[:_MOST_METRICS]
                 if len(values)
             }
@@ -228,7 +228,7 @@ def _scopes_between(first: str, last: str) -> list[str]:
 
 def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     """Find the Keras models that are values of a namespace."""
-    modules = [sys.modules[name] for name in _LIBRARIES if name in sys.modules]
+    modules = [sys.modules[name] for name in _KERAS_MODULES if name in sys.modules]
     types = tuple(kind for module in modules if isinstance(kind := seams.MODEL.find(module), type))
     values = list(namespace.values()) if types else []
     return [value for value in values if issubclass(type(value), types)][:_MOST_MODELS]

@@ -22,7 +22,7 @@ UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
 _CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass
 _SUM = "AddN"
-_MOST_OPS, _MOST_FUNCTIONS, _MOST_GRAPHS, _DEEPEST = 300_000, 200, 6, 8
+_LARGEST_GRAPH, _MOST_FUNCTIONS, _MOST_GRAPHS, _MOST_WRAPPERS = 300_000, 200, 6, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _traced(function: Any, depth: int) -> Iterator[Any]:
             inner = cell.cell_contents
         except ValueError:  # not yet filled
             continue
-        if depth < _DEEPEST and callable(inner) and not isinstance(inner, type):
+        if depth < _MOST_WRAPPERS and callable(inner) and not isinstance(inner, type):
             yield from _traced(inner, depth + 1)
 
 
@@ -97,7 +97,7 @@ def describe_ops(
         has_keras_step: Whether the step is Keras' own, so that what is left over is the metrics'.
     """
     operations = seams.GRAPH_OPERATIONS.of(graph, list)()
-    if len(operations) > _MOST_OPS:
+    if len(operations) > _LARGEST_GRAPH:
         return {}
     names = [(operation.name, operation.type) for operation in operations]
     back = [at for at, (name, _) in enumerate(names) if name.startswith(_TAPE)]
@@ -157,7 +157,7 @@ def _outermost(tensor: Any, outer_of: dict[int, dict[int, Any]]) -> Any:
         tensor: What a graph captured.
         outer_of: For graphs already looked at what each of their placeholders captured; filled in.
     """
-    for _ in range(_DEEPEST):
+    for _ in range(_MOST_WRAPPERS):
         graph = getattr(tensor, "graph", None) if hasattr(tensor, "op") else None
         if graph is None:
             break

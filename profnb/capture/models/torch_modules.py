@@ -7,8 +7,8 @@ from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
 
-_MOST_LAYERS, _DEEPEST = 20_000, 30
-_LIBRARY = "torch.nn."
+_MOST_LAYERS, _DEEPEST_MODULE = 20_000, 30
+_TORCH_MODULES = "torch.nn."
 _LOSSES = "torch.nn.modules.loss"
 
 
@@ -42,7 +42,7 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
     compiled: tuple[str, ...] = ()
     with OwnFaults():  # somebody's module may do anything when it is looked at
         for dotted, part in module.named_modules():
-            if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST:
+            if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST_MODULE:
                 continue
             if dotted and f"{dotted}.".startswith(compiled):
                 continue
@@ -58,7 +58,7 @@ def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFa
                     path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
                     name=short_name or name,
                     kind=kind.__name__,
-                    is_library=kind.__module__.startswith(_LIBRARY),
+                    is_library=kind.__module__.startswith(_TORCH_MODULES),
                     parent=row_of[above] if dotted else -1,
                     parameters=sum(
                         _size(weight) for weight in weights if id(weight) not in counted

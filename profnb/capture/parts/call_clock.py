@@ -28,9 +28,9 @@ from profnb.capture.source.stacks import Looks, frames_above, name_frames
 from profnb.capture.source.user_code import is_own_file, is_user_file
 
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
-_GAPS, _MOST_PLACES = 200, 10_000
+_GAPS, _MOST_PLACES_CLOCKED = 200, 10_000
 _LATER_NS = 100_000_000  # until somebody else's profiler is asked for again
-_OTHER, _NAMED, _FRAMEWORK = range(3)
+_UNNAMED, _NAMED, _FRAMEWORK = range(3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class CallClock(Gaps):
         if kind is None:
             self._codes[id(code)] = code
             kind = self._kinds[id(code)] = _kind_of(code)
-        if kind == _OTHER:
+        if kind == _UNNAMED:
             return
         now = time.perf_counter_ns()
         self._charge(now)
@@ -133,7 +133,7 @@ class CallClock(Gaps):
             key += id(code), offset + (not key)  # behind what was called there last
         rows, place = self._places, tuple(key)
         self._place = rows.get(place, 0)
-        if not self._place and len(rows) < _MOST_PLACES:
+        if not self._place and len(rows) < _MOST_PLACES_CLOCKED:
             self._place = rows[place] = len(rows)
 
     def stop(self, base: int) -> TimedCalls:
@@ -159,7 +159,7 @@ class CallClock(Gaps):
 def _kind_of(code: CodeType) -> int:
     name, file = str(getattr(code, "co_qualname", code.co_name)), code.co_filename
     if code.co_name.startswith("<") or is_own_file(file):  # a comprehension is its function's
-        return _OTHER
+        return _UNNAMED
     if is_user_file(file) or is_named(name, file):
         return _NAMED
-    return _FRAMEWORK if enters_framework(name, file) else _OTHER
+    return _FRAMEWORK if enters_framework(name, file) else _UNNAMED

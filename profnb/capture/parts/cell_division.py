@@ -36,9 +36,9 @@ from profnb.capture.step_records import RUN as SESSION_RUN
 from profnb.core.columns import Bools, Int64s
 
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
-_MOST_ROWS, _MOST_LINES = 300, 20
+_MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
-_TIMED, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
+_TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (
     parts.BUILDING,
     parts.CHECKPOINTING,
@@ -49,8 +49,8 @@ _SEEN = (
 _BATCHES = (parts.TRAIN, parts.VALIDATION, parts.EVALUATION, parts.PREDICT)
 _OF_RUNS = (*_BATCHES, parts.FIRST, parts.SLOW_FIRST)
 _OF_METHODS = (*_BATCHES, parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
-_STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
-_PHASES = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
+_PARTS_OF_STEPS = (*_OF_RUNS, parts.MARKED, parts.CALLS, parts.SESSION_RUNS)
+_PART_OF_PHASE = {"train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT}
 _METHODS = {"train": "fit", "test": "evaluate", "predict": "predict"}
 _FIT, _VALIDATION = "fit", "validation"
 _Counted = dict[tuple[str, str, str], int]  # by kind and name of a node of the tree, and method
@@ -100,7 +100,7 @@ class _Parts:
     def add(
         self, key: _Key, first_ns: int, wall_ns: int, longest_ns: int = 0, occurrences: int = 0
     ) -> _PartTotals:
-        if key not in self.rows and len(self.rows) >= _MOST_ROWS:
+        if key not in self.rows and len(self.rows) >= _MOST_PARTS_LISTED:
             key = key[0], "", "", 0
         row = self.rows.setdefault(key, _PartTotals(first_ns))
         row.first_ns = min(row.first_ns, first_ns)
@@ -113,7 +113,7 @@ class _Parts:
         self, key: _Key, path: Path, first_ns: int, wall_ns: int, looks: int = 0
     ) -> _PartTotals:
         """Add what lies between steps; what is steps' all the same gets its path with them."""
-        if key[0] not in _STEPS:
+        if key[0] not in _PARTS_OF_STEPS:
             self.tree.add(path, first_ns, wall_ns, looks)
         return self.add(key, first_ns, wall_ns)
 
@@ -288,7 +288,7 @@ class _Spans:
         for last in before.tolist():
             part, name = self.keys[self.key[last]][:2] if last >= 0 else (parts.OTHER, "")
             if part in (parts.FIRST, parts.SLOW_FIRST):
-                part, name = _PHASES.get(name, parts.VALIDATION), _METHODS.get(name, _FIT)
+                part, name = _PART_OF_PHASE.get(name, parts.VALIDATION), _METHODS.get(name, _FIT)
             self.contexts.append((part, name))
         self.is_flown = in_flown >= 0
         self.context[self.is_flown] = first + in_flown[self.is_flown]
@@ -365,11 +365,11 @@ def _part_of_step(
         return (parts.FIRST if is_retraced else parts.CALLS), name
     if is_retraced or is_slow:
         return (parts.FIRST if is_retraced else parts.SLOW_FIRST), phase
-    if (kind == USER and not is_run) or phase not in (*_PHASES, _VALIDATION):
+    if (kind == USER and not is_run) or phase not in (*_PART_OF_PHASE, _VALIDATION):
         return parts.MARKED, name
     if is_validation:
         return parts.VALIDATION, _FIT
-    return _PHASES[name], _METHODS[name] if is_run else f"{name}_on_batch"
+    return _PART_OF_PHASE[name], _METHODS[name] if is_run else f"{name}_on_batch"
 
 
 def _is_of_keras(log: StepLog) -> Bools:
@@ -523,7 +523,7 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
     for look in np.flatnonzero(spans.step[piece] >= 0).tolist():
         part, key = looks.part[look], spans.keys[spans.key[spans.step[piece[look]]]]
         made.rows[key].places[part.file, part.line] += 1
-        if part.part in _TIMED and part.run and key[0] in _OF_RUNS:
+        if part.part in _TIMED_PARTS and part.run and key[0] in _OF_RUNS:
             inner = part.part, part.name, "", 0
             made.add(inner, int(looks.times[look]), 0).places[part.file, part.line] += 1
             path = in_epochs(part.path, is_inside=True)
@@ -532,7 +532,7 @@ def _place_steps(spans: _Spans, made: _Parts, looks: _Looks, paths: Paths) -> No
             in_steps[key].append((part.path, int(apart[look])))
     for look in np.flatnonzero(spans.is_between[piece]).tolist():
         around[spans.before(int(piece[look]))].append(looks.part[look].path)
-    for key, row in [one for one in made.rows.items() if one[0][0] in _STEPS]:
+    for key, row in [one for one in made.rows.items() if one[0][0] in _PARTS_OF_STEPS]:
         shares = callbacks[key]
         is_of_run = key[0] in _BATCHES and key[1] in _METHODS.values()
         step = NodeKey(key[0], "" if is_of_run else key[1])
@@ -592,7 +592,7 @@ def _records(
 ) -> CellRecords:
     """Give the rows as values; of the code's own lines the longest."""
     lines = [key for key in made.rows if key[0] == parts.OTHER and key[2]]
-    for key in sorted(lines, key=lambda key: -made.rows[key].wall_ns)[_MOST_LINES:]:
+    for key in sorted(lines, key=lambda key: -made.rows[key].wall_ns)[_MOST_LINES_OF_CELL:]:
         row = made.rows.pop(key)
         made.add((parts.OTHER, "", "", 0), row.first_ns, row.wall_ns)
     order = [key for key, row in made.rows.items() if row.wall_ns or row.occurrences]
@@ -609,7 +609,7 @@ def _records(
     records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=made.tree.nodes(counted))
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
-    rows = {key: row for row, key in enumerate(order) if key[0] in _TIMED}
+    rows = {key: row for row, key in enumerate(order) if key[0] in _TIMED_PARTS}
     kept: Counter[_Key] = Counter()
     longest = []
     for one in sorted(calls, key=lambda one: -one[3]):

@@ -28,20 +28,20 @@ from profnb.capture.source.user_code import is_user_file
 
 Frame = tuple[str, str, int, int]  # name with its class, file, first line, line that runs
 RUN = "run"  # in a fit, evaluate or predict, and nothing more is known
-_CALLBACK_LIST, _COMPILE, _LAYERS = "callback list", "Model.compile", "layers"
-_KERAS = r"/(?:tf_)?keras/(?:src/)?"
+_CALLBACK_LIST, _COMPILE, _BUILDING_LAYERS = "callback list", "Model.compile", "layers"
+_KERAS_FILES = r"/(?:tf_)?keras/(?:src/)?"
 _ITERATORS = r"/tensorflow/python/data/ops/iterator_ops\.py$|/torch/utils/data/dataloader\.py$"
 # What a function is, by the end of its name and the end of its file's path.
-_KINDS = [
+_KINDS_OF_FUNCTIONS = [
     (kind, re.compile(name), re.compile(file))
     for kind, name, file in (
         (parts.IMPORTS, r"^_find_and_load$", r"importlib\._bootstrap>$"),
-        (RUN, r"(?:^|\.)(?:fit|evaluate|predict)$", rf"{_KERAS}.*train(?:er|ing|ing_v1)\.py$"),
-        (_CALLBACK_LIST, r"(?:^|CallbackList\.)on_\w+$", rf"{_KERAS}callbacks(?:/callback_list)?\.py$"),
+        (RUN, r"(?:^|\.)(?:fit|evaluate|predict)$", rf"{_KERAS_FILES}.*train(?:er|ing|ing_v1)\.py$"),
+        (_CALLBACK_LIST, r"(?:^|CallbackList\.)on_\w+$", rf"{_KERAS_FILES}callbacks(?:/callback_list)?\.py$"),
         (parts.CALLBACKS, r"Hook\.(?:before|after)_run$|^(?:before|after)_run$",
          r"/tensorflow/python/training/\w+hooks?\.py$"),
         (parts.CHECKPOINTING, r"(?:^|\.)(?:save\w*|load_weights|load_model|export|write|restore|read|load)$",
-         rf"{_KERAS}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
+         rf"{_KERAS_FILES}(?:saving/.*sav\w*|models/model|engine/training|engine/functional)\.py$"
          r"|/tensorflow/python/(?:checkpoint/\w+|training/saver|saved_model/(?:save|load)\w*)\.py$"
          r"|/torch/serialization\.py$|/orbax/"),
         (parts.INTERPRETER,
@@ -49,7 +49,7 @@ _KINDS = [
          r"/(?:ai_edge_litert|tensorflow/lite/python)/interpreter\.py$"),
         (parts.BUILDING,
          r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
-         rf"{_KERAS}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
+         rf"{_KERAS_FILES}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
         (parts.INPUT, r"(?:^|\.)__next__$", _ITERATORS),
         (parts.SETTING_UP,
          r"^(?:OwnedIterator|_(?:Base|SingleProcess|MultiProcessing)DataLoaderIter)\.__init__$", _ITERATORS),
@@ -64,7 +64,7 @@ _OF_NO_PART = (parts.SETTING_UP, parts.TRACING, parts.COMPILATION)
 # A framework's code that runs ops, where no call of a compiled function is on the stack.
 _RUNS_OPS = re.compile(
     r"/tensorflow/python/(?:ops|eager)/"
-    rf"|{_KERAS}(?:layers|ops|models|backend|losses|metrics|optimizers|engine|random)\b"
+    rf"|{_KERAS_FILES}(?:layers|ops|models|backend|losses|metrics|optimizers|engine|random)\b"
     r"|/jax/_src/(?:numpy|lax|nn|scipy|random|interpreters|ad_util)\b"
 )
 _READ_VALUES = ("numpy", "__array__", "convert_to_numpy", "__float__", "__int__", "__bool__")
@@ -73,14 +73,14 @@ _CONVERTS = re.compile(
     r"/tensorflow/python/(?:framework/(?:constant_op|tensor_conversion\w*)|ops/weak_tensor_ops)\.py$"
 )
 _COMPILED = "/tensorflow/python/eager/polymorphic_function/"
-_LEAVES = re.compile(rf"{_KERAS}utils/traceback_utils\.py$")
+_LEAVES = re.compile(rf"{_KERAS_FILES}utils/traceback_utils\.py$")
 # Code that is not the user's, whatever calls it, and what waits for other threads.
 _FRAMEWORKS = re.compile(
     r"/(?:site|dist)-packages/(?:tensorflow|(?:tf_)?keras|jax|torch|ai_edge_litert)/"
 )
 _WAITS = re.compile(r"/python3[^/]*/(?:threading|queue|selectors|subprocess)\.py$")
-_DEEPEST = 40
-_MODELS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
+_DEEPEST_PART = 40
+_MODEL_METHODS = re.compile(r"(?:^|\.)(Sequential|Functional|Model)\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,11 @@ class StackPart:
 def _kind_of(name: str, file: str) -> str:
     """Say what kind a function is; "" for nothing special."""
     path = file.replace("\\", "/")
-    kinds = (kind for kind, of_name, at in _KINDS if of_name.search(name) and at.search(path))
+    kinds = (
+        kind
+        for kind, of_name, at in _KINDS_OF_FUNCTIONS
+        if of_name.search(name) and at.search(path)
+    )
     return next(kinds, "")
 
 
@@ -193,7 +197,7 @@ class _Walk:
             self.path.append(NodeKey(parts.EAGER, self.op))
         elif end == parts.LINES and self.leaf:
             self.path.append(NodeKey(self.leaf))
-        return replace(self.now, path=tuple(self.path[:_DEEPEST]))
+        return replace(self.now, path=tuple(self.path[:_DEEPEST_PART]))
 
     def see_library(self, name: str, file: str) -> None:
         """A framework's file tells whether ops run: not in a call of what is compiled, nor in a read."""
@@ -229,8 +233,8 @@ class _Walk:
                 self.add(NodeKey(parts.CALLBACKS, called))
         elif kind == parts.BUILDING:
             if self.now.part in (parts.OTHER, parts.CALLBACKS):  # a model by its class, or a layer
-                model = _MODELS.search(name)
-                built = _LAYERS if model is None else model[1]
+                model = _MODEL_METHODS.search(name)
+                built = _BUILDING_LAYERS if model is None else model[1]
                 self._begin(parts.BUILDING, _COMPILE if called == "compile" else built, run)
         elif kind != parts.INPUT:
             self._begin(kind, _outside(name), run)

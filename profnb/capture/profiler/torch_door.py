@@ -97,7 +97,7 @@ def count_examples(batch: Any, *, is_batch: bool) -> int:
 _NORMAL_LEVEL = 2
 _CLOCK_READINGS = 3
 _RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch
-_RUN, _FILE = "torch", "torch.pt.trace.json"
+_RUN_FOLDER, _FILE = "torch", "torch.pt.trace.json"
 
 
 class TorchDoor(Door):
@@ -173,7 +173,7 @@ class TorchDoor(Door):
                 "trace of PyTorch."
             )
             return None
-        target = folder / "plugins" / "profile" / _RUN
+        target = folder / "plugins" / "profile" / _RUN_FOLDER
         with log_held_back(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             prepare = seams.TORCH_PREPARE.find()

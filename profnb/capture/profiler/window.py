@@ -48,7 +48,7 @@ _LONGEST_WAIT, _MOST_GROWTH = 6, 1_500_000_000
 _LONGEST_STOP_S = 120
 _BYTES_AN_EVENT, _S_AN_EVENT = 100, 5e-6  # of stopping, reading and showing; see above
 _LEAST_STOP_S, _STOP_SHARE = 0.25, 0.05
-_FEWEST_STEPS = 4  # whatever they take
+_FEWEST_TRACED = 4  # whatever they take
 _STRETCHES = 3  # in each of which the process has to grow: in two it does by chance, as pools of threads fill
 _EVENTS_A_S = 500_000  # of processor time; the most seen were 390,000, of tf.data's functions
 _ENOUGH_STEPS = 10  # to show: no others are traced instead of them
@@ -258,7 +258,7 @@ class Window:
         events = min(grown, (time.process_time() - self._cpu_before_s) * _EVENTS_A_S)
         elapsed_s = (time.perf_counter_ns() - self._since_ns) / 1e9
         may_take_s = max(_LEAST_STOP_S, _STOP_SHARE * elapsed_s)
-        return self.traced_steps >= _FEWEST_STEPS and events * _S_AN_EVENT >= may_take_s
+        return self.traced_steps >= _FEWEST_TRACED and events * _S_AN_EVENT >= may_take_s
 
     def stop_clock(self) -> None:
         """It closes by itself no more."""

@@ -27,7 +27,7 @@ from typing import Any, NoReturn, TypeVar
 from profnb.core.errors import TraceFormatError
 
 T = TypeVar("T")
-_LONGEST_TEXT, _MOST_ITEMS, _LARGEST = 2000, 10_000, 1e100
+_LONGEST_STRING, _MOST_ITEMS, _LARGEST_NUMBER = 2000, 10_000, 1e100
 _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}
 
 
@@ -257,11 +257,11 @@ def _are_plain(items: Sequence[Any], hint: Any) -> bool:
 
 
 def _clean(text: str) -> str:
-    return text[:_LONGEST_TEXT].encode("utf-8", "replace").decode("utf-8")
+    return text[:_LONGEST_STRING].encode("utf-8", "replace").decode("utf-8")
 
 
 def _bounded(number: float) -> float:
-    if math.isnan(number) or abs(number) < _LARGEST:
+    if math.isnan(number) or abs(number) < _LARGEST_NUMBER:
         return float(number)
     return math.copysign(math.inf, number)
 

@@ -42,20 +42,28 @@ from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import ours_alone, whole_file
 from profnb.core.sharing import Sharing
 
-_SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
-_VERSION = 2
-_MOST_BYTES, _LEVEL, _MOST_RUNS = 64 << 20, 5, 1000
+_SIDECAR_SUFFIX, _TRACE_SUFFIX = ".profnb.json.gz", ".xplane.pb"
+_SIDECAR_VERSION = 2
+_LARGEST_SIDECAR, _GZIP_LEVEL, _MOST_RUNS_KEPT = 64 << 20, 5, 1000
 _LARGEST_PARTS = ("stacks", "source", "models")  # left out first where all would be too large
 
 
 _NOT_KEPT = Limit(is_kept=False)
-_NS, _LINE, _SIZE = 1 << 60, 1 << 30, 1 << 40  # centuries; longer than any file; of one dimension
+_MOST_NS, _LINE, _SIZE = (
+    1 << 60,
+    1 << 30,
+    1 << 40,
+)  # centuries; longer than any file; of one dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
 _DEEPEST_MODEL, _PARTS, _CALLS, _NODES = 64, 400, 40_000, 1_200
-_COUNT, _TIME, _NUMBER = Limit(least=0, end=_NS), Limit(least=-_NS, end=_NS), Limit(least=0)
+_COUNT, _TIME, _NUMBER = (
+    Limit(least=0, end=_MOST_NS),
+    Limit(least=-_MOST_NS, end=_MOST_NS),
+    Limit(least=0),
+)
 _LINE_NUMBER, _SMALL = Limit(least=0, end=_LINE), Limit(least=0, end=_SIZE)
-_LOOKS = Limit((MOST_LOOKS + 1,), -_NS, _NS, has_differences=True)
-_SAMPLES = Limit((_ROWS,), 0, _NS, has_differences=True)
+_LOOKS = Limit((MOST_LOOKS + 1,), -_MOST_NS, _MOST_NS, has_differences=True)
+_SAMPLES = Limit((_ROWS,), 0, _MOST_NS, has_differences=True)
 
 # By field, and by class for those of its fields that are not named.
 LIMITS: Mapping[str, Limit] = {
@@ -75,18 +83,18 @@ LIMITS: Mapping[str, Limit] = {
     "FitResult": _NUMBER,
     "TracedFunction.code": _LINE_NUMBER,
     "TracedFunction.tracings": Limit(least=1, end=_SIZE),
-    "StepRecords": Limit((_STEPS,), -_NS, _NS),
+    "StepRecords": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
     "StepRecords.kinds": _NOT_KEPT,
     "StepRecords.iterations": Limit((_STEPS,), 1),
     "StepRecords.ended_at": Limit((_STEPS,), 0, _SIZE),  # of later steps than are kept, too
-    "StepRecords.ended_epoch": Limit((_STEPS,), 1, _NS),
+    "StepRecords.ended_epoch": Limit((_STEPS,), 1, _MOST_NS),
     "ModelFacts.layers": Limit((_LAYERS,)),
     "ModelFacts.scopes": Limit((_OPS,)),
     "ModelFacts.again": Limit((_OPS,)),
     "ModelFacts.calls": Limit((_LAYERS,), 0, _SIZE),
     "ModelFacts.ops": Limit((20, 20, _OPS)),
     "LayerFacts.parent": Limit(least=-1, end=_LAYERS),
-    "LayerFacts.parameters": Limit(least=-1, end=_NS),
+    "LayerFacts.parameters": Limit(least=-1, end=_MOST_NS),
     "LayerFacts.output_shape": Limit((16,), 0, _SIZE),
     "LayerFacts.input_shapes": Limit((10_000, 16), 0, _SIZE),
     "LayerFacts.kernels": Limit((10_000, 16), 0, _SIZE),
@@ -110,9 +118,9 @@ LIMITS: Mapping[str, Limit] = {
     "CellRecords.cells": _NUMBER,
     "CellRecords.tree": Limit((_NODES,)),
     "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
-    "CellRecords.long_begin_ns": Limit((_CALLS,), -_NS, _NS),
-    "CellRecords.long_end_ns": Limit((_CALLS,), -_NS, _NS),
-    "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _NS),
+    "CellRecords.long_begin_ns": Limit((_CALLS,), -_MOST_NS, _MOST_NS),
+    "CellRecords.long_end_ns": Limit((_CALLS,), -_MOST_NS, _MOST_NS),
+    "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _MOST_NS),
     "CellPart": _COUNT,
     "CellPart.occurrences": _SMALL,
     "CellPart.line": _LINE_NUMBER,
@@ -125,14 +133,14 @@ LIMITS: Mapping[str, Limit] = {
     "TurnRecords.end_ns": _TIME,
     "TurnRecords.library_places": _LINE_NUMBER,
     "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
-    "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_NS, _NS, has_differences=True),
+    "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_MOST_NS, _MOST_NS, has_differences=True),
     "TurnRecords.place": Limit((MOST_MARKS,), 0, _LINE),
     "TurnRecords.iterator": Limit((MOST_MARKS,), -1, _LINE),
     "MachineRecords": _LOOKS,
     "MachineRecords.boards": Limit((16,)),
     "BoardRecords": replace(_LOOKS, least=-1),
     "BoardRecords.index": _LINE_NUMBER,
-    "SessionRecords.epoch_ns": Limit(least=-_NS, end=_NS << 1),
+    "SessionRecords.epoch_ns": Limit(least=-_MOST_NS, end=_MOST_NS << 1),
     "SessionRecords.queues": Limit((100,)),
     "GapRecords": _COUNT,
     "GapRecords.places": Limit((100,)),
@@ -141,12 +149,12 @@ LIMITS: Mapping[str, Limit] = {
     "GapPlace.line": _LINE_NUMBER,
     "GapPlace.inner_line": _LINE_NUMBER,
     "QueueRecord": _COUNT,
-    "QueueRecord.capacity": Limit(least=-1, end=_NS),
-    "QueueRecord.dequeues": Limit((1000,), 0, _NS),
-    "QueueRecord.enqueues": Limit((1000,), 0, _NS),
+    "QueueRecord.capacity": Limit(least=-1, end=_MOST_NS),
+    "QueueRecord.dequeues": Limit((1000,), 0, _MOST_NS),
+    "QueueRecord.enqueues": Limit((1000,), 0, _MOST_NS),
     "QueueRecord.sources": Limit((1000,)),
-    "QueueRecord.begin_ns": Limit((_STEPS,), -_NS, _NS),
-    "QueueRecord.end_ns": Limit((_STEPS,), -_NS, _NS),
+    "QueueRecord.begin_ns": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
+    "QueueRecord.end_ns": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
     "QueueRecord.elements": Limit((_STEPS,), 0, _LINE),
     "QueueRecord.thread": Limit((_STEPS,), 0, _LINE),
     "StackRecords.begin_ns": _COUNT,
@@ -160,7 +168,7 @@ LIMITS: Mapping[str, Limit] = {
 
 def sidecar_of(trace: Path) -> Path:
     """Name the file beside a trace."""
-    return trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + _SUFFIX)
+    return trace.with_name(trace.name.removesuffix(_TRACE_SUFFIX) + _SIDECAR_SUFFIX)
 
 
 def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[Recording]) -> None:
@@ -170,17 +178,17 @@ def write_recordings(trace: Path, options: CaptureOptions, recordings: Sequence[
         OSError: The file cannot be written.
     """
     contents = Codec(LIMITS, CHECKS).encode(options, CaptureOptions)
-    runs = [_encode(recording) for recording in recordings[:_MOST_RUNS]]
-    contents |= {"profnb": _VERSION, "runs": runs}
+    runs = [_encode(recording) for recording in recordings[:_MOST_RUNS_KEPT]]
+    contents |= {"profnb": _SIDECAR_VERSION, "runs": runs}
     contents = Sharing(has_files=options.source).values(contents)
     runs = contents["runs"]
     text = json.dumps(contents, separators=(",", ":"))
     for part in _LARGEST_PARTS:
-        for run in runs if len(text) > _MOST_BYTES else ():
+        for run in runs if len(text) > _LARGEST_SIDECAR else ():
             if run.pop(part, None):
                 _say(run, _left_out(part, "the file would be too large"))
         text = json.dumps(contents, separators=(",", ":"))
-    packed = gzip.compress(text.encode(), _LEVEL, mtime=0)
+    packed = gzip.compress(text.encode(), _GZIP_LEVEL, mtime=0)
     with whole_file(sidecar_of(trace)) as partial:
         partial.write_bytes(packed)  # it holds source, so it is at most the user's and the group's
         partial.chmod(stat.S_IMODE(partial.stat().st_mode) & ~stat.S_IRWXO)
@@ -228,16 +236,20 @@ def read_recordings(trace: Path) -> tuple[CaptureOptions, list[Recording]]:
         return CaptureOptions(), []
     with ours_alone(path, "profnb writes beside a trace", " Remove it to open the trace alone."):
         with gzip.open(path) as file:
-            text = file.read(_MOST_BYTES + 1)
+            text = file.read(_LARGEST_SIDECAR + 1)
         return _decode(text)
 
 
 def _decode(text: bytes) -> tuple[CaptureOptions, list[Recording]]:
-    if len(text) > _MOST_BYTES:
-        raise TraceFormatError(f"more than {_MOST_BYTES:,} bytes")
+    if len(text) > _LARGEST_SIDECAR:
+        raise TraceFormatError(f"more than {_LARGEST_SIDECAR:,} bytes")
     contents = json.loads(text)
     version, runs = contents["profnb"], contents["runs"]
-    if version not in (1, _VERSION) or not isinstance(runs, list) or len(runs) > _MOST_RUNS:
+    if (
+        version not in (1, _SIDECAR_VERSION)
+        or not isinstance(runs, list)
+        or len(runs) > _MOST_RUNS_KEPT
+    ):
         raise TraceFormatError(f"version {str(version)[:20]} with {type(runs).__name__} of runs")
     runs = map(_of_version_1, runs) if version == 1 else runs
     codec = Codec(LIMITS, CHECKS)

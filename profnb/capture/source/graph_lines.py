@@ -29,7 +29,7 @@ from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_
 from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, Shape
 from profnb.capture.source.user_code import LineTable, is_user_file
 
-_MOST_OPS, _MOST_GRAPHS, _DEEPEST, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
+_MOST_OPS_READ, _MOST_GRAPHS, _MOST_INLINED, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
 _SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
 # They leave no event, or none of any length.
 _UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
@@ -40,7 +40,7 @@ _CALLED = {
 }
 
 # The settings that decide how much an op computes and that no shape tells.
-_SETTINGS = {
+_OP_SETTINGS = {
     "Einsum": "equation",
     **dict.fromkeys(
         ("MaxPool", "MaxPoolGrad", "AvgPool", "AvgPoolGrad", "MaxPool3D", "MaxPool3DGrad",
@@ -138,7 +138,7 @@ class GraphWatch:
 
     def _read_once(self, graph: Any) -> None:
         """Read a graph once, by whatever capture, as long as no op is added to it."""
-        count, left = 0, _MOST_OPS - self._ops
+        count, left = 0, _MOST_OPS_READ - self._ops
         with OwnFaults():  # as in reading it
             count = len(seams.GRAPH_OPERATIONS.of(graph)())
         if self._taken.get(graph) == count:
@@ -211,7 +211,7 @@ def _driver_of(graph: Any) -> SourceLine | None:
 
     A branch or a loop's body without any belongs to the function around it.
     """
-    for _ in range(_DEEPEST):
+    for _ in range(_MOST_INLINED):
         captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
         for operation in seams.GRAPH_OPERATIONS.of(graph)():
             if operation.type == "Placeholder" and operation.name not in captured:
@@ -272,8 +272,8 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
             dtypes.append(tensor.dtype.name)
             if tensor.name in captured:
                 settings[row] = CAPTURED
-        if operation.type in _SETTINGS:
-            value = operation.get_attr(_SETTINGS[operation.type])
+        if operation.type in _OP_SETTINGS:
+            value = operation.get_attr(_OP_SETTINGS[operation.type])
             text = value.decode("ascii", "replace") if isinstance(value, bytes) else value
             settings[row] = text if isinstance(text, str) else ",".join(map(str, text))
     for operation in operations:  # a loop's NextIteration is made after the Merge that takes it

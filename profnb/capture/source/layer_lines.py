@@ -25,9 +25,9 @@ from typing import Any
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.parsing import parse_again
 
-_MOST_MODELS, _MOST_LAYERS, _MOST_CALLS = 200, 600, 2_000
-_MOST_BYTES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
-_PLAIN = (bool, int, float, str)
+_MOST_MODELS, _MOST_LAYERS_READ, _MOST_CALL_LINES = 200, 600, 2_000
+_MOST_BYTES_OF_FILES, _MOST_BYTES_OF_FILE = 4_000_000, 200_000
+_PLAIN_TYPES = (bool, int, float, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def calls_in_files(names: Collection[str]) -> list[list[Call]]:
     Of each file that has any, in the order of their lines.
     """
     listed = [
-        [call for call in _calls_in(file, text) if call.name in names][:_MOST_CALLS]
+        [call for call in _calls_in(file, text) if call.name in names][:_MOST_CALL_LINES]
         for file, text in _texts()
         if any(name in text for name in names)
     ]
@@ -88,7 +88,7 @@ def _texts() -> Iterator[tuple[str, str]]:
     imported = [file for file in named if is_user_file(file)]
     of_modules = set(imported)
     cells = [one for one in list(linecache.cache) if one not in of_modules and is_user_file(one)]
-    left = _MOST_BYTES
+    left = _MOST_BYTES_OF_FILES
     for file in (*cells[::-1], *imported[::-1]):
         text = "".join(linecache.getlines(file))
         if 0 < len(text) < _MOST_BYTES_OF_FILE:
@@ -112,7 +112,9 @@ class _Layer:
         base = re.sub(r"(_\d+)?$", "", self.name, count=1).replace("_", "")
         if not call.gives_name and base != self.kind.lower():
             return False
-        plain = {k: value for k, value in self.attributes.items() if isinstance(value, _PLAIN)}
+        plain = {
+            k: value for k, value in self.attributes.items() if isinstance(value, _PLAIN_TYPES)
+        }
         numbers = [value for value in call.positional if _is_number(value)]
         if not all(_stands_in(value, self.attributes.values()) for value in numbers):
             return False
@@ -221,7 +223,7 @@ def _lines_for(layer: _Layer, calls: Iterable[Call]) -> set[tuple[str, int]]:
 
 def _layers_of(model: Any) -> list[_Layer]:
     try:
-        layers = list(model.layers)[:_MOST_LAYERS]
+        layers = list(model.layers)[:_MOST_LAYERS_READ]
         described_layers = [
             _Layer(str(layer.name), type(layer).__name__, dict(vars(layer))) for layer in layers
         ]

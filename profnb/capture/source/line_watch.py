@@ -39,14 +39,14 @@ from profnb.capture.seams import MONITORING
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
 from profnb.capture.source.user_code import is_user_file, user_frames
 
-_TOOLS, _NAME = range(6), "profnb"  # Python has six
+_TOOLS, _TOOL_NAME = range(6), "profnb"  # Python has six
 _BATCH = 1 << 13
 _FULL = 3 * _BATCH  # a row is three values
 _FASTEST_BATCH_NS = _BATCH * 6_000  # at 6 us a line, recording it costs some 3 %
 _CHEAP_NS = 3_000  # no op is dispatched in less
 _OFTEN = 8  # times in fast batches
 _RARE = 64  # one of so many occurrences, and one more, may have been interrupted
-_MOST_ROWS = 2_000_000
+_MOST_RECORDS = 2_000_000
 _MOST_SWITCHES = 400  # after each, Python looks at all code anew
 _MOST_UNWOUND = 50_000  # exceptions through functions; at 0.3 us each, some 15 ms
 _REARMED_NS, _REARMING_SHARE = 100_000, 100  # asking again may take a hundredth of the time
@@ -133,7 +133,7 @@ class LineWatch:
         for_others = [getattr(monitoring, name) for name in names]
         for tool in (tool for tool in _TOOLS if tool not in for_others):
             with contextlib.suppress(ValueError):  # in use
-                monitoring.use_tool_id(tool, _NAME)
+                monitoring.use_tool_id(tool, _TOOL_NAME)
                 return tool
             self.taken_by += (str(monitoring.get_tool(tool)),)
         return -1
@@ -143,7 +143,7 @@ class LineWatch:
         if self._tool < 0:
             return
         with contextlib.suppress(ValueError):  # somebody gives it back right now
-            if sys.monitoring.get_tool(self._tool) == _NAME:
+            if sys.monitoring.get_tool(self._tool) == _TOOL_NAME:
                 change(self._tool, *arguments)
                 return
         self.records.is_cut = True
@@ -269,7 +269,7 @@ class LineWatch:
                 self._mute_cheap(batch, time.perf_counter_ns() - self._since_ns - cpu_ns)
             self._begin_batch()
             self._keep(batch)
-            if len(self.records) > _MOST_ROWS:
+            if len(self.records) > _MOST_RECORDS:
                 self.records.is_cut = True
                 self._detach()
 
@@ -326,8 +326,8 @@ class LineWatch:
             return
         monitoring, events = sys.monitoring, sys.monitoring.events
         with contextlib.suppress(ValueError):  # one that somebody gave back still calls us
-            monitoring.use_tool_id(tool, _NAME)
-        if monitoring.get_tool(tool) != _NAME:  # somebody else's now
+            monitoring.use_tool_id(tool, _TOOL_NAME)
+        if monitoring.get_tool(tool) != _TOOL_NAME:  # somebody else's now
             return
         monitoring.set_events(tool, 0)
         for code in self._codes:

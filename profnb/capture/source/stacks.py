@@ -39,7 +39,7 @@ _FASTEST_S, _IN_WINDOW_S = 0.005, 0.001  # between looks; where --python asks fo
 _COST_SHARE, _LOOKS = 0.01, 500
 # A forced change of threads: 0.28 to 0.35 ms of an eager step (reference/sampled-tree.md).
 _LATE_S, _FORCED_S = 0.001, 0.0003
-_DEEPEST, _MOST_KEPT = 2_000, 1_000_000  # frames of a stack; of all distinct ones
+_DEEPEST_STACK, _MOST_KEPT = 2_000, 1_000_000  # frames of a stack; of all distinct ones
 _MOST_LOOKS = 500_000
 _T = TypeVar("_T")
 
@@ -233,14 +233,14 @@ def frames_of(thread: int, frames_now: Callable[[], dict[int, FrameType]]) -> li
     off = chain(map(enabled.append, _calls(gc.isenabled)), _calls(gc.disable))
     on = map(methodcaller("__call__"), compress((gc.enable,), enabled))
     innermost = map(methodcaller("get", thread), _calls(frames_now))
-    stack = accumulate(chain(innermost, repeat("f_back", _DEEPEST - 1)), getattr)
+    stack = accumulate(chain(innermost, repeat("f_back", _DEEPEST_STACK - 1)), getattr)
     walk = takewhile(partial(is_not, None), stack)  # the outermost has no f_back
     return [frame for frame in list(chain(off, walk, on)) if frame is not None]
 
 
 def frames_above(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
     """Code and instruction of a frame of the calling thread, and of those above it."""
-    for _ in range(_DEEPEST):
+    for _ in range(_DEEPEST_STACK):
         if frame is None:
             return
         yield frame.f_code, frame.f_lasti

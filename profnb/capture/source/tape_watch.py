@@ -32,7 +32,7 @@ from profnb.capture.source.user_code import is_own_file, outward
 from profnb.capture.step_records import TAPE
 
 _DEPTH, _MOST_SITES = 8, 1000
-_KERAS = ("/keras/src/", "/tf_keras/src/")
+_KERAS_FILES = ("/keras/src/", "/tf_keras/src/")
 
 
 class TapeWatch:
@@ -164,7 +164,7 @@ class TapeWatch:
         if site == _MOST_SITES > len(self._sites) and calls:
             site = self._sites[key] = len(self._sites)
             self._codes += [code for code, _ in calls]
-            if any(part in calls[0][0].co_filename for part in _KERAS):
+            if any(part in calls[0][0].co_filename for part in _KERAS_FILES):
                 self.turns.library_places.append(site)
         return site
 

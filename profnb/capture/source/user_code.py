@@ -39,13 +39,18 @@ _OUR_LINE = re.compile(
     r"^(?:__import__\('IPython'\)\.)?get_ipython\(\)\.run_line_magic\('_(tf\w+)_begin', '(.*)'\)$"
 )
 # What IPython compiles the lines below ``%%time`` as; they are numbered from there.
-_TIMED = ("<timed exec>", "<timed eval>")
+_TIMED_CELLS = ("<timed exec>", "<timed eval>")
 _TIMED_CELL = re.compile(
     r"^get_ipython\(\)\.run_cell_magic\('time', .*?, ('.*'|\".*\")\)$", re.MULTILINE
 )
-_PACKAGES = ("/site-packages/", "/dist-packages/", "/__autograph_generated_file", "/torchinductor_")
+_INSTALLED = (
+    "/site-packages/",
+    "/dist-packages/",
+    "/__autograph_generated_file",
+    "/torchinductor_",
+)
 _ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
-_OURS = Path(__file__).parents[2].as_posix() + "/"
+_OUR_FILES = Path(__file__).parents[2].as_posix() + "/"
 _LIBRARIES = [Path(sysconfig.get_path(name)).as_posix() for name in ("stdlib", "platstdlib")]
 _LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"
 _AROUND = 2  # lines that are kept before and behind each
@@ -61,12 +66,12 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def is_user_file(file: str) -> bool:
     """Tell whether code of this file name is the user's own, here or on a machine that it was saved on."""
     if file.startswith(("<", "~")):  # "~" is where cProfile says that functions in C are
-        return file.startswith(("<ipython-input", "<stdin>", *_TIMED))
+        return file.startswith(("<ipython-input", "<stdin>", *_TIMED_CELLS))
     # A short name begins with site-packages, say.
     path = "/" + file.replace("\\", "/").removeprefix("/")
-    if path.startswith((_OURS, *(f"{folder}/" for folder in _LIBRARIES))):
+    if path.startswith((_OUR_FILES, *(f"{folder}/" for folder in _LIBRARIES))):
         return False
-    if any(part in path for part in _PACKAGES) or _ANY_LIBRARY.search(path) is not None:
+    if any(part in path for part in _INSTALLED) or _ANY_LIBRARY.search(path) is not None:
         return False
     folders = {entry.replace("\\", "/").rstrip("/") + "/" for entry in sys.path if entry}
     return not any(
@@ -90,7 +95,7 @@ def _is_installed(folder: str, top: str) -> bool:
 
 def is_own_file(file: str) -> bool:
     """Tell whether a file is profnb's."""
-    return file.replace("\\", "/").startswith(_OURS)
+    return file.replace("\\", "/").startswith(_OUR_FILES)
 
 
 class LineTable:
@@ -140,7 +145,7 @@ def read_sources(files: Iterable[str]) -> dict[str, tuple[str, ...]]:
     texts: dict[str, tuple[str, ...]] = {}
     for file in list(dict.fromkeys(files))[:_MOST_FILES]:
         try:
-            lines = _timed_lines() if file in _TIMED else linecache.getlines(file)
+            lines = _timed_lines() if file in _TIMED_CELLS else linecache.getlines(file)
         except (OSError, UnicodeError, MemoryError):  # gone, or no text
             continue
         if lines:
@@ -166,7 +171,7 @@ def file_title(file: str, cells: Mapping[str, int]) -> str:
     """Call a file what a person calls it: the cell's number, or the end of its path."""
     if file in cells:
         return f"Cell [{cells[file]}]"
-    if file in _TIMED:
+    if file in _TIMED_CELLS:
         return "Below %%time"
     return "/".join(file.replace("\\", "/").split("/")[-2:])[-_LONGEST_TITLE:]
 

@@ -19,7 +19,7 @@ import numpy as np
 
 _WARM_UP = 10
 _INVOKE, _OP, _DELEGATED = 1, 2, 8
-_NAMES = {"linux": "libLiteRt.so", "darwin": "libLiteRt.dylib", "win32": "libLiteRt.dll"}
+_LIBRARY_NAMES = {"linux": "libLiteRt.so", "darwin": "libLiteRt.dylib", "win32": "libLiteRt.dll"}
 _NEEDED = (
     "LiteRtCreateOpaqueOptions", "LiteRtCompiledModelGetProfiler", "LiteRtStartProfiler",
     "LiteRtStopProfiler",
@@ -62,7 +62,7 @@ def find_library() -> Any:
     spec = find_spec("ai_edge_litert")
     if spec is None or spec.origin is None:
         raise RuntimeError("ai-edge-litert is not installed")
-    path = Path(spec.origin).with_name(_NAMES.get(sys.platform, "libLiteRt.so"))
+    path = Path(spec.origin).with_name(_LIBRARY_NAMES.get(sys.platform, "libLiteRt.so"))
     if not path.exists():
         raise RuntimeError(f"its package has no {path.name}")
     library = ctypes.CDLL(str(path))

@@ -17,7 +17,7 @@ _BREAK_FACTOR = 2
 _CALL_PREFIXES = ("PjitFunction(", "SessionRun")
 _FIRST_NODE = "_SOURCE:NoOp"
 _MOSTLY = 0.9
-_LONGEST, _GLANCE = 1000, 16
+_LONGEST_PERIOD, _GLANCE = 1000, 16
 _FEWEST_INSIDE, _MOST_TRIES = 3, 64
 _MOST_PHASES = 100
 
@@ -140,7 +140,7 @@ def find_sequence(codes: Int64s) -> tuple[int, int, int]:
     Returns:
         (first, stop, length) of the shortest one (1,000 at most); zeros if there is none.
     """
-    for length in range(1, min(codes.size // 2, _LONGEST) + 1):
+    for length in range(1, min(codes.size // 2, _LONGEST_PERIOD) + 1):
         is_start = (
             codes[length : length + _GLANCE] == codes[:_GLANCE][: codes.size - length]
         ).all()
@@ -151,7 +151,7 @@ def find_sequence(codes: Int64s) -> tuple[int, int, int]:
 
 def _find_inside(codes: Int64s) -> tuple[int, int, int]:
     middle, tries = codes.size // 2, 0
-    for length in range(1, min(codes.size // _FEWEST_INSIDE, _LONGEST) + 1):
+    for length in range(1, min(codes.size // _FEWEST_INSIDE, _LONGEST_PERIOD) + 1):
         glance = codes[middle : middle + _GLANCE]
         if (glance != codes[middle - length : middle - length + glance.size]).any():
             continue

@@ -26,10 +26,10 @@ from profnb.trace.model import Trace
 from profnb.trace.names import FUNCTION_CALL, MARKER_SOURCE, STEP_NUM, USER_RANGE
 
 ASKED = "the range that was asked for: "  # how such an origin begins
-_NEARLY_ALL = 0.8  # of the time that repeated ranges cover
-_FEWEST = 3
+_MOST_OF_TIME = 0.8  # of the time that repeated ranges cover
+_FEWEST_RANGES = 3
 _MOST_LISTED, _LONGEST_NAME = 8, 60
-_NUMBER = re.compile(r"[\s_#:=-]{0,20}(\d{1,15}|\(\d{1,15}\)|\[\d{1,15}\])$")
+_LAST_NUMBER = re.compile(r"[\s_#:=-]{0,20}(\d{1,15}|\(\d{1,15}\)|\[\d{1,15}\])$")
 _PYTHON_THREADS = ("python", "main/", "Host Threads", "MainThread")
 # What TensorFlow and JAX record on a thread of Python by names that are no words of a program.
 _OF_RUNTIME = re.compile(
@@ -41,7 +41,7 @@ _OF_RUNTIME = re.compile(
 
 def family_of(name: str) -> str:
     """Give a range's name without the number that its program put behind it."""
-    return _NUMBER.sub("", name) or name
+    return _LAST_NUMBER.sub("", name) or name
 
 
 def find_ranges(trace: Trace, parent: Int32s | None = None) -> Int64s:
@@ -100,7 +100,7 @@ def repeated_ranges(trace: Trace, ranges: Int64s) -> list[str]:
         family = family_of(trace.names[name])
         spent[family] += ps
         often[family] += count
-    return [family for family, _ in spent.most_common() if often[family] >= _FEWEST]
+    return [family for family, _ in spent.most_common() if often[family] >= _FEWEST_RANGES]
 
 
 def listed(names: list[str]) -> str:
@@ -144,7 +144,7 @@ def ranged_steps(trace: Trace) -> Steps | None:
         trace: The trace.
     """
     marked = find_ranges(trace) if len(trace.stats.integers(USER_RANGE)) else np.empty(0, np.int64)
-    if marked.size < _FEWEST:
+    if marked.size < _FEWEST_RANGES:
         return None
     lines = trace.lines.of_event[marked]
     marked = marked[lines == np.bincount(lines, trace.events.duration_ps[marked]).argmax()]
@@ -152,7 +152,7 @@ def ranged_steps(trace: Trace) -> Steps | None:
     titles: dict[str, int] = {}
     texts = [trace.names[row] for row in names.tolist()]
     family = np.array([titles.setdefault(family_of(t), len(titles)) for t in texts])[name]
-    repeats = np.bincount(family) >= _FEWEST
+    repeats = np.bincount(family) >= _FEWEST_RANGES
     marked, family = marked[repeats[family]], family[repeats[family]]
     if not marked.size:
         return None
@@ -161,8 +161,8 @@ def ranged_steps(trace: Trace) -> Steps | None:
     chosen = [
         events
         for one in np.unique(family).tolist()
-        if (events := outermost(trace, marked[family == one])).size >= _FEWEST
-        and covered_ps(begin[events], end[events]) >= _NEARLY_ALL * whole
+        if (events := outermost(trace, marked[family == one])).size >= _FEWEST_RANGES
+        and covered_ps(begin[events], end[events]) >= _MOST_OF_TIME * whole
     ]
     if chosen:
         roots = max(chosen, key=lambda events: events.size)
@@ -172,7 +172,7 @@ def ranged_steps(trace: Trace) -> Steps | None:
         outer = outermost(trace, marked)
         outer_family = family[np.searchsorted(marked, outer)]
         turns = find_phases(outer_family, begin[outer], end[outer])
-        if turns.anchor.size < _FEWEST:
+        if turns.anchor.size < _FEWEST_RANGES:
             return None
         roots, first_root, anchors = outer[turns.roots], turns.first_root, turns.anchor
     families = list(titles)

@@ -19,7 +19,7 @@ from profnb.subjects.ops.op_execution import EAGER
 from profnb.subjects.ops.op_table import OpTable, runs_within, sum_op_runs
 from profnb.subjects.xla.find import Xla
 
-_REWRITTEN = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the graph's widths are not what ran
+_CASTING = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the graph's widths are not what ran
 
 
 class Bounds:
@@ -87,7 +87,7 @@ class Bounds:
             return {}
         rows = np.flatnonzero(self.ops.is_device == spine.has_device).tolist()
         keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
-        if any(_REWRITTEN in name for name, _ in keys):
+        if any(_CASTING in name for name, _ in keys):
             return {}
         is_one = len(working_devices(spine.trace)) <= 1  # several share a batch
         batch = spine.summary.batch_size if is_one and not spine.steps.is_window else None

@@ -28,9 +28,9 @@ from profnb.core.units import percent_text, range_text, rate_text
 from profnb.subjects.device.roofline import Peak
 
 _LEAST_RUNS = 5
-_SMALLEST, _USUAL, _LARGEST = 512, 2048, 8192  # of matrices: rows and columns
+_SMALLEST, _USUAL, _LARGEST_MATRIX = 512, 2048, 8192  # of matrices: rows and columns
 _LONG_ENOUGH_S, _TOO_LONG_S = 0.03, 0.1
-_NEARLY_ALL, _ENOUGH = 0.9, 0.5
+_NEAR_FASTEST, _ENOUGH = 0.9, 0.5
 _COPIED_BYTES = 128 << 20  # for each two cores, four times that at most
 _MOST_COPIED = 4
 
@@ -70,7 +70,7 @@ class MeasuredPeak:
 
     @property
     def _remark(self) -> str:
-        if self.cores_fraction >= _NEARLY_ALL:
+        if self.cores_fraction >= _NEAR_FASTEST:
             return ""
         return (
             f". Both may be higher: other programs left only {percent_text(self.cores_fraction)} of the "
@@ -160,7 +160,7 @@ def _measure_product(seconds: float, threads: int) -> tuple[list[float], float]:
             best = rates, min((time.process_time() - worked) / took, 1.0)
         fastest_s = 2.0 * size**3 / max(rates)
         is_enough = size >= _USUAL and fastest_s >= _LONG_ENOUGH_S
-        if is_enough or fastest_s >= _TOO_LONG_S or size >= _LARGEST:
+        if is_enough or fastest_s >= _TOO_LONG_S or size >= _LARGEST_MATRIX:
             return best
         size *= 2
 

@@ -62,7 +62,7 @@ from profnb.subjects.bounds.tensor_sizes import (
     without_loops,
 )
 
-_BYTES = {
+_BYTES_OF_TYPE = {
     "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2,
     "int16": 2, "uint16": 2, "float32": 4, "int32": 4, "uint32": 4, "float64": 8, "int64": 8, "uint64": 8,
     "complex64": 8, "complex128": 16,
@@ -71,14 +71,14 @@ _WIDTHS = {
     "float8_e4m3fn": "8-bit", "float8_e5m2": "8-bit", "float16": "16-bit", "bfloat16": "16-bit",
     "float32": "32-bit", "float64": "64-bit",
 }  # fmt: skip
-_LONGEST = 60  # of a window, as text
+_LONGEST_WINDOW = 60  # of a window, as text
 _MATRICES = PRODUCTS | BATCH_PRODUCTS
-_PRODUCTS = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
+_PRODUCT_TYPES = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
 _MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 _BATCH_NORM = "FusedBatchNorm"
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
-_MOST_FUSED, _FARTHEST, _MOST_OPS = 24, 2_000, 400_000
+_MOST_FUSED, _FARTHEST, _MOST_OPS_COUNTED = 24, 2_000, 400_000
 _HANDED_ON = frozenset({"Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot"})
 
 
@@ -98,7 +98,7 @@ class Tensor:
     @property
     def nbytes(self) -> int | None:
         """Its bytes; None where not known."""
-        size = _BYTES.get(self.dtype)
+        size = _BYTES_OF_TYPE.get(self.dtype)
         return None if size is None or self.count is None else size * self.count
 
 
@@ -140,14 +140,14 @@ def op_cost(op: OpTensors) -> Cost | None:
     flops, moved = _op_flops(op), _moved_bytes(op)
     if flops is None or moved is None:
         return None
-    return Cost(flops, moved, op.width, op.kind in _PRODUCTS)
+    return Cost(flops, moved, op.width, op.kind in _PRODUCT_TYPES)
 
 
 def _op_flops(op: OpTensors) -> float | None:
     kind = op.kind
     each: int | None
     per: Sequence[Tensor]  # the tensor for each number of which so many operations are done
-    if kind in _PRODUCTS:
+    if kind in _PRODUCT_TYPES:
         return _product_flops(op)
     if kind in COPIES | PICKS:
         return 0.0
@@ -189,7 +189,7 @@ def _sum_bytes(tensors: Sequence[Tensor]) -> float | None:
 
 def _window(setting: str) -> int | None:
     sizes = setting.split(",")
-    is_window = len(setting) <= _LONGEST and all(size.isdecimal() for size in sizes)
+    is_window = len(setting) <= _LONGEST_WINDOW and all(size.isdecimal() for size in sizes)
     return prod(map(int, sizes)) if is_window else None
 
 
@@ -294,7 +294,7 @@ class _GraphCosts:
         moved = _sum_bytes((*read.values(), *ops[-1].outputs[:1]))
         if moved is None:
             return None
-        return Cost(float(sum(filter(None, flops))), moved, ops[0].width, kind in _PRODUCTS)
+        return Cost(float(sum(filter(None, flops))), moved, ops[0].width, kind in _PRODUCT_TYPES)
 
     def _made_by(self, tensor: int) -> int:
         return self._maker[tensor] if tensor >= 0 else -1
@@ -349,7 +349,7 @@ def find_costs(
     places = locate_ops(ops, graphs)
     op_counts = Counter(at for standing in places.values() for at, _ in standing)
     counted: dict[int, _GraphCosts] = {}
-    left = _MOST_OPS
+    left = _MOST_OPS_COUNTED
     for at in sorted(op_counts, key=lambda at: (-op_counts[at], -at)):
         left -= len(graphs[at].op_names)
         if left >= 0:

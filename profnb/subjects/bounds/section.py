@@ -21,14 +21,14 @@ from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_SHOWN, _LONGEST_NAME = 12, 300
+_LISTED_OPS, _LONGEST_HOVER = 12, 300
 _BOUND_COLOURS = {
     COMPUTE: colour_of("device compute"),
     MEMORY: MEMORY_COLOUR,
     NEITHER: colour_of("all others"),
 }
-_NAMES = {COMPUTE: "compute-bound", MEMORY: "memory-bound", NEITHER: "neither"}
-_MOST_POINTS, _SMALLEST_SHARE = 60, 0.002
+_BOUND_NAMES = {COMPUTE: "compute-bound", MEMORY: "memory-bound", NEITHER: "neither"}
+_MOST_OPS_DRAWN, _SMALLEST_SHARE = 60, 0.002
 
 
 def bounds_sections(study: Study) -> list[Section]:
@@ -36,14 +36,14 @@ def bounds_sections(study: Study) -> list[Section]:
     roofline = study.bounds.roofline
     if roofline is None:
         return []
-    rows = np.flatnonzero(roofline.has_cost).tolist()[:_SHOWN]
+    rows = np.flatnonzero(roofline.has_cost).tolist()[:_LISTED_OPS]
     most = int(roofline.self_ps[rows[0]])
     bounds = roofline.bound_by
     has_peak = roofline.peak is not None
 
     def op_cell(row: int) -> Cell:
-        kind = roofline.op_type[row][:_LONGEST_NAME]
-        return op_title(roofline.op_name[row][:_LONGEST_NAME], kind, study.layers.names).cell
+        kind = roofline.op_type[row][:_LONGEST_HOVER]
+        return op_title(roofline.op_name[row][:_LONGEST_HOVER], kind, study.layers.names).cell
 
     return [
         section_of(
@@ -132,7 +132,7 @@ def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:
     """
     peak, shares = roofline.peak, roofline.self_ps / int(roofline.self_ps.sum())
     has_place = (roofline.flops > 0) & ~np.isnan(roofline.peak_flops) & ~np.isnan(roofline.bytes)
-    rows = np.flatnonzero(has_place & (shares >= _SMALLEST_SHARE))[:_MOST_POINTS]
+    rows = np.flatnonzero(has_place & (shares >= _SMALLEST_SHARE))[:_MOST_OPS_DRAWN]
     if peak is None or np.isnan(peak.bytes_per_second) or not rows.size:
         return None
     widths: dict[float, set[str]] = {}
@@ -140,7 +140,7 @@ def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:
         widths.setdefault(float(roofline.peak_flops[row]), set()).add(roofline.width[row])
     roofs = [(f"limit, {' and '.join(sorted(widths[flops]))}", flops) for flops in sorted(widths)]
     points = []
-    for bound, name in _NAMES.items():
+    for bound, name in _BOUND_NAMES.items():
         bound_rows = rows[np.array(roofline.bound_by)[rows] == bound]
         texts = [
             f"{without_call(roofline.op_name[row])[:80]}: "

@@ -156,7 +156,7 @@ def read_sizes(text: str) -> Sizes | None:
 _ARGUMENTS = frozenset(
     {"Placeholder", "_Arg", "IteratorGetNext", "IteratorGetNextSync", "OptionalGetValue"}
 )
-_LARGEST = 1 << 62
+_MOST_ELEMENTS = 1 << 62
 _HANDED_ON = frozenset({"Cast", "Identity"})
 
 
@@ -166,10 +166,10 @@ def count_of(shape: Shape | None) -> int | None:
         return None
     count = 1
     for size in shape:
-        if size is None or count > _LARGEST:
+        if size is None or count > _MOST_ELEMENTS:
             return None
         count *= size
-    return count if count <= _LARGEST else None
+    return count if count <= _MOST_ELEMENTS else None
 
 
 def fill_shapes(

@@ -37,10 +37,10 @@ from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 
-_LONGEST = 110
+_LONGEST_LINE = 110
 _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
-_MOST_PLACES = 64
+_MOST_LINES_NAMED = 64
 # What every table, picture and sentence calls a part, or a node of the tree, where its own word says little.
 KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "between steps"}
 
@@ -148,7 +148,7 @@ def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellB
         name = part.name
         if part.part == OTHER and source is not None:
             text = source.texts.get(part.file, ())
-            name = text[part.line - 1].strip()[:_LONGEST] if 0 < part.line <= len(text) else ""
+            name = text[part.line - 1].strip()[:_LONGEST_LINE] if 0 < part.line <= len(text) else ""
         names.append(name)
     return CellBreakdown(
         part=tuple(part.part for part in parts),
@@ -246,7 +246,7 @@ def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
         return None
     traced = np.append(0, np.cumsum(times.was_traced))
     places = np.flatnonzero(traced[count:] - traced[:-count] == count)
-    if places.size > _MOST_PLACES:
+    if places.size > _MOST_LINES_NAMED:
         return None
     fitting = []
     for place in places.tolist():

@@ -35,7 +35,7 @@ from profnb.trace.model import Trace
 
 _ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
 _STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
-_MOSTLY = 0.5
+_MOSTLY_WORK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +234,7 @@ def find_unused_gpus(spine: Spine, memory: Memory) -> tuple[str, ...]:
     if not present or spine.steps.is_window or gpu_worked(trace, memory.allocators):
         return ()
     shares = {share.category: share.fraction for share in spine.summary.shares}
-    return present if shares.get("host compute", 0.0) >= _MOSTLY else ()
+    return present if shares.get("host compute", 0.0) >= _MOSTLY_WORK else ()
 
 
 def is_mixed_precision(spine: Spine) -> bool:

@@ -28,7 +28,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
 WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit", "64-bit", "unknown")
-_UNKNOWN = len(WIDTHS) - 1
+_UNKNOWN_WIDTH = len(WIDTHS) - 1
 _PATTERNS = (
     re.compile(r"e4m3|e5m2|fp8|f8e\d|int8|_i8|i8816|i16832|\bs8\b|qmma"),
     re.compile(
@@ -99,7 +99,7 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     width = np.minimum(width, of_shape[shapes.of(kernels)])  # the narrower of the two
     if hlo is not None:
         of_op = _width_rows([*(width_of_hlo(hlo, op)[0] for op in hlo.ops), "unknown"])
-        width = np.where(width == _UNKNOWN, of_op[hlo.codes_of(kernels)], width)
+        width = np.where(width == _UNKNOWN_WIDTH, of_op[hlo.codes_of(kernels)], width)
     occurrences, total = (np.zeros(len(WIDTHS), np.int64) for _ in range(2))
     np.add.at(occurrences, width, 1)
     begin, end = by_device_clock(trace, kernels)

@@ -64,7 +64,7 @@ _NVIDIA: dict[tuple[object, ...], tuple[int, ...]] = {
 _AMD: dict[tuple[object, ...], tuple[int, ...]] = {
     (9, 4): (4096, 2048, 1024, 256)
 }  # CDNA 3, per compute unit
-_LARGEST = 1e18  # no clock, bandwidth or count of anything comes near
+_LARGEST_QUANTITY = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
 
 
@@ -82,7 +82,11 @@ def find_peak(plane: Plane) -> Peak | None:
 
     def number(name: str) -> float:
         value = stats.get(name)
-        return float(value) if isinstance(value, int | float) and 0 < value < _LARGEST else 0.0
+        return (
+            float(value)
+            if isinstance(value, int | float) and 0 < value < _LARGEST_QUANTITY
+            else 0.0
+        )
 
     teraflops = number("peak_teraflops_per_second")
     if teraflops:

@@ -29,11 +29,11 @@ from profnb.steps.activities import CATEGORIES
 from profnb.steps.spine import Spine
 from profnb.trace.names import parse_op
 
-_FEWEST_STEPS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
+_FEWEST_RUNS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000_000
 _WAITED_PS = 1_000_000_000
 _LATE_PS = 5_000_000_000  # by which, at most, an enqueuing run ends later than the element is there
-_ALWAYS = 0.8
-_LONGEST_TEXT, _MOST_NAMED, _WORTH_NAMING = 60, 3, 0.1
+_NEARLY_ALWAYS = 0.8
+_LONGEST_PLACE, _MOST_PLACES_NAMED, _WORTH_NAMING = 60, 3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ class Feeding:
         """
         user_places = [p for p in self.places if p.role != RUN_ITSELF or p.text]
         chosen = [p for p in user_places if not roles or p.role in roles]
-        chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][:_MOST_NAMED]
+        chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][
+            :_MOST_PLACES_NAMED
+        ]
         return ", ".join(map(self._name, chosen))
 
     def _name(self, place: GapPlace) -> str:
@@ -80,7 +82,7 @@ class Feeding:
 
     def _quote_statement(self, text: str, file: str, line: int) -> str:
         at = f"{file_title(file, self.cells)}:{line}"
-        return f"{quoted(text, _LONGEST_TEXT)}, {at}" if text else at
+        return f"{quoted(text, _LONGEST_PLACE)}, {at}" if text else at
 
 
 def session_gaps(spine: Spine) -> GapRecords | None:
@@ -114,7 +116,7 @@ def profnb_ps(gaps: GapRecords) -> float:
 def find_feeding(spine: Spine) -> Feeding | None:
     """Find Python's part of the time between session runs; None where it is small, or was not sampled."""
     gaps, rows = session_gaps(spine), spine.summary.counted
-    if gaps is None or rows.size < _FEWEST_STEPS:
+    if gaps is None or rows.size < _FEWEST_RUNS:
         return None
     period_ps = spine.steps.duration_ps[rows] + spine.gaps.own_ps[rows]
     nobodys = spine.breakdown.gap_picoseconds[rows, CATEGORIES.index("all others")]
@@ -239,7 +241,7 @@ def _use(
         put_end,
         put,
         is_known=is_known,
-        always_put=busy >= _ALWAYS,
+        always_put=busy >= _NEARLY_ALWAYS,
     )
     return QueueUse(
         queue, time_ps, held, is_empty, int(events.size), int(waited.sum()),

@@ -12,7 +12,7 @@ from profnb.drawing.theme import COLOURS, colour_of
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.study import Study
 
-_MOST_QUEUES, _MOST_POINTS, _MOST_MARKS, _LONGEST = 6, 300, 200, 60
+_MOST_QUEUES, _MOST_POINTS, _MOST_MARKS, _LONGEST_QUEUE = 6, 300, 200, 60
 _LINES = (
     "device compute",
     "host compute",
@@ -50,7 +50,7 @@ def _row(use: QueueUse) -> tuple[str, ...]:
     record, held_counts = use.record, use.held[~np.isnan(use.held)]
     has_all = held_counts.size == use.held.size and held_counts.size > 0
     return (
-        record.name[:_LONGEST],
+        record.name[:_LONGEST_QUEUE],
         count_text(record.capacity) if record.capacity >= 0 else "any number",
         count_text(record.min_after_dequeue) if record.min_after_dequeue else "—",
         f"{held_counts.mean():.1f}" if has_all else "—",
@@ -67,7 +67,7 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
     for use, line in zip(queues, _LINES, strict=False):
         if np.isnan(use.held).all():
             continue
-        name = f"{use.record.name[:_LONGEST]}, holds {use.record.capacity}"
+        name = f"{use.record.name[:_LONGEST_QUEUE]}, holds {use.record.capacity}"
         times, held = _thin(use)
         data.append(
             {

@@ -35,7 +35,7 @@ _HANDS_OVER = (
 _CACHES = ("MemoryCache", "FileCache")
 _OUTERMOST = ("Root", "Model")
 _THREADED = ("transform", "decode", "small files")
-_COPIES = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
+_BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 # Cause to (what it is, what to change).
 CAUSES = {
     "python": (
@@ -272,7 +272,7 @@ def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: 
         "sequential map": is_map,
         "read": kind.startswith(_READERS),
         "shuffle": kind.startswith("Shuffle"),
-        "batch": kind in _COPIES,
+        "batch": kind in _BATCHING,
         "no prefetch": not runs_ahead(table),
         "other": True,
     }

@@ -34,7 +34,7 @@ _COUNTED = re.compile(
 _VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
-_MOST_OPS = 3
+_MOST_OPS_NAMED = 3
 _MOST_CODES = 1 << 20  # so many are counted without sorting
 _FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
 _WITH_FUNCTION = frozenset(
@@ -285,7 +285,7 @@ def find_function_ops(
         ):
             at, code = divmod(pair, len(codes))
             spent[at].append((kinds[code], time, count))
-    return tuple(tuple(sorted(ops, key=lambda op: -op[1])[:_MOST_OPS]) for ops in spent)
+    return tuple(tuple(sorted(ops, key=lambda op: -op[1])[:_MOST_OPS_NAMED]) for ops in spent)
 
 
 def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:

@@ -31,12 +31,12 @@ from profnb.trace.model import Trace
 _STARVED = 0.1
 # What time can be charged to, of each iterator: its own work, or its user's function.
 ITERATOR, FUNCTION = 0, 1
-_PARTS = 2
+_SIDES = 2
 _LONG_AGO, _FAR_AHEAD = -(1 << 61), 1 << 61
 
 
 class Pieces(NamedTuple):
-    """P stretches of time with a label: a call, or an iterator's part (``_PARTS * iterator + part``)."""
+    """P stretches of time with a label: a call, or an iterator's part (``_SIDES * iterator + part``)."""
 
     begin_ps: Int64s
     end_ps: Int64s
@@ -72,7 +72,7 @@ class Charges:
             chosen: Which stretches count, shape (P,); all of them by default.
         """
         rows = slice(None) if chosen is None else chosen
-        sums = np.zeros((count, _PARTS), np.int64)
+        sums = np.zeros((count, _SIDES), np.int64)
         np.add.at(sums, (self.iterator[rows], self.part[rows]), self.duration_ps[rows])
         return sums
 
@@ -169,7 +169,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
         none = np.empty(0, np.int64)
         return Charges(none, none, none, none)
     feeds = tree.parent[tree.node[top[pieces.label]]]  # for which iterator a piece's thread works
-    pieces = pieces._replace(label=_PARTS * tree.node[pieces.label] + ITERATOR)
+    pieces = pieces._replace(label=_SIDES * tree.node[pieces.label] + ITERATOR)
     behind: dict[int, Pieces] = {}
     for asynchronous in np.flatnonzero(tree.is_async)[::-1].tolist():  # the deepest first
         on_threads = _flat(_those(pieces, feeds == asynchronous))
@@ -183,14 +183,14 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
         tree.run_node[inline]
     ).tolist():  # its function, apart from its own work
         runs = _function_runs(trace, tree, iterator)
-        waits = _replace(waits, waits.label == _PARTS * iterator + ITERATOR, runs)
-    return Charges(waits.begin_ps, waits.end_ps, waits.label // _PARTS, waits.label % _PARTS)
+        waits = _replace(waits, waits.label == _SIDES * iterator + ITERATOR, runs)
+    return Charges(waits.begin_ps, waits.end_ps, waits.label // _SIDES, waits.label % _SIDES)
 
 
 def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
     """Find the times in which some run of an iterator's function was going on."""
     runs = tree.run_node == iterator
-    label = np.full(int(runs.sum()), _PARTS * iterator + FUNCTION)
+    label = np.full(int(runs.sum()), _SIDES * iterator + FUNCTION)
     return _flat(Pieces(trace.events.begin_ps[tree.runs[runs]], tree.run_end_ps[runs], label))
 
 
@@ -208,8 +208,8 @@ def _merge(front: Pieces, behind: Pieces) -> Pieces:
 
 def _look_behind(pieces: Pieces, behind: dict[int, Pieces]) -> Pieces:
     """Replace waits for asynchronous iterators by what happened behind them."""
-    for asynchronous in sorted(set((pieces.label // _PARTS).tolist()) & set(behind)):
-        wanted = pieces.label == _PARTS * asynchronous + ITERATOR
+    for asynchronous in sorted(set((pieces.label // _SIDES).tolist()) & set(behind)):
+        wanted = pieces.label == _SIDES * asynchronous + ITERATOR
         if wanted.any() and behind[asynchronous].begin_ps.size:
             pieces = _replace(pieces, wanted, behind[asynchronous])
     return pieces

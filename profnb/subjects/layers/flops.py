@@ -173,17 +173,17 @@ def _attention(layer: LayerFacts) -> float:
     return 2.0 * heads * size("query_length") * keys * (key + value)
 
 
-_SHAPES, _SETTINGS = "Input Dims", "Concrete Inputs"
+_INPUT_DIMS, _CONCRETE_INPUTS = "Input Dims", "Concrete Inputs"
 # Of a product of two matrices, which of what it takes they are.
 _MATRICES = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
-_LINEAR, _CONVOLUTION, _GRADIENTS = (
+_LINEAR, _CONVOLUTION, _GRADIENT_CALLS = (
     "aten::linear",
     "aten::_convolution",
     "aten::convolution_backward",
 )
-_DOT_PRODUCTS, _BACKWARD = "aten::_scaled_dot_product_", "_backward"
+_DOT_PRODUCTS, _BACKWARD_SUFFIX = "aten::_scaled_dot_product_", "_backward"
 _BY_PARTS = "math"  # attention whose products are ops of their own
-_LONGEST = 10_000
+_LONGEST_SHAPES = 10_000
 
 
 def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
@@ -196,7 +196,7 @@ def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     Returns:
         Events and operations, both of shape (N,); nothing where no shapes were recorded.
     """
-    shapes, settings = trace.stats.lists(_SHAPES), trace.stats.lists(_SETTINGS)
+    shapes, settings = trace.stats.lists(_INPUT_DIMS), trace.stats.lists(_CONCRETE_INPUTS)
     if not len(shapes):
         return np.empty(0, np.int64), np.empty(0)
     is_product = trace.names.rows_where(_is_product)[trace.events.name]
@@ -218,7 +218,7 @@ def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
 def _is_product(name: str) -> bool:
     if name.startswith(_DOT_PRODUCTS):
         return _BY_PARTS not in name
-    return name in _MATRICES or name in (_LINEAR, _CONVOLUTION, _GRADIENTS)
+    return name in _MATRICES or name in (_LINEAR, _CONVOLUTION, _GRADIENT_CALLS)
 
 
 def _flops_of(name: str, shapes: str, settings: str) -> float:
@@ -237,7 +237,7 @@ def _flops_of(name: str, shapes: str, settings: str) -> float:
 
 def _parsed(text: str) -> Any:
     """The value of a list or a setting: ``[1, 1]``, ``True``."""
-    if len(text) > _LONGEST:
+    if len(text) > _LONGEST_SHAPES:
         raise ValueError(text[:20])
     return json.loads(text.lower()) if text else None
 
@@ -259,11 +259,11 @@ def _done(name: str, taken: Sequence[Sequence[int]], settings: Sequence[str]) ->
             )
         )
         return 2.0 * data[0] * places * prod(weight)
-    if name == _GRADIENTS:
+    if name == _GRADIENT_CALLS:
         made, data, weight = taken[:3]
         places = prod((data if _parsed(settings[7]) else made)[2:])
         return 2.0 * data[0] * places * prod(weight) * sum(map(bool, _parsed(settings[10])[:2]))
-    is_backward = _BACKWARD in name
+    is_backward = _BACKWARD_SUFFIX in name
     queries, keys, values = taken[1:4] if is_backward else taken[:3]
     pairs = prod(queries[:-1]) * keys[-2]
     return 2.0 * pairs * (queries[-1] + values[-1]) * (2 if is_backward else 1)

@@ -34,16 +34,16 @@ from dataclasses import dataclass
 from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import kernel_title, without_call, without_number, without_numbers
 
-_CALLS = re.compile(
+_CALL_SCOPES = re.compile(
     r"(Stateful)?PartitionedCall(_\d+)?|_\d+|while(_\d+)?|while_grad(_\d+)?|body|cond(_\d+)?|cond_grad"
     r"|then|else|branch\d+|update_\d+|replica(_\d+)?|XlaLaunch|cluster(_\d+)+|xla_compile|TPUPartitionedCall"
     r"|[A-Z][a-zA-Z]*(Optimizer|Folding)|Remapper|jit\(.*\)|pjit|closed_call|core_call|custom_[a-z_]+_call"
 )
-_BACKWARD = re.compile(r"gradient_tape(_\d+)?|gradients(_\d+)?")
+_BACKWARD_SCOPE = re.compile(r"gradient_tape(_\d+)?|gradients(_\d+)?")
 _AGAIN = re.compile(r"rematted_computation|checkpoint|remat\d*|recompute_grad(_\d+)?")
 _TRANSFORMED = re.compile(r"(jvp|vmap|transpose|remat|checkpoint|pmap|shard_map)\((.*)\)")
 _GRAD = "_grad"
-_LONGEST, _DEEPEST = 2000, 100
+_LONGEST_OP, _DEEPEST_SCOPE = 2000, 100
 
 # Scopes that ops and Keras' own functions open inside a layer; compared without a number at the end.
 _OF_OPS = frozenset(
@@ -85,17 +85,17 @@ def parse_scope(op_name: str) -> OpScope:
     """Split an op's name into its scopes, without what inlining, gradients and loops put in front."""
     path: list[str] = []
     is_backward = is_again = False
-    name = op_name[:_LONGEST].partition(";jit(")[0]  # of ops that XLA made one, the first
-    for part in name.split("/")[:_DEEPEST]:
+    name = op_name[:_LONGEST_OP].partition(";jit(")[0]  # of ops that XLA made one, the first
+    for part in name.split("/")[:_DEEPEST_SCOPE]:
         while transformed := _TRANSFORMED.fullmatch(part):
             is_backward |= transformed[1] == "transpose"
             is_again |= transformed[1] in ("remat", "checkpoint")
             part = transformed[2]  # noqa: PLW2901 - peeled like an onion
-        if _BACKWARD.fullmatch(part):
+        if _BACKWARD_SCOPE.fullmatch(part):
             is_backward = True
         elif _AGAIN.fullmatch(part):
             is_again = True
-        elif part and not _CALLS.fullmatch(part):
+        elif part and not _CALL_SCOPES.fullmatch(part):
             path.append(part.removesuffix(_GRAD) if is_backward else part)
     return OpScope(tuple(path), is_backward, is_again, "jit(" in op_name)
 
@@ -129,7 +129,7 @@ _OF_GRADIENT = (
 )
 _GRADIENT = re.compile(r"Grad(?=(V\d+)?(_\d+)?$)")
 _ITERATOR = "Iterator::"
-_NUMBER, _TELLING = re.compile(r"[._]\d+$|V\d+$"), 4
+_LAST_NUMBER, _TELLING = re.compile(r"[._]\d+$|V\d+$"), 4
 _NOT_TOLD = re.compile(r"[\W_]+")
 
 
@@ -247,7 +247,7 @@ def _says(name: str, op_type: str) -> bool:
 
 def _bare(word: str) -> str:
     """A word without its number or version, and without what stands between letters."""
-    return _NOT_TOLD.sub("", _NUMBER.sub("", word)).lower()
+    return _NOT_TOLD.sub("", _LAST_NUMBER.sub("", word)).lower()
 
 
 def _joined(*parts: str) -> str:

@@ -27,8 +27,8 @@ from profnb.subjects.layers.layer_rows import (
 from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
 from profnb.subjects.study import Study
 
-_SHOWN, _MOST_ROWS = 8, 300
-_MOST_BLOCKS, _DEEPEST, _SMALLEST, _LONGEST_PATH = 190, 4, 0.0015, 160
+_SHOWN_LAYERS, _MOST_LAYERS_SHOWN = 8, 300
+_MOST_BLOCKS, _DEEPEST_SHOWN, _SMALLEST, _LONGEST_PATH = 190, 4, 0.0015, 160
 _ROW_COLOURS = PART_COLOURS | {OPTIMIZER: PART_COLOURS["update"], OUTSIDE: PART_COLOURS["other"]}
 
 
@@ -122,7 +122,7 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
     total = table.total_ps
     rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
-    listed = rows[:_MOST_ROWS]
+    listed = rows[:_MOST_LAYERS_SHOWN]
     most = int(total.max()) or 1
     largest = sorted(_parts_of_step(table, is_layer), key=lambda part: -part[1])[:4]
     whole = int(total.sum())
@@ -150,7 +150,7 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
             title="Where the model's op time goes",
             of_what="op time",
         ),
-        shown=_SHOWN,
+        shown=_SHOWN_LAYERS,
     )
 
 
@@ -257,12 +257,12 @@ def grow_layer_tree(table: LayerTable) -> list[Block]:
         spent = table.layer_part_ps[row].tolist()
         parts = [name] if not table.layer_type[row] and name in OTHERS else name.split("/")
         node = root
-        for part in parts[:_DEEPEST]:
+        for part in parts[:_DEEPEST_SHOWN]:
             node = node.inside.setdefault(part, _Node())
             node.total_ps += sum(spent)
-        node.row = row if len(parts) <= _DEEPEST else node.row
+        node.row = row if len(parts) <= _DEEPEST_SHOWN else node.row
         node.layer_part_ps = [a + b for a, b in zip(node.layer_part_ps, spent, strict=True)]
-        lowest = max(lowest, len(parts[:_DEEPEST]))
+        lowest = max(lowest, len(parts[:_DEEPEST_SHOWN]))
     blocks = sorted(_lay_out(table, root, "", 0, 0.0, lowest), key=lambda block: -block.width)
     return sorted(blocks[:_MOST_BLOCKS], key=lambda block: (block.level, block.begin))
 

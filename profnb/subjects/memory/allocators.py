@@ -21,7 +21,7 @@ ALLOCATOR_EVENTS = frozenset({_ALLOCATION, _DEALLOCATION})
 _STATS = (
     "bytes_allocated", "bytes_reserved", "bytes_available", "allocation_bytes", "addr", "peak_bytes_in_use",
 )  # fmt: skip
-_LARGEST = 1 << 60
+_MOST_IN_USE = 1 << 60
 _IN_USE, _RESERVED = "memory", "reserved memory"
 
 
@@ -66,7 +66,7 @@ class Allocator:
     def limit(self) -> int:
         """The most that it can ever give; -1 if no event says."""
         both = np.stack([self.available, self.in_use])
-        has_both = ((both >= 0) & (both < _LARGEST)).all(axis=0)
+        has_both = ((both >= 0) & (both < _MOST_IN_USE)).all(axis=0)
         return int(both.sum(axis=0)[has_both].max(initial=-1))
 
     @property

@@ -16,9 +16,9 @@ from profnb.subjects.memory.op_memory import OP_MEMORY, OpMemory
 from profnb.subjects.memory.peak import MEMORY_PEAK, MEMORY_SUMMARY, MemoryUse, tabulate_peak
 from profnb.subjects.study import Study
 
-_SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_POINTS = 6, 10, 120
+_SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_SAMPLES_DRAWN = 6, 10, 120
 _SMALL = 1 << 20  # an allocator below this everywhere has no chart and no table of its peak
-_COLOURS = (
+_ALLOCATOR_COLOURS = (
     MEMORY_COLOUR,
     *map(colour_of, ("kernel launch", "device compute", "host compute", "output", "all others")),
 )
@@ -128,10 +128,10 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
 def _memory_figure(study: Study, uses: list[MemoryUse]) -> dict[str, Any]:
     """Draw bytes in use over time, thinned out by the highest so that the peak stays."""
     data: list[dict[str, Any]] = []
-    for use, colour in zip(uses, _COLOURS, strict=False):
+    for use, colour in zip(uses, _ALLOCATOR_COLOURS, strict=False):
         allocator = use.allocator
         if use.peak_bytes >= _SMALL:
-            kept = thin(allocator.in_use, _MOST_POINTS, np.argmax)
+            kept = thin(allocator.in_use, _MOST_SAMPLES_DRAWN, np.argmax)
             times = study.trace.events.begin_ps[allocator.events[kept]]
             hover = f"%{{y:.4s}}B in {figure_text(allocator.name)}"
             values = allocator.in_use[kept].tolist()

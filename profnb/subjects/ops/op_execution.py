@@ -21,7 +21,7 @@ EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
-_DATASET = "Dataset"
+_DATASET_OP = "Dataset"
 LONG_OP_PS = (
     50_000_000  # what is shorter is mostly being started: an op that adds two numbers takes 5 us
 )
@@ -31,7 +31,7 @@ _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterat
 _OF_LOOP = re.compile(r"(?:^|/)while|TensorList")
 _IN_LOOP = re.compile(r"(?:^|/)while/body/")
 _RECURRENT = re.compile(r"(?:^|/)(?:\w*(?:lstm|gru|rnn)\w*)/", re.IGNORECASE)
-_FEWEST = 3
+_FEWEST_VERSIONS = 3
 
 
 def is_eager_op(name: str) -> bool:
@@ -67,7 +67,7 @@ def add_eager_ops(
     line = trace.lines.of_event
     is_inside = (inner >= 0) & (line[inner] == line[chosen])
     is_inside &= trace.events.begin_ps[inner] < trace.events.end_ps[chosen]
-    is_dataset = np.array([*(op_type == _DATASET for _, op_type in codes_of), False, False])
+    is_dataset = np.array([*(op_type == _DATASET_OP for _, op_type in codes_of), False, False])
     calls_iterator = is_dataset[codes[inner]] & has_own_time[trace.events.name[chosen]]
     chosen = chosen[~is_inside | calls_iterator]
     codes[chosen] = eager[trace.events.name[chosen]]
@@ -181,6 +181,6 @@ def find_growth(versions: Sequence[int]) -> tuple[int, int] | None:
         None where it changed in fewer than half of the runs, or in fewer than three.
     """
     grown = sum(later > earlier for earlier, later in pairwise(versions))
-    if grown < _FEWEST or grown * 2 < len(versions) - 1:
+    if grown < _FEWEST_VERSIONS or grown * 2 < len(versions) - 1:
         return None
     return grown, round((versions[-1] - versions[0]) / (len(versions) - 1))

@@ -15,8 +15,8 @@ from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_SHOWN, _MOST, _IN_TEXT = 5, 400, 10
-_LONGEST_NAME = 300
+_LISTED_OPS, _MOST_OPS_LISTED, _OPS_IN_TEXT = 5, 400, 10
+_LONGEST_OP_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"
 _SIDE_COLOURS = {"host": colour_of("host compute"), "device": colour_of("device compute")}
@@ -79,8 +79,8 @@ def rows_of_ops(ops: OpTable) -> list[OpRow]:
     return [
         OpRow(
             "device" if ops.is_device[row] else "host",
-            without_call(ops.op_name[row])[:_LONGEST_NAME],
-            ops.op_type[row][:_LONGEST_NAME],
+            without_call(ops.op_name[row])[:_LONGEST_OP_NAME],
+            ops.op_type[row][:_LONGEST_OP_NAME],
             int(ops.occurrences[row]),
             int(ops.self_ps[row]),
             int(ops.total_ps[row]),
@@ -116,19 +116,19 @@ def ops_section(
 ) -> Section:
     """The table of all ops of some scope, and of their types, for a reader to search."""
     types = rows_by_type(ops)
-    place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST])}
+    place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST_OPS_LISTED])}
     finder = _finder(
         ops,
         "ops",
-        kinds=_section(types[:_MOST], types, layers, finder=_finder(types, "types")),
-        kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST]],
+        kinds=_section(types[:_MOST_OPS_LISTED], types, layers, finder=_finder(types, "types")),
+        kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST_OPS_LISTED]],
     )
     return _section(
-        ops[:_MOST],
+        ops[:_MOST_OPS_LISTED],
         ops,
         layers,
         finder=finder,
-        plain=_text(ops[:_IN_TEXT], scope),
+        plain=_text(ops[:_OPS_IN_TEXT], scope),
         sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
     )
 
@@ -177,7 +177,7 @@ def _section(
         ),
         rows=range(len(shown)),
         is_sortable=True,
-        shown=_SHOWN,
+        shown=_LISTED_OPS,
         **rest,
     )
     return replace(section, sorted_by=section.headings.index("own time"))
@@ -185,7 +185,7 @@ def _section(
 
 def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
     sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
-    listed = rows[:_MOST]
+    listed = rows[:_MOST_OPS_LISTED]
     return Finder(
         noun=noun,
         sides=[row.side for row in listed],

@@ -32,8 +32,8 @@ from profnb.trace.pstats_file import CallCounts
 # What libraries wrap their public functions in.
 _WRAPPERS = frozenset({"error_handler", "op_dispatch_handler", "wrapper", "wrapped_fn", "wrapped"})
 # How much of a tree is drawn; the narrowest block is a fraction of the whole width.
-_DEEPEST, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
-_LONGEST = 160
+_DEEPEST_SHOWN, _MOST_BLOCKS, _NARROWEST = 12, 160, 0.004
+_LONGEST_FUNCTION = 160
 
 Function = tuple[str, str, int]
 """(name, file, first line)."""
@@ -174,7 +174,7 @@ def _entry_points(stack: list[Function]) -> list[Function]:
         elif shown[-1][0].rpartition(".")[2] in _WRAPPERS:
             shown[-1] = function
         before = package
-    return shown[:_DEEPEST]
+    return shown[:_DEEPEST_SHOWN]
 
 
 class _Node:
@@ -283,7 +283,7 @@ def _lay_out(
             role = "user code" if is_user_file(file) else role
             label = "your code" if name == "<module>" else name.rpartition(".<locals>.")[2]
             blocks.append(Block(level, begin, width, label, hover, role))
-            if level + 1 < _DEEPEST:
+            if level + 1 < _DEEPEST_SHOWN:
                 waiting.append((inner, level + 1, begin))
             begin += width
     return tuple(blocks)
@@ -291,7 +291,7 @@ def _lay_out(
 
 def short_name(name: str) -> str:
     """Shorten a function's name by the word for functions inside functions."""
-    return name.replace(".<locals>", "")[-_LONGEST:]
+    return name.replace(".<locals>", "")[-_LONGEST_FUNCTION:]
 
 
 def function_place(function: Function, cells: Mapping[str, int]) -> str:

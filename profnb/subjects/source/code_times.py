@@ -24,13 +24,13 @@ from profnb.subjects.ops.op_table import OpRuns
 from profnb.trace.model import Trace
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS, parse_op
 
-_DEEPEST = 4000
+_DEEPEST_CALLS = 4000
 # What TensorFlow's own code records on the thread that calls it, besides its ops.
 _TENSORFLOW = (
     "TFE_", "Eager", "KernelAndDevice", "Executor", "FunctionRun", "Iterator", "PjRt", "Tfrt",
 )  # fmt: skip
 # What PyTorch calls besides its ops: CUDA's and ROCm's runtime and drivers.
-_RUNTIME = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
+_RUNTIME_PREFIXES = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory
         begin = np.concatenate([times[:1] - (times[1:2] - times[:1]), times[:-1], end])
         return LineHistory(begin, begun, is_begin, tuple(places))
     place = np.empty(code.size, np.int64)
-    _follow(code, source_line, begun, place, np.empty((_DEEPEST, 2), np.int64))
+    _follow(code, source_line, begun, place, np.empty((_DEEPEST_CALLS, 2), np.int64))
     last = int(times[-1]) if times.size else end_ps
     if not records.is_cut:  # else nobody knows where the user's code was from then on
         last = max(end_ps, last)
@@ -144,7 +144,9 @@ def find_busy(trace: Trace, thread_line: int) -> tuple[Int64s, Int64s]:
     """Find when the framework's own code ran on a thread: begins and ends, in order, without overlap."""
     first, last = trace.lines.offsets[thread_line : thread_line + 2].tolist()
     if trace.is_op_name is not None:
-        is_framework = trace.is_op_name | trace.names.rows_where(lambda n: n.startswith(_RUNTIME))
+        is_framework = trace.is_op_name | trace.names.rows_where(
+            lambda n: n.startswith(_RUNTIME_PREFIXES)
+        )
     else:
         is_framework = trace.names.rows_where(
             lambda name: name.startswith(_TENSORFLOW) or parse_op(name) is not None

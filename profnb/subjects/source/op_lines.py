@@ -39,12 +39,12 @@ _BRANCH = re.compile(r"(?:body|cond|then|else)/_\d+/")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
 _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 # How TensorFlow names the functions that are given to tf.data: Dataset_map_parse, reduce_add.
-_DATASET, _INPUT = "Dataset_", ("Dataset_", "reduce_")
-_LONGEST, _MOST_PATHS, _MOST_STEPS = 1_000, 100, 2_000_000
+_DATASET_FUNCTIONS, _INPUT = "Dataset_", ("Dataset_", "reduce_")
+_LONGEST_OP, _MOST_PATHS, _MOST_PATH_STEPS = 1_000, 100, 2_000_000
 _MOST_SCOPES = 6
 _VERSION = re.compile(r"V\d+$")
-_TAPE = re.compile(r"(?:^|/)gradient_tape/")
-_GRADIENTS = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
+_TAPE_SCOPE = re.compile(r"(?:^|/)gradient_tape/")
+_GRADIENTS_SCOPE = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
 
 
 class GraphOps:
@@ -102,10 +102,10 @@ def _name_layers(parts: set[str], layers: dict[str, int]) -> dict[str, str]:
 
 def forward_of(name: str) -> tuple[str, bool] | None:
     """Read what the forward op of a gradient op is called: (its scope or name, whether it is a name)."""
-    scopes = _GRADIENTS.findall(name)
+    scopes = _GRADIENTS_SCOPE.findall(name)
     if scopes:
         return scopes[-1], True
-    parts = _TAPE.split(name)
+    parts = _TAPE_SCOPE.split(name)
     return (parts[-1].rpartition("/")[0], False) if len(parts) > 1 else None
 
 
@@ -159,11 +159,11 @@ class LineIndex:
         self._anywhere: dict[str, _GraphOp | None] = {}  # None where two functions may be meant
         for graph in self._graphs:
             self._by_name.setdefault(graph.lines.name, []).insert(0, graph)
-            if not graph.lines.name.startswith(_DATASET):
+            if not graph.lines.name.startswith(_DATASET_FUNCTIONS):
                 self._note_anywhere(graph)
         self._of_iterator: dict[int, list[GraphOps]] = {}
         self._of_input = [g for g in self._graphs[::-1] if g.lines.name.startswith(_INPUT)]
-        self._steps_left = _MOST_STEPS  # after which calls are no longer followed
+        self._steps_left = _MOST_PATH_STEPS  # after which calls are no longer followed
         self.find = cache(self._find)
 
     def _note_anywhere(self, graph: GraphOps) -> None:
@@ -202,7 +202,7 @@ class LineIndex:
             function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
             input_of: The iterator of tf.data whose function it is of; see ``find_input_work``.
         """
-        if len(name) > _LONGEST:  # no op of a program: it would only cost time
+        if len(name) > _LONGEST_OP:  # no op of a program: it would only cost time
             return NOWHERE
         paths = _names(name)
         if input_of > NOT_INPUT:

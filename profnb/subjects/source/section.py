@@ -15,10 +15,10 @@ from profnb.subjects.source.range_table import RANGES
 from profnb.subjects.source.source_lines import SOURCE_LINES, SourceLines
 from profnb.subjects.study import Study
 
-_SHOWN_LINES, _MOST_FILES, _MOST_ROWS = 10, 6, 120
+_SHOWN_LINES, _SHOWN_FILES, _MOST_LINES_SHOWN = 10, 6, 120
 _WHOLE_FILE, _CONTEXT = 60, 2
-_LONGEST = 110
-_SMALL = 0.001
+_LONGEST_CODE = 110
+_SMALL_SHARE = 0.001
 _SHOWN_RANGES, _MOST_RANGES, _LONGEST_RANGE = 10, 200, 64
 _FONT = "font-family:monospace"
 _CODE = f"{_FONT};white-space:pre"
@@ -103,7 +103,11 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
 
     def source(row: int) -> Cell:
         place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
-        return shortened(lines.text[row].strip(), _LONGEST), f"{_FONT};white-space:pre-wrap", place
+        return (
+            shortened(lines.text[row].strip(), _LONGEST_CODE),
+            f"{_FONT};white-space:pre-wrap",
+            place,
+        )
 
     return section_of(
         SOURCE_LINES,
@@ -163,7 +167,7 @@ def _file_sections(lines: SourceLines) -> list[Section]:
     cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
     cost += lines.capture_ps.clip(0) * 1e-6
     order = sorted(rows, key=lambda file: -cost[rows[file]].sum())
-    shown = (file for file in order[:_MOST_FILES] if lines.texts.get(file))
+    shown = (file for file in order[:_SHOWN_FILES] if lines.texts.get(file))
     return [_file_section(lines, file, rows[file], cost) for file in shown]
 
 
@@ -179,7 +183,7 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
         ("Python", "time in which Python ran this line", lines.python_ps),
     ][0 if lines.has_device else 1 :]
     names, meanings, times_ps = zip(*columns, strict=True)
-    least_ps = [_SMALL * max(int(column[rows].max()), 0) for column in times_ps]
+    least_ps = [_SMALL_SHARE * max(int(column[rows].max()), 0) for column in times_ps]
     cells: list[tuple[Cell, ...]] = []
     before, faint, tight = 0, f"{MUTED};{_TIGHT}", ("", _TIGHT)
     for number in shown:
@@ -188,7 +192,7 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
         before, row = number, of_line.get(number)
         bare = text[number - 1].lstrip()
         indent = text[number - 1].removesuffix(bare).expandtabs(4)  # stays where styles are dropped
-        code = _NBSP * len(indent) + shortened(bare, _LONGEST), f"{_CODE};{_TIGHT}"
+        code = _NBSP * len(indent) + shortened(bare, _LONGEST_CODE), f"{_CODE};{_TIGHT}"
         times: list[Cell] = [tight] * len(columns)
         if row is not None:
             both = zip(times_ps, least_ps, strict=True)
@@ -224,7 +228,7 @@ def _shown_lines(of_line: dict[int, int], text: Sequence[str], cost: Floats) -> 
     kept: set[int] = set()
     for number in sorted(of_line, key=lambda line: -cost[of_line[line]]):
         context = range(max(number - _CONTEXT, 1), min(number + _CONTEXT, count) + 1)
-        if len(kept.union(context)) > _MOST_ROWS:
+        if len(kept.union(context)) > _MOST_LINES_SHOWN:
             break
         kept.update(context)
     return sorted(kept)

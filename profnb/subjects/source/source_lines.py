@@ -44,7 +44,7 @@ from profnb.subjects.source.torch_lines import CalledRows, StackLines
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
 
-_FUNCTION = "__"
+_FUNCTION_SEPARATOR = "__"
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +221,10 @@ def tabulate_source_lines(
     table = np.zeros((9, len(places)), np.int64)
     for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
         np.add.at(table[side_row], row, work.self_ps)
-        np.add.at(table[_BACKWARD], row[is_backward], work.self_ps[is_backward])
+        np.add.at(table[_BACKWARD_ROW], row[is_backward], work.self_ps[is_backward])
         np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[_OPS], row, work.is_execution)
-    times = [_PYTHON, _WALL, _BEGUN, _CAPTURE]
+        np.add.at(table[_OPS_ROW], row, work.is_execution)
+    times = [_PYTHON_ROW, _WALL, _BEGUN, _CAPTURE]
     table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
     if not len(records.lines) or not of_history:
         table[times] = -1
@@ -274,7 +274,9 @@ class _SourceRows:
         current = self._row_of_current[self._history.place_at(work.asked_ps)]
         call, is_running = self._calls.at(work.asked_ps)
         called = np.append(self._calls.name, len(self._calls.names))[call]
-        is_function = np.array([name.startswith(_FUNCTION) for name in (*self._calls.names, "")])
+        is_function = np.array(
+            [name.startswith(_FUNCTION_SEPARATOR) for name in (*self._calls.names, "")]
+        )
         in_function = is_function[called]
         is_eager = work.is_watched & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
@@ -321,7 +323,7 @@ def _names_of_files(files: Iterable[str], titles: Collection[str]) -> dict[str, 
 
 
 # The rows of a table that is added up: one column per place, in the order of ``SourceLines``.
-_HOST, _DEVICE, _BACKWARD, _GRADIENT, _PYTHON, _WALL, _BEGUN, _CAPTURE, _OPS = range(9)
+_HOST, _DEVICE, _BACKWARD_ROW, _GRADIENT, _PYTHON_ROW, _WALL, _BEGUN, _CAPTURE, _OPS_ROW = range(9)
 
 
 def _tabulate(

@@ -39,7 +39,7 @@ from profnb.trace.model import Trace
 from profnb.trace.names import KINETO_SCOPE, STEP_NUM
 
 _CALL_STACK, _CALL_FROM = "Call stack", "CallFrom"
-_FUNCTION = re.compile(r"([^()]{1,500}\.pyw?|<[^<>]{1,200}>)\((\d{1,9})\): (.{1,300})")
+_PYTHON_FRAME = re.compile(r"([^()]{1,500}\.pyw?|<[^<>]{1,200}>)\((\d{1,9})\): (.{1,300})")
 _ROOTED = re.compile(r"[/\\]|[A-Za-z]:")
 _CALLER = re.compile(r"(.{1,500}\.pyw?|<[^<>]{1,200}>):(\d{1,9})")
 _PACKAGES = """
@@ -106,7 +106,7 @@ def _by_call_stack(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int
     stacks = trace.stats.texts(_CALL_STACK)
     rows = np.full(len(stacks.texts), -1, np.int64)
     for at, text in enumerate(stacks.texts):
-        noted = (_note(places, _FUNCTION.fullmatch(part)) for part in text.split(";"))
+        noted = (_note(places, _PYTHON_FRAME.fullmatch(part)) for part in text.split(";"))
         rows[at] = next((row for row in noted if row >= 0), -1)
     place = np.full(len(trace.events), -1, np.int64)
     place[stacks.events] = rows[stacks.values.astype(np.int64)]
@@ -118,7 +118,7 @@ def _by_functions(trace: Trace, places: dict[tuple[str, int, str], int]) -> Int6
     assert trace.is_op_name is not None
     of_name = np.full(len(trace.names), -1, np.int64)
     for row in np.flatnonzero(trace.names.rows_where(lambda name: "): " in name)).tolist():
-        match = _FUNCTION.fullmatch(trace.names[row])
+        match = _PYTHON_FRAME.fullmatch(trace.names[row])
         of_name[row] = _note(places, match, match[3] if match else "")
     is_function = trace.is_host_event & ~trace.by_name(trace.is_op_name)
     place = np.where(is_function, of_name[trace.events.name], -1)

@@ -18,7 +18,7 @@ HOST = "host"
 _REASONS = {
     0x4: "power cap", 0x8: "hardware slowdown", 0x20: "heat", 0x40: "heat", 0x80: "power brake",
 }  # fmt: skip
-_LEAST_SHARE, _FEWEST = 0.05, 3
+_LEAST_SHARE_HELD, _FEWEST_LOOKS = 0.05, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
         look_count = int(source.has_reasons.sum())
         reasons = Counter(filter(None, source.throttling))
         held = reasons.total()
-        if source.source == HOST or held < max(_FEWEST, _LEAST_SHARE * look_count):
+        if source.source == HOST or held < max(_FEWEST_LOOKS, _LEAST_SHARE_HELD * look_count):
             continue
         why = " or ".join(reason for reason, _ in reasons.most_common(2))
         notes.append(

@@ -25,7 +25,7 @@ from profnb.drawing.theme import COLOURS, GRID
 from profnb.subjects.system.energy import Energy
 from profnb.subjects.system.machine_use import HOST, MachineUse
 
-_MOST_POINTS, _MOST_LANES = 160, 16
+_MOST_LOOKS_DRAWN, _MOST_LANES = 160, 16
 _WIDTH, _LEFT, _RIGHT, _HEIGHT, _GAP, _FOOT = 760, 190, 90, 22, 5, 16
 _HELD_BACK = COLOURS["input"]
 
@@ -176,7 +176,7 @@ def _points(use: MachineUse, lane: Lane) -> tuple[Floats, Floats, Bools]:
     is_measured = np.isfinite(lane.values)
     x = use.time_ps[is_measured] / max(use.whole_ps, 1)
     y, held = lane.values[is_measured] / lane.top, lane.marked[is_measured]
-    group = np.arange(x.size) * min(_MOST_POINTS, x.size) // max(x.size, 1)
+    group = np.arange(x.size) * min(_MOST_LOOKS_DRAWN, x.size) // max(x.size, 1)
     count = np.maximum(np.bincount(group), 1)
     return (
         np.clip(np.bincount(group, x) / count, 0, 1),

@@ -39,11 +39,11 @@ _FREE = frozenset(
 )  # fmt: skip
 IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
 _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
-_PRODUCTS = ("gemm", "matmul", "dot")
+_PRODUCT_CALLS = ("gemm", "matmul", "dot")
 _LHS_CONTRACTED = 1
 _TUPLE = 13  # PrimitiveType (xla_data.proto)
-_DEEPEST = 16
-_LARGEST = 1 << 22
+_DEEPEST_CALLED = 16
+_LARGEST_WINDOW = 1 << 22
 _DAMAGED = (TraceFormatError, ValueError, OverflowError, IndexError)
 
 
@@ -118,7 +118,7 @@ class Costs:
 
     def _inside(self, computation: int, depth: int) -> float:
         """Operations of one run of a computation: the sum over its instructions."""
-        if computation < 0 or depth > _DEEPEST:
+        if computation < 0 or depth > _DEEPEST_CALLED:
             return float("nan")
         flops = self._of_computation.get(computation)
         if flops is None:
@@ -218,7 +218,7 @@ class Costs:
             if "BackwardFilter" in target:
                 return self._convolution_flops(row, data, result, kernel)
             return self._convolution_flops(row, data, kernel, result)
-        if any(word in target.lower() for word in _PRODUCTS):
+        if any(word in target.lower() for word in _PRODUCT_CALLS):
             contracted = _contracted(module.configs[row])
             return float("nan") if contracted is None else self._product_flops(row, contracted)
         return float("nan") if target else 0.0
@@ -274,14 +274,14 @@ def _valid_positions(
 ) -> float:
     """Count the (output, window) positions of one dimension that lie on an element of the input."""
     del high
-    if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST:
+    if max(size, steps, window, stride, abs(low), dilation, base) > _LARGEST_WINDOW:
         raise ValueError(f"A convolution over {size} elements")
     offsets = np.arange(window, dtype=np.int64) * dilation - low
     if base == 1:  # outputs o with 0 <= o * stride + offset < size are a range
         first = np.maximum(-(offsets // stride), 0)
         last = np.minimum((size - 1 - offsets) // stride, steps - 1)
         return float(np.maximum(last - first + 1, 0).sum())
-    if window * steps > _LARGEST:
+    if window * steps > _LARGEST_WINDOW:
         raise ValueError(f"A convolution of {window} by {steps} positions")
     at = offsets[:, None] + np.arange(steps, dtype=np.int64) * stride
     return float(((at >= 0) & (at % base == 0) & (at // base < size)).sum())

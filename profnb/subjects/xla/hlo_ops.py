@@ -21,7 +21,7 @@ from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective
 
-_LONGEST = 200
+_LONGEST_OPERATION = 200
 _PRODUCTS = frozenset({"dot", "convolution"})
 _PRODUCT_CALLS = ("gemm", "matmul", "conv", "dot")
 # Bits of the float types among PrimitiveType (xla_data.proto).
@@ -31,12 +31,12 @@ _FLOAT_BITS = {
 # Ops that exchange between devices themselves: JAX's, and TensorFlow's.
 _EXCHANGING = re.compile(r"p(sum|mean|max|min|permute|broadcast)|all_|reduce_scatter|Collective")
 # Where the framework's own code made an op, which tells nothing about the user's.
-_LIBRARY = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
+_FRAMEWORK_FILES = re.compile(r"(tensorflow/python|site-packages|dist-packages)/")
 GRAPH = "command_buffer"  # what the graphs' names begin with
 _FUSION = "fusion"
 _LIBRARY_CALLS = frozenset({"custom-call", "convolution", "dot", "fft", "sort"})
 _UNNAMED = re.compile(r"[^A-Za-z0-9_]")
-_NUMBERS = re.compile(r"(_\d+)+$")
+_LAST_NUMBERS = re.compile(r"(_\d+)+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _program_id(bits: int) -> int:
 
 def _instruction_of(text: str) -> str:
     """The instruction that an event of a TPU's is named after: ``%fusion.3 = f32[8] fusion(...)``."""
-    return text.partition(" = ")[0].removeprefix("%")[:_LONGEST]
+    return text.partition(" = ")[0].removeprefix("%")[:_LONGEST_OPERATION]
 
 
 def _from_names(trace: Trace) -> _Ran:
@@ -234,7 +234,7 @@ def _describe(
     if origin >= 0:
         op_name, op_type = module.op_names[origin], module.op_types[origin]
         file, line = module.source_files[origin], module.source_lines[origin]
-        if line > 0 and file and not _LIBRARY.search(file) and is_user_file(file):
+        if line > 0 and file and not _FRAMEWORK_FILES.search(file) and is_user_file(file):
             source = f"{file}:{line}"
     if not op_name:
         if program_id not in served:
@@ -329,8 +329,8 @@ def _place(module: HloModule, schedule: Int64s, kernels: Sequence[str]) -> tuple
     opcodes = [module.opcodes[row] for row in schedule.tolist()]
     fusions = [at for at, opcode in enumerate(opcodes) if opcode == _FUSION]
     names = [_UNNAMED.sub("_", module.names[schedule[at]]) for at in fusions]
-    bases = {_NUMBERS.sub("", name) for name in names}
-    of_fusion = [at for at, kernel in enumerate(kernels) if _NUMBERS.sub("", kernel) in bases]
+    bases = {_LAST_NUMBERS.sub("", name) for name in names}
+    of_fusion = [at for at, kernel in enumerate(kernels) if _LAST_NUMBERS.sub("", kernel) in bases]
     exact, first = _first_fusion([kernels[at] for at in of_fusion], names)
     if not exact:
         return 0, instruction
@@ -355,8 +355,8 @@ def _first_fusion(kernels: Sequence[str], names: Sequence[str]) -> tuple[int, in
     Returns:
         0 and -1 where they do not fit, or fit in several places alike.
     """
-    bases = [_NUMBERS.sub("", name) for name in names]
-    wanted = [_NUMBERS.sub("", kernel) for kernel in kernels]
+    bases = [_LAST_NUMBERS.sub("", name) for name in names]
+    wanted = [_LAST_NUMBERS.sub("", kernel) for kernel in kernels]
     count = len(kernels)
     starts = [at for at in range(len(names) - count + 1) if bases[at : at + count] == wanted]
     exact = [sum(map(str.__eq__, names[at : at + count], kernels)) for at in starts]

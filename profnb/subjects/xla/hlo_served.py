@@ -28,9 +28,9 @@ _MOVES = frozenset(
 )  # fmt: skip
 _PRODUCTS = frozenset({"dot", "convolution"})
 _EXPANDED = "select_and_scatter"
-_FORWARD = re.compile(r"jvp\(.*\)")
-_MOST_STEPS = 2_000
-_DEEPEST = 50
+_FORWARD_SCOPE = re.compile(r"jvp\(.*\)")
+_MOST_HOPS = 2_000
+_LONGEST_CHAIN = 50
 _TUPLE = 13
 
 
@@ -69,7 +69,9 @@ class Served:
         name = self._own_name(row) or self._op_names.get(row)
         if name is None:
             self._op_names[row] = ""  # of what is met again below
-            name = self._op_names[row] = self._find_name(row, depth) if depth < _DEEPEST else ""
+            name = self._op_names[row] = (
+                self._find_name(row, depth) if depth < _LONGEST_CHAIN else ""
+            )
         return name
 
     def _own_name(self, row: int) -> str:
@@ -109,7 +111,7 @@ class Served:
         if len({name.rpartition("/")[0] for name in products}) != 1:
             return ""
         parts = min(products).split("/")
-        at = next((at for at, part in enumerate(parts) if _FORWARD.fullmatch(part)), None)
+        at = next((at for at, part in enumerate(parts) if _FORWARD_SCOPE.fullmatch(part)), None)
         if at is None:
             return ""
         parts[at] = f"transpose({parts[at]})"
@@ -117,7 +119,7 @@ class Served:
 
     def _is_backward(self, row: int) -> bool:
         """Tell whether a layer's backward pass made a number, through what only moves it."""
-        for _ in range(_DEEPEST):
+        for _ in range(_LONGEST_CHAIN):
             name = self._own_name(row) if row >= 0 else ""
             operands = self._module.operands_of(row) if row >= 0 else []
             if name or len(operands) != 1 or not self._opcodes(row) <= _MOVES:
@@ -133,7 +135,7 @@ class Served:
             for user in self._users_of(waiting.pop()):
                 if user in seen or self._module.opcodes[user] == "tuple":
                     continue
-                if len(seen) > _MOST_STEPS or "jvp(" in self._own_name(user):
+                if len(seen) > _MOST_HOPS or "jvp(" in self._own_name(user):
                     return set()
                 seen.add(user)
                 waiting.append(user)
@@ -143,7 +145,7 @@ class Served:
     def _source(self, row: int) -> int:
         """The parameter, or the part of one, that an instruction only moves; -1 for any other."""
         module = self._module
-        for _ in range(_DEEPEST):
+        for _ in range(_LONGEST_CHAIN):
             if row < 0 or not self._opcodes(row) <= _MOVES:
                 return -1
             operands = module.operands_of(row)
@@ -159,7 +161,7 @@ class Served:
         """Names of the forward products that read a parameter, through what only moves it."""
         names = set()
         waiting, seen = [parameter], {parameter}
-        while waiting and len(seen) < _MOST_STEPS:
+        while waiting and len(seen) < _MOST_HOPS:
             for user in self._users_of(waiting.pop()):
                 opcodes, name = self._opcodes(user), self._own_name(user)
                 if user in seen:

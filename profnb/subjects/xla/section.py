@@ -30,7 +30,7 @@ _COLOURS = {
     "other hlo ops": colour_of("all others"),
     "framework op": colour_of("host compute"),
 }
-_MOST_POINTS = 60
+_MOST_MODULES_DRAWN = 60
 _SMALLEST_SHARE = 0.002
 
 
@@ -149,7 +149,7 @@ def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
 def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
     """The roofline: what each op reached, under what its device could do."""
     shares = ops.fraction[roofline.row]
-    drawn = range(min(len(roofline), _MOST_POINTS))
+    drawn = range(min(len(roofline), _MOST_MODULES_DRAWN))
     rows = [row for row in drawn if shares[row] >= _SMALLEST_SHARE] or list(drawn)
     widths_of: dict[float, set[str]] = {}
     for width, flops in zip(roofline.width, roofline.peak_flops.tolist(), strict=True):

@@ -28,11 +28,11 @@ from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
 _MOST_ARGUMENTS = 1000
-_PARTS = ("FusionCompiler",)  # one kernel of a module, perhaps on a helper thread
+_PARTS_OF_COMPILING = ("FusionCompiler",)  # one kernel of a module, perhaps on a helper thread
 _COMPILED_STATS = ("name", "module_name", "hlo_module", "module")
 Amounts = dict[str, float]
 
-_MOST_OPS = 40
+_MOST_OPS_DRAWN = 40
 _MOST_PARTS = 4
 _DEEPEST = 2
 
@@ -280,7 +280,7 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
     Events of compiling nest; the outermost one that names the module counts.
     """
     is_compiling = trace.is_host_event & trace.select_names(
-        lambda name: is_compilation(name) and not name.startswith(_PARTS)
+        lambda name: is_compilation(name) and not name.startswith(_PARTS_OF_COMPILING)
     )
     events = np.flatnonzero(is_compiling)
     columns = [trace.stats.texts(stat) for stat in _COMPILED_STATS]
@@ -398,7 +398,7 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
         add(0, left, key[0], "module")
         for row in rows_of_module[key]:
             op, spent_ps = ops.op[row], int(ops.self_ps[row])
-            if row >= _MOST_OPS or not spent_ps:
+            if row >= _MOST_OPS_DRAWN or not spent_ps:
                 continue
             left -= spent_ps
             role = "hlo op" if op.category else "hlo op of no category"

@@ -37,7 +37,7 @@ _MOST_METADATA = 200_000
 _MOST_DOCUMENTS = 1_000
 _MOST_HEADER = 100_000
 _MOST_MEMBERS = 10_000
-_TIMED, _FLOWS = list(b"XBEiIRC"), list(b"stf")
+_TIMED_PHASES, _FLOW_PHASES = list(b"XBEiIRC"), list(b"stf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     phases = _phases(buffer, spans)
     is_empty = ~spans.any(axis=(1, 2))  # TensorFlow's profiler ends its list with {}
     is_flow, is_metadata, is_timed = (
-        np.isin(phases, kinds) for kinds in (_FLOWS, list(b"M"), _TIMED)
+        np.isin(phases, kinds) for kinds in (_FLOW_PHASES, list(b"M"), _TIMED_PHASES)
     )
     others = int((~is_empty & ~is_flow & ~is_metadata & ~is_timed).sum())
     metadata = [

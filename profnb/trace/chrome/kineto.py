@@ -63,7 +63,7 @@ _LARGEST_FACT = 1 << 53
 _DIGITS, _CLOCK_DIGITS = 15, 18  # of what 64 bits hold; 15 digits of nanoseconds are 12 days only
 # What an event on a device is, by its category: work, or what a line beside the work shows.
 _WORK, _ANNOTATION, _SYNCHRONISATION, _UNKNOWN = range(1, 5)
-_BESIDE = (" annotations", " waits")
+_LINES_BESIDE = (" annotations", " waits")
 _KINDS = {
     "gpu_user_annotation": _ANNOTATION, "cuda_sync": _SYNCHRONISATION, "mtia_ccp_events": _UNKNOWN,
     "mtia_insight": _UNKNOWN, "mtia_counters": _UNKNOWN, "mtia_workloadd": _UNKNOWN, "hpu_op": _UNKNOWN,
@@ -116,7 +116,10 @@ def read_kineto(
             )
         lines.append(line)
         beside.append(
-            [FoundLine(device, "device", stream + what, number, repeats=True) for what in _BESIDE]
+            [
+                FoundLine(device, "device", stream + what, number, repeats=True)
+                for what in _LINES_BESIDE
+            ]
         )
         unknown.append(FoundLine(f"/device:unknown:{process}", "device", name, repeats=True))
     lines += [*chain.from_iterable(zip(*beside, strict=True)), *unknown]

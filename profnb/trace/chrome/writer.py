@@ -23,14 +23,14 @@ from profnb.core.jit import compiled
 from profnb.trace.model import Counter, Trace, join_bytes, json_text
 
 ADDED = "profnb"  # the category of what is added to the recorded events
-_PIECE = 1 << 15
+_ROWS_AT_ONCE = 1 << 15
 _FIRST_EXTRA_THREAD = 1_000_000
 _MOST_EXTRA_THREADS = 64
 _HEAD = np.frombuffer(b'{"ph":"X","pid":', np.uint8)
 _TID = np.frombuffer(b',"tid":', np.uint8)
 _TS = np.frombuffer(b',"ts":', np.uint8)
 _DUR = np.frombuffer(b',"dur":', np.uint8)
-_NAME = np.frombuffer(b',"name":', np.uint8)
+_NAME_FIELD = np.frombuffer(b',"name":', np.uint8)
 _ARGS = np.frombuffer(b',"args":', np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _REPLACEMENT = np.array([0xEF, 0xBF, 0xBD], np.uint8)  # U+FFFD
@@ -105,7 +105,7 @@ def _format(
         at = put_microseconds(out, at, begin[event])
         at = put_bytes(out, at, _DUR, 0, _DUR.size)
         at = put_microseconds(out, at, duration[event])
-        at = put_bytes(out, at, _NAME, 0, _NAME.size)
+        at = put_bytes(out, at, _NAME_FIELD, 0, _NAME_FIELD.size)
         row = name[event]
         at = put_bytes(out, at, names, name_offsets[row], name_offsets[row + 1])
         index = event - first
@@ -266,7 +266,7 @@ def write_chrome(trace: Trace, target: Path, additions: Additions, version: str)
 
 
 def _batched(lines: Iterator[str]) -> Iterator[bytes]:
-    while batch := "".join(islice(lines, _PIECE)):
+    while batch := "".join(islice(lines, _ROWS_AT_ONCE)):
         yield batch.encode()
 
 
@@ -297,8 +297,8 @@ def _events(trace: Trace, process: Int64s, thread: Int64s, begin: Int64s) -> Ite
     names, name_offsets = join_bytes([json_text(text).encode() for text in trace.names.texts])
     lengths = np.diff(name_offsets)
     name, duration = trace.events.name.astype(np.int64), trace.events.duration_ps
-    for first in range(0, name.size, _PIECE):
-        last = min(first + _PIECE, name.size)
+    for first in range(0, name.size, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, name.size)
         args, arg_offsets = trace.stats.as_json(first, last)
         room = int(lengths[name[first:last]].sum()) + args.size + _FIXED * (last - first)
         out = np.empty(room, np.uint8)

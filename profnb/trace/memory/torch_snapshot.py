@@ -23,9 +23,9 @@ from profnb.trace.model import Trace
 from profnb.trace.nvidia.records import Records, trace_of
 
 RECORDED = "PyTorch's memory snapshot"
-_MOST_BYTES, _MOST_EVENTS, _MOST_DEVICES = 256 << 20, 5_000_000, 1_000
+_LARGEST_SNAPSHOT, _MOST_EVENTS, _MOST_DEVICES = 256 << 20, 5_000_000, 1_000
 _CONTAINERS, _MOST_CONTAINERS = ("EMPTY_DICT", "EMPTY_LIST"), 20_000_000
-_PLAIN = frozenset((
+_PLAIN_OPCODES = frozenset((
     "PROTO", "FRAME", "STOP", "MARK", "EMPTY_DICT", "EMPTY_LIST", "APPEND", "APPENDS", "SETITEM", "SETITEMS",
     "BINUNICODE", "SHORT_BINUNICODE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "NONE", "NEWTRUE",
     "NEWFALSE", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
@@ -33,7 +33,7 @@ _PLAIN = frozenset((
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
 _FREES = ("free_completed", "free_requested")
 _INSIDE_TORCH = ("/torch/", "\\torch\\")
-_LARGEST = (1 << 62) - 1
+_LARGEST_WORD = (1 << 62) - 1
 
 
 def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
@@ -83,9 +83,9 @@ class _NothingNamed(pickle.Unpickler):
 
 
 def _load_plain(buffer: Bytes) -> Any:
-    if buffer.size > _MOST_BYTES:
+    if buffer.size > _LARGEST_SNAPSHOT:
         raise TraceFormatError(
-            f"{buffer.size / 1e6:,.0f} MB; at most {_MOST_BYTES / 1e6:,.0f} MB are read. Record less."
+            f"{buffer.size / 1e6:,.0f} MB; at most {_LARGEST_SNAPSHOT / 1e6:,.0f} MB are read. Record less."
         )
     raw = buffer.tobytes()
     try:
@@ -116,7 +116,7 @@ def _find_strange(raw: bytes) -> str:
         is_far = name == "LONG_BINPUT" and isinstance(argument, int) and argument > count
         is_pair = name == "TUPLE2" and all(one in _INTEGERS for one in before)
         containers += name in _CONTAINERS
-        if is_far or not (name in _PLAIN or is_pair):
+        if is_far or not (name in _PLAIN_OPCODES or is_pair):
             return name
         if containers > _MOST_CONTAINERS:
             return f"more than {_MOST_CONTAINERS:,} lists and dicts"
@@ -140,12 +140,12 @@ def _changes(history: object, most: int) -> Iterator[tuple[int, int, int, str]]:
         if (
             action not in ("alloc", frees)
             or not isinstance(size, int)
-            or not 0 < size < _LARGEST >> 16
+            or not 0 < size < _LARGEST_WORD >> 16
         ):
             continue
         time, address = entry.get("time_us", number), entry.get("addr", 0)
-        time_us = time if isinstance(time, int) and 0 <= time < _LARGEST // 1000 else number
-        address = address & _LARGEST if isinstance(address, int) else 0
+        time_us = time if isinstance(time, int) and 0 <= time < _LARGEST_WORD // 1000 else number
+        address = address & _LARGEST_WORD if isinstance(address, int) else 0
         yield time_us * 1000, address, size if action == "alloc" else -size, _line_of(entry)
 
 

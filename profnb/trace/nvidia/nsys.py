@@ -30,14 +30,14 @@ from profnb.trace.nvidia.records import (
     trace_of,
 )
 
-KERNELS, _RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+KERNELS, _RUNTIME_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 STRINGS = "StringIds"
 _MEMCPY, _MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EVENTS"
-_THREADS, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
+_THREAD_NAMES, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 # ENUM_CUDA_MEM_KIND
-_MEMORY = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device"}
-_THREAD, _PROCESS = (1 << 24) - 1, "globalPid"
+_MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device"}
+_THREAD_BITS, _PROCESS = (1 << 24) - 1, "globalPid"
 _API_VERSION = re.compile(r"(_ptsz|_ptds)?_v\d+$")
 _FACTS = {
     "totalMemory": "memory_size", "smCount": "core_count", "computeMajor": "compute_cap_major",
@@ -56,9 +56,9 @@ def read_nsys(database: Database, source: str) -> Trace:
         TraceFormatError: It holds no event, or something else than tables.
     """
     strings, titles = Strings(database, STRINGS, "id"), dict[int, str]()
-    threads, name_ids = database.integers(_THREADS, "globalTid", "nameId")
+    threads, name_ids = database.integers(_THREAD_NAMES, "globalTid", "nameId")
     texts, row = strings.of(name_ids)
-    for thread, at in zip((threads & _THREAD).tolist(), row.tolist(), strict=True):
+    for thread, at in zip((threads & _THREAD_BITS).tolist(), row.tolist(), strict=True):
         titles[thread] = f"{texts[at]}/{thread}"
     *columns, process, demangled, short = database.integers(
         KERNELS, *KERNEL_COLUMNS, _PROCESS, "demangledName", "shortName"
@@ -67,9 +67,9 @@ def read_nsys(database: Database, source: str) -> Trace:
     records = [(kernels_of(columns, *names), process)]
     for table in (_MEMCPY, _MEMSET):
         *columns, process = database.integers(table, *COPY_COLUMNS, _PROCESS)
-        records.append((copies_of(columns, _MEMORY, is_set=table == _MEMSET), process))
+        records.append((copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET), process))
     records.append(_graphs(database))
-    for table in (_RUNTIME, _OF_OS):
+    for table in (_RUNTIME_TABLE, _OF_OS):
         begin, end, thread, correlation, name_id = database.integers(
             table, "start", "end", "globalTid", "correlationId", "nameId"
         )
@@ -77,7 +77,7 @@ def read_nsys(database: Database, source: str) -> Trace:
         texts = [_API_VERSION.sub("", text) for text in texts]
         if table == _OF_OS:  # its numbers are its own, and no launches
             correlation = np.full_like(correlation, -1)
-        calls = calls_of(begin, end, thread & _THREAD, correlation, texts, row, titles)
+        calls = calls_of(begin, end, thread & _THREAD_BITS, correlation, texts, row, titles)
         records.append((calls, thread))
     processes = np.unique(np.concatenate([process[process > 0] >> 24 for _, process in records]))
     parts = [
@@ -89,7 +89,7 @@ def read_nsys(database: Database, source: str) -> Trace:
 
 def _tell_apart(records: Records, process: Int64s) -> Records:
     """Give each process lines of its own on a device, and numbers of its own for what it launched."""
-    process = process & _THREAD
+    process = process & _THREAD_BITS
     correlation = records.integers[CORRELATION_ID]
     correlation = np.where(correlation >= 0, correlation | process << 32, -1)
     pairs, line = np.unique(np.stack([records.line, process]), axis=1, return_inverse=True)
@@ -127,7 +127,7 @@ def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Rec
     )  # which goes before the shared one
     name = np.where(is_inline | (text_id < 0), inline, row + len(distinct))
     kept = np.flatnonzero((end >= 0) & (begin >= 0))  # marks and categories have no end
-    return ranges_of(begin[kept], end[kept], thread[kept] & _THREAD, names, name[kept], titles)
+    return ranges_of(begin[kept], end[kept], thread[kept] & _THREAD_BITS, names, name[kept], titles)
 
 
 def _facts(database: Database) -> dict[str, PlaneStats]:

@@ -25,12 +25,12 @@ from profnb.trace.nvidia.records import (
 
 STRINGS = "StringTable"
 _KERNELS = "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL"
-_COPIES = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"
+_COPY_TABLES = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"
 _MEMSET, _MARKERS = "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_MARKER"
 _DEVICES = "CUPTI_ACTIVITY_KIND_DEVICE"
-KINDS = (*_KERNELS, *_COPIES, _MARKERS, "CUPTI_ACTIVITY_KIND_RUNTIME")
-_BEGINS, _ENDS = 2, 4  # CUPTI_ACTIVITY_FLAG_MARKER_START and _END
-_MEMORY = {1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device"}
+KINDS = (*_KERNELS, *_COPY_TABLES, _MARKERS, "CUPTI_ACTIVITY_KIND_RUNTIME")
+_MARKER_BEGINS, _MARKER_ENDS = 2, 4  # CUPTI_ACTIVITY_FLAG_MARKER_START and _END
+_MEMORY_KINDS = {1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device"}
 _FACTS = {
     "globalMemorySize": "memory_size", "numMultiprocessors": "core_count",
     "computeCapabilityMajor": "compute_cap_major", "computeCapabilityMinor": "compute_cap_minor",
@@ -75,8 +75,10 @@ def read_nvprof(database: Database, source: str) -> Trace:
     for table in _KERNELS:
         *columns, name = database.integers(table, *KERNEL_COLUMNS, "name")
         records.append(kernels_of(columns, *strings.of(name)))
-    records += [copies_of(database.integers(table, *COPY_COLUMNS), _MEMORY) for table in _COPIES]
-    records.append(copies_of(database.integers(_MEMSET, *COPY_COLUMNS), _MEMORY, is_set=True))
+    records += [
+        copies_of(database.integers(table, *COPY_COLUMNS), _MEMORY_KINDS) for table in _COPY_TABLES
+    ]
+    records.append(copies_of(database.integers(_MEMSET, *COPY_COLUMNS), _MEMORY_KINDS, is_set=True))
     for table, (prefix, names_of_calls) in _CALLS.items():
         (begin, end, correlation, call), (threads,) = database.rows(
             table, ["start", "end", "correlationId", "cbid"], ["threadId"]
@@ -103,7 +105,7 @@ def _ranges(database: Database, strings: Strings) -> Records:
         _MARKERS, ["timestamp", "flags", "id", "name"], ["objectId"]
     )
     flags = np.maximum(flags, 0)
-    begins, ends = np.flatnonzero(flags & _BEGINS), np.flatnonzero(flags & _ENDS)
+    begins, ends = np.flatnonzero(flags & _MARKER_BEGINS), np.flatnonzero(flags & _MARKER_ENDS)
     _, first = np.unique(number[begins], return_index=True)
     begins = begins[first]
     ended, first = np.unique(number[ends], return_index=True)

@@ -44,20 +44,20 @@ _SAME = {
     "DstMemType": "DstMemKd",
 }  # fmt: skip
 _SAME_IN_TEXT = {"Regs*": "Registers Per Thread", "SSMem*": "Static SMem", "DSMem*": "Dynamic SMem"}
-_OURS = {theirs: ours for ours, theirs in _SAME.items()} | _SAME_IN_TEXT
-_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
-_BYTES = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3}  # as nvprof counts
+_OUR_NAMES = {theirs: ours for ours, theirs in _SAME.items()} | _SAME_IN_TEXT
+_NS_OF_UNIT = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
+_BYTES_OF_UNIT = {"B": 1.0, "KB": 1024.0, "MB": 1024.0**2, "GB": 1024.0**3}  # as nvprof counts
 _DECIMAL = {"KB": "kB", "MB": "dMB", "GB": "dGB"}  # as nsys does
-_UNITS = _NS | _BYTES | {"kB": 1e3, "dMB": 1e6, "dGB": 1e9}
-_NUMBER = re.compile(r"([-+\d.eE]{1,40}?)\s{0,9}([kKMG]?B|d[MG]B|[mun]?s)?$")
+_UNITS = _NS_OF_UNIT | _BYTES_OF_UNIT | {"kB": 1e3, "dMB": 1e6, "dGB": 1e9}
+_NUMBER_WITH_UNIT = re.compile(r"([-+\d.eE]{1,40}?)\s{0,9}([kKMG]?B|d[MG]B|[mun]?s)?$")
 _DEVICE = re.compile(r"(.{0,200}?)\s{0,9}\((\d{1,6})\)$")
 _GAP, _LONGEST_ROW = re.compile(r"\s{2,}"), 20_000
 _NUMBERED = re.compile(
     r"\s{0,9}\[(\d{1,19})\]$"
 )  # nvprof's text: the correlation stands behind the name
-_COPY = re.compile(r"\[?(?:CUDA )?(memcpy|memset)\s*(\w+?)?(?:-to-(\w+))?\]?$", re.IGNORECASE)
+_COPY_NAME = re.compile(r"\[?(?:CUDA )?(memcpy|memset)\s*(\w+?)?(?:-to-(\w+))?\]?$", re.IGNORECASE)
 _DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 8, "htoh": 9, "ptop": 10}
-_KINDS = ("pageable", "pinned", "device", "array", "managed")
+_KINDS_OF_MEMORY = ("pageable", "pinned", "device", "array", "managed")
 
 _Row = Mapping[str, str]
 
@@ -94,7 +94,7 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
         ) from None
     records = [
         kernels_of(kernels.of(KERNEL_COLUMNS), *kernels.names()),
-        copies_of(copies.of(COPY_COLUMNS), dict(enumerate(_KINDS))),
+        copies_of(copies.of(COPY_COLUMNS), dict(enumerate(_KINDS_OF_MEMORY))),
         _calls(calls),
         _unified(others),
     ]
@@ -138,8 +138,10 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
             header, *rest = csv.reader(lines[at : at + 2])
             titles = [title.partition(" (") for title in header]
             units = [_DECIMAL.get(unit.rstrip(")"), unit.rstrip(")")) for _, _, unit in titles]
-            columns = [_OURS.get(title, title) for title, _, _ in titles]
-            has_units = not any(units) and bool(rest) and rest[0][:1] != [] and rest[0][0] in _NS
+            columns = [_OUR_NAMES.get(title, title) for title, _, _ in titles]
+            has_units = (
+                not any(units) and bool(rest) and rest[0][:1] != [] and rest[0][0] in _NS_OF_UNIT
+            )
             if has_units:
                 units = rest[0]
             for cells in csv.reader(islice(lines, at + 1 + has_units, None)):
@@ -150,7 +152,7 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
             return
         titles_of_text = _GAP.split(line[:_LONGEST_ROW].strip())
         if titles_of_text[:2] == ["Start", "Duration"]:
-            columns = [_OURS.get(title, title) for title in titles_of_text]
+            columns = [_OUR_NAMES.get(title, title) for title in titles_of_text]
             for text in islice(lines, at + 1, None):
                 cells = _GAP.split(text[:_LONGEST_ROW].strip(), maxsplit=len(columns) - 1)
                 yield {
@@ -165,7 +167,7 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
 
 def _quantity(text: str) -> int:
     """Read a number, in nanoseconds or bytes where it has a unit; -1 for what is none."""
-    match = _NUMBER.match(text.strip())
+    match = _NUMBER_WITH_UNIT.match(text.strip())
     try:
         value = float(match[1]) * _UNITS.get(match[2], 1.0) if match else -1.0
     except ValueError:
@@ -194,14 +196,16 @@ def _put(
     number = int(device[2])
     devices.setdefault(number, device[1])
     values |= {"deviceId": number, "streamId": _quantity(row.get("Stream", ""))}
-    copy = _COPY.match(name)
+    copy = _COPY_NAME.match(name)
     if copy:
         _, source_end, target_end = (part or "" for part in copy.groups())
         direction = f"{source_end[:1]}to{target_end[:1]}" if target_end else source_end
         is_set = copy[1].lower() == "memset"
         kind = MEMSET if is_set else _DIRECTIONS.get(direction.lower(), 0)
         sides = [row.get(title, "").lower() for title in ("SrcMemType", "DstMemType")]
-        source, target = (_KINDS.index(side) if side in _KINDS else -1 for side in sides)
+        source, target = (
+            _KINDS_OF_MEMORY.index(side) if side in _KINDS_OF_MEMORY else -1 for side in sides
+        )
         values |= {"bytes": _quantity(row.get("Size", "")), "copyKind": kind}
         copies.add("", values | {"srcKind": source, "dstKind": target})
     elif name.startswith("["):

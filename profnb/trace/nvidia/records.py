@@ -20,11 +20,11 @@ from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, Trace
 from profnb.trace.names import CORRELATION_ID, RECORDER, USER_RANGE
 
 _LONGEST_NS = (1 << 61) // PS_PER_NS  # 26 days: sums of two times stay inside int64 picoseconds
-_SHAPE = (
+_LAUNCH_SHAPE = (
     "registersPerThread", "staticSharedMemory", "dynamicSharedMemory", "gridX", "gridY", "gridZ", "blockX",
     "blockY", "blockZ",
 )  # fmt: skip
-KERNEL_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", *_SHAPE)
+KERNEL_COLUMNS = ("start", "end", "deviceId", "streamId", "correlationId", *_LAUNCH_SHAPE)
 COPY_COLUMNS = (
     "start", "end", "deviceId", "streamId", "correlationId", "bytes", "copyKind", "srcKind", "dstKind",
 )  # fmt: skip
