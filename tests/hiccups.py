@@ -1,4 +1,4 @@
-"""Run a command on a machine that keeps standing still: `python tests/hiccups.py python -m pytest tests/test_capture.py`.
+"""Run a command on a machine that keeps standing still: `python tests/hiccups.py python -m pytest tests/capture/test_capture.py`.
 
 What a busy machine does to a test now and then happens here all the time, so a test that hangs on a clock fails soon:
 any thread may stand still between any two lines, for as long as ten of its steps take. Two things do it:

@@ -1,7 +1,7 @@
 """Real programs as they were recorded: their profile, and what the clock said of them.
 
 A test that is about times reads them here, where they are always the same. tests/data/record_programs.py recorded
-the ones, ``python tests/diagnosis.py --keep`` the programs of the diagnosis benchmark.
+the ones, ``python tests/advice/diagnosis.py --keep`` the programs of the diagnosis benchmark.
 """
 
 import functools

@@ -17,7 +17,7 @@ known, and the verdict says so.
 
 Simulated with runs that differ by 0 to 3 %, steps that depend on the one before, drift inside runs and
 outliers, the 95 % interval holds the truth in 93 to 97 % of runs by three or more (98 % by two), and equal
-programs are called different in at most 5 % (``tests/test_comparison.py``).
+programs are called different in at most 5 % (``tests/compare/test_comparison.py``).
 
 Source: Kuensch, "The jackknife and the bootstrap for general stationary observations" (1989); Davison and
 Hinkley, "Bootstrap methods", 3.8.

@@ -4,7 +4,7 @@ Everything is inline and either inherits its colour or uses a translucent grey, 
 notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells us its theme. Colours
 have a contrast of at least 3:1 against white and against #111, and those that stand beside each other in a
 bar or chart differ for the colour-blind too: by 12 or more (CIEDE2000), in simulated deuteranopia as well.
-tests/test_colours.py measures both.
+tests/drawing/test_colours.py measures both.
 """
 
 COLOURS = {

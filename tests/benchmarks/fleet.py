@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "fleet")]
 
 from made_hosts import MS, hosts_of  # noqa: E402
 from traces import message, varint  # noqa: E402

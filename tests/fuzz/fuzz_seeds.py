@@ -14,7 +14,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "trace")]
 
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace

@@ -1,0 +1,336 @@
+"""A cell whose process dies leaves an answer."""
+
+import os
+import random
+import re
+import resource
+import signal
+import subprocess
+import sys
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import profnb
+from profnb.capture.journal import journal_file
+from profnb.capture.journal.dead_cell import read_dead_cell
+from profnb.capture.journal.journal_file import JournalFile, Newest, journals_left, read_journal
+from profnb.capture.session import Capture
+from profnb.core.errors import CaptureError, TraceFormatError
+from profnb.core.options import CaptureOptions
+from profnb.last_result import say_last_death
+from profnb.magics import load_magics, unload_magics
+
+HERE = Path(__file__).parent
+SECOND = 10**9
+
+
+@pytest.fixture(autouse=True)
+def journals(tmp_path, monkeypatch):
+    """A folder for journals that no other test has."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("profnb.last_result._read", [])
+    return tmp_path / "cache" / "profnb" / "journals"
+
+
+class Dying:
+    """A process that takes steps; ``tests/capture/dying.py``."""
+
+    def __init__(self, *words, **settings):
+        self.process = subprocess.Popen([sys.executable, HERE / "dying.py", *words], stdout=subprocess.PIPE, **settings)
+        self.steps = [self._step(self.process.stdout.readline())]  # it has begun
+
+    @staticmethod
+    def _step(line):
+        return tuple(map(int, line.split()))
+
+    def run_until(self, count):
+        while self.steps[-1][0] < count:
+            self.steps.append(self._step(self.process.stdout.readline()))
+        return self
+
+    def kill(self):
+        self.process.kill()
+        rest = self.process.stdout.read().splitlines(keepends=True)
+        self.steps += [self._step(line) for line in rest if line.endswith(b"\n")]
+        self.process.wait()
+        return self
+
+    def least_steps(self, before_ns=SECOND):
+        """How many had ended a second before the last one."""
+        end = self.steps[-1][1] - before_ns
+        return max((count for count, at in self.steps if at <= end), default=0)
+
+
+def check_kills(count, seed):
+    moments = random.Random(seed)
+    for _ in range(count):
+        dying = Dying().run_until(moments.randrange(1, 2500)).kill()
+        (path,) = journals_left()
+        dead = read_dead_cell(path)
+        assert dead.newest.steps >= dying.least_steps()
+        assert len(dead.recording.steps) == dead.newest.steps
+        assert sum(part.wall_ns for part in dead.recording.cell.parts) == dead.recording.wall_ns
+        assert f"{path.name}".startswith(f"{dying.process.pid}-")
+        path.unlink()
+
+
+def test_ten_kills_at_random_moments_each_leave_an_answer():
+    check_kills(10, 1)
+
+
+@pytest.mark.long
+def test_two_hundred_kills_at_random_moments_each_leave_an_answer():
+    check_kills(200, 2)
+
+
+def test_what_died_is_said_once_shown_and_removed(journals):
+    Dying().run_until(900).kill()
+    sentence = say_last_death()
+    assert re.fullmatch(
+        r"The last profiled cell died at \d\d:\d\d after [\d,]+ steps with [\d.]+ MB in use, in \w[\w ]+ \(`take_steps`, line \d+\); `%tfprofile --last` shows it.", sentence
+    )
+    p = profnb.last()
+    assert p.step_times.wall_ms.median() > 1
+    assert p.notes[0].startswith("This cell died at ")
+    assert "take_steps" in set(p.cell_tree["name"])
+    assert not list(journals.iterdir())
+    assert say_last_death() == ""
+    assert profnb.last() is p  # in this process
+
+
+def test_without_a_dead_cell_there_is_nothing_to_show():
+    with pytest.raises(CaptureError, match="No profiled cell has died"):
+        profnb.last()
+
+
+def test_a_cell_that_ended_leaves_nothing(journals):
+    with profnb.profile():
+        assert len(list(journals.iterdir())) == 1
+        assert journals_left() == []  # this process lives
+    assert not list(journals.iterdir())
+
+
+def test_a_cell_that_raises_leaves_nothing(journals):
+    with pytest.raises(ZeroDivisionError), profnb.profile():
+        1 / 0
+    assert not list(journals.iterdir())
+
+
+def test_kernels_do_not_mix():
+    lives, dies = Dying(), Dying()
+    dies.run_until(400).kill()
+    assert [path.name.partition("-")[0] for path in journals_left()] == [str(dies.process.pid)]
+    lives.run_until(lives.steps[-1][0] + 1).kill()
+    assert {path.name.partition("-")[0] for path in journals_left()} == {str(dies.process.pid), str(lives.process.pid)}
+
+
+def test_a_process_of_the_same_number_is_another_one(journals):
+    """As in a container, whose processes get the same numbers each time."""
+    Dying().run_until(400).kill()
+    (path,) = journals.iterdir()
+    path.rename(path.with_name(re.sub(r"^\d+", str(os.getpid()), path.name)))
+    assert len(journals_left()) == 1
+
+
+def test_a_fork_leaves_the_journal_to_its_parent():
+    dying = Dying("fork").run_until(1200)
+    assert journals_left() == []  # it still writes
+    dying.kill()
+    (path,) = journals_left()
+    assert read_dead_cell(path).newest.steps >= dying.least_steps()
+
+
+def test_steps_inside_of_steps_are_taken_back():
+    Dying("nested").run_until(600).kill()
+    dead = read_dead_cell(journals_left()[0])
+    steps = dead.recording.steps
+    inner = [at for at, name in enumerate(steps.name) if steps.names[name] == "inner"]
+    assert inner in ([], [len(steps) - 1])  # the last one may have had its inner step only
+
+
+def test_a_full_disk_ends_the_records_and_not_the_cell(journals):
+    """A bound on the size of files stands for it: writes then fail likewise."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
+
+    dying = Dying(preexec_fn=limit).run_until(2500).kill()
+    (path,) = journals_left()
+    assert path.stat().st_size <= 4_000
+    dead = read_dead_cell(path)
+    assert dead.newest.steps >= dying.least_steps()  # they are counted still
+    assert len(dead.recording.steps) < dead.newest.steps
+    assert re.search(r"Times of the first [\d,]+ steps were kept; the later ones were counted.", " ".join(profnb.last().notes))
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
+def test_a_home_that_cannot_be_written_to_uses_what_is_temporary(journals, tmp_path):
+    (tmp_path / "cache").mkdir(mode=0o500)
+    with profnb.profile():
+        assert len(list(tmp_path.glob("profnb-journals-*/*"))) == 1
+
+
+def test_no_place_for_a_journal_changes_nothing(monkeypatch):
+    monkeypatch.setattr(journal_file, "folders", lambda: [Path("/proc/none"), Path("/dev/null/none")])
+    with profnb.profile() as p:
+        pass
+    assert not [note for note in p.notes if "journal" in note]
+    assert p.recording.cell is not None
+
+
+def made(**settings):
+    """A journal as a capture leaves it, with what was said of it."""
+    Dying().run_until(700).kill()
+    (path,) = journals_left()
+    return path
+
+
+def test_a_journal_that_is_cut_anywhere_is_read_as_far_as_it_goes():
+    path = made()
+    whole = path.read_bytes()
+    last = 0
+    for length in [*range(0, 700), *range(700, len(whole), 97), len(whole)]:
+        path.write_bytes(whole[:length])
+        try:
+            steps = len(read_dead_cell(path).recording.steps)
+        except TraceFormatError:
+            assert not last
+            continue
+        assert steps >= last
+        last = steps
+    assert last >= read_journal(path)[0].steps > 0
+
+
+def test_a_journal_with_other_bytes_is_refused_or_read_in_part():
+    path = made()
+    whole = path.read_bytes()
+    changes = random.Random(3)
+    for _ in range(300):
+        damaged = bytearray(whole)
+        damaged[changes.randrange(len(whole))] ^= 1 << changes.randrange(8)
+        path.write_bytes(damaged)
+        try:
+            read_dead_cell(path)
+        except TraceFormatError:
+            pass
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [(b"S", b"\x00" * 8), (b"S", b"\x01" * 24), (b"R", b"[]"), (b"R", b"{"), (b"F", b"{}"), (b"M", b'{"began_ns": "x"}'), (b"B", b"null"), (b"T", b'{"path": 1}'), (b"L", b"abc")],
+)  # fmt: skip
+def test_records_that_profnb_does_not_write_are_refused(kind, content):
+    file = JournalFile()
+    file.append(kind, zlib.compress(content))
+    file.set_newest(Newest(1, 2, 3))
+    with pytest.raises(TraceFormatError, match="is not what profnb writes while a cell runs"):
+        read_dead_cell(file.path)
+    file.remove()
+
+
+def test_a_journal_of_another_version_is_left_out():
+    path = made()
+    whole = bytearray(path.read_bytes())
+    whole[7] = 99
+    path.write_bytes(whole)
+    assert say_last_death() == ""
+    with pytest.raises(CaptureError):
+        profnb.last()
+
+
+def test_a_journal_of_two_days_ago_is_removed(journals):
+    path = made()
+    os.utime(path, (0, 0))
+    assert journals_left() == []
+    assert not path.exists()
+
+
+def test_a_journal_holds_no_path_and_no_text_of_the_users():
+    path = made()
+    contents = b"\n".join(content for _, content in read_journal(path)[1])
+    assert b"take_steps" in contents
+    for private in (str(HERE).encode(), b"dying.py", b"time.sleep", str(Path.home()).encode() + b"/"):
+        assert private not in contents
+
+
+def test_a_journal_is_bounded_and_goes_on_counting():
+    capture = Capture(CaptureOptions(), traces=False)
+    capture.sampler.start()
+    file = capture.journal._file = JournalFile()
+    log, random_ns, at = capture.recorder.log, random.Random(5), 0
+    for _ in range(40):  # 1.2 million steps
+        for _ in range(30_000):
+            begin, at = at, at + random_ns.randrange(1 << 50)
+            log.end_step(len(log), begin, at, "train", 2, 0, 0, 1, 0, 0)
+            at = at if at < 1 << 59 else 0
+        capture.journal._write(file)
+    capture.sampler.end()
+    assert file.path.stat().st_size <= journal_file.MOST_BYTES
+    newest, _ = read_journal(file.path)
+    assert newest.steps == 1_200_000
+    file.remove()
+
+
+def test_the_sentence_says_what_memory_there_was(monkeypatch):
+    path = made()
+    dead = read_dead_cell(path)
+    monkeypatch.setattr("profnb.capture.journal.dead_cell.read_dead_cell", lambda _: replace(dead, limit_bytes=dead.newest.resident_bytes + 1, limit_of="the container"))
+    assert re.search(r"with ([\d.]+ MB) of \1 in use", say_last_death())
+    assert "the container allows. So the system probably ended it for its memory." in " ".join(profnb.last().notes)
+
+
+def test_the_extension_says_so_and_the_magic_shows_it(shell, capsys):
+    made()
+    unload_magics(shell)
+    load_magics(shell)
+    assert "The last profiled cell died at" in capsys.readouterr().out
+    shell.run_cell("%tfprofile --last -o died")
+    assert shell.user_ns["died"].notes[0].startswith("This cell died at ")
+
+
+def test_the_command_reports_it(capsys):
+    from profnb.__main__ import main
+
+    made()
+    assert main(["report", "--last"]) == 0
+    assert "This cell died at " in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["report"])
+
+
+KERAS = """
+import os, signal, sys
+import keras, numpy as np, profnb
+model = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+x, y = np.zeros((512, 4), "f"), np.zeros((512, 1), "f")
+class Kill(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        import time
+        if epoch == 2:
+            time.sleep(2)  # the journal is written meanwhile
+            os.kill(os.getpid(), signal.SIGKILL)
+with profnb.profile(max_steps=20):
+    model.fit(x, y, batch_size=32, epochs=9, verbose=0, callbacks=[Kill()])
+"""
+
+
+@pytest.mark.tensorflow
+def test_a_fit_that_is_killed_in_a_callback_has_its_steps_its_tree_and_its_trace(journals, tmp_path):
+    program = tmp_path / "fit.py"
+    program.write_text(KERAS)
+    assert subprocess.run([sys.executable, program], capture_output=True).returncode == -signal.SIGKILL
+    sentence = say_last_death()
+    assert "after 48 steps" in sentence
+    assert "(`Kill.on_epoch_end`, line 11)" in sentence
+    p = profnb.last()
+    assert len(p.step_times) == 48
+    assert p.has_trace
+    assert len(p.ops)
+    assert not [path for path in tmp_path.glob("profnb-*") if path.is_dir()]
