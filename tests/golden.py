@@ -370,6 +370,7 @@ def main():
         ignored = {MARKUP, WORDS, FIGURES} if options.tables_only else {MARKUP} if options.no_markup else set()
         sys.exit(1 if compare(*options.compare, ignored, options.lines) else 0)
     if options.renew:
+        sys.path.append(str(TESTS / "report"))
         from test_golden import renew
 
         renew()
