@@ -171,7 +171,7 @@ def draw(module, count, seed):
 
 def run_tests(folder, module, limit_s):
     """(whether they failed, the first test that did, seconds)."""
-    files = [f"tests/{name}.py" for name in SUBJECTS[module].split()]
+    files = [str(next((ROOT / "tests").rglob(f"{name}.py")).relative_to(ROOT)) for name in SUBJECTS[module].split()]
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "--tb=no", "-rfE", "-m", "not tensorflow and not kernel and not browser", "-k", LEFT_OUT, *files]
     environment = {**os.environ, "PYTHONPATH": str(folder), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1", "NUMBA_CACHE_DIR": ""}
     begin = time.monotonic()

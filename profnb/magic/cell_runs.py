@@ -131,7 +131,7 @@ class CellRuns:
             if sentence:
                 say(sentence)
             write_json(profile, arguments)
-            if cell is not None:
+            if succeeded:
                 transform = TRANSFORM_CELL.of(self.shell, str)
                 remark = keep_cell(profile, transform(body_of(cell)))
                 if remark and not arguments.quiet:

@@ -12,6 +12,7 @@ recorded, on a machine where nothing else ran before it (hence nice), and ``test
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -19,6 +20,8 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+
+sys.path.append(str(Path(__file__).parents[1]))  # as a script
 
 import diagnosis_frameworks
 import diagnosis_graph
