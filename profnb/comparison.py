@@ -200,7 +200,7 @@ class Comparison:
             if hosts:
                 guards.append(
                     f"{label} was captured on several hosts. One host of each capture was compared, "
-                    f"{count_text(hosts)} were left out. profnb.load_fleet opens all hosts."
+                    f"{count_text(hosts)} more not. profnb.load_fleet opens all hosts."
                 )
         return guards
 

@@ -242,17 +242,19 @@ class ProfnbMagics(Magics):
 
 def _parse_open(magic: Any, line: str) -> Namespace:
     """The arguments of a line magic, which opens; whoever gives it only options meant the cell's."""
+    arguments: Namespace | None = None
     try:
-        arguments: Namespace = parse_argstring(magic, line)
+        arguments = parse_argstring(magic, line)
     except UsageError:
         if line and not line.lstrip().startswith("-"):
             raise
-        name = magic.__name__.removesuffix("_line")
-        asked = f"%%{name} {line}".rstrip()
-        raise UsageError(
-            f"%{name} opens a saved trace or a result. To profile this cell, write as its first line: {asked}"
-        ) from None
-    return arguments
+    if arguments is not None and (arguments.last or arguments.what is not None):
+        return arguments
+    name = magic.__name__.removesuffix("_line")
+    asked = f"%%{name} {line}".rstrip()
+    raise UsageError(
+        f"%{name} opens a saved trace or a result. To profile this cell, write as its first line: {asked}"
+    )
 
 
 def load_magics(shell: Any) -> None:

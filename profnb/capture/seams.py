@@ -252,7 +252,7 @@ LITE_OPS = Seam(
 )  # fmt: skip
 INTERPRETERS = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter")
 INVOKES = tuple(
-    Seam(f"{at}:{name}", "LiteRT's runs are no steps", only_with=f"{at}:Interpreter")
+    Seam(f"{at}:{name}", "LiteRT's runs are no steps", only_with=f"{at}:Interpreter", cost=_A_STEP)
     for at in INTERPRETERS
     for name in ("Interpreter.invoke", "SignatureRunner.__call__")
 )

@@ -112,7 +112,11 @@ def _together(paths: list[str], layers: set[str]) -> str:
 
 
 def _levels(graph: GraphShapes, kind: int) -> list[int]:
-    """What each op of a graph depends on; of the data alone is told only where the graph has gradients."""
+    """What each op of a graph depends on; of the data alone is told only where the graph has gradients.
+
+    A variable may be changed by another graph, so only what needs none is the same always. Gradients are
+    learned from, though that of a linear loss needs none.
+    """
     if kind == DATA and not any(map(_LEARNS.search, graph.op_names)):
         return [LEARNED] * len(graph.op_names)
     of_tensor = [LEARNED] * len(graph.dtypes)  # what comes later, around a loop
@@ -130,11 +134,25 @@ def _levels(graph: GraphShapes, kind: int) -> list[int]:
         level = max((of_tensor[at] if at >= 0 else LEARNED for at in taken), default=SAME)
         if op_type == "Placeholder":
             is_held = graph.settings.get(row) == CAPTURED and graph.dtypes[begin] != "resource"
-            level = LEARNED if begin in changed else SAME if is_held else DATA
-        elif _DRAWS.search(op_type):
+            is_other = graph.dtypes[begin] == "resource" and kind == SAME
+            level = LEARNED if begin in changed or is_other else SAME if is_held else DATA
+        elif _DRAWS.search(op_type) or _LEARNS.search(graph.op_names[row]):
             level = LEARNED
         of_tensor[begin:end] = [level] * (end - begin)
         levels.append(level)
+    return _serving(graph, levels) if kind == SAME else levels
+
+
+def _serving(graph: GraphShapes, levels: list[int]) -> list[int]:
+    """The levels, less those of ops whose results nothing learned needs."""
+    needed: set[int] = set()
+    end = len(graph.dtypes)
+    for row in reversed(range(len(levels))):
+        last, end = end, end - graph.outputs[row]
+        if levels[row] == LEARNED or not needed.isdisjoint(range(end, last)):
+            needed.update(graph.inputs[row])
+        else:
+            levels[row] = LEARNED
     return levels
 
 

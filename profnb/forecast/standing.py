@@ -4,11 +4,12 @@ What a step may change is what its function names: variables of its module, thos
 and the object it is a method of. What cannot be put back, as an iterator, has the step declined.
 """
 
+import io
 import random
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from profnb.core.errors import CaptureError
@@ -24,6 +25,9 @@ def reached_objects(step: Any) -> dict[str, Any]:
 
 
 def _reach(step: Any, reached: dict[str, Any], depth: int) -> None:
+    if isinstance(step, partial):
+        _add(reached, depth, "", {**dict(enumerate(step.args)), **step.keywords, "func": step.func})
+        return
     function = getattr(step, "python_function", None) or getattr(step, "__wrapped__", step)
     owner = getattr(function, "__self__", None)
     if owner is not None:
@@ -37,9 +41,19 @@ def _reach(step: Any, reached: dict[str, Any], depth: int) -> None:
     named = {name: cell.cell_contents for name, cell in cells if cell != type(cell)()}
     names = {*code.co_names, *(name for inner in code.co_consts for name in _names_in(inner))}
     named |= {name: function.__globals__[name] for name in names if name in function.__globals__}
+    defaults = function.__defaults__ or ()
+    optional = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
+    named |= dict(zip(optional, defaults, strict=True)) | (function.__kwdefaults__ or {})
+    _add(reached, depth, function.__qualname__, named)
+
+
+def _add(reached: dict[str, Any], depth: int, of: str, named: Mapping[Any, Any]) -> None:
     for name, value in named.items():
-        if name not in reached:
-            reached[name] = value
+        key = str(name)
+        if key in reached and reached[key] is not value:  # another function's, of the same name
+            key = f"{of}.{name}"
+        if key not in reached:
+            reached[key] = value
             if depth and callable(value) and not isinstance(value, type):
                 _reach(value, reached, depth - 1)
 
@@ -70,38 +84,52 @@ def put_back(step: Any) -> Iterator[None]:
 
 
 def _restores(name: str, value: Any) -> Iterator[Callable[[], object]]:
-    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
     if isinstance(value, Iterator):
         raise CaptureError(
             f"The step takes elements of `{name}`, which cannot be put back. Give the batch as an argument."
         )
+    if isinstance(value, list | dict | set):
+        yield _restore_container(value)
+    if isinstance(value, list | dict | set | tuple):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _restores_of_weights(inner)
+    else:
+        yield from _restores_of_weights(value)
+
+
+def _restores_of_weights(value: Any) -> Iterator[Callable[[], object]]:
+    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
     if torch is not None and isinstance(value, torch.nn.Module | torch.optim.Optimizer):
-        yield from _restores_of_torch(torch, value)
-    elif hasattr(value, "variables") and tensorflow is not None:  # of Keras, and modules
-        for variable in value.variables:
-            yield _restore_variable(variable)
+        yield _restore_torch(torch, value)
+    elif torch is not None and isinstance(value, torch.Tensor) and value.requires_grad:
+        if value.is_leaf:
+            yield _restore_torch(torch, value)
     elif tensorflow is not None and isinstance(value, tensorflow.Variable):
         yield _restore_variable(value)
-    elif isinstance(value, list | dict | set):
-        yield _restore_container(value)
+    elif tensorflow is not None and hasattr(value, "variables"):  # of Keras, and modules
+        for variable in value.variables:
+            yield _restore_variable(variable)
 
 
-def _restores_of_torch(torch: Any, value: Any) -> Iterator[Callable[[], object]]:
-    state = deepcopy(value.state_dict())
-    if not isinstance(value, torch.nn.Module):
-        yield lambda: value.load_state_dict(state)
-        return
-    grads = [
-        (weight, None if weight.grad is None else weight.grad.clone())
-        for weight in value.parameters()
-    ]
+def _restore_torch(torch: Any, value: Any) -> Callable[[], object]:
+    is_tensor = isinstance(value, torch.Tensor)
+    weights = [value] if is_tensor else list(getattr(value, "parameters", tuple)())
+    kept = io.BytesIO()  # where neither PyTorch's allocators nor what counts living tensors see it
+    grads = [weight.grad for weight in weights]
+    torch.save((value.detach() if is_tensor else value.state_dict(), grads), kept)
+    del grads
 
     def restore() -> None:
-        value.load_state_dict(state)
-        for weight, grad in grads:
+        kept.seek(0)
+        state, grads = torch.load(kept, weights_only=False)
+        if is_tensor:
+            value.data.copy_(state)
+        else:
+            value.load_state_dict(state)
+        for weight, grad in zip(weights, grads, strict=True):
             weight.grad = grad
 
-    yield restore
+    return restore
 
 
 def _restore_variable(variable: Any) -> Callable[[], object]:

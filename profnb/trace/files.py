@@ -123,7 +123,9 @@ def _inflate(packed: Bytes, source: str, damage: list[str]) -> Iterator[bytes]:
             at += len(left)
             while left and not inflate.eof:
                 piece, inflate, read = _inflate_some(inflate, left)
-                left = inflate.unconsumed_tail + left[read:]
+                # Behind the end of a member, zlib gives the rest as unused_data, and may as this, too.
+                tail = b"" if inflate.eof else inflate.unconsumed_tail
+                left = tail + left[read:]
                 done += len(piece)
                 yield piece
             at -= len(left)

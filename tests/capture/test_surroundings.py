@@ -134,8 +134,13 @@ def test_a_gzip_of_gigabytes_is_refused_in_less_than_one(tmp_path, begin):
 def test_a_gzip_that_is_much_and_not_too_much_is_read_whole(tmp_path, cpu_trace_path, monkeypatch):
     monkeypatch.setattr(trace_files, "_SURE_BYTES", 1000)
     monkeypatch.setattr(trace_files, "_BYTES_AT_ONCE", 5000)
-    (tmp_path / "a.xplane.pb").write_bytes(gzip.compress(cpu_trace_path.read_bytes()))
-    assert len(profnb.load(tmp_path / "a.xplane.pb").steps) == 8
+    raw = cpu_trace_path.read_bytes()
+    third = len(raw) // 3
+    members = raw[:third], raw[third : 2 * third], raw[2 * third :]
+    for parts in ([raw], members):
+        (tmp_path / "a.xplane.pb").write_bytes(b"".join(map(gzip.compress, parts)))
+        assert trace_files.read_trace(tmp_path / "a.xplane.pb").recorded.tobytes() == raw
+        assert len(profnb.load(tmp_path / "a.xplane.pb").steps) == 8
 
 
 # A listing of somebody else's.

@@ -166,7 +166,6 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
     assert more > 0
     text = " ".join(sweep_text(noisy).split())
     assert f"{more} more rounds (--repeat) would separate n=b from the fastest in four sweeps of five" in text
-    assert "These 3 rounds show a difference to the fastest of" in text
     same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
     assert same.ranking.more_rounds.tolist() == [0, -1]
     assert "so close to the fastest that 200 more rounds would not separate" in " ".join(sweep_text(same).split())

@@ -7,7 +7,7 @@ from profnb.core.columns import gather, match, stable_order
 from profnb.core.joining import Keyed, link_by_key, number_keys
 from profnb.trace import xplane_stats
 from profnb.trace.xplane import read_xplane
-from profnb.warm import _message
+from profnb.trace.wire import write_message as _message
 
 
 def longs(*values):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from profnb.drawing.theme import CAUSE_COLOURS, CELL_COLOURS, COLOURS, MEMORY_COLOUR, PART_COLOURS, ink_on
-from profnb.subjects.memory.section import _COLOURS as MEMORY_LINES
+from profnb.subjects.memory.section import _ALLOCATOR_COLOURS as MEMORY_LINES
 
 APART, LEAST_CONTRAST, LEAST_TEXT = 12, 3, 4.5
 WHITE, DARK = "#ffffff", "#111111"

@@ -437,13 +437,16 @@ def test_a_url_is_opened_as_a_path_is(bucket):
     assert find_fleet(bucket).stragglers == ("worker-1",)
 
 
-def test_what_stands_beside_a_trace_comes_with_it_whatever_its_format(bucket):
+@pytest.mark.parametrize(("names", "left"), [
+    (("a.xplane.pb", "a.profnb.json.gz"), ("d.txt", "e.trace.json")),  # beside XPlane no other trace is read
+    (("b.run_metadata.pb.gz", "b.run_metadata.pb.gz.profnb.json.gz", "c.pt.trace.json", "c.pt.trace.json.profnb.json.gz"), ("d.txt",)),
+], ids=["XPlane", "others"])  # fmt: skip
+def test_what_stands_beside_a_trace_comes_with_it_whatever_its_format(bucket, tmp_path, names, left):
     files = pytest.importorskip("fsspec").filesystem("memory")
-    for name in ("a.xplane.pb", "a.profnb.json.gz", "b.run_metadata.pb.gz", "b.run_metadata.pb.gz.profnb.json.gz", "c.pt.trace.json", "c.pt.trace.json.profnb.json.gz", "d.txt"):
-        files.pipe_file(f"/bucket/other/{name}", b"{}")
-    with fetch_traces("memory://bucket/other") as folder:
-        found = sorted(file.name for file in Path(folder).rglob("*.*"))
-    assert found == sorted(file.rpartition("/")[2] for file in files.find("/bucket/other") if not file.endswith(".txt"))
+    for name in names + left:
+        files.pipe_file(f"/bucket/{tmp_path.name}/{name}", b"{}")
+    with fetch_traces(f"memory://bucket/{tmp_path.name}") as folder:
+        assert sorted(file.name for file in Path(folder).rglob("*.*")) == sorted(names)
 
 
 def test_traces_under_a_url_are_summarized(bucket):

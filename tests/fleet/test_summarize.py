@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.many_traces.summaries import _PARTS, summarize_trace
+from profnb.many_traces.summaries import _STEP_PARTS, summarize_trace
 from traces import event, host, line, xspace
 
 MS = 10**9
@@ -37,7 +37,7 @@ def test_a_row_says_what_a_person_computes(folder):
     row = table.loc[str(folder / "t3.xplane.pb")]
     assert (row.steps, row.median_ms, row.period_ms, row.phase, row.host, row.error) == (8, 13, 14.75, "train", "a", "")
     assert (row.host_compute_ms, row.between_steps_ms) == (13, 1.75)  # the last step has no gap behind it
-    parts = [f"{name.replace(' ', '_')}_ms" for name in _PARTS]
+    parts = [f"{name.replace(' ', '_')}_ms" for name in _STEP_PARTS]
     assert np.allclose(table[parts].sum(axis=1)[table.error == ""], table.period_ms[table.error == ""])
 
 

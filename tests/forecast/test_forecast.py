@@ -1,5 +1,6 @@
 """How much memory a batch takes, before it is tried."""
 
+import functools
 import random
 import subprocess
 import sys
@@ -118,6 +119,25 @@ def test_what_a_step_reaches_is_put_back():
         np.random.rand()
     assert (seen, total) == ([1], {"a": 1})
     assert random.getstate() == before
+
+
+def test_what_a_step_has_as_defaults_or_is_bound_to_is_put_back():
+    ran, by_keyword, bound, own = [1], {2}, [3], [4]
+
+    def inner(own=[5]):  # noqa: B006 - of the same name as the step's
+        own.append(0)
+        return own
+
+    def step(held, batch, ran=ran, *, by_keyword=by_keyword):
+        own.append(inner())
+        ran.append(batch)
+        by_keyword.add(batch)
+        held.append(batch)
+
+    bound_step = functools.partial(step, bound)
+    with put_back(bound_step):
+        bound_step(3)
+    assert (ran, by_keyword, bound, own, inner.__defaults__) == ([1], {2}, [3], [4], ([5],))
 
 
 def test_a_step_that_takes_from_an_iterator_is_declined():

@@ -146,7 +146,8 @@ def seeds(kind):
         execs = message((1, 7), (2, message((5, times), (4, times), (7, message((6, 90), (7, 80), (9, 60))))))
         return [message(*((1, message((1, n), (2, message((1, f"layer/op{n}"), (9, "MatMul"), (12, execs))))) for n in range(4)))]
     if kind == "event-file":
-        events = [message((1, 1.5), (3, "brain.Event:2")), *(message((1, 1.5 + n), (2, n), (5, message((1, message((1, "loss"), (2, 0.5)))))) for n in range(4))]
+        loss = message((1, "loss")) + b"\x15" + struct.pack("<f", 0.5)  # Summary.Value.simple_value has four bytes
+        events = [message((1, 1.5), (3, "brain.Event:2")), *(message((1, 1.5 + n), (2, n), (5, message((1, loss)))) for n in range(4))]
         events += [message((1, 9.5), (8, message((1, "run"), (2, _run_metadata()))))] * 2
         return [b"".join(struct.pack("<Q", len(one)) + bytes(4) + one + bytes(4) for one in events)]
     return [{"run-metadata": _run_metadata, "sidecar": _sidecar, "prof": _prof, "notebook": _notebook}[kind]()]

@@ -424,9 +424,9 @@ def test_options_that_cannot_be_meant_are_refused(options, said):
 def test_files_that_are_no_models_are_refused_before_anything_runs(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(b"no model at all, whatever its name may say")
-    with pytest.raises(CaptureError, match=r"m\.tflite is no \.tflite model: 42 bytes"):
+    with pytest.raises(CaptureError, match=r"m\.tflite is not a \.tflite model: TFL3 is missing at byte 4 of 42 bytes"):
         profnb.lite(path)
-    with pytest.raises(CaptureError, match="no .tflite model"):
+    with pytest.raises(CaptureError, match="not a .tflite model"):
         profnb.lite(b"\x00" * 100)
     with pytest.raises(FileNotFoundError):
         profnb.lite(tmp_path / "none.tflite")

@@ -48,7 +48,7 @@ def test_a_line_magic_with_a_cell_magics_options_says_what_was_meant(magics, lin
     from IPython.core.error import UsageError
 
     for name, call in (("tfprofile", magics.tfprofile_line), ("tftimeline", magics.tftimeline_line)):
-        with pytest.raises(UsageError, match="write as the first line: ") as caught:
+        with pytest.raises(UsageError, match="write as its first line: ") as caught:
             call(line)
         assert str(caught.value).endswith(f"%%{name} {line}".rstrip())
 

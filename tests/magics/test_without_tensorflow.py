@@ -4,11 +4,14 @@ import subprocess
 import sys
 
 import profnb
+from profnb.capture import seams
 from profnb.__main__ import main
 
 
 def test_a_capture_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
+    for name in seams.INTERPRETERS:
+        monkeypatch.delitem(sys.modules, name, raising=False)
     with profnb.profile() as p:
         total = sum(range(10))
     assert total == 45

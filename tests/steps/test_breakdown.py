@@ -369,9 +369,8 @@ def as_the_official_tool_groups(study):
     """
     trace, steps = study.trace, study.steps
     parent = find_parents(trace.events.end_ps, trace.lines.offsets)
-    step = np.full(len(trace.events), -1, np.int64)
-    links = [*grouping._find_links(trace)]
-    grouping._claim(steps, parent, links, step)
+    step = np.full(len(trace.events), -1, np.int32)
+    grouping.claim(trace, steps.roots, steps.first_root, parent, step)
     groups = replace(study.groups, step=step, parent=parent)
     return break_down_steps(trace, steps, groups)
 

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "fuzz"))
 from fuzz_seeds import FORMATS, PAYLOAD, case, seeds
 from hostile_files import BrokenInvariantError, _examine, open_file, outcome_of
 
-HOW_MANY = {"xplane": 400, "chrome": 400, "run-metadata": 300, "sidecar": 300, "prof": 300, "notebook": 300}
+HOW_MANY = dict.fromkeys(FORMATS, 300) | {"xplane": 400, "chrome": 400}
 FIRST = int(os.environ.get("PROFNB_FUZZ_FIRST", "0"))
 
 

@@ -396,7 +396,7 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     door = TensorFlowDoor(CaptureOptions(), messages)
     door._announce()
     door._announce()
-    assert "process 1 of 3 of the job" in messages[0] and "load_fleet" in messages[0]
+    assert "process 1 of 3" in messages[0] and "load_fleet" in messages[0]
     assert "may end a process" in messages[1] and len(messages) == 2
     assert capsys.readouterr().err.count("may end a process") == 1
     monkeypatch.setenv("TF_CONFIG", cluster("worker", 1, worker=3, ps=1)["TF_CONFIG"])
@@ -436,7 +436,7 @@ def test_another_frameworks_profiler_tells_of_others_and_of_no_crash(monkeypatch
     doors = Doors(CaptureOptions(), messages)
     monkeypatch.setattr(doors.torch, "start", lambda folder: None)
     doors.start(doors.torch, "")
-    assert len(messages) == 1 and "process 1 of 4 of the job" in messages[0]
+    assert len(messages) == 1 and "process 1 of 4" in messages[0]
     doors.tensorflow._announce()  # which starts later, and may do harm
     assert len(messages) == 2 and "may end a process" in capsys.readouterr().err
 
