@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.kernel, pytest.mark.tensorflow]
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
 GALLERY = sorted(FOLDER.glob("*.ipynb"))
-LONG = {"03", "04", "05", "06", "07", "08"}  # those that train most, or in many processes
+LONG = {"03", "04", "05", "06", "07", "08", "10"}  # those that train most, or in many processes
 # Fewer rounds of the same code, and fewer layers of a kind, than a reader is given: the third of any says nothing new.
 FEWER = {
     "01-quickstart": [("(6400, 28", "(1600, 28")],

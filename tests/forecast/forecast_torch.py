@@ -1,5 +1,7 @@
 """Steps of PyTorch's: the forecast of a batch eight times the largest that ran, and what it takes."""
 
+import functools
+
 import torch
 
 import profnb
@@ -41,3 +43,19 @@ for name, model, x in cases():
     largest = 8 * int(forecast.table.batch_size.max())
     batch = x[:1].repeat(largest, *[1] * (x.dim() - 1))
     print("forecast", name, forecast.peak_bytes(largest), torch_peak(lambda: step(batch)))  # noqa: B023, T201
+
+models, weight, bound = [torch.nn.Linear(4, 1)], torch.ones(4, 1, requires_grad=True), torch.nn.Linear(4, 1)
+
+
+def step_by_hand(bound, x, *, held=models):
+    (held[0](x) + x @ weight + bound(x)).sum().backward()
+    with torch.no_grad():
+        for one in (weight, *held[0].parameters(), *bound.parameters()):
+            one -= 0.1 * one.grad
+
+
+weights = [weight, *models[0].parameters(), *bound.parameters()]
+before = [one.detach().clone() for one in weights]
+profnb.fits(functools.partial(step_by_hand, bound), torch.ones(4, 4))
+assert all(map(torch.equal, before, weights))
+assert all(one.grad is None for one in weights)

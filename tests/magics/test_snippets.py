@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 # What cannot run here: another's storage, what notebooks/09-litert and tests/capture/test_journal run in its place (a cell
 # that died, whose answer is taken as it is read: it may be yours), and a model that no fixture makes.
-ELSEWHERE = ("gs://", "profnb.last(", "onnxruntime", "session.end_profiling", "profnb.lite(", "profnb lite", "profnb run", "pip install", "-m pytest", "-m profnb demo")
+ELSEWHERE = ("gs://", "profnb.last(", "onnxruntime", "enable_profiling", "end_profiling", "profnb.lite(", "profnb lite", "profnb run", "pip install", "-m pytest", "-m profnb demo")
 # Libraries that few have, whose statements run where they are installed: tests/magics/test_metrics.py likewise.
 ABSENT = tuple(name for name in ("mlflow", "wandb") if importlib.util.find_spec(name) is None)
 

@@ -403,7 +403,7 @@ def test_a_process_of_a_job_says_that_it_is_one_and_what_may_happen_before_it_ma
     quiet = []
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2 and capsys.readouterr().err == ""
-    assert "only functions sent to workers" in quiet[1]
+    assert "functions that run on workers" in quiet[1]
     monkeypatch.delenv("TF_CONFIG")
     TensorFlowDoor(CaptureOptions(), quiet)._announce()
     assert len(quiet) == 2
