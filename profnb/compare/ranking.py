@@ -15,7 +15,7 @@ best are surely not the best, and the truly best one is among the others in 95 %
 show, and how many more it takes to show a difference, is told for a power of 80 %: four times of five.
 
 The time of a setting itself varies with the rounds too; its interval has both variances, by Welch's degrees
-of freedom. Simulated (``tests/compare/simulate_sweep.py``): with drift and outliers the bounds of all differences
+of freedom. Simulated (``tests/compare/simulate_sweep.py``): with drift and outliers bounds of all differences
 to the best hold in 94 to 97 % of the sweeps; the interval of a setting itself, which has few rounds to go by,
 holds its time at the machine's mean speed in 92 to 100 %.
 
