@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from profnb.capture import seams
+from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
@@ -43,15 +44,6 @@ def explain_nothing() -> str:
     return "The code did not import TensorFlow, JAX or PyTorch: nothing was captured."
 
 
-def resident_bytes() -> int:
-    """Memory that this process has in use; 0 where the system does not tell it cheaply."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return 0
-
-
 class _Allocations(ctypes.Structure):
     """The answer of glibc's ``mallinfo2`` (man 3 mallinfo)."""
 
@@ -72,7 +64,7 @@ def allocated_bytes() -> int:
     try:
         ask = ctypes.CDLL(None).mallinfo2
     except (AttributeError, OSError, TypeError):  # glibc has it from 2.33 on
-        return resident_bytes()
+        return resident_bytes() or 0
     ask.restype = _Allocations
     allocations = ask()
     return int(allocations.uordblks + allocations.hblkhd)

@@ -7,6 +7,7 @@ is neither is the same in each step: a matrix that is normalised in each call.
 """
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from posixpath import commonpath
 
@@ -49,32 +50,38 @@ class Unlearned:
     line: str
 
 
-def find_unlearned(study: Study, kind: int) -> Unlearned | None:
+def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Unlearned]]:
     """Find the ops of the steps that are the same of the same data, or always.
 
     Args:
         study: The trace.
-        kind: ``DATA`` or ``SAME``.
+        kinds: ``DATA``, ``SAME``.
 
-    Returns:
-        None where they take too little to be worth saying; of ``DATA`` also where the input draws numbers.
+    Yields:
+        Of each kind what is worth saying; of ``DATA`` nothing where the input draws numbers.
     """
     ops, graphs = study.bounds.ops, study.bounds.graphs
     rows = np.flatnonzero(ops.is_device == study.has_device).tolist() if graphs else []
     keys = {row: (ops.op_name[row], ops.op_type[row]) for row in rows}
     places = locate_ops(keys.values(), graphs)
-    levels = [_levels(graph, kind) for graph in graphs]
-    chosen = {
-        key
-        for key, standing in places.items()
-        if standing and all(levels[at][row] == kind for at, row in standing)
-    }
-    whole = int(ops.self_ps[rows].sum())
-    took = sum(int(ops.self_ps[row]) for row, key in keys.items() if key in chosen)
+    whole = max(int(ops.self_ps[rows].sum()), 1)
     side = "device" if study.has_device else "host"
-    share = took / max(whole, 1) * share_of(study, f"{side} compute")
-    if share < LEAST_SHARE or (kind == DATA and _input_draws(study)):
-        return None
+    computing = share_of(study, f"{side} compute")
+    for kind in kinds:
+        levels = [_levels(graph, kind) for graph in graphs]
+        chosen = {
+            key
+            for key, standing in places.items()
+            if standing and all(levels[at][row] == kind for at, row in standing)
+        }
+        took = sum(int(ops.self_ps[row]) for row, key in keys.items() if key in chosen)
+        share = took / whole * computing
+        if share >= LEAST_SHARE and not (kind == DATA and _input_draws(study)):
+            yield kind, _describe(study, chosen, took, share)
+
+
+def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: float) -> Unlearned:
+    """Say which layers or line the chosen ops are of, which took so many picoseconds."""
     table = study.layers.table
     runs, counted = study.ops.runs, study.summary.counted
     within = study.events_of(counted)

@@ -7,7 +7,6 @@ from IPython.core.error import UsageError
 
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.forecast.fitting import fits
 
 _GB = 1e9
 
@@ -22,6 +21,8 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
     Raises:
         UsageError: A name is not there, or the step cannot run.
     """
+    from profnb.forecast.fitting import fits  # not as the magics load
+
     names = [name for name in (arguments.model, arguments.x, arguments.y) if name is not None]
     missing = [name for name in names if name not in shell.user_ns]
     if missing:

@@ -105,7 +105,10 @@ def find_scalars(buffers: Sequence[Bytes], run: str = "") -> Scalars:
     Raises:
         TraceFormatError: A record is damaged.
     """
-    parts = [_scalars_of(buffer) for buffer in buffers]
+    return _joined([_scalars_of(buffer) for buffer in buffers], run)
+
+
+def _joined(parts: Sequence[_Part], run: str) -> Scalars:
     tags = [tag for part in parts for tag in part[0]]
     step, time_s, value = (np.concatenate([np.empty(0, kind), *(part[at] for part in parts)])
                            for at, kind in ((1, np.int64), (2, np.float64), (3, np.float64)))  # fmt: skip
@@ -117,14 +120,11 @@ def find_scalars(buffers: Sequence[Bytes], run: str = "") -> Scalars:
 def read_scalars(files: Sequence[Path]) -> Scalars:
     """Read the scalars of event files; each folder is a run. A damaged or too large file is left out."""
     runs = [find_scalars([])]
-    for folder in dict.fromkeys(file.parent for file in files):
-        buffers = []
-        for file in files:
-            with suppress(TraceFormatError, OSError):
-                if file.parent == folder:
-                    find_scalars([buffer := read_whole(file, _MOST_BYTES)])
-                    buffers.append(buffer)
-        runs.append(find_scalars(buffers, printable(folder.name)))
+    parts: dict[Path, list[_Part]] = {file.parent: [] for file in files}
+    for file in files:
+        with suppress(TraceFormatError, OSError):
+            parts[file.parent].append(_scalars_of(read_whole(file, _MOST_BYTES)))
+    runs += [_joined(of_folder, printable(folder.name)) for folder, of_folder in parts.items()]
     return Scalars(
         tuple(run for one in runs for run in one.run),
         tuple(tag for one in runs for tag in one.tag),

@@ -194,10 +194,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 def unlearned(model: Model, study: Study) -> Proposals:
     """Ops depend on nothing learned: the same in each step, or of an example in each epoch."""
     epochs = max((int(model.tree.occurrences[row]) for row in model.tree.rows(EPOCH)), default=1)
-    for kind in (SAME, DATA) if epochs > 1 else (SAME,):
-        work = find_unlearned(study, kind)
-        if work is None:
-            continue
+    for kind, work in find_unlearned(study, (SAME, DATA) if epochs > 1 else (SAME,)):
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edit = model.some_of(kinds, work.share, (left, most))

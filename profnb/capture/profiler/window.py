@@ -30,9 +30,10 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from profnb.capture.environment import allocated_bytes, resident_bytes
+from profnb.capture.environment import allocated_bytes
 from profnb.capture.hooks import Library
 from profnb.capture.machine.core_waits import CoreClock
+from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import Door, first_line
@@ -177,7 +178,7 @@ class Window:
             if self._profilers.runs(self._profilers.tensorflow):
                 self._profilers.tensorflow.note_ignored_options()
             self._source.begin()
-            self._resident_before, self._cpu_before_s = resident_bytes(), time.process_time()
+            self._resident_before, self._cpu_before_s = resident_bytes() or 0, time.process_time()
             self._cores.begin()
             now = self._since_ns = time.perf_counter_ns()
             recording.overhead_ns += now - begin_ns
@@ -238,7 +239,7 @@ class Window:
         if since is None:
             return False
         waited_s = (time.perf_counter_ns() - since) / 1e9
-        grown = resident_bytes() - self._resident_before
+        grown = (resident_bytes() or 0) - self._resident_before
         if waited_s < _LONGEST_WAIT * self._options.max_seconds and grown < _MOST_GROWTH:
             return True
         why = ""
