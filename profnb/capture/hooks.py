@@ -446,12 +446,7 @@ def _held_by_modules(value: object, names: Iterable[str]) -> list[tuple[ModuleTy
 
     There are thousands, at each capture's begin: they are looked through without a loop around them.
     """
-    modules = [
-        module
-        for at, module in list(sys.modules.items())
-        if isinstance(module, ModuleType)
-        and ".compat.v2." not in at  # a second name that nobody profiles by
-    ]
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
     holders = [
         (module, name) for name in names for module in modules if vars(module).get(name) is value
     ]

@@ -60,14 +60,15 @@ def torch_peak(run: Callable[[], object]) -> float:
         run()
         torch.cuda.synchronize()
         return float(torch.cuda.max_memory_allocated())
-    living = living_bytes()
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profiler:
         run()
     events = profiler.profiler.kineto_results.events()
     sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
-    return living + float(max(accumulate((size for _, size in sorted(sizes)), initial=0)))
+    # Backwards from what lives at the end: the profiler loses what is freed as it starts.
+    back = (-size for _, size in sorted(sizes, reverse=True))
+    return living_bytes() + float(max(accumulate(back, initial=0)))
 
 
 def living_bytes() -> float:

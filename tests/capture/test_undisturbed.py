@@ -79,7 +79,7 @@ def test_methods_of_keras_are_methods_inside_a_capture(keras):
 
 @tensorflow
 def test_few_attributes_are_replaced_during_a_fit_with_validation(keras):
-    """All of them hold another value than before, and each is replaced once."""
+    """All of them hold another value than before, and each is replaced once; a function of many modules is one."""
 
     class Counts(keras.callbacks.Callback):
         def on_test_batch_end(self, batch, logs=None):
@@ -98,7 +98,7 @@ def test_few_attributes_are_replaced_during_a_fit_with_validation(keras):
         assert len(places) == len(replaced)
         assert all(one.value is not one.before for one in replaced)
         assert all(vars(one.owner).get(one.name) is not one.value for one in replaced)
-        assert len(replaced) <= 25, [f"{getattr(one.owner, '__qualname__', one.owner)}.{one.name}" for one in replaced]
+        assert len({(one.name, one.value) for one in replaced}) <= 25, [f"{getattr(one.owner, '__qualname__', one.owner)}.{one.name}" for one in replaced]
 
 
 @tensorflow

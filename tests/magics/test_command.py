@@ -308,7 +308,7 @@ def test_threads_that_a_program_leaves_belong_to_it(tmp_path):
     )
     (tmp_path / "b.py").write_text("import tensorflow\n" + (tmp_path / "a.py").read_text())
     done = run(*RUN, "b.py", cwd=tmp_path)
-    assert done.returncode == 0 and b"12 train steps" in done.stderr
+    assert done.returncode == 0 and b"12 of 12" in done.stderr  # one that waits for a core is aside from the others
 
 
 @pytest.fixture
