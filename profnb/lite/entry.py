@@ -8,6 +8,7 @@ import gzip
 import json
 import math
 import os
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -242,6 +243,9 @@ def _codec() -> tuple[Any, type]:
     def check_findings(findings: LiteFindings) -> None:
         if not findings.models:
             raise ValueError("no models")
+        most = 1.0 if findings.metric == "accuracy" else sys.float_info.max
+        if not all(0 <= score <= most for model in findings.models for score in model.scores):
+            raise ValueError("a score that is no number")
 
     def check_model(model: LiteModel) -> None:
         if not all(0 < time_ps < math.inf for time_ps in model.round_ps):

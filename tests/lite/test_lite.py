@@ -653,12 +653,17 @@ def test_a_file_runs_with_several_threads_and_without_data(shipped, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "edit"),
-    [("no models", lambda f: f.update(models=[])), ("no time", lambda f: f["models"][0].update(round_ps=[0.0] * 5)), ("for ever", lambda f: f["models"][1].update(round_ps=[math.inf] * 5))],
+    [
+        ("no models", lambda f: f.update(models=[])),
+        ("no time", lambda f: f["models"][0].update(round_ps=[0.0] * 5)),
+        ("for ever", lambda f: f["models"][1].update(round_ps=[math.inf] * 5)),
+        ("no number", lambda f: f["models"][1]["scores"].__setitem__(0, math.inf)),
+    ],
 )
 def test_a_saved_result_that_cannot_be_is_refused_when_it_is_opened(tmp_path, name, edit):
     path = result().save(tmp_path / "r")
     contents = json.loads(gzip.decompress(path.read_bytes()))
     edit(contents["findings"])
     path.write_bytes(gzip.compress(json.dumps(contents).encode()))
-    with pytest.raises(profnb.TraceFormatError, match="not what profnb.lite saves .*(no models|no time, or for ever)"):
+    with pytest.raises(profnb.TraceFormatError, match="not what profnb.lite saves .*(no models|no time, or for ever|no number)"):
         profnb.load(path)
