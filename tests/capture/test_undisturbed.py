@@ -301,6 +301,22 @@ def test_a_profiler_of_the_codes_own_counts_its_calls():
     python_ms(p)
 
 
+def test_prun_in_a_cell_counts_the_cells_calls(shell, tmp_path, capsys):
+    """Its profile under %%tfprofile has the same calls as without, and nothing of ours."""
+
+    def calls(magic):
+        shell.run_cell(f"{magic}%prun -q -D {tmp_path / 'out.prof'} [work(50) for _ in range(30)]")
+        stats = pstats.Stats(str(tmp_path / "out.prof")).stats
+        assert not [file for file, _, _ in stats if is_own_file(file)]
+        return {name: found[0] for (file, _, name), found in stats.items() if file == __file__}
+
+    shell.user_ns["work"] = work
+    plain = calls("")
+    assert calls("%%tfprofile -q\n") == plain == {"work": 30}
+    assert python_ms(shell.user_ns["_tfprofile"]) >= 0
+    capsys.readouterr()
+
+
 # Threads, coroutines, processes.
 
 
