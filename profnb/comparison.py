@@ -285,10 +285,11 @@ class Comparison:
         """The layers, the two frameworks, and op time of a mean step; nothing where it is one framework."""
         from profnb.compare.op_differences import op_time
 
-        one, two = self.first[0].study, self.second[0].study
-        if one.framework == two.framework:
+        both = self.first[0].study, self.second[0].study
+        one, two = (study.program.framework for study in both)
+        if one == two:
             return [], ("", ""), (0.0, 0.0)
-        return self._layers, (one.framework, two.framework), (op_time(one), op_time(two))
+        return self._layers, (one, two), (op_time(both[0]), op_time(both[1]))
 
     @property
     def figures(self) -> "Figures":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models, describe_models
+from profnb.capture.step_records import SESSION_RUN
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_NS, count_text, counted_text
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from profnb.trace.model import Trace
     from profnb.trace.runs import TraceFile
 
-_SESSION_RUN = "session_run"
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
 
 
@@ -113,7 +113,7 @@ def _doubt(trace: "Trace", recording: "Recording | None") -> tuple[list[str], bo
 
     if recording is None or recording.sessions is None:
         return [], False
-    steps, run_events = recording.steps, np.flatnonzero(trace.select_names(_SESSION_RUN.__eq__))
+    steps, run_events = recording.steps, np.flatnonzero(trace.select_names(SESSION_RUN.__eq__))
     seen = [
         begin
         for begin, kind, was_traced in zip(

@@ -378,22 +378,19 @@ class Profile(Tables):
     @cached_property
     def _other_notes(self) -> list[str]:
         from profnb.report.notes import note_cost, note_interpreters, notes_of
-        from profnb.steps.summary import is_of_runs
         from profnb.subjects.system.machine_use import throttling_notes
 
         notes = [*self.remarks, *(self.recording.messages if self.recording else ())]
         notes.extend(self._window_notes())
         notes.extend(note_interpreters(self.recording))
         if self.has_trace:
-            runs = is_of_runs(self.study.summary)
-            notes.extend(note_cost(self.study.tracing_cost, self.study.clock, of_runs=runs))
+            runs, clock = self.study.program.runs_sessions, self.study.clock
+            notes.extend(note_cost(self.study.tracing_cost, clock, of_runs=runs))
             notes.extend(notes_of(self.study, [advice.rule for advice in self.advice]))
         notes.extend(throttling_notes(self._machine))
         return notes
 
     def _window_notes(self) -> list[str]:
-        from profnb.steps.finding.loops import EAGER_LOOPS
-
         recording = self.recording
         if recording is None or recording.closed_by not in ("steps", "seconds", "events"):
             return []
@@ -404,7 +401,7 @@ class Profile(Tables):
         is_of_seconds = recording.closed_by == "seconds"
         why = " More would take long to read." if recording.closed_by == "events" else ""
         longer = f"`-t {math.ceil(recording.wall_ns / 1e9)}` traces longer"
-        is_eager = self.has_trace and self.study.steps.origin in EAGER_LOOPS
+        is_eager = self.has_trace and self.study.program.is_eager
         times = self._step_times if len(recording.steps) or is_eager else None
         if times is None or not len(times) or (times.first_ns is None and is_eager):
             untimed = "; later passes of the loop were not timed" if is_eager else ""

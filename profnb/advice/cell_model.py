@@ -16,10 +16,10 @@ from profnb.causes.numbers import HALF, QUARTER
 from profnb.causes.python_work import computing_shares, python_alone_share
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
+from profnb.steps.program_kind import ProgramKind
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, steps_share
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import unrecorded_backend
 
 _BETWEEN = (parts.GAPS, parts.EPOCH_ENDS)
 
@@ -51,18 +51,17 @@ class Model:
     @cached_property
     def is_traced(self) -> bool:
         """Whether there is a trace, and the work is in it."""
-        return self.study is not None and not unrecorded_backend(self.study)
+        return self.study is not None and not self.study.program.unrecorded_backend
 
     @property
     def has_steps(self) -> bool:
         """Whether steps were traced."""
-        is_open = self.study is None or self.study.steps.is_window
-        return self.is_traced and not is_open and self.traced.summary.counted.size > 0
+        return self.is_traced and self.traced.has_steps
 
     @property
-    def framework(self) -> str:
-        """Whose work was traced; "" where nothing was."""
-        return "" if self.study is None else self.study.framework
+    def program(self) -> ProgramKind:
+        """The kind of program whose work was traced; an unknown one where nothing was."""
+        return ProgramKind() if self.study is None else self.study.program
 
     @cached_property
     def own_ps(self) -> int:

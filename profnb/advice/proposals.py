@@ -11,7 +11,6 @@ from profnb.causes.numbers import NEARLY_ALL
 from profnb.core.units import PS_PER_MS, duration_text
 from profnb.subjects.advising import Finding, guide
 from profnb.subjects.study import Study
-from profnb.trace.framework import UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +75,7 @@ Words = tuple[str, Texts, Texts]  # a title, the code, and a link or a page of t
 def propose(study: Study, rule: str, words: Words, evidence: str, *edits: Edit) -> Proposal:
     """Give a proposal in the framework's words."""
     title, *texts = words
-    code, link = (
-        text if isinstance(text, str) else text.get(study.framework, text.get(UNKNOWN, ""))
-        for text in texts
-    )
+    code, link = map(study.program.text_of, texts)
     link = link if "://" in link else guide(study, link)
     return Proposal(rule, title, evidence, code, link, edits)
 

@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Any, Protocol
 
 KINDS = KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
+SESSION_RUN = "session_run"  # the phase of steps that are session runs, or how it begins
 INVOKE = "invoke"  # the phase of steps that are runs of LiteRT's interpreters
 TAPE = "tape"  # marks where a step may begin, and is none
 _COLUMNS = (

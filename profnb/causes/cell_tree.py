@@ -22,6 +22,7 @@ from profnb.capture.parts.part_records import (
     TreeNode,
 )
 from profnb.capture.source.user_code import file_title
+from profnb.capture.step_records import SESSION_RUN
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table
@@ -36,11 +37,11 @@ _MOST_BELOW = 12  # layers or ops below one node; the others together
 _SURE = 1.96  # standard errors on either side hold the true share in 95 of 100 cells
 _STEPS_OF_PART = {
     "train": parts.TRAIN, "test": parts.EVALUATION, "predict": parts.PREDICT,
-    "validation": parts.VALIDATION, "session_run": parts.SESSION_RUNS,
+    "validation": parts.VALIDATION, SESSION_RUN: parts.SESSION_RUNS,
 }  # fmt: skip
 PHASE_OF_STEPS = {
     parts.TRAIN: "train", parts.VALIDATION: "test", parts.EVALUATION: "test",
-    parts.PREDICT: "predict", parts.SESSION_RUNS: "session_run",
+    parts.PREDICT: "predict", parts.SESSION_RUNS: SESSION_RUN,
 }  # fmt: skip
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
@@ -341,7 +342,7 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         left = round(times * (took - on_thread))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
         _move(made, _waits_around(made, row), row, left)
-        if study.has_device and made[node.parent].kind == LINES:
+        if study.program.has_device and made[node.parent].kind == LINES:
             gaps = study.breakdown.gap_picoseconds[rows].sum(axis=0) * times
             _divide_gaps(made, node.parent, dict(zip(CATEGORIES, gaps.tolist(), strict=True)))
     return made

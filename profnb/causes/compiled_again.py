@@ -16,7 +16,6 @@ from profnb.steps.activities import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.study import Study
 from profnb.subjects.xla.xla_ops import argument_names, argument_shapes
-from profnb.trace.framework import PYTORCH
 from profnb.trace.hlo import HloModule
 from profnb.trace.names import FUNCTION_CALL
 
@@ -46,7 +45,7 @@ class CompiledAgain:
 
 def find_compiled_again(study: Study) -> CompiledAgain | None:
     """What was compiled three times or more, and took longest; of PyTorch all such functions together."""
-    return _by_torch(study) if study.framework == PYTORCH else _by_xla(study)
+    return _by_torch(study) if study.program.is_pytorch else _by_xla(study)
 
 
 def _by_xla(study: Study) -> CompiledAgain | None:

@@ -32,7 +32,6 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
-from profnb.trace.framework import JAX, PYTORCH
 
 _JIT_CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
@@ -107,17 +106,12 @@ def _of_device(study: Study) -> Spans:
     return spans_of(study, np.flatnonzero(study.activities >= FIRST_OF_DEVICE))
 
 
-def _is_of_steps(study: Study, framework: str) -> bool:
-    is_known = bool(study.summary.counted.size) and not study.steps.is_window
-    return is_known and study.framework == framework
-
-
 def find_programs(study: Study) -> Pieces | None:
     """JAX's programs on a CPU; besides the largest one, unless that is one op.
 
     Products stay what they are; what makes each number from those at its place is fused.
     """
-    if not _is_of_steps(study, JAX) or study.has_device:
+    if not study.has_steps or study.program.has_device:
         return None
     trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
     is_call = trace.select_names(lambda name: name.startswith(_JIT_CALL)) & trace.is_host_event
@@ -165,7 +159,7 @@ def _largest_program(study: Study, functions: set[str]) -> str:
 def find_torch_ops(study: Study) -> Pieces | None:
     """The ops that PyTorch starts one by one on a CPU; those that take long compute."""
     trace, roots = study.trace, study.steps.roots
-    if not _is_of_steps(study, PYTORCH) or study.has_device or not roots.size:
+    if not study.has_steps or study.program.has_device or not roots.size:
         return None
     is_op = _is_torch_op(study) & (trace.lines.of_event == trace.lines.of_event[roots[0]])
     is_op &= np.isin(study.groups.step, study.summary.counted)
@@ -197,7 +191,7 @@ def compiled_regions(study: Study) -> tuple[Int64s, Int64s]:
 
 def find_cut_regions(study: Study) -> Pieces | None:
     """Regions inside of regions: pieces of one function; those that follow each other are functions."""
-    if not _is_of_steps(study, PYTORCH):
+    if not study.has_steps:
         return None
     regions, _ = compiled_regions(study)
     regions = regions[in_periods(study, study.trace.events.begin_ps[regions])]
@@ -221,10 +215,10 @@ def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces 
     whole update of a variable is one already.
     """
     runs, counted = study.ops.runs, study.summary.counted
-    if not counted.size or study.steps.is_window:
+    if not study.has_steps:
         return None
     chosen = op_events(study, lambda *_: True)
-    if study.has_device:
+    if study.program.has_device:
         chosen = runs.events[study.activities[runs.events] >= FIRST_OF_DEVICE]
     chosen = chosen[in_periods(study, study.trace.events.begin_ps[chosen])]
     ops, _, rows = np.intersect1d(chosen, runs.events, return_indices=True)
@@ -250,7 +244,7 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
         and at most.
     """
     rows, nothing = study.summary.counted, (ops.others[0][:0], ops.others[1][:0])
-    side = study.breakdown.of("device compute" if study.has_device else "host compute")
+    side = study.breakdown.of(study.program.computing)
     periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
     whole = float(np.median(side[rows] / periods))
     others = min(usual_share_beyond(study, ops.others, nothing), whole)
@@ -259,7 +253,7 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
     whole, least = share + others, others + min(one_pass, share)
     # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
     # ops, jit_compile=True took 4 % more processor time although it fused them.
-    most = max((1.0 if study.has_device else 1 / HALF) * others + HALF * share, least)
+    most = max((1.0 if study.program.has_device else 1 / HALF) * others + HALF * share, least)
     if least + most >= 2 * whole:
         return None
     return share, whole, least / whole, min(most / whole, 1.0)

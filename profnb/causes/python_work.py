@@ -18,13 +18,11 @@ from profnb.causes.numbers import CLOSE_PS, FAR_LONGER, FEWEST, LONG_OP_PS, NEAR
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_NS, count_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES, FIRST_OF_DEVICE, HOST_COMPUTE
-from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import (
     Spans,
     covered_share,
     in_periods,
-    is_fit,
     op_events,
     period_ps,
     share_beyond,
@@ -36,7 +34,6 @@ from profnb.subjects.advising import (
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.op_execution import find_eager_kernels, find_growth, shares_of_kernels
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW
 from profnb.trace.names import PYTHON_OPS
 
 _EAGER_CALL = "EagerLocalExecute: "
@@ -74,20 +71,18 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
         between: Those between the steps, not those in them.
     """
     counted, trace = study.summary.counted, study.trace
-    if not counted.size or (
-        study.steps.origin in EAGER_LOOPS and study.recording.turns.are_library
-    ):
+    if not counted.size or (study.program.is_eager and study.recording.turns.are_library):
         return None
     events = _executions(study, between=between)
     made = trace.select_named(f"{_EAGER_CALL}VarHandleOp").sum()
     if not events.size or (study.steps.is_window and events.size <= _OPS_TO_MAKE_A_VARIABLE * made):
         return None
     longest_ps = _longest(study, events, between=between)
-    far, is_of_keras = _with_pauses(study, events, longest_ps), is_fit(study) and not between
+    far, is_of_keras = _with_pauses(study, events, longest_ps), study.program.is_fit and not between
     close = far if is_of_keras else _with_pauses(study, events, CLOSE_PS)
     on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
     hidden = spans_of(study, on_device)
-    kernels = hidden if study.has_device else spans_of(study, ops)
+    kernels = hidden if study.program.has_device else spans_of(study, ops)
     long = np.concatenate([on_device, ops[trace.events.duration_ps[ops] >= LONG_OP_PS]])
     starting = min(share_beyond(study, close, kernels), usual_share_beyond(study, close, kernels))
     share = min(share_beyond(study, far, hidden), usual_share_beyond(study, far, hidden))
@@ -142,7 +137,7 @@ def _longest(study: Study, events: Int64s, *, between: bool) -> int:
     pauses = _pauses(study, events)
     near = pauses[(pauses >= 0) & (pauses <= _FAR_PS)]
     is_short = near.size > 0 and np.median(near) <= CLOSE_PS
-    return _FAR_PS if is_short or (is_fit(study) and not between) else CLOSE_PS
+    return _FAR_PS if is_short or (study.program.is_fit and not between) else CLOSE_PS
 
 
 def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
@@ -154,7 +149,7 @@ def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
 
 def computing_shares(study: Study) -> tuple[float, float]:
     """Of the time of ops that are started one by one, the least and the most that is computing."""
-    if study.framework == JAX:
+    if study.program.is_jax:
         return 0.0, share_of(study, "device compute") + share_of(study, "host compute")
     return shares_of_kernels(study.trace, study.parent)
 
@@ -168,10 +163,10 @@ def share_around_ops(study: Study) -> float:
 
     Of JAX that is starting programs: their ops are the instructions that XLA ran.
     """
-    if study.has_device or study.framework not in (TENSORFLOW, SESSIONS, JAX):
+    program = study.program
+    is_unknown = program.is_jax and not len(study.xla.hlo)  # nobody knows when its programs ran
+    if program.has_device or program.is_pytorch or not program.framework or is_unknown:
         return 0.0
-    if study.framework == JAX and not len(study.xla.hlo):
-        return 0.0  # nobody knows when its programs ran
     return max(share_of(study, "host compute") - covered_share(study, _ops_of_steps(study)), 0.0)
 
 
@@ -181,7 +176,7 @@ def share_around_calls(study: Study) -> float:
     What lies between the ops of one call is the executor's, and stays however few calls there are.
     """
     around = share_around_ops(study)
-    if not around or study.framework == JAX:
+    if not around or study.program.is_jax:
         return 0.0
     events, ops = study.trace.events, _ops_of_steps(study)
     spans = _first_to_last(events.begin_ps[ops], events.end_ps[ops], _call_of(study, ops))
@@ -211,7 +206,7 @@ def ops_at_work(study: Study) -> Int64s:
 
 
 def _ops_of_steps(study: Study) -> Int64s:
-    if study.framework == JAX:
+    if study.program.is_jax:
         return study.xla.hlo.events
     ops = ops_at_work(study)
     return ops[study.groups.step[ops] >= 0]
@@ -260,10 +255,10 @@ def find_python_between(study: Study) -> PythonBetween | None:
     ahead, something else is to be changed.
     """
     rows, feeding = study.summary.counted, study.input.feeding
-    if not rows.size or study.steps.is_window or study.summary.all_warm_up:
+    if not study.has_steps or study.summary.all_warm_up:
         return None  # of steps in which a function was traced: that is what Python did
     if (
-        (study.framework == JAX and study.steps.steps_ahead > 0)
+        (study.program.is_jax and study.steps.steps_ahead > 0)
         or study.steps.ends_epoch[rows].sum() * 2 > rows.size
         or (feeding is not None and feeding.makes_input)
         or find_growth(study.recording.graph_versions) is not None
@@ -296,7 +291,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
         between = min(between, own_gap_ps(runs) * rows.size) - _other_rules_ps(study, runs)
         return max(between, 0.0), 0.0
     between = max(between - study.recording.marking_ns * PS_PER_NS * rows.size, 0.0)
-    if study.has_device or starts_ops_singly(study):
+    if study.program.has_device or starts_ops_singly(study):
         return between, 0.0
     return between, float(study.breakdown.of("all others")[rows].sum())
 
@@ -306,8 +301,7 @@ def starts_ops_singly(study: Study) -> bool:
     rows = study.summary.counted
     calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
     started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
-    is_of_framework = study.steps.origin in EAGER_LOOPS or study.framework == PYTORCH
-    return bool(is_of_framework or started >= FEWEST * rows.size)
+    return bool(study.program.starts_ops_singly or started >= FEWEST * rows.size)
 
 
 def _other_rules_ps(study: Study, runs: GapRecords) -> float:
@@ -349,11 +343,11 @@ def python_alone_share(study: Study) -> float:
     nothing was traced that could tell, and where a call returns when its work is done.
     """
     rows, breakdown = study.summary.counted, study.breakdown
-    if not rows.size or (not study.has_device and study.framework not in (JAX, PYTORCH)):
+    if not rows.size or not study.program.may_return_early:
         return 1.0
     gaps = breakdown.gap_picoseconds[rows].sum(axis=0)
     spent = breakdown.picoseconds[rows].sum(axis=0) + gaps
-    alone = spent[-1] + (gaps[CATEGORIES.index("host compute")] if study.has_device else 0)
+    alone = spent[-1] + (gaps[CATEGORIES.index("host compute")] if study.program.has_device else 0)
     return float(alone / spent.sum()) if spent.any() else 1.0
 
 

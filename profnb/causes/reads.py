@@ -4,9 +4,8 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.steps.activities import AWAITING, COPYING_IN, COPYING_OUT, SYNCHRONISING
-from profnb.subjects.advising import covered_share, in_periods, is_loop_of_keras, share_of_spans
+from profnb.subjects.advising import covered_share, in_periods, share_of_spans
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH
 from profnb.trace.names import HLO_MODULE, RUN_ID
 
 VALUE, SIZE = "a value", "the size of a result"
@@ -27,7 +26,7 @@ def find_waiting_op(study: Study) -> tuple[str, str, float]:
         (its name, what it waits for, how often a step); ("", "", 0) where there is none.
     """
     counted, trace = study.summary.counted, study.trace
-    if study.framework != PYTORCH or not counted.size:
+    if not study.program.is_pytorch or not counted.size:
         return "", "", 0.0
     waits = np.flatnonzero(
         np.isin(study.activities, (SYNCHRONISING, COPYING_OUT, AWAITING)) & trace.is_host_event
@@ -76,8 +75,9 @@ def find_reads_beside_programs(study: Study) -> tuple[int, float, float]:
         runs); zeros where it runs ahead, or Keras decides when it reads.
     """
     counted, trace = study.summary.counted, study.trace
-    is_jax = study.framework == JAX and not study.has_device and len(study.xla.hlo)
-    if not is_jax or study.steps.steps_ahead or is_loop_of_keras(study):
+    program = study.program
+    is_of_cpu = program.is_jax and not program.has_device and len(study.xla.hlo)
+    if not is_of_cpu or study.steps.steps_ahead or program.is_loop_of_keras:
         return 0, 0.0, 0.0
     reads = np.flatnonzero(
         trace.select_names(lambda name: name.endswith(_READS_OF_JAX)) & trace.is_host_event

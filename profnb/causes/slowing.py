@@ -27,7 +27,6 @@ from profnb.subjects.core_contention import (
     is_slowed_by_others,
 )
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX
 
 _BLOCKS, _EDGE, _LEVEL = 20, 4, 85
 _FEWEST_TO_SLOW = 2 * _BLOCKS
@@ -133,7 +132,8 @@ def _has_another_reason(study: Study, cause: str, rise: Rise, begins_ns: Int64s)
     Of calls of JAX's that nobody timed all are traced, and the tracing may take longer and longer: in the
     first trace of a process later steps took 60 % longer where all took the same without a profiler.
     """
-    is_untimed = study.framework == JAX and not study.has_device and not begins_ns.size
+    program = study.program
+    is_untimed = program.is_jax and not program.has_device and not begins_ns.size
     return (
         (is_untimed and cause not in (INPUT, MORE))
         or (cause == INPUT and rise.change is not None)  # a buffer ran dry
@@ -169,7 +169,7 @@ def _periods(study: Study) -> tuple[Floats, Int64s]:
     On devices the traced steps, whose times are the device's: a host that runs ahead is quick at first.
     """
     phase, times = study.summary.phase, study.step_times
-    if study.has_device or times.first_ns is None:
+    if study.program.has_device or times.first_ns is None:
         rows = study.summary.counted
         periods = study.steps.duration_ps[rows] + study.gaps.own_ps[rows]
         return np.asarray(periods, np.float64), np.empty(0, np.int64)

@@ -51,7 +51,7 @@ def note_threads(study: Study) -> list[str]:
         for count, what in ((intra, "for each op (intra-op)"), (inter, "to run ops (inter-op)"))
         if count and cores and count > cores
     ]
-    if thread_settings and cores and not study.has_device:
+    if thread_settings and cores and not study.program.has_device:
         pools = [
             p
             for p, n in (("intra_op_threads", intra), ("inter_op_threads", inter))

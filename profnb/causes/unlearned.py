@@ -61,12 +61,11 @@ def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Un
         Of each kind what is worth saying; of ``DATA`` nothing where the input draws numbers.
     """
     ops, graphs = study.bounds.ops, study.bounds.graphs
-    rows = np.flatnonzero(ops.is_device == study.has_device).tolist() if graphs else []
+    rows = np.flatnonzero(ops.is_device == study.program.has_device).tolist() if graphs else []
     keys = {row: (ops.op_name[row], ops.op_type[row]) for row in rows}
     places = locate_ops(keys.values(), graphs)
     whole = max(int(ops.self_ps[rows].sum()), 1)
-    side = "device" if study.has_device else "host"
-    computing = share_of(study, f"{side} compute")
+    computing = share_of(study, study.program.computing)
     for kind in kinds:
         levels = [_levels(graph, kind) for graph in graphs]
         chosen = {

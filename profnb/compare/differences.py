@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from profnb.core.table import Column, Table, of_each
 from profnb.core.units import signed_text
 from profnb.steps.examples import usual_batch_size
-from profnb.steps.streams import busiest_device
 from profnb.subjects.study import Study
 
 _MOST_DATASETS = 5
@@ -113,7 +112,7 @@ def batch_sizes(first: Study, second: Study) -> tuple[int, int] | None:
 
 
 def _device_of(study: Study) -> str:
-    plane = busiest_device(study.trace)
+    plane = study.program.device
     if plane is None:
         return "the CPU"
     stats = study.trace.planes[plane].stats

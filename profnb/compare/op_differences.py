@@ -75,7 +75,7 @@ class _Op:
 
 def compare_ops(first: Study, second: Study) -> list[OpDifference]:
     """List the ops of both, or the layers where two frameworks ran; the largest difference first."""
-    is_one = first.framework == second.framework
+    is_one = first.program.framework == second.program.framework
     tables = [(_ops_per_step if is_one else _layers_per_step)(study) for study in (first, second)]
     if not all(tables) and not is_one:
         return []
@@ -128,7 +128,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     counted = study.summary.counted
     ops = study.ops.of_steps(counted)
     kernels: dict[str, set[str]] = {}
-    if study.has_device:
+    if study.program.has_device:
         launched = study.device.kernels
         for kernel, name in zip(launched.kernel_name, launched.op_name, strict=True):
             kernels.setdefault(name, set()).add(kernel)

@@ -70,7 +70,7 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
     follows = np.append(np.diff(times.run) == 0, False)
     period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
     is_measured = follows & np.append(chosen[1:], False)
-    if study.runs_ahead:
+    if study.program.runs_ahead:
         is_measured |= ends_epoch
     period = np.where(is_measured & (period > 0), period, times.duration_ps)
     untraced = chosen & ~times.was_traced
@@ -83,7 +83,7 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
         steps, counted = study.steps, study.summary.counted
         whole = (steps.duration_ps[counted] + study.gaps.own_ps[counted]) / iterations
         return whole, True  # as the devices or the programs took them
-    if study.runs_ahead:
+    if study.program.runs_ahead:
         stretch = np.cumsum(np.append(0, ~is_measured | ends_epoch)[:-1])
         return _settled(period[taken] / iterations, stretch[taken]), taken is chosen
     return period[taken] / iterations, taken is chosen

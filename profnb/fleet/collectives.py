@@ -32,7 +32,7 @@ from profnb.trace.names import STEP_NUM, is_host_collective
 Key = tuple[str, int, int, int]  # group or name, instance, step or -1, occurrence
 
 _INSTANCE, _GROUP = "instance_key", "group_key"
-_MARKED, _PYTORCH = "step markers", "ProfilerStep#"
+_PYTORCH = "ProfilerStep#"
 _RANKS = "Process Group Ranks"  # of PyTorch's, beside its kernels
 _KIND = "Collective name"  # likewise
 _PAIRS, _ALL_TO_ALL = "sendrecv", ("all_to_all", "alltoall")
@@ -196,7 +196,7 @@ def _is_pair(name: str) -> bool:
 def _has_numbers(spine: Spine) -> bool:
     """Tell whether the program numbered its steps: those of calls count from where recording began."""
     steps, trace = spine.steps, spine.trace
-    if steps.is_window or not steps.origin.startswith(_MARKED):
+    if not spine.program.is_marked:
         return False
     first = steps.roots[steps.first_root[:-1]]
     numbers = trace.stats.integers(STEP_NUM).events

@@ -164,7 +164,7 @@ def digest_study(
     steps = max(int(study.summary.counted.size), 1)
     spent: dict[str, float] = {}
     has_transfers = has_pairs(study.trace)
-    for row in (ops.is_device == study.has_device).nonzero()[0].tolist():
+    for row in (ops.is_device == study.program.has_device).nonzero()[0].tolist():
         name, op_type = ops.op_name[row], ops.op_type[row]
         has_transfers |= op_type in ("_Recv", "_Send", "RecvTensor")
         if not is_host_collective(f"{name}:{op_type}") and len(spent) < _MOST_OPS_OF_HOST:
@@ -182,7 +182,7 @@ def digest_study(
         own_work=_find_own_work(study, exchanged),
         op_ps=spent,
         line_ps=_lines_of(study, steps),
-        has_device=study.has_device,
+        has_device=study.program.has_device,
         has_transfers=has_transfers,
         ranks=study.trace.ranks,
     )

@@ -96,7 +96,7 @@ def join_hosts(
         What a timeline asks of a trace; the steps are the first host's.
     """
     pieces = _Pieces()
-    has_device |= any(one is not None and one.has_device for one in studies)
+    has_device |= any(one is not None and one.program.has_device for one in studies)
     _add_bars(pieces, merged, names, has_device)
     shift = merged.clocks.shift_ps
     most = min(_MOST_THREADS, max(_MOST_LANES_OF_FLEET // max(len(names), 1) - 1, 0))

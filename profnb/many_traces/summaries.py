@@ -121,7 +121,7 @@ def _summarize(path: str, profile: Profile) -> TraceSummary:
     described = TraceSummary(
         path,
         profile.capture_time.hostname,
-        study.framework,
+        study.program.framework,
         examples_per_second=summary.examples_per_second or nan,
         advice="" if best is None else best.rule,
         bound_fraction=nan if best is None or best.bound_fraction is None else best.bound_fraction,

@@ -10,7 +10,6 @@ import numpy as np
 from profnb.advice.proposals import Advice
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
-from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
@@ -32,7 +31,7 @@ from profnb.report.text import (
     unmeasured_text,
 )
 from profnb.steps.step_times import StepTimes
-from profnb.steps.streams import busiest_device, working_devices
+from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
 from profnb.subjects.cell.cell_breakdown import CellBreakdown
@@ -54,10 +53,8 @@ from profnb.subjects.unseen import (
     headline_without_work,
     is_of_memory,
     nothing_ran,
-    unrecorded_backend,
 )
 from profnb.subjects.xla.section import xla_sections
-from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW
 
 
 def build_report(
@@ -96,7 +93,7 @@ def build_report(
             title, notes, cell, tree, machine, times, has_tensorflow=has_tensorflow
         )
     steps, summary = study.steps, study.summary
-    headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
+    headline = headline_text(study)
     explanation, has_host = _explain_largest(study), has_thread(study)
     answer = answer_text(
         summary,
@@ -108,7 +105,7 @@ def build_report(
         headline, answer = headline_without_work(study), ""
     elif is_of_memory(study) and study.memory.use:
         headline, answer = headline_of_memory(study), ""
-    elif unrecorded_backend(study) or summary.phase == INVOKE:
+    elif study.program.unrecorded_backend or study.program.invokes:
         answer = ""  # a note says why
     has_chart = len(steps) > 0 and not steps.is_window
     return Report(
@@ -127,7 +124,7 @@ def build_report(
         sections=[*_sections(study), *_tree_sections(tree, is_cell=cell is not None), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
-        again="" if study.framework in (JAX, PYTORCH) else again,
+        again="" if study.program.is_jax or study.program.is_pytorch else again,
         lines=_lines_of(study.recording.source, advice),
     )
 
@@ -150,8 +147,8 @@ def _explain_largest(study: Study) -> str:
     largest = study.summary.largest
     if largest is not None and largest.category == "host compute":
         if share_around_ops(study) > largest.fraction / 2:
-            framework = JAX if study.framework == JAX else TENSORFLOW
-            return f"{framework} at work on the CPU, mostly outside of recorded ops"
+            whose = "JAX" if study.program.is_jax else "TensorFlow"
+            return f"{whose} at work on the CPU, mostly outside of recorded ops"
         crowded = is_crowded(study.recording.core_waits)
         return "ops on the CPU, computing or waiting for a core" if crowded else ""
     return _between(study) if largest is not None and largest.category == GAP else ""
@@ -255,7 +252,7 @@ def with_cell(report: Report, tree: CellTree, study: Study | None) -> Report:
 
 def _device_spoken_of(study: Study) -> str:
     """The device that the breakdown is of, where several worked; else ""."""
-    device = busiest_device(study.trace)
+    device = study.program.device
     several = len(working_devices(study.trace)) > 1
     return study.trace.planes[device].name if several and device is not None else ""
 

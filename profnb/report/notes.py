@@ -19,7 +19,8 @@ from profnb.core.units import (
     longer_text,
     percent_text,
 )
-from profnb.steps.finding.ranges import ASKED, listed
+from profnb.steps.finding.ranges import listed
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, ProgramKind
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.subjects.device.devices import gpu_worked
@@ -27,7 +28,6 @@ from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_window
-from profnb.trace.framework import words
 from profnb.trace.model import Trace
 
 _COSTLY = 0.25
@@ -43,19 +43,21 @@ _OF_GAPS = frozenset(
 )  # fmt: skip
 
 
-def _cupti(framework: str) -> str:
-    library = words(
-        framework,
-        "put its folder on LD_LIBRARY_PATH",
-        tensorflow=(
-            "`pip install 'tensorflow[and-cuda]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH"
-        ),
-        jax="`pip install 'jax[cuda12]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH",
-    )
+_PACKAGE = {
+    TENSORFLOW: "tensorflow[and-cuda]",
+    SESSIONS: "tensorflow[and-cuda]",
+    JAX: "jax[cuda12]",
+}
+
+
+def _cupti(program: ProgramKind) -> str:
+    package = program.text_of(_PACKAGE)
+    installs = f"`pip install '{package}'` installs CUPTI, or " if package else ""
     return (
-        f"On NVIDIA the cause is CUPTI. Either libcupti is missing: {library} (on Windows cupti64_*.dll on "
-        "PATH). Or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: set NVreg_RestrictProfilingToAdminUsers=0, or run "
-        "the container with --privileged. Capture again in a fresh process."
+        f"On NVIDIA the cause is CUPTI. Either libcupti is missing: {installs}put its folder on "
+        "LD_LIBRARY_PATH (on Windows cupti64_*.dll on PATH). Or CUPTI_ERROR_INSUFFICIENT_PRIVILEGES: set "
+        "NVreg_RestrictProfilingToAdminUsers=0, or run the container with --privileged. Capture again in a "
+        "fresh process."
     )
 
 
@@ -92,16 +94,14 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def _marking(framework: str) -> str:
-    return words(
-        framework,
-        "Mark each iteration as a step, with the recording profiler's marker.",
-        tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
-        "tf.function.",
-        sessions="Record each session run with RunMetadata, or profile a cell that calls sess.run.",
-        jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
-        pytorch="Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
-    )
+_MARKING = {
+    UNKNOWN: "Mark each iteration as a step, with the recording profiler's marker.",
+    TENSORFLOW: "Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
+    "tf.function.",
+    SESSIONS: "Record each session run with RunMetadata, or profile a cell that calls sess.run.",
+    JAX: "Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
+    PYTORCH: "Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
+}
 
 
 def _note_steps(study: Study) -> list[str]:
@@ -115,7 +115,7 @@ def _note_steps(study: Study) -> list[str]:
         notes.append(
             note_window(study)
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
-            f"one window. {_marking(study.framework)}"
+            f"one window. {study.program.text_of(_MARKING)}"
         )
     elif note := _note_origin(study):
         notes.append(note)
@@ -152,9 +152,9 @@ def _note_origin(study: Study) -> str:
     ranges = [name for name in study.repeated_ranges if name not in steps.phase]
     others = f" `steps=` takes another range: {listed(ranges)}." if ranges else ""
     missing = "" if asked is None else f"No range is called {asked[:60]!r}. "
-    if steps.origin.startswith(ASKED):
+    if study.program.is_as_asked:
         return f"Steps are the range {listed([str(asked)])}, as asked.{others}"
-    if not steps.origin.startswith("step markers"):
+    if not study.program.is_marked:
         return f"{missing}The trace has no step markers; steps are {steps.origin}.{others}"
     return f"{missing}Steps are the step markers.{others}" if missing or others else ""
 
@@ -168,7 +168,7 @@ def _note_steps_ahead(study: Study) -> list[str]:
     ahead = study.steps.steps_ahead
     if ahead < 1:
         return []
-    if not study.has_device:
+    if not study.program.has_device:
         return [
             f"Python runs {counted_text(ahead, 'step')} ahead of the compiled programs. A step is "
             "counted from the end of one step's programs to the end of the next."
@@ -219,7 +219,7 @@ def note_devices(study: Study) -> list[str]:
     if not devices and worked:
         return [
             f"A device worked, but the trace has none: device times are absent, not zero. "
-            f"{_cupti(study.framework)}"
+            f"{_cupti(study.program)}"
         ]
     if not devices:
         present = study.recording.devices
@@ -235,7 +235,7 @@ def note_devices(study: Study) -> list[str]:
     if len(empty) == len(devices) and worked:
         return [
             f"Nothing was recorded on {names} despite work: device times are absent, not zero. "
-            f"{_cupti(study.framework)}"
+            f"{_cupti(study.program)}"
         ]
     return [
         f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "
@@ -281,6 +281,18 @@ def note_interpreters(recording: Recording | None) -> list[str]:
     ]
 
 
+_NO_DATASET = (
+    "no tf.data iterator ran. A Python loop, generator or DataLoader may fetch the data unseen: tf.data with "
+    ".prefetch(tf.data.AUTOTUNE) fetches while the model works."
+)
+_UNSEEN_INPUT = {
+    UNKNOWN: "the trace shows no input. A loop, generator or loader in Python may be the cause: fetch the "
+    "next batch while the model works.",
+    TENSORFLOW: _NO_DATASET,
+    SESSIONS: _NO_DATASET,
+}
+
+
 def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
     """Say what was long in coming, or that the input cannot be seen although it may be what is slow.
 
@@ -295,18 +307,8 @@ def _note_input(study: Study, *, may_be_fed: bool) -> list[str]:
     gap = sum(share.fraction for share in study.summary.shares if share.category == GAP)
     if gap < _MOSTLY_GAP:
         return []
-    unseen = words(
-        study.framework,
-        "and the trace shows no input. A loop, generator or loader in Python may be the cause:",
-        tensorflow="and no tf.data iterator ran. A Python loop, generator or DataLoader may fetch the data "
-        "unseen:",
-    )
-    ready = words(
-        study.framework,
-        "fetch the next batch while the model works.",
-        tensorflow="tf.data with .prefetch(tf.data.AUTOTUNE) fetches while the model works.",
-    )
-    return [f"{percent_text(gap)} of the time passes between steps, {unseen} {ready}"]
+    passes = f"{percent_text(gap)} of the time passes between steps, and "
+    return [passes + study.program.text_of(_UNSEEN_INPUT)]
 
 
 def note_contents(trace: Trace) -> list[str]:

@@ -24,10 +24,8 @@ from profnb.core.units import (
     range_text,
 )
 from profnb.report.notes import note_contents, note_devices
-from profnb.steps.finding.loops import EAGER_LOOPS
-from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import working_devices
-from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary, is_of_runs
+from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary
 from profnb.steps.untraced import TracingCost
 from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
@@ -35,7 +33,6 @@ from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
-from profnb.subjects.unseen import unrecorded_backend
 
 THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
@@ -94,11 +91,12 @@ def alarm_text(study: Study) -> str:
     return f"This training does not use the GPU{mixed}."
 
 
-def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = None) -> str:
+def headline_text(study: Study) -> str:
     """Count the steps and say how long one takes, in one line; first without tracing, where that costs.
 
     Where a step and the gap behind it take much longer than the step, that is said too: shares are of both.
     """
+    steps, summary = study.steps, study.summary
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
@@ -108,15 +106,17 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())
     if count == 1:
         return f"1 {phase}step, {duration_text(summary.median_ps)}{aside}"
-    _, median = _typical_step(steps, summary, cost)
+    _, median = _typical_step(study)
     return f"{count_text(count)} {phase}steps, median {median}{aside}"
 
 
-def _typical_step(steps: Steps, summary: Summary, cost: TracingCost | None) -> tuple[float, str]:
+def _typical_step(study: Study) -> tuple[float, str]:
     """How long the headline says that a step takes, or that one comes every, and its words for that."""
+    summary, program = study.summary, study.program
+    cost = None if study.clock else study.tracing_cost
     median_ps = summary.median_ps or 0.0
     median = duration_text(median_ps)
-    is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS
+    is_timed_alike = not program.runs_sessions and not program.is_eager
     if cost is not None and is_timed_alike and _is_all_of_tracing(median_ps, cost):
         untraced = duration_text(cost.untraced_ps)
         return cost.untraced_ps, f"{untraced} without tracing ({median} traced)"
@@ -257,7 +257,7 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
 
 def unmeasured_text(study: Study) -> str:
     """Say what was not recorded although it happened, if that is more important than what was."""
-    backend = unrecorded_backend(study)
+    backend = study.program.unrecorded_backend
     notes = (
         [f"{backend}'s work was not recorded: only the time of a step is known."] if backend else []
     )
@@ -278,8 +278,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
         return []
     facts = _time_facts(study)
     if summary.examples_per_second is not None and summary.batch_size is not None:
-        cost = None if study.clock else study.tracing_cost
-        a_step_ps, _ = _typical_step(steps, summary, cost)
+        a_step_ps, _ = _typical_step(study)
         rate = summary.batch_size * summary.iterations / a_step_ps * PS_PER_S
         remark = f"batch size {count_text(summary.batch_size)}, at the step time of the headline"
         facts.append(Fact(THROUGHPUT, examples_text(rate), remark))
@@ -294,10 +293,7 @@ def fact_rows(study: Study, overhead_ps: float | None) -> list[Fact]:
             )
         )
     facts.extend(_facts_between(study))
-    is_eager, times = steps.origin in EAGER_LOOPS, study.step_times
-    is_part = is_eager and study.recording.closed_by is not None and times.first_ns is None
-    what = "calls of Session.run" if is_of_runs(summary) else "turns" if is_eager else "steps"
-    facts.append(_cost_fact(times, study.tracing_cost, overhead_ps, what, is_part=is_part))
+    facts.append(_cost_fact(study, overhead_ps))
     return facts
 
 
@@ -367,7 +363,7 @@ def _gap_remark(study: Study) -> str:
     """Qualify the time between steps; name profnb's part of it from a tenth on."""
     summary, own_ps = study.summary, study.recording.marking_ns * PS_PER_NS
     gap_ps = summary.median_gap_ps or 0.0
-    if is_of_runs(summary) or not _WORTH_NAMING * gap_ps <= own_ps <= gap_ps or not own_ps:
+    if study.program.runs_sessions or not max(_WORTH_NAMING * gap_ps, 1) <= own_ps <= gap_ps:
         return "median"
     return f"median; profnb's marking of the steps takes {duration_text(own_ps)} of it"
 
@@ -382,26 +378,19 @@ def run_facts(runs: Sequence[Floats]) -> list[Fact]:
     return [Fact("from run to run", duration_text(float(np.median(medians))), remark)]
 
 
-def _cost_fact(
-    times: StepTimes,
-    tracing_cost: TracingCost | None,
-    overhead_ps: float | None,
-    what: str,
-    *,
-    is_part: bool,
-) -> Fact:
+def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
     """The figure of what tracing cost.
 
     Args:
-        times: The steps as the wall clock has them.
-        tracing_cost: What tracing cost them; None where nothing shows any.
+        study: The analyses.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
-        what: What the wall clock timed, in the plural.
-        is_part: Whether more steps ran than were timed, so nobody knows.
     """
+    program, times, tracing_cost = study.program, study.step_times, study.tracing_cost
+    what = "turns" if program.is_eager else "steps"
+    what = "calls of Session.run" if program.runs_sessions else what
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"
-    if is_part:
+    if program.is_eager and study.recording.closed_by is not None and times.first_ns is None:
         return Fact("steps traced", count_text(len(times)), f"later ones were not timed{once}")
     if tracing_cost is None:
         some = len(times) > int(times.was_traced.sum())

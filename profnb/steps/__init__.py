@@ -7,5 +7,6 @@ activities                 what a host or a device was doing, by priority
 breakdown, summary         every picosecond of a step to one category; the numbers of the headline
 step_times, examples       wall times of every step, traced or not; batch sizes
 untraced                   what tracing cost; all times without that
+program_kind               the framework, the device, how steps were found: one value that all ask
 spine, step_tables         all of it for one trace, each value once; as tables
 """

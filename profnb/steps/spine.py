@@ -14,11 +14,11 @@ from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
 from profnb.steps.activities import CATEGORY_OF, FunctionRuns, find_activities, find_function_runs
 from profnb.steps.breakdown import Pieces, StepBreakdown, break_down_steps, host_pieces
 from profnb.steps.examples import examples_per_step, usual_batch_size
-from profnb.steps.finding.loops import EAGER_LOOPS
 from profnb.steps.finding.ranges import find_ranges, repeated_ranges
 from profnb.steps.finding.sources import find_steps
 from profnb.steps.grouping import Groups, extend_to_device_work, group_events
 from profnb.steps.nesting import find_parents, self_times
+from profnb.steps.program_kind import ProgramKind, find_program_kind
 from profnb.steps.step_times import (
     StepTimes,
     step_times_of_trace,
@@ -26,7 +26,6 @@ from profnb.steps.step_times import (
     wall_step_times,
 )
 from profnb.steps.streams import (
-    busiest_device,
     by_device_clock,
     own_times,
     raw_device_lines,
@@ -41,12 +40,11 @@ from profnb.steps.untraced import (
 )
 from profnb.steps.windows import Gaps, Steps, find_gaps, with_lambda
 from profnb.trace.enqueued import align_clocks
-from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN, find_framework
 from profnb.trace.model import Trace
 
 _CHUNK = 1 << 16  # events
 # What is the same for any clock. Of steps, which the wall clock timed, too.
-_WITHOUT_TIMES = ("activities", "function_runs", "framework", "step_times", "tracing_cost")
+_WITHOUT_TIMES = ("activities", "function_runs", "program", "step_times", "tracing_cost")
 Spined = TypeVar("Spined", bound="Spine")
 
 
@@ -140,8 +138,10 @@ class Spine:
     @cached_property
     def breakdown(self) -> StepBreakdown:
         """Each step's time by category, on the busiest device if there are several."""
-        device = busiest_device(self.trace)
-        host = self.host_pieces if self.has_device else None  # kept only where idle asks again
+        device = self.program.device
+        host = (
+            self.host_pieces if self.program.has_device else None
+        )  # kept only where idle asks again
         return break_down_steps(self.trace, self.steps, self.groups, device, self.activities, host)
 
     @cached_property
@@ -152,9 +152,8 @@ class Spine:
     @cached_property
     def activities(self) -> Int8s:
         """The activity of each event, as index into ``ACTIVITIES``, where the busiest device counts."""
-        device = busiest_device(self.trace)
         return find_activities(
-            self.trace, self.steps, device, self.groups.parent, self.function_runs
+            self.trace, self.steps, self.program.device, self.groups.parent, self.function_runs
         )
 
     @cached_property
@@ -179,8 +178,7 @@ class Spine:
         What several of its streams run at once counts for each, so it may be more than the step's time; what
         one stream runs at once counts once.
         """
-        plane = busiest_device(self.trace)
-        lines = raw_device_lines(self.trace) & (self.trace.lines.plane == plane)
+        lines = raw_device_lines(self.trace) & (self.trace.lines.plane == self.program.device)
         work = self.trace.lines.events_of(lines)
         work = work[self.groups.step[work] >= 0]
         launched = np.zeros(len(self.steps), np.int64)
@@ -217,25 +215,14 @@ class Spine:
         return self_ps
 
     @cached_property
-    def has_device(self) -> bool:
-        """Tell whether anything was recorded on a device."""
-        lines = raw_device_lines(self.trace)
-        return bool(lines.any() and np.diff(self.trace.lines.offsets)[lines].any())
-
-    @cached_property
-    def framework(self) -> str:
-        """The framework whose words to use: TensorFlow's, JAX's, PyTorch's, or "" where nothing tells."""
-        framework = find_framework(self.trace)
-        was_captured = "TensorFlow" in self.recording.environment
-        return TENSORFLOW if framework == UNKNOWN and was_captured else framework
+    def program(self) -> ProgramKind:
+        """The kind of program that ran."""
+        return find_program_kind(self.trace, self.steps, self.recording)
 
     @property
-    def runs_ahead(self) -> bool:
-        """Tell whether calls return before their work is done: a step's time by the host may be another's.
-
-        On JAX, and on PyTorch with a device.
-        """
-        return self.framework == JAX or (self.framework == PYTORCH and self.has_device)
+    def has_steps(self) -> bool:
+        """Tell whether steps were found, and some of them count."""
+        return not self.steps.is_window and self.summary.counted.size > 0
 
     @cached_property
     def examples(self) -> Int64s:
@@ -258,7 +245,7 @@ class Spine:
         """The steps that tables and sentences speak of where they do not say otherwise, in words."""
         summary = self.summary
         count = summary.counted.size
-        if self.steps.is_window or not count:
+        if not self.has_steps:
             return "the whole capture"
         kind = "warm-up " if summary.all_warm_up else "steady " if summary.warm_up.size else ""
         phase = "" if summary.phase == "step" else f"{self.steps.title_of(summary.phase)} "
@@ -268,8 +255,8 @@ class Spine:
     def step_times(self) -> StepTimes:
         """Every step the code ran, traced or not; of a saved trace the traced ones."""
         times = None
-        if self.steps.origin in EAGER_LOOPS:
-            times = turn_step_times(self.steps, self.recording.turns)
+        if self.program.is_eager:
+            times = turn_step_times(self.program, self.steps, self.recording.turns)
         elif len(self.recording.steps):
             times = wall_step_times(self.recording.steps)
         return step_times_of_trace(self.steps) if times is None else times
@@ -285,7 +272,7 @@ class Spine:
             return None
         phase = self.steps.main_phase
         cost = tracing_cost(self.step_times, phase)
-        if cost is None or not (self.runs_ahead and self.has_device):
+        if cost is None or not (self.program.runs_ahead and self.program.has_device):
             return cost
         launched_ps = self.launched_ps[self.steps.rows_of(phase)]
         is_whole = launched_ps.size and cost.untraced_ps > np.median(launched_ps)
@@ -299,7 +286,7 @@ class Spine:
         pipeline that works ahead, callbacks. Everything where there are no steps.
         """
         counted = self.summary.counted
-        if self.steps.is_window or not counted.size:
+        if not self.has_steps:
             return np.ones(len(self.trace.events), np.bool_)
         return self.events_of(counted) | self.runs_beside(counted)
 

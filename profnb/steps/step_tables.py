@@ -23,7 +23,7 @@ _DEVICE_CATEGORIES = (
 
 
 def _with_device(spine: Spine, values: Int64s) -> Int64s | Floats:
-    return values if spine.has_device else np.full(len(spine.steps), np.nan)
+    return values if spine.program.has_device else np.full(len(spine.steps), np.nan)
 
 
 def _category_ps(category: str, spine: Spine) -> Int64s | Floats:
@@ -32,7 +32,7 @@ def _category_ps(category: str, spine: Spine) -> Int64s | Floats:
     A host without a device waits for others and exchanges with them too.
     """
     spent = spine.breakdown.of(category)
-    is_missing = category in _DEVICE_CATEGORIES and not spine.has_device and not spent.any()
+    is_missing = category in _DEVICE_CATEGORIES and not spine.program.has_device and not spent.any()
     return np.full(len(spine.steps), np.nan) if is_missing else spent
 
 

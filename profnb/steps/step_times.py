@@ -28,7 +28,7 @@ from profnb.capture.step_records import CALL, StepRecords
 from profnb.core.columns import Bools, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.calls import find_phases
-from profnb.steps.finding.loops import EAGER_TAPES, EAGER_TURNS
+from profnb.steps.program_kind import ProgramKind
 from profnb.steps.windows import Steps
 
 _NEAR_PS, _NEAR_OF_TURN, _ALIKE = 2_000_000_000, 0.25, 0.9
@@ -126,10 +126,11 @@ class _Turns(NamedTuple):
     is_traced: Bools
 
 
-def turn_step_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
+def turn_step_times(program: ProgramKind, steps: Steps, records: TurnRecords) -> StepTimes | None:
     """Time all turns of an eager loop, traced or not.
 
     Args:
+        program: Whose steps they are.
         steps: The traced ones.
         records: Where the capture saw turns begin.
 
@@ -137,9 +138,9 @@ def turn_step_times(steps: Steps, records: TurnRecords) -> StepTimes | None:
         None where the traced turns are not found again among those that the capture saw. A traced one that
         it did not see whole (the last before a loop was left) is told by the trace.
     """
-    if steps.origin not in (EAGER_TURNS, EAGER_TAPES) or not len(records):
+    if (program.is_taped and program.asks_for_elements) or not len(records):
         return None
-    turns = _seen_turns(records, are_tapes=steps.origin == EAGER_TAPES)
+    turns = _seen_turns(records, are_tapes=program.is_taped)
     match = _match_turns(steps.host_begin_ps, turns)
     if match is None:
         return None

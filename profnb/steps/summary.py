@@ -88,11 +88,6 @@ class Summary:
         return sum(share.mean_ps for share in self.shares)
 
 
-def is_of_runs(summary: Summary) -> bool:
-    """Tell whether steps are session runs: from first to last op, where the wall clock times the call."""
-    return (summary.phase or "").startswith("session_run")
-
-
 def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Gaps) -> Summary:
     """Work out the headline.
 

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
-from profnb.capture.step_records import KERAS
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import (
@@ -21,11 +19,11 @@ from profnb.steps.activities import (
     HOST_TO_DEVICE,
     WAITING_FOR_INPUT,
 )
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import periods_of
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, words
-from profnb.trace.names import MARKER_SOURCE, parse_op
+from profnb.trace.names import parse_op
 
 GUIDE = "https://www.tensorflow.org/guide"
 KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"
@@ -79,32 +77,9 @@ def line_text(study: Study, file: str, number: int) -> str:
 
 def guide(study: Study, page: str) -> str:
     """Link the framework's guide that explains it; TensorFlow's page where the framework is unknown."""
-    return words(study.framework, f"{GUIDE}/{page}", jax=_JAX_GUIDE, pytorch=_PYTORCH_GUIDE)
-
-
-def is_own_loop(study: Study) -> bool:
-    """Tell whether the steps are the user's own loop, so that what Keras' ``compile`` takes cannot help."""
-    if not study.steps.origin.startswith("step markers") or "session_run" in study.steps.phase:
-        return not study.steps.is_window
-    seen = study.recording.steps
-    if any(seen.run):  # a fit's: Keras 2 marks its own steps, as a user may
-        return False
-    kinds = {seen.kinds[kind] for kind in set(seen.kind)}
-    if kinds:
-        return KERAS not in kinds
-    sources = study.trace.stats.texts(MARKER_SOURCE).texts
-    return len(sources) > 0 and KERAS not in sources
-
-
-def is_fit(study: Study) -> bool:
-    """Tell whether Keras' own ``fit``, ``evaluate`` or ``predict`` is recorded to have run the steps."""
-    knows = len(study.recording.steps) > 0 or len(study.trace.stats.texts(MARKER_SOURCE)) > 0
-    return knows and not is_own_loop(study)
-
-
-def is_loop_of_keras(study: Study) -> bool:
-    """Tell whether Keras, on one backend or another, makes the steps."""
-    return KERAS_BACKEND in study.recording.environment and not is_own_loop(study)
+    return study.program.text_of(
+        {UNKNOWN: f"{GUIDE}/{page}", JAX: _JAX_GUIDE, PYTORCH: _PYTORCH_GUIDE}
+    )
 
 
 def cell_ps(study: Study) -> int:
@@ -156,7 +131,7 @@ def input_shares(study: Study) -> tuple[float, float]:
     The first: something moved data to the device, by the device's copies and the host's calls. The second:
     the host waited for the next element, and nothing was moved. Both 0 without steps.
     """
-    if study.steps.is_window or not study.summary.counted.size:
+    if not study.has_steps:
         return 0.0, 0.0
     activity = study.activities
     # A thread that fetches ahead waits for nobody: what belongs to no step is left out, as in the breakdown.

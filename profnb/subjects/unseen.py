@@ -2,17 +2,14 @@
 
 import numpy as np
 
-from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import NOT_ENDED
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.windows import outermost
 from profnb.subjects.memory.allocators import ALLOCATOR_EVENTS
 from profnb.subjects.study import Study
-from profnb.trace.framework import TENSORFLOW
 from profnb.trace.names import FUNCTION_CALL
 
 _OUR_CLOCK = "profnb.clock"
-_BACKENDS = {"jax": "JAX", "torch": "PyTorch", "openvino": "OpenVINO", "numpy": "NumPy"}
 _MOST_NAMED = 3
 
 
@@ -56,18 +53,9 @@ def headline_of_memory(study: Study) -> str:
     return f"{head}, {percent_text(first.bytes / use.peak_bytes)} of it from {first.op_name}"
 
 
-def unrecorded_backend(study: Study) -> str:
-    """Name what Keras runs on, where TensorFlow's profiler cannot record that; else ""."""
-    backend = study.recording.environment.get(KERAS_BACKEND, "tensorflow")
-    title = _BACKENDS.get(backend, backend[:40])
-    if backend == "tensorflow" or study.has_device or study.framework == title:
-        return ""
-    return title
-
-
 def note_backend(study: Study) -> list[str]:
     """Say that the work of Keras' steps cannot be seen, where that is so."""
-    backend = unrecorded_backend(study)
+    backend = study.program.unrecorded_backend
     if not backend:
         return []
     return [
@@ -78,10 +66,9 @@ def note_backend(study: Study) -> list[str]:
 
 def is_fed(study: Study) -> bool:
     """Tell whether Python may have given steps data: session runs that were fed nothing show no argument."""
-    if unrecorded_backend(study):
+    if study.program.unrecorded_backend:
         return False
-    is_of_runs = all(phase.startswith("session_run") for phase in study.steps.phase)
-    if not is_of_runs or not study.recording.graph_versions:
+    if not study.program.runs_sessions or not study.recording.graph_versions:
         return True
     return bool(study.trace.select_names(lambda name: name.startswith("_arg_")).any())
 
@@ -111,7 +98,7 @@ def note_window(study: Study) -> str:
             f"{', '.join(name[:60] for name in once[:_MOST_NAMED])}{more} ran {each}: no loop, so no steps. "
             "The whole capture is one window."
         )
-    if study.framework == TENSORFLOW:
+    if study.program.is_tensorflow:
         return (
             f"No loop was found among {count_text(len(study.trace.events))} events: no step markers, no "
             "repeated function or session run, no eager loop over a dataset. The capture is one window. To "

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
+from profnb.capture.step_records import SESSION_RUN
 from profnb.core.columns import Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
@@ -47,7 +48,7 @@ _LATEST_NS = 1 << 62  # the year 2116
 _LONGEST_NS = (1 << 61) // 1000  # 26 days: sums of two times in ps stay inside int64
 _MOST_RUNS_READ = 10_000  # of 50 kB each they are as much as a capture keeps
 
-_RUN_EVENT, _RECEIVED = "session_run", "RecvTensor"
+_RECEIVED = "RecvTensor"
 
 
 def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
@@ -224,7 +225,7 @@ def name_programs(nodes: Sequence[Int64s | Int32s]) -> tuple[Int64s, list[str]]:
     """
     keys = [np.unique(of_run).tobytes() for of_run in nodes]
     ranked = [key for key, _ in Counts(keys).most_common()]
-    names = [_RUN_EVENT, *(f"{_RUN_EVENT} ({number})" for number in range(2, len(ranked) + 1))]
+    names = [SESSION_RUN, *(f"{SESSION_RUN} ({number})" for number in range(2, len(ranked) + 1))]
     return np.array([ranked.index(key) for key in keys], np.int64), names
 
 

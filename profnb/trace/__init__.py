@@ -9,7 +9,6 @@ hlo                             XLA's programs as a trace holds them
 assemble, chrome/               events in any order to a Trace; Chrome trace JSON, whoever wrote it, and back
 nvidia/, amd/, memory/          files of Nsight Systems and nvprof; of rocprofv3; of memory alone
 pstats_file, pprof              profiles that Python's cProfile saved; those of pprof
-framework                       which framework made a trace
 runs, remote_files              a path, a run, a logdir: which files, which of one capture; from a URL
 formats                         formats told by their first bytes: one table of what reads which
 files                           a file of any format to a Trace, and back as it may leave

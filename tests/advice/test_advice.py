@@ -20,6 +20,7 @@ from profnb.advice.advise import RULES
 from profnb.report.build import build_report
 from profnb.report.text import headline_text
 from profnb.steps.finding.loops import EAGER_TAPES
+from profnb.steps.program_kind import ProgramKind
 from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
@@ -385,7 +386,7 @@ def test_one_op_that_takes_long_to_launch_in_the_only_run_is_named_and_not_calle
 
 def test_sessions_of_tensorflow_1_get_no_words_of_keras_or_of_functions():
     study = session_run([("dense/MatMul:MatMul", 1 + 9 * n, 9) for n in range(10)], [("k", 95, 2)])
-    assert study.framework == "TensorFlow 1"
+    assert study.program.framework == "TensorFlow 1"
     advice = advised(study)["idle-device"]
     assert "global_jit_level" in advice.code
     for word in ("model.compile", "keras", "tf.function", "steps_per_execution"):
@@ -403,7 +404,7 @@ def test_the_optimizer_is_not_said_where_xla_compiled_it_or_one_op_is_most_of_it
     assert "large-optimizer" not in advised(on("python", ("adam/ApplyAdam:ApplyAdam", 1, 4), rest))
     assert "large-optimizer" not in advised(on("python", ("sgd/AssignSub:AssignSubVariableOp", 1, 4), rest))
     jax = on("python", *small, rest, ("PjitFunction(f)", 9, 1))
-    assert jax.framework == "JAX"
+    assert jax.program.framework == "JAX"
     assert "large-optimizer" not in advised(jax)
 
 
@@ -617,10 +618,10 @@ def test_what_tracing_costs_is_no_advice_but_the_headline_leads_with_the_untrace
     assert "median 9.50 ms" in said(slow_at_first)
     assert "without tracing" not in said(slow_at_first)
     study = measured(10_000, untraced_us=8000)
-    of_runs, of_turns = replace(study.summary, phase="session_run"), replace(study.steps, origin=EAGER_TAPES)
-    assert "without tracing" in headline_text(study.steps, study.summary, study.tracing_cost)
-    assert "without tracing" not in headline_text(study.steps, of_runs, study.tracing_cost)  # the clock times the call, not its ops
-    assert "without tracing" not in headline_text(of_turns, study.summary, study.tracing_cost)
+    assert "without tracing" in headline_text(study)
+    for other in ({"phase": "session_run"}, {"origin": EAGER_TAPES}):  # the clock times the call, not its ops
+        study.program = ProgramKind(**other)
+        assert "without tracing" not in headline_text(study)
 
 
 # The thresholds of the host's rules, from both sides.
@@ -777,7 +778,7 @@ def test_a_gpu_that_worked_or_had_nothing_to_do_is_not_called_unused(study):
 )
 def test_a_trace_tells_whose_words_to_use(name, tf_op, framework):
     study = Study(read(host(line("python", event(name, 0, MS))), gpu(line("Stream #1", event("k", 0, MS, tf_op=tf_op)))))
-    assert study.framework == framework
+    assert study.program.framework == framework
 
 
 @pytest.mark.parametrize("op", ["jit(f)/dot_general:", "aten::relu", "something"])
@@ -791,7 +792,7 @@ def test_no_words_of_tensorflow_where_it_was_not_at_work(op):
 
 def test_a_program_that_was_captured_is_tensorflows():
     study = Study(read(host(line("python", *steps_of()))), recording=Recording(environment={"TensorFlow": "2.21"}))
-    assert study.framework == "TensorFlow"
+    assert study.program.framework == "TensorFlow"
 
 
 # Facts: recorded runs of one program that differ in one thing.

@@ -105,4 +105,4 @@ def test_where_a_device_works_or_the_framework_records_all_its_ops_nobody_is_aro
     torch = [event("ProfilerStep#1", at * 10 * MS, 10 * MS, step_num=at, _r=1) for at in range(8)]
     aten = [event("aten::mm", at * 10 * MS, 8 * MS) for at in range(8)]
     study = Study(read(host(line("python", *(one for pair in zip(torch, aten, strict=True) for one in pair)))))
-    assert study.framework != "TensorFlow" and share_around_ops(study) == 0.0
+    assert study.program.framework != "TensorFlow" and share_around_ops(study) == 0.0

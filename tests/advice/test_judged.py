@@ -89,7 +89,7 @@ def test_advice_and_notes_are_those_that_the_raw_events_bear_out(row, shared_tra
 def test_words_are_those_of_the_framework_and_bounds_are_shares(row, shared_traces):
     profile = load(shared_traces / row.path)
     said = [*profile.notes, *(f"{a.title} {a.evidence} {a.code}" for a in profile.advice)]
-    assert [text for text in said if any(word in text for word in FOREIGN[profile.study.framework])] == []
+    assert [text for text in said if any(word in text for word in FOREIGN[profile.study.program.framework])] == []
     assert all(0 < a.bound_fraction <= 1 for a in profile.advice if a.bound_fraction is not None)
 
 

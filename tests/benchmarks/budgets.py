@@ -35,7 +35,7 @@ def tables():
 def first_view(p):
     from profnb.report.text import answer_text, headline_text, share_rows
     study = p.study
-    return headline_text(study.steps, study.summary), answer_text(study.summary), share_rows(study.summary.shares), p.advice
+    return headline_text(study), answer_text(study.summary), share_rows(study.summary.shares), p.advice
 def everything(p):
     p.summary()
     for name in tables():

@@ -70,7 +70,7 @@ def run(file):
         same = np.diff(steps.begin_ms) / 1000  # from a begin to the next, ends of epochs too
         layers = p.layers
         told[model.name] = {
-            "framework": p.study.framework, "counted": {phase: len(times) for phase, times in watch.times.items()},
+            "framework": p.study.program.framework, "counted": {phase: len(times) for phase, times in watch.times.items()},
             "steps": dict(Counter(p.steps.phase)), "step_times": dict(Counter(p.step_times.phase)), "batch_size": p.study.summary.batch_size,
             "layers": {row.layer: [row.parameters, row.forward_us > 0, row.backward_us > 0] for row in layers.itertuples() if row.parameters > 0},
             "parameters": [float(layers.parameters.sum()), model.count_params()], "headline": p.summary().splitlines()[0],

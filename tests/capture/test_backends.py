@@ -82,7 +82,7 @@ def test_steps_are_those_that_keras_counts_and_results_are_the_same():
         captured = fit(count)
     assert captured == plain
     assert phases(p.steps) == phases(p.step_times) == {"train": count.train, "test": count.test} == {"train": 32, "test": 6}
-    assert p.study.framework == TITLE
+    assert p.study.program.framework == TITLE
     assert BACKEND != "jax" or (p.study.summary.batch_size == 8 and p.study.examples.sum() == 2 * 128 + 2 * 24)
     assert p.environment["Keras backend"] == BACKEND
     if BACKEND == "torch":  # 24 examples of validation are three batches
@@ -600,14 +600,14 @@ def test_a_sweeps_run_in_a_fresh_process_brings_its_trace_back():
     sweep.run_in_fresh_process(0, CaptureOptions(max_steps=3), body)
     assert sweep.errors == [""]
     p = sweep.profiles[0]
-    assert p.study.framework == TITLE
+    assert p.study.program.framework == TITLE
     assert (phases(p.steps), phases(p.step_times)) == ({"train": 3}, {"train": 5})
 
 
 def test_a_forced_backend_is_the_only_one():
     with profnb.profile(backend="tensorflow") as p:
         fit()
-    assert not p.has_trace or p.study.framework != TITLE  # Keras itself may import TensorFlow
+    assert not p.has_trace or p.study.program.framework != TITLE  # Keras itself may import TensorFlow
     assert phases(p.step_times) == {"train": 32, "test": 6}
 
 
@@ -767,7 +767,7 @@ def test_tf_data_that_feeds_jax_is_recorded_by_its_own_profiler_beside_jaxs():
     with profnb.profile() as p:
         captured = fed()
     assert captured == plain
-    assert p.study.framework == "JAX"
+    assert p.study.program.framework == "JAX"
     assert phases(p.steps) == phases(p.step_times) == {"train": 32, "test": 6}
     assert {"Shuffle", "Prefetch"} <= set(p.input_pipeline.kind)  # TensorFlow's
     assert "jit_train_step" in set(p.xla_modules.module)  # JAX's

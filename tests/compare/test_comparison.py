@@ -18,6 +18,7 @@ from profnb.compare.speedup import RunSet, block_medians, _resampled_medians, co
 from profnb.compare.differences import compare_categories, find_guards
 from profnb.compare.op_differences import compare_ops, rank_scopes
 from profnb.compare.speedup import steady_step_times
+from profnb.steps.program_kind import JAX, UNKNOWN, ProgramKind
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -262,7 +263,7 @@ def test_steps_that_only_hand_work_over_count_as_the_mean_of_those_around_them(r
         np.arange(128), np.zeros(128, np.int64), epoch=np.array([0] * 63 + [1] + [0] * 63 + [2]),
     )  # fmt: skip
     summary = SimpleNamespace(phase="train", iterations=1, counted=np.arange(0))
-    study = SimpleNamespace(summary=summary, warmup_steps=0, runs_ahead=runs_ahead)
+    study = SimpleNamespace(summary=summary, warmup_steps=0, program=ProgramKind(JAX if runs_ahead else UNKNOWN))
     found, was_traced = steady_step_times(study, times)
     assert not was_traced
     means = [2, 2, 2, 2 + 30 / 16, 2, 2, 2, 2] if runs_ahead else [1] * 8
@@ -274,7 +275,7 @@ def test_a_run_whose_steps_nobody_timed_has_no_times():
     """Calls of an unmarked loop on JAX are told by the trace alone: ``--repeat 2`` with ``--vs`` raised."""
     none = np.zeros(0, np.int64)
     times = StepTimes(none, none, none.astype(bool), none.astype(bool), (), none, none)
-    study = SimpleNamespace(summary=SimpleNamespace(phase="f", iterations=1), warmup_steps=0, runs_ahead=True)
+    study = SimpleNamespace(summary=SimpleNamespace(phase="f", iterations=1), warmup_steps=0, program=ProgramKind(JAX))
     assert steady_step_times(study, times)[0].size == 0
 
 

@@ -12,7 +12,7 @@ from profnb.drawing.section import Section, section_text, without_empty_columns
 from profnb.profile import Profile
 from profnb.report.text import share_rows
 from profnb.steps.summary import Share
-from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 HEAD = re.compile(r"<t[dh]([^>]*)>(?:<b>)?(.*?)(?:</b>)?</t[dh]>")
 

@@ -251,8 +251,7 @@ def test_every_bar_of_several_steps_has_its_slowest_marked():
 
 def test_the_headline_of_one_step_of_a_window_and_of_nothing():
     def headline(*events):
-        study = Study(read(host(line("p", *events))))
-        return headline_text(study.steps, study.summary)
+        return headline_text(Study(read(host(line("p", *events)))))
 
     assert headline(marker(0, 2000, 0)) == "1 train step, 2.00 ns"
     assert headline(marker(0, 2000, 0, "step"), marker(3000, 5000, 1, "step")) == "2 steps, median 2.00 ns"

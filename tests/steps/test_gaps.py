@@ -362,7 +362,8 @@ def test_python_beside_long_gaps_is_between_the_steps():
 )
 def test_the_headline_leads_with_untraced_steps_only_where_tracing_explains_all_of_the_difference(untraced_ms, high, is_said):
     study = loop([0.1] * 20, step_ms=22)
-    said = headline_text(study.steps, study.summary, TracingCost(0.4, 0.09, high, untraced_ms * MS))
+    study.tracing_cost = TracingCost(0.4, 0.09, high, untraced_ms * MS)
+    said = headline_text(study)
     assert ("without tracing (22.0 ms traced)" in said) is is_said
 
 

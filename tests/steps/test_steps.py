@@ -101,7 +101,7 @@ def test_keras_on_jax_steps_are_the_calls_that_train_and_not_their_neighbours(ke
     # Each call is recorded twice, one inside the other.
     assert (calls["PjitFunction(train_step)"], calls["PjitFunction(equal)"]) == (128, 4)
     assert keras_on_jax.steps.phase.tolist() == ["PjitFunction(train_step)"] * 64
-    assert keras_on_jax.study.framework == "JAX"
+    assert keras_on_jax.study.program.framework == "JAX"
 
 
 def test_keras_on_jax_computes_after_its_calls_returned_and_that_is_host_compute(keras_on_jax):
@@ -147,7 +147,7 @@ def test_functions_that_alternate_form_one_step_together():
     assert numbers(steps) == [(0, 0, 40), (1, 50, 90)]
     assert steps.origin == "repeated calls of d + g"
     study = Study(trace)
-    assert headline_text(study.steps, study.summary).startswith("2 d + g steps, ")
+    assert headline_text(study).startswith("2 d + g steps, ")
     assert study.scope == "2 d + g steps"
 
 

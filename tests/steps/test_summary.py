@@ -152,7 +152,7 @@ def test_notes_say_what_is_missing():
     assert "no events" in notes_of(empty)[0]
     silent = Study(read(host(line("python", marker(0, 5, 0), event("cuLaunchKernel", 1, 2))), gpu()))
     assert any("CUPTI" in note for note in notes_of(silent))
-    assert not silent.has_device
+    assert not silent.program.has_device
     unused = Study(read(host(line("python", marker(0, 5, 0))), gpu()))
     assert not any("CUPTI" in note for note in notes_of(unused))
     assert any("did not use it" in note for note in notes_of(unused))

@@ -8,6 +8,7 @@ import pytest
 from profnb.capture.source.source_records import TurnRecords
 from profnb.core.units import PS_PER_MS
 from profnb.steps.finding.loops import EAGER_TAPES
+from profnb.steps.program_kind import ProgramKind
 from profnb.steps.step_times import turn_step_times
 
 AHEAD_MS = 86_400_000  # the trace's clock is a day ahead
@@ -19,8 +20,8 @@ def timed(begins_ms, traced_ms, traced=None, end_ms=None):
     for at, begin in enumerate(begins_ms):
         records.add(int(begin * 1e6), 0, -1, traced is None or at in traced)
     begin_ps = np.array([(at + AHEAD_MS) * PS_PER_MS for at in traced_ms], np.int64)
-    steps = SimpleNamespace(origin=EAGER_TAPES, host_begin_ps=begin_ps, duration_ps=np.full(begin_ps.size, 9 * PS_PER_MS), phase=("train",) * begin_ps.size)
-    found = turn_step_times(steps, records)
+    steps = SimpleNamespace(host_begin_ps=begin_ps, duration_ps=np.full(begin_ps.size, 9 * PS_PER_MS), phase=("train",) * begin_ps.size)
+    found = turn_step_times(ProgramKind(origin=EAGER_TAPES), steps, records)
     return found and list(zip((found.begin_ps / PS_PER_MS + found.first_ns / 1e6).round(3).tolist(), (found.duration_ps / PS_PER_MS).round(3).tolist(), found.was_traced.tolist()))
 
 

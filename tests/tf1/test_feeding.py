@@ -335,5 +335,6 @@ def test_a_gap_inside_of_session_run_or_of_profnb_is_not_callbacks(between_ms, o
 def test_the_cost_of_tracing_session_runs_is_said_of_the_call():
     made = study([], gap_ms=18)
     cost = TracingCost(0.5, 0.4, 0.6, 10 * MS)
+    made.tracing_cost = TracingCost(0.9, 0.1, 9, MS)
     assert "Traced calls of Session.run took 50.0 % longer" in note_cost(cost, of_runs=True)[0]
-    assert headline_text(made.steps, made.summary, TracingCost(0.9, 0.1, 9, MS)).startswith("20 session_run steps, median 2.00 ms, one every")
+    assert headline_text(made).startswith("20 session_run steps, median 2.00 ms, one every")

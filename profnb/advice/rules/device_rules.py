@@ -21,17 +21,16 @@ from profnb.core.printable import printable
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import CATEGORIES, EXCHANGING
 from profnb.steps.grouping import has_replicas
-from profnb.steps.streams import busiest_device
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
 from profnb.subjects.device.copies import are_of_program
-from profnb.subjects.device.devices import is_mixed_precision, is_nvidia
+from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
 from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 
 _LONGEST_LAYER = 100
 _LAYOUT = re.compile(
@@ -95,7 +94,7 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
     A CPU, too, reads half as much and computes twice as many numbers of half the width at once.
     """
     kernels, rates, placed = study.device.kernels, _rates(study), study.bounds.roofline
-    kinds = ("device compute" if study.has_device else "host compute",)
+    kinds = (study.program.computing,)
     if placed is not None:
         is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
         of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
@@ -131,9 +130,9 @@ def missed_tensor_cores(model: Model, study: Study) -> Proposals:
 
     Multiples of 8 are what counts; the first layer's inputs and the last one's outputs are the data's.
     """
-    plane, rates = busiest_device(study.trace), _rates(study)
+    rates = _rates(study)
     narrow = float(study.device.precision.fraction[WIDTHS.index("16-bit")])
-    if plane is None or not narrow > 0 or not is_nvidia(study.trace, plane):
+    if not study.program.is_nvidia or not narrow > 0:
         return
     missed, chosen = find_missed_dimensions(study.trace, study.steps, study.device.kernels)
     share = _kernel_share(study, chosen)
@@ -184,7 +183,8 @@ _EXCHANGE = "Hide the exchange between devices", _LESS, "distributed_training"
 def exposed_collectives(model: Model, study: Study) -> Proposals:
     """Devices or workers exchange while nothing computes; how much of it is waiting is not known."""
     share = share_of(study, "device collectives")
-    is_of_workers = not study.has_device or 2 * idle_share_of(study, "host collectives") >= share
+    idle = idle_share_of(study, "host collectives")
+    is_of_workers = not study.program.has_device or 2 * idle >= share
     # Several replicas of one process meet in one number: nobody else's trace says more of them.
     keys = study.trace.stats.integers("instance_key").values
     exchanging = np.flatnonzero(study.activities == EXCHANGING)
@@ -193,7 +193,7 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
         return
     # Where several devices of the trace meet, the fleet's definitions tell them apart.
     is_alone = is_of_workers or int((study.device.use.collective_ps > 0).sum()) < 2
-    meanwhile = "the device computes nothing" if study.has_device else "no op here computes"
+    meanwhile = "the device computes nothing" if study.program.has_device else "no op here computes"
     yield propose(
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
         f"{percent_text(share)} of the time goes to exchange while {meanwhile}."
@@ -232,7 +232,7 @@ def imbalance(model: Model, study: Study) -> Proposals:
 
 
 def _rates(study: Study) -> dict[str, int]:
-    plane = busiest_device(study.trace)
+    plane = study.program.device
     return {} if plane is None else find_rates(study.trace.planes[plane])
 
 
@@ -277,7 +277,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
     times, longer = kernels.occurrences, float(launches.longer_calls.sum() / calls)
     products = float(times[kernels.is_tensor_core_eligible].sum() / times.sum())
     least, most = model.left_by_a_call(idle)
-    is_pool = is_launched_by_pool(study.trace, study.framework)
+    is_pool = is_launched_by_pool(study)
     alone = share_of(study, OTHERS)  # of Python that starts the ops, spared likewise
     yield propose(
         study, "launch-bound", (_LAUNCH_LESS[0], _OR_THREADS, _COMPILERS) if is_pool else _LAUNCH_LESS,
@@ -292,7 +292,7 @@ def launch_bound(model: Model, study: Study) -> Proposals:
 def gpu_thread_mode(model: Model, study: Study) -> Proposals:
     """Threads of TensorFlow's pool launch in turns, and the NVIDIA GPU idles meanwhile."""
     idle = idle_share_of(study, "kernel launch")
-    if is_launched_by_pool(study.trace, study.framework):
+    if is_launched_by_pool(study):
         yield propose(
             study, "gpu-thread-mode", _THREADS_CHANGE,
             "The thread pool of ops and input also launched the kernels. Meanwhile the device idled "
@@ -327,7 +327,7 @@ def copying_input(model: Model, study: Study) -> Proposals:
     if not share:
         return
     words: Words = _KEEP if are_of_program(study.trace) else _COPY_BESIDE
-    if study.framework == PYTORCH and set(bytes_of) == {"pinned"}:
+    if study.program.is_pytorch and set(bytes_of) == {"pinned"}:
         words = words[0], _PINNED, words[2]
     slow = bytes_of.get("pageable", 0)
     evidence = f"{percent_text(share)} of the time the device computed nothing while data moved to the device"
@@ -371,7 +371,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
     remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
     edits = model.of_category("output", share, remains)
-    if not study.has_device:
+    if not study.program.has_device:
         times, waiting, unused = reads.find_reads_beside_programs(study)
         of, share = counted_text(study.summary.counted.size, "step"), min(waiting, unused)
         evidence = f"The loop waits for a result {counted_text(times, 'time')} in {of}, "

@@ -8,7 +8,7 @@ computing that itself uses one of them or all; with one thread beside the steps 
 import math
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal, Proposals, of_trace
+from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
 from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
@@ -24,7 +24,7 @@ from profnb.causes.starving import (
 )
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras, period_ps
+from profnb.subjects.advising import GUIDE, READY, input_shares, period_ps
 from profnb.subjects.input.diagnosis import CAUSES, runs_ahead, runs_python
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
@@ -166,13 +166,13 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     """The steps wait for the next batch, and no iterator of tf.data and no queue tells why."""
     if len(study.input.iterators) or study.input.queues:
         return
-    share, is_keras = input_shares(study)[1], is_loop_of_keras(study)
+    share, is_keras = input_shares(study)[1], study.program.is_loop_of_keras
     is_short = share * period_ps(study) < HAND_OVER_PS * study.summary.counted.size
     if not share or (is_keras and is_short):
         return
     on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
     why = "The trace does not show how batches are made."
-    code, remains = READY[study.framework], (0.0, 1.0)
+    code, remains = study.program.text_of(READY), (0.0, 1.0)
     beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
     title = "Have the next batch ready"
     if is_keras:
@@ -188,9 +188,9 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         why = "The DataLoader's workers did not have the batch ready in time."
         code, remains = _MORE_WORKERS, (0.0, 1.0)
     spent = f"{percent_text(share)} of the time the steps wait for the next batch."
-    yield Proposal(
-        "waiting-for-input", title, f"{spent} {why}", code, guide(study, "data_performance"),
-        input_scaled(model, *remains, share),
+    yield propose(
+        study, "waiting-for-input", (title, code, "data_performance"), f"{spent} {why}",
+        *input_scaled(model, *remains, share),
     )  # fmt: skip
 
 

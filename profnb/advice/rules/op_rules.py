@@ -7,7 +7,7 @@ again: each time but the first costs a usual step instead.
 import numpy as np
 
 from profnb.advice.cell_model import Model
-from profnb.advice.proposals import Proposal, Proposals, of_trace
+from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.environment import CORES, INTRA_OP
 from profnb.capture.models.layer_facts import WITHOUT_CUDNN
@@ -31,20 +31,17 @@ from profnb.causes.repeats import find_summaries
 from profnb.causes.threads import long_ops_share, number_set, threads_at_work
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.steps.streams import busiest_device
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.subjects.advising import (
     GUIDE,
     covered_share,
-    is_loop_of_keras,
     op_events,
     period_ps,
     share_of,
 )
-from profnb.subjects.device.devices import is_nvidia
 from profnb.subjects.ops.op_execution import find_growth, find_loop
 from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
-from profnb.trace.framework import JAX, PYTORCH, words
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes
 
 _LONGEST, _MOST_LISTED = 60, 4
@@ -81,7 +78,7 @@ def started_in_pieces(model: Model, study: Study) -> Proposals:
 
 def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     """JAX. Keras compiles its step unless it is told otherwise; then all programs are single ops."""
-    is_keras = is_loop_of_keras(study)
+    is_keras = study.program.is_loop_of_keras
     if pieces.beside and is_keras:
         return
     listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_MOST_LISTED])
@@ -102,7 +99,7 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
 def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     mean_ps = float(study.trace.events.duration_ps[pieces.runs].mean())
     compiler = "model.compile(..., jit_compile=True) lets torch.compile make fewer ops."
-    if not is_loop_of_keras(study):
+    if not study.program.is_loop_of_keras:
         compiler = (
             "torch.compile(model) makes fewer and larger ops, torch.optim.AdamW(..., foreach=True) or "
             "fused=True fewer optimizer ops."
@@ -137,7 +134,7 @@ _PIECES = (
 @of_trace
 def small_ops_without_xla(model: Model, study: Study) -> Proposals:
     """Element-wise ops of TensorFlow on a CPU are not fused; on devices launches are what matters."""
-    if study.has_device or len(study.xla.hlo) or find_uncompilable(study):
+    if study.program.has_device or len(study.xla.hlo) or find_uncompilable(study):
         return
     ops = find_fusible(study, lambda _, op_type: op_type in ELEMENTWISE)
     if ops is None or not (fused := fused_by_xla(study, ops)):
@@ -148,11 +145,10 @@ def small_ops_without_xla(model: Model, study: Study) -> Proposals:
         "small-ops-without-xla", "Let XLA fuse the small ops",
         f"{count_text(round(ops.each))} element-wise ops a step take {percent_text(share)} of the time. "
         "Each op reads and writes memory.",
-        words(
-            study.framework,
-            f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
-            sessions=f"{_JIT_OF_SESSIONS} {few}",
-        ),
+        study.program.text_of({
+            UNKNOWN: f"model.compile(..., jit_compile=True) or @tf.function(jit_compile=True) {few}",
+            SESSIONS: f"{_JIT_OF_SESSIONS} {few}",
+        }),
         _XLA_DOCS, [model.some_of(("host compute",), whole, remains)],
     )  # fmt: skip
 
@@ -163,7 +159,7 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
 
     An exchange of gradients, and what packs them for it, has the optimizer's name and is not its own.
     """
-    if study.framework == JAX or len(study.xla.hlo):
+    if study.program.is_jax or len(study.xla.hlo):
         return
     packing = packing_scopes(study.ops.table.op_name)
 
@@ -181,45 +177,45 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
         whole, remains = share, [1 / SELDOM, HALF]
         code = f"{larger} jit_compile=True would fuse the ops, but XLA cannot compile this step: the step "
         code += f"runs {quoted(obstacle, _LONGEST)}."
-    side = "device compute" if study.has_device and not obstacle else "host compute"
+    side = "host compute" if obstacle else study.program.computing
     mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
     yield Proposal(
         "large-optimizer", "Make the optimizer cheaper",
         f"The optimizer's ops take {percent_text(share)} of the time: {count_text(round(ops.each))} a "
         f"step, of {duration_text(mean_ps)} on average.",
-        words(
-            study.framework,
-            f"The framework's compiler fuses the ops. {larger}",
-            tensorflow=code,
-            sessions=f"{_JIT_OF_SESSIONS} fuses the ops. {larger}",
-        ),
+        study.program.text_of({
+            UNKNOWN: f"The framework's compiler fuses the ops. {larger}",
+            TENSORFLOW: code,
+            SESSIONS: f"{_JIT_OF_SESSIONS} fuses the ops. {larger}",
+        }),
         _XLA_DOCS, [model.some_of((side,), whole, remains)],
     )  # fmt: skip
+
+
+_MADE_ONCE = (
+    "Make the compiled function once, outside of the loop. Pass changing values as arguments."
+)
+_BY_DROPPING = "Give every batch one shape: {}. Pad sequences to a few lengths."
+_ONE_SHAPE = {
+    UNKNOWN: _BY_DROPPING.format("drop the last, smaller one"),
+    **dict.fromkeys((TENSORFLOW, SESSIONS), _BY_DROPPING.format(".batch(n, drop_remainder=True)")),
+    PYTORCH: "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
+    "DataLoader(..., drop_last=True). Python numbers: pass them as tensors.",
+}
+_COMPILER_DOCS = {UNKNOWN: _XLA_DOCS, JAX: _JAX_DOCS, PYTORCH: _TORCH_DOCS}
 
 
 @of_trace
 def recompiling(model: Model, study: Study) -> Proposals:
     """XLA or ``torch.compile`` compiled the same program three times or more."""
-    framework, again = study.framework, find_compiled_again(study)
+    again = find_compiled_again(study)
     if again is None:
         return
-    spent = duration_text(again.spent_ps)
-    drop = words(
-        framework, "drop the last, smaller one", tensorflow=".batch(n, drop_remainder=True)"
-    )
-    code = f"Give every batch one shape: {drop}. Pad sequences to a few lengths."
-    if framework == PYTORCH:
-        code = (
-            "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
-            "DataLoader(..., drop_last=True). Python numbers: pass them as tensors."
-        )
-    elif again.why == SAME_SHAPES:
-        code = "Make the compiled function once, outside of the loop. Pass changing values as arguments."
-    yield Proposal(
-        "recompiling", "Compile once",
-        f"{again.what}: {again.why}. All times but the first took {spent}.",
-        code, words(framework, _XLA_DOCS, jax=_JAX_DOCS, pytorch=_TORCH_DOCS),
-        [_compiled_once(model, again.times, again.spent_ps)],
+    yield propose(
+        study, "recompiling",
+        ("Compile once", _MADE_ONCE if again.why == SAME_SHAPES else _ONE_SHAPE, _COMPILER_DOCS),
+        f"{again.what}: {again.why}. All times but the first took {duration_text(again.spent_ps)}.",
+        _compiled_once(model, again.times, again.spent_ps),
     )  # fmt: skip
 
 
@@ -282,7 +278,7 @@ def idle_cores(model: Model, study: Study) -> Proposals:
     one that two threads share.
     """
     cores, threads = number_set(study, CORES), number_set(study, INTRA_OP)
-    if study.has_device or not 0 < threads < cores:
+    if study.program.has_device or not 0 < threads < cores:
         return
     busy = long_ops_share(study)
     remains = threads / cores, min(2 * threads / cores, 1.0)
@@ -298,7 +294,7 @@ def idle_cores(model: Model, study: Study) -> Proposals:
 @of_trace
 def oversubscribed(model: Model, study: Study) -> Proposals:
     """More ops run at once than there are cores, and take turns; the work itself remains."""
-    if study.has_device or study.steps.is_window or not study.summary.counted.size:
+    if study.program.has_device or not study.has_steps:
         return
     cores, threads = number_set(study, CORES), threads_at_work(study)
     if not 0 < cores < threads:
@@ -343,8 +339,8 @@ def summaries(model: Model, study: Study) -> Proposals:
 @of_trace
 def slow_rnn(model: Model, study: Study) -> Proposals:
     """On an NVIDIA GPU, LSTM and GRU layers whose arguments forbid cuDNN run each time step by itself."""
-    plane, (layers, pieces) = busiest_device(study.trace), find_step_by_step(study)
-    if plane is None or study.steps.is_window or not layers or not is_nvidia(study.trace, plane):
+    layers, pieces = find_step_by_step(study)
+    if not study.program.is_nvidia or study.steps.is_window or not layers:
         return
     edit, share = _compiled_together(model, pieces)
     reasons = list(dict.fromkeys(str(layer.numbers[WITHOUT_CUDNN]) for layer in layers))

@@ -14,7 +14,6 @@ from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
-from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
@@ -27,11 +26,11 @@ from profnb.causes.python_work import (
 from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, is_fit, is_loop_of_keras, is_own_loop
+from profnb.subjects.advising import GUIDE, guide
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
-from profnb.trace.framework import JAX, SESSIONS, TENSORFLOW, words
 from profnb.trace.names import PYTHON_OPS, parse_op
 
 _LONGEST = 60
@@ -118,7 +117,7 @@ def _with_steps_inside(model: Model, row: int) -> Proposals:
 def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposals:
     tree = model.tree
     # In a session ops are made for a graph, and not run; of JAX's the trace tells which are too small.
-    if model.framework in (SESSIONS, JAX):
+    if model.program.is_graph or model.program.is_jax:
         return
     name = tree.name[row] and quoted(tree.name[row], _LONGEST)
     what = name or f"the code at {tree.line[row]}"
@@ -159,7 +158,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
     where = line or tree.line[row]
     what = name or f"the code at {where}"
-    left, has_device = 1 - python / took, model.is_traced and model.traced.has_device
+    left, has_device = 1 - python / took, model.is_traced and model.program.has_device
     meanwhile = "the device idled" if has_device else "nothing computed"
     # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
     most = left + (1 - left) * 2 / SELDOM
@@ -180,9 +179,9 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
 def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901 - one story
     """Python runs between the steps of a loop, or in them on a CPU, while nothing else is at work."""
     python = find_python_between(study)
-    if python is None or study.summary.counted.size < FEWEST or study.summary.phase == INVOKE:
+    if python is None or study.summary.counted.size < FEWEST or study.program.invokes:
         return
-    is_own, share, seldom = is_own_loop(study), python.share, python.seldom
+    is_own, share, seldom = study.program.is_own_loop, python.share, python.seldom
     kinds = [parts.GAPS, OTHERS]
     if model.has_looks:  # which give what runs after few steps a name
         seldom = ""
@@ -199,8 +198,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
             "Save and log less often. If the code does nothing after these steps, another program had the "
             "processor: measure again without that program."
         )
-    elif not is_own and study.framework == TENSORFLOW:
-        is_together = is_fit(study)
+    elif not is_own and study.program.is_tensorflow:
+        is_together = study.program.is_fit
         code = f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
         if is_together:
             title, code = "Run several steps in one call", _OF_FIT
@@ -224,23 +223,22 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
 
 
 def _less_python(study: Study) -> str:
-    if is_loop_of_keras(study):
+    if study.program.is_loop_of_keras:
         return (
             "A larger batch makes fewer steps. Keras' Python takes as long for a small batch as for a "
             "large batch."
         )
     is_fed_unseen = is_fed(study) and study.input.feeding is None
-    return words(
-        study.framework,
-        "Run this Python every 100 steps. Fetch data in another thread or process.",
-        tensorflow="Run this Python every 100 steps. Make data once, or in tf.data with "
+    fed = " Feed through tf.data instead of placeholders." if is_fed_unseen else ""
+    return study.program.text_of({
+        UNKNOWN: "Run this Python every 100 steps. Fetch data in another thread or process.",
+        TENSORFLOW: "Run this Python every 100 steps. Make data once, or in tf.data with "
         f".prefetch(tf.data.AUTOTUNE), beside the steps. {_ONE_FUNCTION}",
-        sessions="Log and fetch every 100 steps."
-        + (" Feed through tf.data instead of placeholders." if is_fed_unseen else ""),
-        jax="Run this Python every 100 steps. Make data in another thread or process. jax.lax.scan inside "
+        SESSIONS: f"Log and fetch every 100 steps.{fed}",
+        JAX: "Run this Python every 100 steps. Make data in another thread or process. jax.lax.scan inside "
         "one jax.jit runs several steps in one call.",
-        pytorch="Run this Python every 100 steps. A DataLoader with workers makes data beside the steps.",
-    )
+        PYTORCH: "Run this Python every 100 steps. A DataLoader with workers makes data beside the steps.",
+    })  # fmt: skip
 
 
 @of_steps
@@ -295,7 +293,7 @@ _IN_STEPS = ("host compute", "kernel launch", OTHERS)
 @of_trace
 def eager_ops_between(model: Model, study: Study) -> Proposals:
     """The same between the steps of a loop of the user's own in a loaded trace: metrics that are updated."""
-    is_asked = not model.has_looks and not study.steps.is_window and is_own_loop(study)
+    is_asked = not model.has_looks and not study.steps.is_window and study.program.is_own_loop
     if is_asked and (runs := find_eager_runs(study, between=True)):
         yield _function_of(
             "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),

@@ -31,10 +31,8 @@ from profnb.causes.repeats import find_models_again, find_passes, find_validatin
 from profnb.causes.unlearned import DATA, SAME, find_unlearned
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
-from profnb.steps.finding.loops import EAGER_TAPES
-from profnb.subjects.advising import GUIDE, KERAS_TRAINING, is_own_loop
+from profnb.subjects.advising import GUIDE, KERAS_TRAINING
 from profnb.subjects.study import Study
-from profnb.trace.framework import words
 
 _LONGEST = 60
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
@@ -144,7 +142,7 @@ _SHORTER = "Make epochs longer, or their ends shorter"
 def epoch_ends(model: Model, study: Study) -> Proposals:
     """A loop of one's own, or a loaded trace, makes a new iterator for each pass over the data."""
     tree = model.tree
-    if study.steps.is_window or EAGER_TAPES in study.steps.origin:
+    if study.steps.is_window or study.program.is_taped:
         return  # it trains on batches of its own; the iterators are of something else
     passes = find_passes(study)
     nodes = tree.rows(SETTING_UP, parts.EPOCH_ENDS)
@@ -182,7 +180,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
         "One call of evaluate or predict over all the data makes one iterator."
         if not passes.trains
         else "One iterator for several passes: for batch in dataset.repeat(epochs)."
-        if is_own_loop(study)
+        if study.program.is_own_loop
         else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "
         f"iterator over several passes.{again}",
         f"{GUIDE}/data",
@@ -281,6 +279,20 @@ def _function_around(model: Model, row: int, others: Sequence[int]) -> int:
     return _function_around(model, above, others)
 
 
+_SAVE_LESS = {
+    False: (
+        "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less than "
+        "save.",
+        "https://keras.io/api/callbacks/model_checkpoint/",
+    ),
+    True: (
+        "Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. Write the graph only "
+        "once: saver.save(..., write_meta_graph=False).",
+        "https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/Saver",
+    ),
+}
+
+
 @of_cell
 def saved_often(model: Model) -> Proposals:
     """Models or checkpoints are saved three times or more, outside of callbacks."""
@@ -300,17 +312,7 @@ def saved_often(model: Model) -> Proposals:
         "checkpoints", "Save less often",
         f"{quoted(tree.name[most], _LONGEST)} ran at least {count_text(times)} times and took "
         f"{duration_text(took)}.",
-        words(
-            model.framework,
-            "Save every few epochs or minutes. Without the optimizer's state, save_weights writes less "
-            "than save.",
-            sessions="Save every few minutes: save_checkpoint_secs=600 of MonitoredTrainingSession. Write "
-            "the graph only once: saver.save(..., write_meta_graph=False).",
-        ),
-        words(
-            model.framework, "https://keras.io/api/callbacks/model_checkpoint/",
-            sessions="https://www.tensorflow.org/api_docs/python/tf/compat/v1/train/Saver",
-        ),
+        *_SAVE_LESS[model.program.is_graph],
         [_less_often(model, rows)], tree.line_above(most),
     )  # fmt: skip
 
@@ -436,7 +438,7 @@ def slowing_down(model: Model, study: Study) -> Proposals:
         f"The last quarter of {count_text(slow.count)} steps took {duration_text(rise.late)} each, the first "
         f"{duration_text(rise.early)}: {percent_text(rise.late / rise.early - 1)} longer, "
         f"{'bit by bit' if rise.change is None else since}.{slow.what}",
-        words(study.framework, code, sessions=code.replace("float(loss)", "its value")),
+        code.replace("float(loss)", "its value") if study.program.is_graph else code,
         f"{GUIDE}/profiler",
         [model.some_of((), share, (0.0, 0.0))],
     )  # fmt: skip

@@ -20,9 +20,9 @@ from profnb.capture.marking.keras_batches import KerasBatches
 from profnb.capture.marking.open_steps import Gaps, OpenSteps, abandon_marker
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import INVOKE, KINDS, RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import INVOKE, KINDS, RUN, SESSION_RUN, USER, Marking, OpenStep
 
-_RUN, _RUN_ROW = "session_run", KINDS.index(RUN)
+_RUN_ROW = KINDS.index(RUN)
 
 
 class OwnLoops:
@@ -103,7 +103,7 @@ class OwnLoops:
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""
-        self._session_run = self._open.begin(None, RUN, _RUN, self._session_runs)
+        self._session_run = self._open.begin(None, RUN, SESSION_RUN, self._session_runs)
 
     def run_ended(self, was_traced: bool) -> bool:
         """The session run ended; it is a step unless it is part of one. True if the next may be counted."""
@@ -124,13 +124,15 @@ class OwnLoops:
         gaps, (settled, _, late) = opened.gaps, opened.log.stored
         first = settled + len(late)
         if not end_ns:
-            run = OpenStep(None, RUN, _RUN, begin_ns, first, was_traced=False, step_num=number)
+            run = OpenStep(
+                None, RUN, SESSION_RUN, begin_ns, first, was_traced=False, step_num=number
+            )
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
             columns = _RUN_ROW, False, False, 1, number, 0
-            opened.log.end_step(first, begin_ns, end_ns, _RUN, *columns)
+            opened.log.end_step(first, begin_ns, end_ns, SESSION_RUN, *columns)
             if end_ns >= gaps.next_ns:
                 gaps.begin()
         return not gaps.is_on

@@ -36,7 +36,6 @@ from profnb.trace.names import TAPE_NUMBER, TAPE_SITE
 
 EAGER_TURNS = "passes of an eager loop, each from asking tf.data for the next element"
 EAGER_TAPES = "passes of an eager loop, each from entering a GradientTape"
-EAGER_LOOPS = frozenset({EAGER_TURNS, EAGER_TAPES, f"{EAGER_TURNS}; {EAGER_TAPES}"})
 _ASKS = "EagerLocalExecute: IteratorGetNext"
 _FETCH = "IteratorGetNextOp::DoCompute"
 _MAKES = "EagerLocalExecute: MakeIterator"

@@ -32,7 +32,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from profnb.capture.step_records import CALL
+from profnb.capture.step_records import CALL, SESSION_RUN
 from profnb.core.columns import Bools, Int64s
 from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, graph_runs
@@ -51,7 +51,8 @@ from profnb.trace.names import (
     STEPS_LINE,
 )
 
-_MANY_ONCE, _NEARLY_ALL, _SESSION_RUN = 10, 0.9, "session_run"
+STEP_MARKERS = "step markers in the trace"  # an origin
+_MANY_ONCE, _NEARLY_ALL = 10, 0.9
 _NO_NUMBER = np.iinfo(np.int64).min
 _LONGEST_NUMBER = 15  # digits of a step's number
 _MAKES_ITERATOR = ("MakeIterator", "EagerLocalExecute: MakeIterator")
@@ -111,7 +112,7 @@ def _marked_steps(trace: Trace) -> Steps | None:
         plain = trace.names[name].removesuffix(f" {step}").removesuffix(f"#{step}")
         phase.append((graph >= 0 and graphs.texts[graph]) or plain)
     return replace(
-        Steps.of_roots(trace, roots, tuple(phase), "step markers in the trace"),
+        Steps.of_roots(trace, roots, tuple(phase), STEP_MARKERS),
         step_num=np.where(number == _NO_NUMBER, np.arange(roots.size), number),
         iterations=trace.stats.integers(ITERATIONS).of(roots, 1).astype(np.int64),
     )
@@ -150,10 +151,10 @@ def _kinds_of_runs(phase: tuple[str, ...]) -> tuple[str, ...]:
     """
     count = Counter(phase)
     once = [number == 1 for number in count.values()]
-    is_of_runs = all(name.startswith(_SESSION_RUN) for name in count)
+    is_of_runs = all(name.startswith(SESSION_RUN) for name in count)
     if not is_of_runs or sum(once) < _MANY_ONCE or sum(once) < _NEARLY_ALL * len(phase):
         return phase
-    return (_SESSION_RUN,) * len(phase)
+    return (SESSION_RUN,) * len(phase)
 
 
 def _iterators_made(trace: Trace, steps: Steps) -> Int64s:

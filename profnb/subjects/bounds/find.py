@@ -36,7 +36,7 @@ class Bounds:
 
         Of a CPU they are known once they were measured, and for what this process captured.
         """
-        if self._spine.has_device:
+        if self._spine.program.has_device:
             return self._device.peak
         measured = kept_peak()
         return measured.peak if measured is not None and self.is_of_here else None
@@ -52,7 +52,7 @@ class Bounds:
         """The ops of the counted steps under the limits known now; None where no op's cost is known."""
         peak = self.peak
         if self._placed is None or self._placed[0] != peak:
-            is_device = self._spine.has_device
+            is_device = self._spine.program.has_device
             costs = self.costs
             placed = place_ops(self.ops, costs, peak, is_device=is_device) if costs else None
             self._placed = peak, placed
@@ -85,7 +85,7 @@ class Bounds:
         spine = self._spine
         if not self.graphs:
             return {}
-        rows = np.flatnonzero(self.ops.is_device == spine.has_device).tolist()
+        rows = np.flatnonzero(self.ops.is_device == spine.program.has_device).tolist()
         keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
         if any(_CASTING in name for name, _ in keys):
             return {}

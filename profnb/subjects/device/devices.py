@@ -33,7 +33,6 @@ from profnb.subjects.memory.allocators import Allocator
 from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
 
-_ROCM = ("hip", "Cijk_", "rocm", "rocblas", "__amd_")
 _STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
 _MOSTLY_WORK = 0.5
 
@@ -187,20 +186,6 @@ DEVICE_STEPS = Table[Spine](
     "A row counts only the device's own work; ``steps`` shows the busiest device. The categories of a row "
     "sum to the duration.",
 )
-
-
-def is_nvidia(trace: Trace, plane: int) -> bool:
-    """Tell whether a device is a GPU of NVIDIA's: it says no other vendor, and nothing of ROCm was recorded.
-
-    Args:
-        trace: The trace.
-        plane: The device's plane.
-    """
-    device = trace.planes[plane]
-    vendor = str(device.stats.get("device_vendor", ""))
-    if "GPU" not in device.name.upper() or vendor:
-        return "nvidia" in vendor.lower()
-    return not trace.select_names(lambda name: name.startswith(_ROCM)).any()
 
 
 def gpu_worked(trace: Trace, allocators: Sequence[Allocator]) -> bool:

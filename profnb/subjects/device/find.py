@@ -3,7 +3,6 @@
 from functools import cached_property
 
 from profnb.steps.spine import Spine
-from profnb.steps.streams import busiest_device
 from profnb.subjects.device.copies import CopyTable, tabulate_copies
 from profnb.subjects.device.devices import DeviceTable, find_unused_gpus, tabulate_devices
 from profnb.subjects.device.idle import IdleTable, attribute_idle
@@ -70,7 +69,7 @@ class Devices:
     @cached_property
     def peak(self) -> Peak | None:
         """The limits of the busiest device; None where they are not known."""
-        device = busiest_device(self._spine.trace)
+        device = self._spine.program.device
         return None if device is None else find_peak(self._spine.trace.planes[device])
 
     @cached_property

@@ -49,7 +49,6 @@ from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
     COPY,
-    busiest_device,
     kinds_of_work,
     raw_device_lines,
 )
@@ -159,7 +158,7 @@ def attribute_idle(spine: Spine) -> IdleTable | None:
         The table, or None if no device ran anything or there are no steps.
     """
     trace, steps, counted = spine.trace, spine.steps, spine.summary.counted
-    plane = busiest_device(trace)
+    plane = spine.program.device
     if plane is None or not counted.size:
         return None
     window = window_of_steps(steps)

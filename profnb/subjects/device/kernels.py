@@ -36,6 +36,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s, look_up
 from profnb.core.table import Column, Table, sequence_of
 from profnb.steps.nesting import find_parents, nearest_of
+from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     by_device_clock,
     directions_of_copies,
@@ -43,7 +44,6 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
-from profnb.trace.framework import SESSIONS
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP, parse_op
 
@@ -154,21 +154,20 @@ def _key_of(text: str, stat: str) -> tuple[str, str] | None:
     return (text, primitive if scope else "") if text else None
 
 
-def tells_tensor_cores(trace: Trace, plane: int, framework: str) -> bool:
+def tells_tensor_cores(spine: Spine, plane: int) -> bool:
     """Tell whether the names of a device's kernels say which ran in tensor cores.
 
     A TPU and a GPU before compute capability 7 have none, and what sessions of TensorFlow 1 record of a
     kernel is its op's name.
 
     Args:
-        trace: The trace.
+        spine: The trace.
         plane: The device's plane.
-        framework: Whose trace it is.
     """
-    device = trace.planes[plane]
+    device = spine.trace.planes[plane]
     capability = device.stats.get("compute_cap_major", _FIRST_WITH_TENSOR_CORES)
     has_none = isinstance(capability, int) and 0 < capability < _FIRST_WITH_TENSOR_CORES
-    return "GPU" in device.name.upper() and framework != SESSIONS and not has_none
+    return "GPU" in device.name.upper() and not (spine.program.is_graph or has_none)
 
 
 def uses_tensor_core(kernel_name: str) -> bool:

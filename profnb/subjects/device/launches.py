@@ -17,16 +17,14 @@ from profnb.core.table import Column, Table
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COPY,
-    busiest_device,
     covered_ps,
     find_launches,
     kinds_of_work,
     raw_device_lines,
 )
 from profnb.steps.windows import Steps
-from profnb.subjects.device.devices import is_nvidia, window_of_steps
+from profnb.subjects.device.devices import window_of_steps
 from profnb.subjects.device.kernels import find_kernels
-from profnb.trace.framework import TENSORFLOW
 from profnb.trace.model import Trace
 
 _TINY_PS = 10_000_000
@@ -78,17 +76,17 @@ class LaunchTable:
         return len(self.device)
 
 
-def is_launched_by_pool(trace: Trace, framework: str) -> bool:
+def is_launched_by_pool(spine: Spine) -> bool:
     """Tell whether threads of TensorFlow's pool launch an NVIDIA GPU's work in turns, besides other work.
 
     They are four at least, of those that launched a fiftieth or more: twice as many as would do nothing else.
     """
-    plane = busiest_device(trace)
-    if framework != TENSORFLOW or plane is None or not is_nvidia(trace, plane):
+    trace = spine.trace
+    if not (spine.program.is_tensorflow and spine.program.is_nvidia):
         return False
     host, device = find_launches(trace)
     lines = trace.lines.of_event
-    counts = np.bincount(lines[host[trace.lines.plane[lines[device]] == plane]])
+    counts = np.bincount(lines[host[trace.lines.plane[lines[device]] == spine.program.device]])
     launching = np.flatnonzero(counts >= max(counts.sum() / 50, 1)) if counts.size else counts
     is_private = any("gpu_private" in trace.lines.names[line] for line in launching.tolist())
     return launching.size >= _MANY_THREADS and not is_private

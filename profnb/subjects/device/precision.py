@@ -19,11 +19,11 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Column, Table
+from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.steps.windows import Steps
 from profnb.subjects.device.kernels import KernelTable, find_kernels
 from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
-from profnb.trace.framework import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 

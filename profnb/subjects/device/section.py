@@ -13,9 +13,8 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
-from profnb.steps.streams import busiest_device
 from profnb.subjects.device.copies import COPIES, CopyTable
-from profnb.subjects.device.devices import DEVICES, DeviceTable, is_nvidia
+from profnb.subjects.device.devices import DEVICES, DeviceTable
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, WORK, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_cores
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
@@ -23,7 +22,6 @@ from profnb.subjects.device.precision import IN_TF32, WIDTHS, ops_without_tensor
 from profnb.subjects.device.roofline import find_rates
 from profnb.subjects.layers.name_scopes import LayerNames, op_title
 from profnb.subjects.study import Study
-from profnb.trace.framework import UNKNOWN
 from profnb.trace.names import kernel_titles
 
 _SHOWN_KERNELS, _SHOWN_DEVICES, _SHOWN_STREAMS = 10, 32, 12
@@ -34,7 +32,7 @@ _WORK_COLOURS = ("device compute", "device collectives", "device to device")
 
 def device_sections(study: Study) -> list[Section]:
     """Show what devices did; nothing where no device ran anything."""
-    device, plane = study.device, busiest_device(study.trace)
+    device, plane = study.device, study.program.device
     if plane is None:
         return []
     sections, idle = [], device.idle
@@ -47,9 +45,9 @@ def device_sections(study: Study) -> list[Section]:
     if len(device.streams) > 1:
         sections.append(_stream_section(device.streams))
     if len(device.kernels):
-        tells = tells_tensor_cores(study.trace, plane, study.framework)
+        tells = tells_tensor_cores(study, plane)
         sections.append(_kernel_section(study, tells=tells))
-        if tells and is_nvidia(study.trace, plane):
+        if tells and study.program.is_nvidia:
             sections.extend(_missed_section(device.kernels, study, plane))
     if len(device.copies):
         sections.append(_copy_section(device.copies))
@@ -221,9 +219,7 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
     more = len(totals) - len(shown)
     has_tf32 = "TF32" in find_rates(study.trace.planes[plane])
     remedy = (
-        f" In 32 bits this device has TF32: {IN_TF32.get(study.framework, IN_TF32[UNKNOWN])}"
-        if has_tf32
-        else ""
+        f" In 32 bits this device has TF32: {study.program.text_of(IN_TF32)}" if has_tf32 else ""
     )
     return [
         Section(

@@ -88,8 +88,7 @@ class Feeding:
 def session_gaps(spine: Spine) -> GapRecords | None:
     """Give what was sampled between the runs, where the steps are session runs; else None."""
     sessions = spine.recording.sessions
-    is_of_runs = bool(spine.summary.phase and spine.summary.phase.startswith("session_run"))
-    if sessions is None or spine.steps.is_window or not is_of_runs or not sessions.gaps.gaps:
+    if sessions is None or not spine.program.runs_sessions or not sessions.gaps.gaps:
         return None
     return sessions.gaps
 

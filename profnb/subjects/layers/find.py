@@ -93,5 +93,5 @@ class Layers:
             roofline,
             batch_size=None if spine.steps.is_window else spine.summary.batch_size,
             is_training=has_gradients or spine.summary.phase == "train",
-            has_device=spine.has_device,
+            has_device=spine.program.has_device,
         )

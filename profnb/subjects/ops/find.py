@@ -32,7 +32,7 @@ class Ops:
     @cached_property
     def steady(self) -> OpTable:
         """The ops of the steps that averages are of and of what runs beside them; else of everything."""
-        if self._spine.steps.is_window or not self._spine.summary.counted.size:
+        if not self._spine.has_steps:
             return self.table
         return sum_op_runs(self.runs, self._spine.in_scope)
 

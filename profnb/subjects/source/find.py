@@ -53,8 +53,7 @@ class Source:
     @cached_property
     def _has_scope(self) -> bool:
         spine = self._spine
-        has_steps = not spine.steps.is_window and spine.summary.counted.size > 0
-        return has_steps and bool(spine.in_scope[self._ops.runs.events].any())
+        return spine.has_steps and bool(spine.in_scope[self._ops.runs.events].any())
 
     @cached_property
     def _stacks(self) -> StackLines | None:
@@ -83,7 +82,7 @@ class Source:
             runs_within(self._ops.runs, kept),
             self._ops.iterator[kept],
             records or SourceRecords(),
-            has_device=self._spine.has_device,
+            has_device=self._spine.program.has_device,
             within=times_ps,
             stacks=self._stacks,
             untraced=self._spine.clock,

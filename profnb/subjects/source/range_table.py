@@ -30,7 +30,6 @@ from profnb.steps.streams import covered_ps, directions_of_copies, find_launches
 from profnb.subjects.device.kernels import name_device_work
 from profnb.subjects.layers.name_scopes import parse_scope
 from profnb.subjects.xla.hlo_ops import HloOps
-from profnb.trace.framework import JAX
 
 MARKED, SCOPE = "range", "named scope"
 _BETWEEN = " / "
@@ -95,7 +94,7 @@ def tabulate_ranges(spine: Spine, hlo: HloOps | None = None) -> RangeTable:
     work = trace.lines.events_of(raw_device_lines(trace))
     is_kernel = directions_of_copies(trace, work) < 0
     rows = [*_marked_rows(spine, work, is_kernel)]
-    if spine.framework == JAX and work.size:
+    if spine.program.is_jax and work.size:
         rows += _scope_rows(spine, work, is_kernel, hlo)
     begin, end = trace.events.begin_ps[work], trace.events.end_ps[work]
     return RangeTable(_in_tree_order(rows), covered_ps(begin, end) if work.size else 0)

@@ -80,7 +80,7 @@ def _range_sections(study: Study) -> list[Section]:
             ),
             title="Ranges",
             tab="Source",
-            sentence=sentence if study.has_device else "",
+            sentence=sentence if study.program.has_device else "",
             bar=Bar(lambda row: float(weight[row] / longest), colour_of("device compute"), 8),
             rows=range(min(len(ranges), _MOST_RANGES)),
             is_sortable=True,
