@@ -13,7 +13,7 @@ from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
 from profnb.compare.differences import columns_of
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Table, field_column
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
@@ -153,7 +153,7 @@ PART_DIFFERENCES = Table[Sequence[PartDifference]](
             ("inside", "inside", "the parts that it is inside of"),
         ),
         *(
-            Column(f"{side}_ms", of_each(f"{side}_ms"), meaning, is_scaled=True, text=_as_duration)
+            field_column(f"{side}_ms", meaning, is_scaled=True, text=_as_duration)
             for side, meaning in (
                 ("first", "wall time of A's first run, without parts that are rows of their own"),
                 ("second", "... of B's"),
