@@ -313,7 +313,8 @@ def field_column(
 ) -> Column[Any]:
     """A column that is filled from a field of the table's value; all but ``of`` is as of ``Column``.
 
-    The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us``, ``_ms``.
+    The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
+    ``_ms``.
     """
     path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
     values = partial(field_of, path=path)

@@ -1,6 +1,7 @@
 """The page around the sections.
 
 report                  a report as a value, and as HTML, plain text, an offline page
+result                  the forms that every result has; it shows itself in a notebook
 build                   decide all that it shows
 text, cell_words        its words and figures; the sentence of the whole cell
 cell_picture            the tree of the cell: the first picture, and a table
