@@ -26,7 +26,7 @@ from profnb.core.printable import (
     terminal_columns,
     with_bold_begin,
 )
-from profnb.history.door import keep_program
+from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
 from profnb.lite.entry import ALLOWED, KINDS
 
@@ -59,7 +59,7 @@ def _has_ended_well(error: BaseException | None) -> bool:
 def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
     """Keep a program's run in the history, unless it failed."""
     file = getattr(sys.modules["__main__"], "__file__", None)
-    remark = keep_program(profile, str(file)) if file and is_whole else ""
+    remark = keep(profile, file=str(file)) if file and is_whole else ""
     if remark and not is_quiet:
         _say(remark)
 
