@@ -75,7 +75,6 @@ def _colours_of(findings: LiteFindings) -> Callable[[str], str]:
 
 def _time_section(findings: LiteFindings) -> Section:
     models, colour = findings.models, _colours_of(findings)
-    slowest = max((one.latency_ps for one in models if len(one.round_ps)), default=1.0)
 
     def latency(row: int) -> Cell:
         median_ps, low, high = models[row].latency
@@ -118,8 +117,8 @@ def _time_section(findings: LiteFindings) -> Section:
         title="Size and time",
         tab=_MODELS_TAB,
         sentence=sentence,
-        bar=Bar(
-            lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
+        bar=Bar.of(
+            [one.latency_ps if len(one.round_ps) else 0.0 for one in models],
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
@@ -182,7 +181,6 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         rows: ``LiteDifference``s.
         labels: What the two are called.
     """
-    longest = max((row.second.latency_ps for row in rows), default=1.0)
 
     def side(which: str, label: str) -> Shown:
         def cell(row: int) -> Cell:
@@ -214,7 +212,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         ),
         title="Kinds",
         tab="",
-        bar=Bar(lambda row: rows[row].second.latency_ps / longest, COLOURS["device compute"]),
+        bar=Bar.of([row.second.latency_ps for row in rows], COLOURS["device compute"]),
         rows=range(len(rows)),
     )
 
@@ -316,7 +314,6 @@ def _op_section(findings: LiteFindings) -> Section:
     ops, colour = findings.ops, _colours_of(findings)
     shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
     times = [_spent(op.self_ps) for op in ops]
-    longest = max(times, default=0.0) or 1.0
     sentence = "In a run under the profiler, apart from the timed runs."
     if folded := len(ops) - len(shown):
         sentence += f" {count_text(folded)} ops for unpacking weights (once) are left out."
@@ -344,7 +341,7 @@ def _op_section(findings: LiteFindings) -> Section:
         title="Ops",
         tab=_OPS_TAB,
         sentence=sentence,
-        bar=Bar(lambda row: times[row] / longest, lambda row: colour(ops[row].model)),
+        bar=Bar.of(times, lambda row: colour(ops[row].model)),
         rows=shown,
         is_sortable=True,
         shown=30,

@@ -65,7 +65,6 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
     sentence = diagnosis.sentence if diagnosis is not None else ""
     if more:
         sentence += f" {more} more iterators are in p.input_pipeline."
-    most = int(table.waited_ps.max()) or 1
 
     def iterator(row: int) -> Cell:
         indent = _INDENT * (3 * int(table.tree.depth[row]))
@@ -90,7 +89,7 @@ def _tree_section(study: Study, *, starved: bool) -> Section:
         title="Input pipeline",
         tab="Input",
         sentence=sentence,
-        bar=Bar(lambda row: int(table.waited_ps[row]) / most, colour_of("input"), 10),
+        bar=Bar.of(table.waited_ps, colour_of("input"), 10),
         rows=shown,
         figure=_tree_figure(study, shown) if starved else None,
         is_detail=not starved,
