@@ -66,7 +66,7 @@ def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
-    from profnb.terminal_line import shown_at_bottom
+    from profnb.report.progress import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
 
@@ -130,7 +130,7 @@ def _load(arguments: argparse.Namespace) -> "Profile":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from profnb.last_result import last
+    from profnb.loading import last
     from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 

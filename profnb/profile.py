@@ -323,7 +323,7 @@ class Profile(Tables, SharedResult):
     def advice(self) -> "list[Advice]":
         """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
-        from profnb.fleet.device_advice import refine_with_devices
+        from profnb.fleet.verdict import refine_with_devices
 
         model = self._model
         return [] if model is None else advise(model, refine_with_devices)

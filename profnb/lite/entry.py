@@ -119,7 +119,7 @@ class LiteResult(SharedResult):
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import verdict_text
+        from profnb.lite.section import verdict_text
 
         return verdict_text(self.findings)
 

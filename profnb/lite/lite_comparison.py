@@ -126,7 +126,7 @@ class LiteComparison(Result):
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import difference_text
+        from profnb.lite.section import difference_text
 
         row = self._spoken_of
         if row is None:
