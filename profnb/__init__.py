@@ -84,9 +84,7 @@ __version__ = "0.1.0"
 
 
 def configure(
-    *,
-    live: "bool | EllipsisType | None" = ...,
-    history: "bool | str | PathLike[str] | None" = None,
+    *, live: "bool | EllipsisType | None" = ..., history: "bool | str | PathLike[str] | None" = None
 ) -> None:
     """Choose whether reports in this notebook get live controls, and whether runs are kept.
 
@@ -114,9 +112,7 @@ def configure(
 
 
 def history(
-    cell: str | None = None,
-    label: str | None = None,
-    path: "str | PathLike[str] | None" = None,
+    cell: str | None = None, label: str | None = None, path: "str | PathLike[str] | None" = None
 ) -> "pd.DataFrame":
     """List the runs that were kept, and where they became slower or faster.
 

@@ -98,10 +98,7 @@ def build_report(
     headline = headline_text(steps, summary, None if study.clock else study.tracing_cost)
     explanation, has_host = _explain_largest(study), has_thread(study)
     answer = answer_text(
-        summary,
-        _device_spoken_of(study),
-        has_host=has_host,
-        explanation=explanation,
+        summary, _device_spoken_of(study), has_host=has_host, explanation=explanation
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""

@@ -16,15 +16,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import (
-    CALL,
-    CELL,
-    EAGER,
-    EPOCH,
-    FRAMEWORK,
-    LINES,
-    WAITING,
-)
+from profnb.capture.parts.part_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES, WAITING
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.core.printable import LONGEST_NAME, quoted
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text

@@ -39,12 +39,7 @@ from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section, rows_of_ops
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
-from profnb.timeline.element import (
-    build_pair,
-    build_timeline,
-    show_live_detail,
-    timeline_script,
-)
+from profnb.timeline.element import build_pair, build_timeline, show_live_detail, timeline_script
 
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 # What a range of steps can be of, and the rows of each.

@@ -10,13 +10,7 @@ from profnb.drawing.figures import RoofPoints, roof_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.measured_peak import kept_peak
-from profnb.subjects.bounds.op_roofline import (
-    COMPUTE,
-    MEMORY,
-    NEITHER,
-    OP_ROOFLINE,
-    OpRoofline,
-)
+from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OP_ROOFLINE, OpRoofline
 from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call

@@ -19,12 +19,7 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
-from profnb.steps.streams import (
-    DIRECTIONS,
-    by_device_clock,
-    directions_of_copies,
-    raw_device_lines,
-)
+from profnb.steps.streams import DIRECTIONS, by_device_clock, directions_of_copies, raw_device_lines
 from profnb.trace.model import Trace
 
 _MEMCPY_DETAILS = "memcpy_details"

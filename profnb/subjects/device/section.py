@@ -116,15 +116,7 @@ def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
     return section_of(
         LAUNCHES,
         launches,
-        (
-            "device",
-            "kernels",
-            "kernels_per_step",
-            "calls",
-            "launch_us",
-            "delay_us",
-            "delay_p95_us",
-        ),
+        ("device", "kernels", "kernels_per_step", "calls", "launch_us", "delay_us", "delay_p95_us"),
         title="Launches",
         tab="Device",
         sentence=sentence,
