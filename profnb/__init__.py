@@ -25,12 +25,11 @@ Each folder's own docstring says what is in it.
     fleet/      several hosts of one capture: merged by their collectives, who holds the others up
     lite/       models for the device: converted to LiteRT, run, judged, compared
     forecast/   how much memory a batch takes, and the largest that fits
-    tables, profile, loading                         the API: from a path to answers
-    last_result                                      an answer from a cell whose process died
+    tables, profile, loading                         the API: from a path, or a journal, to answers
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
-    magic/, magics, demo, terminal_line, program, __main__   the doors: magics and the command line
+    magic/, magics, demo, program, __main__   the doors: magics and the command line
 """
 
 from typing import TYPE_CHECKING, Any
@@ -44,9 +43,8 @@ from profnb.comparison import Comparison, compare
 from profnb.core.errors import CaptureError, ProfnbError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.forecast.fitting import fits
-from profnb.last_result import last
 from profnb.lite.entry import lite
-from profnb.loading import load
+from profnb.loading import last, load
 from profnb.many_traces.fleets import Fleet, load_fleet
 from profnb.profile import Profile
 
@@ -86,9 +84,7 @@ __version__ = "0.1.0"
 
 
 def configure(
-    *,
-    live: "bool | EllipsisType | None" = ...,
-    history: "bool | str | PathLike[str] | None" = None,
+    *, live: "bool | EllipsisType | None" = ..., history: "bool | str | PathLike[str] | None" = None
 ) -> None:
     """Choose whether reports in this notebook get live controls, and whether runs are kept.
 
@@ -116,9 +112,7 @@ def configure(
 
 
 def history(
-    cell: str | None = None,
-    label: str | None = None,
-    path: "str | PathLike[str] | None" = None,
+    cell: str | None = None, label: str | None = None, path: "str | PathLike[str] | None" = None
 ) -> "pd.DataFrame":
     """List the runs that were kept, and where they became slower or faster.
 

@@ -26,7 +26,7 @@ from profnb.core.printable import (
     terminal_columns,
     with_bold_begin,
 )
-from profnb.history.door import keep_program
+from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
 from profnb.lite.entry import ALLOWED, KINDS
 
@@ -59,14 +59,14 @@ def _has_ended_well(error: BaseException | None) -> bool:
 def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
     """Keep a program's run in the history, unless it failed."""
     file = getattr(sys.modules["__main__"], "__file__", None)
-    remark = keep_program(profile, str(file)) if file and is_whole else ""
+    remark = keep(profile, file=str(file)) if file and is_whole else ""
     if remark and not is_quiet:
         _say(remark)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     from profnb.program import run_program
-    from profnb.terminal_line import shown_at_bottom
+    from profnb.report.progress import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
 
@@ -130,7 +130,7 @@ def _load(arguments: argparse.Namespace) -> "Profile":
 
 
 def _report(arguments: argparse.Namespace) -> None:
-    from profnb.last_result import last
+    from profnb.loading import last
     from profnb.many_traces.fleets import find_fleet
     from profnb.trace.runs import find_traces
 

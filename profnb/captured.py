@@ -22,7 +22,7 @@ from profnb.capture.signals import interrupt_held_back
 from profnb.capture.step_records import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.history.door import keep_block
+from profnb.history.door import keep
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def profile(
     namespace, file, line = _caller()
     with profiled_block(options, namespace, model) as result:
         yield result
-    remark = keep_block(result, file, line)
+    remark = keep(result, file=file, line=line)
     if remark:
         result.remarks.append(remark)
 

@@ -15,6 +15,7 @@ from profnb.lite.entry import LiteResult, is_saved, open_result
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
+from profnb.report.result import Result
 
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
@@ -33,7 +34,7 @@ _NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
-class Comparison:
+class Comparison(Result):
     """B against A: how much faster, how sure that is, and where the difference comes from.
 
     Several runs of each side make the interval mean what a user wants to know; see
@@ -230,7 +231,7 @@ class Comparison:
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
-        from profnb.compare.part_section import markdown
+        from profnb.compare.tree_differences import markdown
 
         remarks = [*filter(None, [self.quality_verdict]), *self.guards]
         return self._sharing.text(markdown(self.verdict, remarks, self.labels, self._parts))
@@ -298,12 +299,6 @@ class Comparison:
 
         return Figures(self._view.figures())
 
-    def report(self) -> None:
-        """Show the comparison in the notebook."""
-        from profnb.report.frontend import show_bundles
-
-        show_bundles([self._repr_mimebundle_()], self.summary())
-
     def timeline(self, live: bool | None = None) -> None:
         """Show the first runs of both sides on one axis of time, aligned where a typical step of each begins.
 
@@ -315,18 +310,11 @@ class Comparison:
 
         show_pair(self.first[0].study, self.second[0].study, self.labels, live=live)
 
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> dict[str, object]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from profnb.compare.section import comparison_bundle
 
         del include, exclude
         return self._sharing.bundle(comparison_bundle(self._view))
-
-    def _ipython_display_(self) -> None:
-        from profnb.report.frontend import for_notebooks
-
-        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.labels[0]} and {self.labels[1]}>"

@@ -29,10 +29,17 @@ from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.safe_files import remove_leftovers
 from profnb.drawing.live_outputs import LiveOutputs
-from profnb.last_result import say_last_death
 from profnb.lite.entry import LiteResult
+from profnb.loading import say_last_death
 from profnb.magic.cell_runs import CellRuns, FailedCellError
-from profnb.magic.known_results import KnownResults, check_name, labels_of, lite_line, say
+from profnb.magic.known_results import (
+    KnownResults,
+    check_name,
+    labels_of,
+    lite_line,
+    memory_line,
+    say,
+)
 from profnb.magic.magic_options import (
     CELL_ARGUMENTS,
     COMPARE_ARGUMENTS,
@@ -43,7 +50,6 @@ from profnb.magic.magic_options import (
     SWEEP_ARGUMENTS,
     with_arguments,
 )
-from profnb.magic.memory_line import memory_line
 from profnb.profile import Profile
 from profnb.warm import Warming
 

@@ -19,6 +19,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
 from profnb.core.safe_files import whole_file
 from profnb.core.sharing import Sharing
+from profnb.report.result import SharedResult
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _LEAST_UNTRACED = 0.1  # of a cell's wall time: less is not worth a note
 
 
-class Profile(Tables):
+class Profile(Tables, SharedResult):
     """The answer to "where did the time go?" for one capture.
 
     Every table is a pandas DataFrame made fresh on access; times are in the unit of the column's
@@ -181,7 +182,7 @@ class Profile(Tables):
         from profnb.causes.cell_tree import grow_tree
 
         cell = None if self.recording is None else self.recording.cell
-        return grow_tree(cell, self.study if self.has_trace else None)
+        return grow_tree(cell, self._traced_study)
 
     @property
     def tree(self) -> "CellTree | None":
@@ -289,7 +290,7 @@ class Profile(Tables):
             self.__dict__.pop(name, None)
         tree = self._cell_tree
         if tree is not None:
-            study = self.study if self.has_trace else None
+            study = self._traced_study
             self._shown = self._shown[0], with_cell(report, tree, study)
 
     def _decide_report(self, again: str = "") -> "Report":
@@ -301,7 +302,7 @@ class Profile(Tables):
             return replace(report, sharing=self.sharing)
         has_runs = bool(self.repeats) and self.has_trace
         report = build_report(
-            self.study if self.has_trace else None,
+            self._traced_study,
             title=self.options.label
             or self.title
             or (self._trace.source if self._trace else "capture"),
@@ -322,7 +323,7 @@ class Profile(Tables):
     def advice(self) -> "list[Advice]":
         """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
-        from profnb.fleet.device_advice import refine_with_devices
+        from profnb.fleet.verdict import refine_with_devices
 
         model = self._model
         return [] if model is None else advise(model, refine_with_devices)
@@ -336,7 +337,7 @@ class Profile(Tables):
             return None
         return Model(
             tree,
-            self.study if self.has_trace else None,
+            self._traced_study,
             self.ran_here,
             int(cores) if cores.isdecimal() else 0,
             self.recording.cell if self.recording is not None else None,
@@ -418,10 +419,6 @@ class Profile(Tables):
             return []  # nothing is missing
         return [f"Details cover the first {seconds}. No step came after that. {longer}."]
 
-    def summary(self) -> str:
-        """The report as plain text, for a terminal."""
-        return self._report.text()
-
     def to_dict(self) -> dict[str, Any]:
         """Give what the report says as plain values, for programs and agents.
 
@@ -438,7 +435,7 @@ class Profile(Tables):
         source = self._trace.source if self._trace else self._counted_source
         return report_data(
             self._report,
-            self.study if self.has_trace else None,
+            self._traced_study,
             {name: getattr(self, name) for name in table_names},
             source=self.options.label or source,
             version=__version__,
@@ -447,6 +444,10 @@ class Profile(Tables):
             step_times=self._step_times if self.has_trace else None,
             cell=self._cell_breakdown,
         )
+
+    @property
+    def _traced_study(self) -> "Study | None":
+        return self.study if self.has_trace else None
 
     def metrics(self) -> dict[str, float]:
         """Give its numbers for a tracker of experiments: ``mlflow.log_metrics(p.metrics())``.
@@ -457,13 +458,7 @@ class Profile(Tables):
         """
         from profnb.report.as_data import metrics_of
 
-        return metrics_of(self.study if self.has_trace else None, self._cell_breakdown)
-
-    def to_json(self) -> str:
-        """``to_dict()`` as JSON, in one line."""
-        from profnb.report.as_data import as_json
-
-        return as_json(self.to_dict())
+        return metrics_of(self._traced_study, self._cell_breakdown)
 
     @property
     def figures(self) -> "Figures":
@@ -505,7 +500,7 @@ class Profile(Tables):
         if not self.has_trace and self._counted is None and self._cell_breakdown is None:
             show_sentence(" ".join(self.notes))
             return
-        show_report(self._report, self.study if self.has_trace else None, live)
+        show_report(self._report, self._traced_study, live)
 
     def timeline(self, live: bool | None = None) -> None:
         """Show the trace itself in the notebook: threads and streams, nested events, steps.
@@ -541,20 +536,6 @@ class Profile(Tables):
             export_chrome(self.trace, self.study.recorded.steps, partial, __version__)
         return target
 
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report, with the timeline of every event, as one HTML file that needs no network.
-
-        Returns:
-            The file's path.
-        """
-        from profnb.report.report import page_html
-
-        target = Path(path).expanduser()
-        study = self.study if self.has_trace else None
-        with whole_file(target) as partial:
-            partial.write_text(page_html(self._report, study), encoding="utf-8")
-        return target
-
     def save(self, logdir: str | os.PathLike[str]) -> Path:
         """Write the trace into a logdir in TensorBoard's layout, and beside it what else was captured.
 
@@ -587,20 +568,6 @@ class Profile(Tables):
         if self.recordings:
             write_recordings(path, self.options, self.recordings)
         return path
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        del include, exclude
-        return self._report.bundle()
-
-    def _mime_(self) -> tuple[str, str]:
-        """The report for marimo, which asks for this first and runs no script of an output."""
-        return "text/html", self._report.bundle()["text/html"]
-
-    def _ipython_display_(self) -> None:
-        """The report as ``report()`` shows it, with the script that the HTML alone has not."""
-        from profnb.report.frontend import for_notebooks
-
-        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         if self._counted is not None:

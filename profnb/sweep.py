@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.capture.switches import run_fresh
@@ -19,6 +19,7 @@ from profnb.core.safe_files import folder_prefix
 from profnb.core.sharing import Sharing
 from profnb.loading import load
 from profnb.many_traces.sweep_rounds import Crew, RoundResult
+from profnb.report.result import Result
 from profnb.sweep_process import UNTRACED, WITHOUT_EFFECT
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 Setting = Mapping[str, object]
 
 
-class Sweep:
+class Sweep(Result):
     """Settings, their profiles, and what each achieves.
 
     Attributes:
@@ -114,24 +115,11 @@ class Sweep:
 
         return Figures(sweep_figures(self.columns))
 
-    def report(self) -> None:
-        """Show the charts and the table in the notebook."""
-        from profnb.report.frontend import show_bundles
-
-        show_bundles([self._repr_mimebundle_()], self.summary())
-
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> dict[str, object]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         from profnb.compare.sweep_section import sweep_bundle
 
         del include, exclude
         return self._sharing.bundle(sweep_bundle(self.columns))
-
-    def _ipython_display_(self) -> None:
-        from profnb.report.frontend import for_notebooks
-
-        for_notebooks(self.report)
 
     def __repr__(self) -> str:
         return f"<Sweep of {len(self.settings)} settings>"

@@ -25,7 +25,7 @@ from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import SESSION_RUN
 from profnb.core.columns import Floats, Int64s
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.cell.cell_breakdown import kind_title
@@ -207,17 +207,17 @@ CELL_TREE = Table[CellTree](
             "parent", lambda t: np.where(t.parent < 0, np.nan, t.parent),
             "the node above; missing for the cell",
         ),
-        Column("depth", lambda t: t.depth, "how far below the cell"),
+        field_column("depth", "how far below the cell"),
         Column("kind", lambda t: tuple(map(kind_title, t.kind)), "what it is"),
-        Column("name", lambda t: t.name, "its own name; empty where the kind says all"),
-        Column("line", lambda t: t.line, "where it is defined, or called; empty where that is not known"),
+        field_column("name", "its own name; empty where the kind says all"),
+        field_column("line", "where it is defined, or called; empty where that is not known"),
         Column(
             "occurrences", lambda t: np.where(t.occurrences > 0, t.occurrences, np.nan),
             "how often it happened; missing where nobody counted",
         ),
-        Column("wall_ms", lambda t: t.wall_ps, "wall time, with the nodes below", "time"),
-        Column("self_ms", lambda t: t.self_ps, "wall time without them", "self"),
-        Column("fraction", lambda t: t.fraction, "share of the cell's wall time", "share"),
+        field_column("wall_ms", "wall time, with the nodes below", "time"),
+        field_column("self_ms", "wall time without them", "self"),
+        field_column("fraction", "share of the cell's wall time", "share"),
         Column(
             "low_ms", lambda t: np.maximum(t.wall_ps - t.error_ps, 0),
             "least of its wall time, of 95 in 100 cells; where it is counted, the wall time itself",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import signed_text
 from profnb.steps.examples import usual_batch_size
 from profnb.subjects.study import Study
@@ -42,7 +42,7 @@ def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Sequence[Any]], ...]:
     Args:
         *declared: Of each column its name, the field, its meaning, and what else ``Column`` takes.
     """
-    return tuple(Column(name, of_each(field), *rest) for name, field, *rest in declared)
+    return tuple(field_column(name, *rest, of=field) for name, field, *rest in declared)
 
 
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](

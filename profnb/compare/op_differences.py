@@ -140,8 +140,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
         op = ops_by_path.setdefault(
-            (side, path),
-            _Op(name, ops.op_type[row], 0.0, -1.0, frozenset(kernels.get(name, ()))),
+            (side, path), _Op(name, ops.op_type[row], 0.0, -1.0, frozenset(kernels.get(name, ())))
         )
         op.self_ps += spent
         if spent > op.largest_ps:

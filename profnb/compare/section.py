@@ -19,10 +19,9 @@ from profnb.compare.op_differences import (
     LayerDifference,
     OpDifference,
 )
-from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.tree_differences import PartDifference
+from profnb.compare.tree_differences import PartDifference, part_section
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import (
@@ -189,15 +188,14 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
 
 
 def _category_section(labels: tuple[str, str], categories: Sequence[CategoryDifference]) -> Section:
-    most = max((abs(row.difference_ps) for row in categories), default=0) or 1.0
     return section_of(
         CATEGORY_DIFFERENCES,
         categories,
         ("category", *_sides(labels, categories), "difference_ms"),
         title="Mean step by category",
         tab="",
-        bar=Bar(
-            lambda row: abs(categories[row].difference_ps) / most,
+        bar=Bar.of(
+            [abs(row.difference_ps) for row in categories],
             lambda row: colour_of(categories[row].category),
             10,
         ),
@@ -207,7 +205,6 @@ def _category_section(labels: tuple[str, str], categories: Sequence[CategoryDiff
 
 def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section:
     shown = [row for row in ops if row.difference_ps][:_SHOWN_OPS]
-    most = abs(shown[0].difference_ps) if shown else 1.0
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
     titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
@@ -225,16 +222,16 @@ def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section
         title="Ops that account for it",
         tab="",
         sentence=f"Self time of a mean step: {percent_text(share)} of all differences.",
-        bar=_more_or_less([row.difference_ps for row in shown], most),
+        bar=more_or_less([row.difference_ps for row in shown]),
         rows=range(len(shown)),
     )
 
 
-def _more_or_less(difference_ps: Sequence[float], most: float) -> Bar:
+def more_or_less(differences: Sequence[float]) -> Bar:
     """Bars in one colour where B spends more, in another where it spends less."""
-    return Bar(
-        lambda row: abs(difference_ps[row]) / most,
-        lambda row: COLOURS["input" if difference_ps[row] > 0 else "host compute"],
+    return Bar.of(
+        list(map(abs, differences)),
+        lambda row: COLOURS["input" if differences[row] > 0 else "host compute"],
         8,
     )
 
@@ -273,7 +270,6 @@ def layer_section(
         )
     # How much more B spends on each, also where one side has no such layer.
     more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
-    most = max(map(abs, more)) or 1.0
     order = sorted(range(len(layers)), key=lambda row: -abs(more[row]))
 
     def name(at: int) -> Cell:
@@ -331,7 +327,7 @@ def layer_section(
         title=_LAYERS_TITLE,
         tab="",
         sentence=_about_layers(labels, layers, op_ps),
-        bar=_more_or_less(more, most),
+        bar=more_or_less(more),
         rows=sorted(order[:_SHOWN_LAYERS]),
     )
 

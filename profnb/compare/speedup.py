@@ -221,10 +221,7 @@ def _factor(value: float) -> str:
 
 
 def compare_runs(
-    first: RunSet,
-    second: RunSet,
-    seed: int = 0,
-    spreads: tuple[Spread, Spread] | None = None,
+    first: RunSet, second: RunSet, seed: int = 0, spreads: tuple[Spread, Spread] | None = None
 ) -> Difference:
     """Compare the step times of two sets of runs.
 

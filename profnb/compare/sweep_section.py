@@ -136,10 +136,7 @@ def _section(table: SweepTable) -> Section:
         sentence=f"Worth the price: no setting is surely better in throughput or in{weighed} at no price."
         if is_weighed
         else "",
-        bar=Bar(
-            lambda row: float(table.per_second[row] / fastest),
-            lambda row: _BEST if row == best else _NOT_BEST,
-        ),
+        bar=Bar.of(table.per_second, lambda row: _BEST if row == best else _NOT_BEST, full=fastest),
         rows=range(len(table)),
     )
 

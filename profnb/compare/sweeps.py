@@ -26,7 +26,7 @@ from profnb.compare.ranking import (
 )
 from profnb.compare.speedup import estimate_step
 from profnb.core.columns import Bools, Floats
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, count_text, metric_text
 from profnb.subjects.study import Study
 
@@ -366,20 +366,20 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
     unit, metric, columns = sweep.unit, sweep.metric, [setting(name) for name in sweep.names]
     step, typical = "run_ms" if unit == "runs" else "step_ms", "typical time of a step"
     columns += [
-        Column("runs", lambda t: [point.runs for point in t.points], "how many runs count"),
-        Column(step, lambda t: t.step_ps, f"{typical}, or of a run where there are no steps"),
-        Column(f"{unit}_per_second", lambda t: t.per_second, "throughput", f"{unit}/s", rate),
-        Column("low", lambda t: t.low, "where the 95 % interval of the throughput begins"),
-        Column("high", lambda t: t.high, "where it ends"),
+        field_column("runs", "how many runs count", of="points.runs"),
+        field_column(step, f"{typical}, or of a run where there are no steps", of="step_ps"),
+        field_column(f"{unit}_per_second", "throughput", f"{unit}/s", rate, of="per_second"),
+        field_column("low", "where the 95 % interval of the throughput begins"),
+        field_column("high", "where it ends"),
     ]
     if metric is not None:
         columns.append(metric_column(metric, sweep.quality, "its median", metric))
         columns.append(metric_column(f"{metric}_worst", sweep.worst, "... its worst run", "worst"))
     front = "whether it is on the front of throughput against the metric or memory"
     columns += [
-        Column("peak_bytes", lambda t: t.memory, "most memory in use", "peak memory"),
-        Column("is_best", lambda t: t.is_best, front),
-        Column("error", lambda t: [point.error for point in t.points], "why it has no more runs"),
+        field_column("peak_bytes", "most memory in use", "peak memory", of="memory"),
+        field_column("is_best", front),
+        field_column("error", "why it has no more runs", of="points.error"),
     ]
     distinct = {column.name: column for column in columns}  # a setting may be called "runs"
     rows = "One row per setting, in the order they were given."

@@ -8,10 +8,11 @@ The unit stands in a column's name. Analyses count in picoseconds, bytes and flo
 as a percentage. A missing value is NaN (or NA in a column of integers), and is shown as missing.
 """
 
+import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from textwrap import fill
@@ -34,6 +35,7 @@ T = TypeVar("T")
 _GIGA = 1e9
 _LINE_WIDTH = 108
 _ROWS = "One row per"
+_TIME_UNIT = re.compile("_[um]s$")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
     "us": duration_text,
     "ms": duration_text,
@@ -299,12 +301,29 @@ def tables_of(owner: type) -> dict[str, Table[Any]]:
     return tables
 
 
-def sequence_of(rows: Sequence[T], name: str) -> list[Any]:
-    """One field of each row, for tables whose value is a sequence of rows."""
-    read = attrgetter(name)
-    return [read(row) for row in rows]
+def field_column(
+    name: str,
+    meaning: str,
+    heading: str = "",
+    text: Callable[[Any], str] | None = None,
+    *,
+    of: str = "",
+    alias: str = "",
+    is_scaled: bool = False,
+) -> Column[Any]:
+    """A column that is filled from a field of the table's value; all but ``of`` is as of ``Column``.
+
+    The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
+    ``_ms``.
+    """
+    path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
+    values = partial(field_of, path=path)
+    return Column(name, values, meaning, heading, text, alias, is_scaled)
 
 
-def of_each(name: str) -> Callable[[Sequence[Any]], list[Any]]:
-    """A column's filling where a table's value is a sequence of rows: one field of each."""
-    return lambda rows: sequence_of(rows, name)
+def field_of(value: Any, path: str) -> Any:
+    """Read a field, such as "tree.depth"; of a list or tuple on the way, that of each item."""
+    for name in path.split("."):
+        is_several = isinstance(value, list | tuple)
+        value = [getattr(one, name) for one in value] if is_several else getattr(value, name)
+    return value

@@ -134,10 +134,7 @@ class RoofPoints:
 
 
 def roof_figure(
-    title: str,
-    roofs: Sequence[tuple[str, float]],
-    bandwidth: float,
-    groups: Sequence[RoofPoints],
+    title: str, roofs: Sequence[tuple[str, float]], bandwidth: float, groups: Sequence[RoofPoints]
 ) -> dict[str, Any]:
     """Draw points under their roofline.
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from markupsafe import Markup
 
+from profnb.core.columns import Floats, Int64s
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.core.table import Column, Table
@@ -23,6 +24,7 @@ from profnb.drawing.theme import BAR, MUTED
 
 T = TypeVar("T")
 Key = float | str | None
+Numbers = Floats | Int64s
 
 _MOST_PLAIN = 1000
 _MOST_TEXT = 6
@@ -63,6 +65,18 @@ class Bar:
     fraction: Callable[[int], float]
     colour: str | Callable[[int], str]
     width: int = 12
+
+    @classmethod
+    def of(
+        cls,
+        values: Sequence[float] | Numbers,
+        colour: str | Callable[[int], str],
+        width: int = 12,
+        full: float = 0,
+    ) -> "Bar":
+        """Bars as long as a column's values are of ``full``; of the largest by default."""
+        whole = full or max(values, default=0) or 1
+        return cls(lambda row: float(values[row] / whole), colour, width)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 collectives                    a trace to its collectives, with keys that are the same on every host
 digest                         one host's part, or one device's, small enough to travel
 merging                        digests to the hosts that met, and their steps: own work, waiting, exchange
-verdict                        who is waited for, with an interval, what that costs, and why
-device_advice                  what the devices of one trace say of one another
+verdict                        who is waited for, with an interval, what that costs, and why; also among the
+                               devices of one trace
 fleet_tables, fleet_section    the tables, and how they are shown
 fleet_timeline                 all hosts in one trace, on the first one's clock, and its timeline
 

@@ -88,8 +88,7 @@ def _section(
 
 
 def _host_section(times: HostTimes) -> Section:
-    most = float(times.own_ps.max()) or 1.0
-    bar = Bar(lambda row: float(times.own_ps[row]) / most, colour_of(f"{times.noun} compute"))
+    bar = Bar.of(times.own_ps, colour_of(f"{times.noun} compute"))
     sentence = (
         "Own work, waiting and exchange add up to a mean step. Bars are own work. Delay caused is counted "
         "from the slowest other worker."
@@ -117,8 +116,8 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
         for at in np.flatnonzero(largest).tolist()
     ]
     widest = int((mean.max(axis=0) - mean.min(axis=0)).argmax())
-    most, category = float(mean[:, widest].max()) or 1.0, OWN_CATEGORIES[widest]
-    bar = Bar(lambda row: float(mean[row, widest]) / most, colour_of(category))
+    category = OWN_CATEGORIES[widest]
+    bar = Bar.of(mean[:, widest], colour_of(category))
     sentence = f"The {times.noun}s differ most in {category}, shown by the bars."
     return _section(times, "Own work by what it is", sentence, (_name_of(times), *columns), bar)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.merging import Merged
 from profnb.fleet.verdict import HostTimes
@@ -47,46 +47,39 @@ FLEET_HOSTS = Table[HostTimes](
     "hosts",
     "One row per host, in the order of ranks or names. Means are over the steady steps common to all.",
     (
-        Column("host", lambda t: t.host, "what it is called in the run", "host"),
-        Column("rank", lambda t: t.rank, "its number in the job; -1 where nothing tells"),
-        Column("steps", lambda t: t.steps, "steady steps that all hosts have"),
-        Column("step_ms", lambda t: t.step_ps, "a step: own work, waiting and exchange", "step"),
-        Column("own_ms", lambda t: t.own_ps, "own work: outside of collectives", "own work"),
-        Column("wait_ms", lambda t: t.wait_ps, "waiting in collectives for others", "waits"),
-        Column(
+        field_column("host", "what it is called in the run", "host"),
+        field_column("rank", "its number in the job; -1 where nothing tells"),
+        field_column("steps", "steady steps that all hosts have"),
+        field_column("step_ms", "a step: own work, waiting and exchange", "step"),
+        field_column("own_ms", "own work: outside of collectives", "own work"),
+        field_column("wait_ms", "waiting in collectives for others", "waits"),
+        field_column(
             "exchange_ms",
-            lambda t: t.exchange_ps,
             "the rest of the time in collectives: transfer, and what cannot be told from it",
             "exchange",
         ),
-        Column(
+        field_column(
             "caused_ms",
-            lambda t: t.caused_ps,
             "what a step would be shorter, were it alone as fast as the slowest of the others: its own work "
             "beyond theirs, where it is last, and no more than what they compute while they wait leaves",
             "holds up",
         ),
-        Column(
+        field_column(
             "low_ms",
-            lambda t: t.low_ps,
             "its own work beyond the slowest other host's, in the median step, is above this (95 %); "
             "negative where another is slower",
         ),
-        Column("high_ms", lambda t: t.high_ps, "and below this"),
-        Column(
-            "last_fraction",
-            lambda t: t.last_fraction,
-            "in which part of the collectives it was the last to come",
-            "last in",
+        field_column("high_ms", "and below this"),
+        field_column(
+            "last_fraction", "in which part of the collectives it was the last to come", "last in"
         ),
-        Column(
+        field_column(
             "offset_ms",
-            lambda t: t.offset_ps,
             "what to add to its clock to have the first host's; no figure but this depends on clocks",
             "clock",
         ),
-        Column("offset_low_ms", lambda t: t.offset_low_ps, "the least that it may be"),
-        Column("offset_high_ms", lambda t: t.offset_high_ps, "the most that it may be"),
+        field_column("offset_low_ms", "the least that it may be"),
+        field_column("offset_high_ms", "the most that it may be"),
     ),
     owner="f",
 )

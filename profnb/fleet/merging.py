@@ -360,9 +360,6 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
             "These hosts meet in no collective. They send in pairs (parameter servers, stages of a "
             "pipeline) or not at all, so no late host can be named.",
         ),
-        (
-            True,
-            "No trace has a collective in the steps, so no late host can be named.",
-        ),
+        (True, "No trace has a collective in the steps, so no late host can be named."),
     )
     return next(reason for holds, reason in reasons if holds)

@@ -16,18 +16,28 @@ Source: for the what-if (the longest own work replaced by the others') ByteDance
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from profnb.advice.proposals import Advice, as_advice
+from profnb.advice.cell_model import Model
+from profnb.advice.proposals import Advice, Proposal, as_advice
+from profnb.causes.numbers import HALF
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
-from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
-from profnb.fleet.merging import Merged
+from profnb.fleet.digest import (
+    DEVICE_COMPUTE,
+    OWN_CATEGORIES,
+    Digest,
+    count_of,
+    digest_devices,
+    noun_of,
+)
+from profnb.fleet.merging import Merged, find_meeting, merge
 from profnb.subjects.advising import Finding
+from profnb.trace.runs import CaptureTime
 
 FEWEST_STEPS = 6  # the sign test cannot exclude zero with fewer
 _CONFIDENCE = 0.95
@@ -67,6 +77,9 @@ _AT_LEAST = 0.1  # of the step: less is nobody's fault
 _LEAST_OF_WAITING = 0.25  # of the waiting: less is not worth a word
 _MOSTLY_ONE = 0.75  # of what all cost one another: more is one's
 _LINK = "https://www.tensorflow.org/guide/distributed_training"
+_EXCHANGE, _UNEVEN = "exposed-collectives", "imbalance"
+_MOST_COLLECTIVES = 2_000  # collectives of a device: as many as a report has time for
+_ALL = " profnb.load_fleet(p), of this profile or its file, shows all devices."
 
 
 def excess(own_ps: Int64s) -> Int64s:
@@ -383,3 +396,42 @@ def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> 
     if is_copying or category in _COPYING:
         return why, _COPIES_OF_DEVICE
     return why, _OF_DEVICES.get(category, _LATE_FOR_DEVICE)
+
+
+def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposal]:
+    """Proposals that know what the devices of a trace waited for one another.
+
+    Args:
+        model: What is known of the cell.
+        proposals: What is proposed by its busiest device alone.
+    """
+    if model.study is None:
+        return proposals
+    digests = digest_devices(model.study, "", CaptureTime(), _MOST_COLLECTIVES)
+    meeting = find_meeting(digests).digests
+    merged = merge(meeting)
+    if len(meeting) < len(digests):  # what does something else is no replica
+        proposals = [one for one in proposals if one.rule != _UNEVEN]
+    if merged is None or merged.telling.size < FEWEST_STEPS:
+        return proposals
+    times = time_hosts(meeting, merged)
+    verdict = judge(meeting, merged, times)
+    if verdict.findings:
+        (named,) = verdict.findings
+        edit = model.some_of((), verdict.gain_fraction, (0.0, HALF), "the others wait for it")
+        slow = Proposal(
+            named.rule, named.title, f"{named.evidence} {verdict.why}", named.code + _ALL, named.link, [edit]
+        )  # fmt: skip
+        return [*(one for one in proposals if one.rule not in (_EXCHANGE, _UNEVEN)), slow]
+    exchange, wait = float(times.exchange_ps.mean()), float(times.wait_ps.mean())
+    share = exchange / max(float(times.step_ps.mean()), 1.0)
+    more = (
+        f" {duration_text(exchange)} of a step ({percent_text(share)}) is exchange, {duration_text(wait)} "
+        "waiting for other devices (means of all devices). In most steps no single device is "
+        f"late.{verdict.remark and ' '}{verdict.remark}"
+    )
+    edit = model.some_of(("device collectives",), share, (0.0, HALF), "exchange can be hidden")
+    return [
+        replace(one, evidence=one.evidence + more, edits=[edit]) if one.rule == _EXCHANGE else one
+        for one in proposals
+    ]

@@ -12,6 +12,7 @@ from profnb.core.units import bytes_text, count_text, percent_text
 from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.theme import COLOURS
+from profnb.report.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,7 +23,7 @@ _GB = 1e9
 
 
 @dataclass(frozen=True)
-class MemoryForecast:
+class MemoryForecast(Result):
     """How much memory a step takes at any batch size.
 
     Attributes:
@@ -99,15 +100,7 @@ class MemoryForecast:
         layout |= {"xaxis": axis("batch size"), "yaxis": axis("GB")}
         return {"data": lines, "layout": layout}
 
-    def report(self) -> None:
-        """Show the answer and its chart in the notebook."""
-        from profnb.report.frontend import show_bundles
-
-        show_bundles([self._repr_mimebundle_()], self.summary())
-
-    def _repr_mimebundle_(
-        self, include: object = None, exclude: object = None
-    ) -> dict[str, object]:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         del include, exclude
         figures = {"Peak memory of a step": self.figure}
         html = titled_html(self._headline, Markup(""), figures, note_list(self.because))

@@ -8,31 +8,23 @@ if TYPE_CHECKING:
     from profnb.profile import Profile
 
 
-def keep_cell(profile: "Profile", code: str) -> str:
-    """Keep the run of a cell, given as Python; say what the user should know, or ""."""
+def keep(profile: "Profile", *, code: str | None = None, file: str = "", line: int = 0) -> str:
+    """Keep the run of a cell, of the ``with`` block at a line of a file, or of a program, by its file alone.
+
+    Args:
+        profile: The run, when it is over.
+        code: The cell as Python.
+        file: The block's or the program's file.
+        line: Where the block stands in it.
+
+    Returns:
+        What the user should know, or "".
+    """
     if history_file() is None:
         return ""
-    from profnb.history.identity import identify_code
+    from profnb.history.identity import identify_block, identify_code, identify_script
     from profnb.history.keeping import keep_run
 
-    return keep_run(profile, identify_code(code))
-
-
-def keep_block(profile: "Profile", file: str, line: int) -> str:
-    """Keep the run of the ``with`` block at a line of a file, likewise."""
-    if history_file() is None:
-        return ""
-    from profnb.history.identity import identify_block
-    from profnb.history.keeping import keep_run
-
-    return keep_run(profile, identify_block(file, line))
-
-
-def keep_program(profile: "Profile", file: str) -> str:
-    """Keep the run of a script or module, by its file, likewise."""
-    if history_file() is None:
-        return ""
-    from profnb.history.identity import identify_script
-    from profnb.history.keeping import keep_run
-
-    return keep_run(profile, identify_script(file))
+    if code is not None:
+        return keep_run(profile, identify_code(code))
+    return keep_run(profile, identify_block(file, line) if line else identify_script(file))

@@ -10,6 +10,6 @@ op_layers, op_study      ops to the layers they are from; each model's ops: thei
 findings                 what is known of each model, op and layer: the values that are saved
 lite_tables              the tables, declared
 advice                   what to change
-lite_verdict, section    the verdict, the sections
+section                  the verdict, the sections
 lite_comparison          two results, kind by kind
 """

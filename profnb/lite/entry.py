@@ -20,6 +20,7 @@ from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
+from profnb.report.result import SharedResult
 
 if TYPE_CHECKING:
     from profnb.advice.proposals import Advice
@@ -101,7 +102,7 @@ def lite(
     ))  # fmt: skip
 
 
-class LiteResult:
+class LiteResult(SharedResult):
     """Models for the device, side by side. Shown in a notebook, it is its report.
 
     Attributes:
@@ -119,7 +120,7 @@ class LiteResult:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import verdict_text
+        from profnb.lite.section import verdict_text
 
         return verdict_text(self.findings)
 
@@ -161,33 +162,6 @@ class LiteResult:
             foot="Shared, this shows names of models, layers and ops, and no source code.",
         )
 
-    def summary(self) -> str:
-        """The report as plain text."""
-        return self._report.text()
-
-    def report(self, live: bool | None = None) -> None:
-        """Show the report in the notebook.
-
-        Args:
-            live: Taken for the sake of the other results; there are no controls.
-        """
-        from profnb.report.frontend import show_report
-
-        show_report(self._report, None, live)
-
-    def to_html(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as one HTML file that needs no network.
-
-        Returns:
-            The file's path.
-        """
-        from profnb.report.report import page_html
-
-        target = Path(path).expanduser()
-        with whole_file(target) as partial:
-            partial.write_text(page_html(self._report, None), encoding="utf-8")
-        return target
-
     def to_dict(self) -> dict[str, Any]:
         """Give what the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
         from profnb import __version__
@@ -206,12 +180,6 @@ class LiteResult:
             tops=_TOP,
         )
 
-    def to_json(self) -> str:
-        """``to_dict()`` as JSON, in one line."""
-        from profnb.report.as_data import as_json
-
-        return as_json(self.to_dict())
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write all of it to a file that ``profnb.lite(path)`` and ``profnb.load(path)`` open.
 
@@ -226,10 +194,6 @@ class LiteResult:
         with whole_file(target) as partial:
             partial.write_bytes(gzip.compress(json.dumps(Sharing().values(contents)).encode()))
         return target
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        del include, exclude
-        return self._report.bundle()
 
     def __repr__(self) -> str:
         return f"<LiteRT models of {printable(self.findings.title)}>"

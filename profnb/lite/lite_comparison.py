@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from profnb.core.table import TableOf
+from profnb.report.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +37,7 @@ class LiteDifference:
     price: "Price | None"
 
 
-class LiteComparison:
+class LiteComparison(Result):
     """Two LiteRT results side by side; shown in a notebook, it is its report.
 
     Attributes:
@@ -125,7 +126,7 @@ class LiteComparison:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        from profnb.lite.lite_verdict import difference_text
+        from profnb.lite.section import difference_text
 
         row = self._spoken_of
         if row is None:
@@ -158,20 +159,6 @@ class LiteComparison:
         title = f"{self.labels[0]} and {self.labels[1]}"
         sections = [difference_section(self.differences, self.labels)] if self.differences else []
         return Report(title, self.verdict.rstrip("."), notes=self.guards, sections=sections)
-
-    def summary(self) -> str:
-        """The comparison as plain text."""
-        return self._report.text()
-
-    def report(self) -> None:
-        """Show the comparison in the notebook."""
-        from profnb.report.frontend import show_report
-
-        show_report(self._report, None, live=False)
-
-    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
-        del include, exclude
-        return self._report.bundle()
 
     def __repr__(self) -> str:
         return f"<LiteComparison of {self.labels[0]} and {self.labels[1]}>"

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any
 
 from profnb.compare.differences import columns_of
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, field_of
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
@@ -24,7 +24,7 @@ def _fields(rows: str, *declared: tuple[Any, ...]) -> tuple[Column[LiteFindings]
     find = attrgetter(rows)
 
     def values(field: str) -> Callable[[LiteFindings], list[Any]]:
-        return lambda findings: sequence_of(find(findings), field)
+        return lambda findings: field_of(find(findings), field)
 
     return tuple(Column(name, values(field), *rest) for name, field, *rest in declared)
 

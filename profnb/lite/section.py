@@ -1,4 +1,7 @@
-"""A LiteRT result as sections of a report: models, layers and ops side by side; two results, kind by kind."""
+"""A LiteRT result as sections of a report: models, layers and ops side by side; two results.
+
+Its verdict is a sentence: what the fastest kind gains, and its price.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +22,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
-from profnb.lite.findings import KERAS, LiteFindings
+from profnb.lite.findings import KERAS, LiteFindings, Price
 from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
 
 _SHORT_BAR, _MOST_LAYERS_DRAWN, _LONGEST_LABEL = 6, 60, 40
@@ -27,6 +30,7 @@ _MODEL_CATEGORIES = (
     "device compute", "device to device", "kernel launch", "host compute", "device collectives", "output",
 )  # fmt: skip
 _MODELS_TAB, _LAYERS_TAB, _OPS_TAB = "Models", "Layers", "Ops"
+_SAME_SIZE = 0.005
 
 
 def lite_sections(findings: LiteFindings) -> list[Section]:
@@ -75,7 +79,6 @@ def _colours_of(findings: LiteFindings) -> Callable[[str], str]:
 
 def _time_section(findings: LiteFindings) -> Section:
     models, colour = findings.models, _colours_of(findings)
-    slowest = max((one.latency_ps for one in models if len(one.round_ps)), default=1.0)
 
     def latency(row: int) -> Cell:
         median_ps, low, high = models[row].latency
@@ -118,8 +121,8 @@ def _time_section(findings: LiteFindings) -> Section:
         title="Size and time",
         tab=_MODELS_TAB,
         sentence=sentence,
-        bar=Bar(
-            lambda row: models[row].latency_ps / slowest if len(models[row].round_ps) else 0.0,
+        bar=Bar.of(
+            [one.latency_ps if len(one.round_ps) else 0.0 for one in models],
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
@@ -182,7 +185,6 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         rows: ``LiteDifference``s.
         labels: What the two are called.
     """
-    longest = max((row.second.latency_ps for row in rows), default=1.0)
 
     def side(which: str, label: str) -> Shown:
         def cell(row: int) -> Cell:
@@ -214,7 +216,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         ),
         title="Kinds",
         tab="",
-        bar=Bar(lambda row: rows[row].second.latency_ps / longest, COLOURS["device compute"]),
+        bar=Bar.of([row.second.latency_ps for row in rows], COLOURS["device compute"]),
         rows=range(len(rows)),
     )
 
@@ -316,7 +318,6 @@ def _op_section(findings: LiteFindings) -> Section:
     ops, colour = findings.ops, _colours_of(findings)
     shown = [row for row, op in enumerate(ops) if op.kernel != "folded"]
     times = [_spent(op.self_ps) for op in ops]
-    longest = max(times, default=0.0) or 1.0
     sentence = "In a run under the profiler, apart from the timed runs."
     if folded := len(ops) - len(shown):
         sentence += f" {count_text(folded)} ops for unpacking weights (once) are left out."
@@ -344,9 +345,81 @@ def _op_section(findings: LiteFindings) -> Section:
         title="Ops",
         tab=_OPS_TAB,
         sentence=sentence,
-        bar=Bar(lambda row: times[row] / longest, lambda row: colour(ops[row].model)),
+        bar=Bar.of(times, lambda row: colour(ops[row].model)),
         rows=shown,
         is_sortable=True,
         shown=30,
         is_detail=True,
     )
+
+
+def verdict_text(findings: LiteFindings) -> str:
+    """Say in a sentence what the fastest kind gains, and its price."""
+    base = findings.base
+    if base is None:
+        return "No model could be run."
+    others = [one for one in findings.measured if one is not base]
+    if not others:
+        return f"{base.name}: {duration_text(base.latency_ps)} a run, {bytes_text(base.bytes)}."
+    best = max(others, key=lambda one: findings.speedup(one).value)
+    smaller = "no smaller"
+    if best.bytes < base.bytes * 0.95:
+        smaller = f"{base.bytes / best.bytes:.1f}x smaller"
+    gain = f"{best.name} is {_speedup_text(*findings.speedup(best), base.name)} and {smaller}"
+    return f"{gain}{_price_text(findings.price(best), findings)}."
+
+
+def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
+    """Say how much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
+    if high < 1:
+        interval = range_text(_factor(1 / high), _factor(1 / low))
+        return f"{_factor(1 / ratio)}x slower than {other} ({interval})"
+    if low <= 1:
+        interval = range_text(f"{low:.2f}", f"{high:.2f}")
+        return f"as fast as {other}, within the interval of these runs ({interval} of the speed)"
+    return f"{_factor(ratio)}x faster than {other} ({range_text(_factor(low), _factor(high))})"
+
+
+def _factor(value: float) -> str:
+    return f"{value:.1f}" if value >= 1.95 else f"{value:.2f}"
+
+
+def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:
+    """Say what one kind of B gains over that of A, and its price.
+
+    Args:
+        row: A ``LiteDifference``.
+        labels: What A and B are called.
+        findings: A's findings, for what the metric is.
+    """
+    one, two = (f"{row.name} of {label}" for label in labels)
+    time = row.time
+    size = row.second.bytes / row.first.bytes
+    if math.isnan(size) or abs(size - 1) < _SAME_SIZE:
+        smaller = "of the same size"
+    else:
+        smaller = f"{1 / size:.2f}x smaller" if size < 1 else f"{size:.2f}x larger"
+    speedup = _speedup_text(1 / time.ratio, 1 / time.high, 1 / time.low, one)
+    return f"{two} is {speedup} and {smaller}{_price_text(row.price, findings)}."
+
+
+def _price_text(price: Price | None, findings: LiteFindings) -> str:
+    """Say what it costs in what the model is for: "; accuracy 0.3 points lower (0.1 to 0.6)"."""
+    if price is None:
+        return ""
+    scale, unit = (100, " points") if findings.is_score else (1, "")
+
+    def text(value: float) -> str:
+        return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
+
+    interval = range_text(text(price.low), text(price.high))
+    if not price.difference:
+        said = f"the same ({interval}{unit})"
+    elif not price.is_sure:
+        said = f"differs by {text(price.difference)}{unit}, perhaps by chance ({interval})"
+    elif price.difference < 0:
+        interval = range_text(text(-price.high), text(-price.low))
+        said = f"{text(-price.difference)}{unit} lower ({interval})"
+    else:
+        said = f"{text(price.difference)}{unit} higher ({interval})"
+    return f"; {findings.metric} {said}"

@@ -1,8 +1,7 @@
 """The work behind a magic's line: a cell captured, a result found, a sweep run.
 
 magic_options    the options of every magic, and their help
-known_results    results by name, label or path; traces opened; %tflite
+known_results    results by name, label or path; traces opened; %tflite, %tfmemory
 cell_runs        a cell captured, repeated, compared and shown
 sweep_magic      %%tfsweep
-memory_line      %tfmemory
 """

@@ -12,7 +12,7 @@ from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import open_output
-from profnb.history.door import keep_cell
+from profnb.history.door import keep
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
 from profnb.profile import Profile
@@ -133,7 +133,7 @@ class CellRuns:
             write_json(profile, arguments)
             if succeeded:
                 transform = TRANSFORM_CELL.of(self.shell, str)
-                remark = keep_cell(profile, transform(body_of(cell)))
+                remark = keep(profile, code=transform(body_of(cell)))
                 if remark and not arguments.quiet:
                     say(remark)
 

@@ -1,4 +1,4 @@
-"""Results by what a magic's line names: a variable of the notebook, a label, a path; and ``%tflite``."""
+"""Results by what a magic's line names: a variable, a label, a path; ``%tflite`` and ``%tfmemory``."""
 
 import keyword
 import os
@@ -12,11 +12,12 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.last_result import last
 from profnb.lite.entry import LiteResult, lite
-from profnb.loading import load
+from profnb.loading import last, load
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
 from profnb.profile import Profile
+
+_GB = 1e9
 
 
 def say(sentence: str) -> None:
@@ -174,3 +175,33 @@ def _named(namespace: dict[str, Any], name: str, what: str) -> Any:
             "a path."
         )
     return path
+
+
+def memory_line(shell: Any, arguments: Namespace) -> Any:
+    """Forecast what the line names, and show it.
+
+    Args:
+        shell: The IPython shell.
+        arguments: See ``magic_options.MEMORY_ARGUMENTS``.
+
+    Raises:
+        UsageError: A name is not there, or the step cannot run.
+    """
+    from profnb.forecast.fitting import fits  # not as the magics load
+
+    names = [name for name in (arguments.model, arguments.x, arguments.y) if name is not None]
+    missing = [name for name in names if name not in shell.user_ns]
+    if missing:
+        raise UsageError(f"There is no {printable(missing[0])!r} in this notebook.")
+    limit = None if arguments.limit_gb is None else int(arguments.limit_gb * _GB)
+    try:
+        forecast = fits(
+            *(shell.user_ns[name] for name in names),
+            batch_sizes=arguments.batch_sizes,
+            limit_bytes=limit,
+        )
+    except (ProfnbError, OSError, ValueError) as error:
+        raise UsageError(printable(str(error))) from None
+    if not arguments.quiet:
+        forecast.report()
+    return forecast

@@ -4,7 +4,6 @@
 running processes, and gives of it what ``load`` or ``load_fleet`` give.
 """
 
-import json
 import math
 import os
 import re
@@ -25,6 +24,7 @@ from profnb.core.units import count_text, counted_text
 from profnb.loading import load
 from profnb.many_traces.workers import read_and_free
 from profnb.profile import Profile
+from profnb.report.result import SharedResult
 
 if TYPE_CHECKING:
     from profnb.advice.proposals import Advice
@@ -44,7 +44,7 @@ _MOST_OPENED, _LARGEST_OPENED = (
 )  # hosts whose threads a timeline shows, and their traces
 
 
-class Fleet:
+class Fleet(SharedResult):
     """Several hosts of one capture, or devices of one trace, merged by their collectives.
 
     Tables are pandas DataFrames made fresh on access; ``fleet["worker-2"]`` is the profile of one host. Shown
@@ -194,18 +194,6 @@ class Fleet:
 
         return fleet_text(self._view)
 
-    def report(self, live: bool | None = None) -> None:
-        """Show the report in the notebook.
-
-        Args:
-            live: Taken for likeness with a profile's; a fleet's report has no live controls.
-        """
-        from profnb.fleet.fleet_section import fleet_bundle
-        from profnb.report.frontend import show_bundles
-
-        del live
-        show_bundles([fleet_bundle(self._view)], self.summary())
-
     def timeline(self, live: bool | None = None) -> None:
         """Show all hosts on one axis of time, which is the first one's clock.
 
@@ -287,10 +275,6 @@ class Fleet:
         }
         shared: dict[str, Any] = Sharing(names_hosts=True).values(shown)
         return shared
-
-    def to_json(self) -> str:
-        """``to_dict()`` as JSON, in one line."""
-        return json.dumps(self.to_dict(), allow_nan=False)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from profnb.fleet.fleet_section import fleet_bundle

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Column, Table, field_column
 from profnb.many_traces.workers import MOST_TEXT, call_on_workers, read_and_free
 from profnb.profile import Profile
 from profnb.steps.activities import CATEGORIES
@@ -75,25 +75,22 @@ SUMMARIES = Table[Sequence[TraceSummary]](
     "summarize",
     "One row per trace, in the given order.",
     (
-        Column("path", of_each("path"), "the trace"),
-        Column("host", of_each("host"), "where it was captured, as far as it tells"),
-        Column("framework", of_each("framework"), "whose trace it is, as far as it tells"),
-        Column("phase", of_each("phase"), "what the steps do that averages are of"),
-        Column("steps", of_each("steps"), "how many those are: steady ones"),
-        Column("median_ms", of_each("median_ps"), "their median time"),
-        Column("period_ms", of_each("period_ps"), "their mean time with the gaps that belong to them"),
-        Column(
-            "examples_per_second", of_each("examples_per_second"), "examples over that time",
-            is_scaled=True,
-        ),
+        field_column("path", "the trace"),
+        field_column("host", "where it was captured, as far as it tells"),
+        field_column("framework", "whose trace it is, as far as it tells"),
+        field_column("phase", "what the steps do that averages are of"),
+        field_column("steps", "how many those are: steady ones"),
+        field_column("median_ms", "their median time"),
+        field_column("period_ms", "their mean time with the gaps that belong to them"),
+        field_column("examples_per_second", "examples over that time", is_scaled=True),
         *(
             Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
             for at, name in enumerate(_STEP_PARTS)
         ),
-        Column("advice", of_each("advice"), "the rule of advice that can gain most"),
-        Column("bound_fraction", of_each("bound_fraction"), "the most that it can gain"),
-        Column("notes", of_each("notes"), "how many notes its report has"),
-        Column("error", of_each("error"), "why nothing else is known of it; empty where it was read"),
+        field_column("advice", "the rule of advice that can gain most"),
+        field_column("bound_fraction", "the most that it can gain"),
+        field_column("notes", "how many notes its report has"),
+        field_column("error", "why nothing else is known of it; empty where it was read"),
     ),
     owner="profnb",
 )  # fmt: skip

@@ -15,8 +15,7 @@ from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
-from profnb.report.cell_picture import cell_picture, tree_section
-from profnb.report.cell_words import cell_words
+from profnb.report.cell_words import cell_picture, cell_words, tree_section
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import (
@@ -96,10 +95,7 @@ def build_report(
     headline = headline_text(study)
     explanation, has_host = _explain_largest(study), has_thread(study)
     answer = answer_text(
-        summary,
-        _device_spoken_of(study),
-        has_host=has_host,
-        explanation=explanation,
+        summary, _device_spoken_of(study), has_host=has_host, explanation=explanation
     )
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""

@@ -1,15 +1,21 @@
-"""The output under a cell while its code runs, which is empty again when that is over.
+"""The output while code runs, under a cell or in a terminal's last row; empty again when that is over.
 
 `Slot` is the output, `LiveLine` the line under a running cell, `LiveText` what it says of a capture, and
 `Progress` the table of a series of runs, which fills row by row.
+
+`BottomLine` keeps a terminal's last row for the line of a program: what the program prints scrolls above it,
+and the terminal is given back whole when the program is over.
 """
 
+import atexit
 import contextvars
 import math
+import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import uuid4
@@ -19,7 +25,7 @@ from markupsafe import Markup
 from profnb.capture.recording import Recording
 from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
 from profnb.capture.step_records import KerasRun, Standing, recent_step_ns
-from profnb.core.printable import printable
+from profnb.core.printable import printable, shortened
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.theme import MUTED, ROOT
@@ -33,6 +39,8 @@ _FEWEST_BATCHES, _LEAST_NS = 3, 4e8  # that a speed is told by
 _SHOWN_RUNS = 40
 _RUN_TITLES = {"train": ("step", "fit"), "test": ("evaluation step", "evaluation"),
                "predict": ("prediction step", "prediction")}  # fmt: skip
+_FEWEST_ROWS, _FEWEST_COLUMNS = 5, 20
+_SAVE, _RESTORE, _ERASE, _ALL_ROWS = "\x1b7", "\x1b8", "\x1b[2K", "\x1b[r"
 
 
 class Slot:
@@ -317,3 +325,70 @@ def about_text(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"about {round(seconds / 60)} min"
     return f"about {seconds / 3600:.1f} h"
+
+
+class BottomLine:
+    """The last row of a terminal, kept out of what scrolls.
+
+    Args:
+        descriptor: Of the terminal; what stands for it may change while the program runs.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        """Keep nothing yet."""
+        self._descriptor, self._rows, self._process = descriptor, 0, os.getpid()
+
+    def show(self, html: str, text: str) -> None:  # noqa: ARG002 - as a notebook's output does
+        """Write it anew; a terminal that was made larger or smaller keeps its last row again."""
+        columns, rows = os.get_terminal_size(self._descriptor)
+        if rows < _FEWEST_ROWS or columns < _FEWEST_COLUMNS:
+            self.clear()
+            return
+        keep = ""
+        if (
+            rows != self._rows
+        ):  # a row more below what was written, which then scrolls above the last
+            keep = f"\n\x1b[1A{_SAVE}\x1b[1;{rows - 1}r{_RESTORE}"
+            self._rows = rows
+        line = shortened(printable(text), columns - 1)
+        self._write(f"{keep}{_SAVE}\x1b[{rows};1H{_ERASE}{line}{_RESTORE}")
+
+    def clear(self) -> None:
+        """Erase it, and let everything scroll again."""
+        if self._rows and os.getpid() == self._process:
+            self._write(f"{_SAVE}\x1b[{self._rows};1H{_ERASE}{_ALL_ROWS}{_RESTORE}")
+        self._rows = 0
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # a terminal that is gone
+            os.write(self._descriptor, text.encode())
+
+
+def bottom_line_of(stream: Any) -> BottomLine | None:
+    """The last row of a stream's terminal; None of a file, a pipe, a terminal that only prints."""
+    try:
+        if os.environ.get("TERM", "dumb") == "dumb" or not stream.isatty():
+            return None
+        descriptor = stream.fileno()
+        os.get_terminal_size(descriptor)
+    except (OSError, ValueError, AttributeError):
+        return None
+    return BottomLine(descriptor)
+
+
+@contextmanager
+def shown_at_bottom(stream: Any, standing: Callable[[], Standing]) -> Iterator[None]:
+    """Show how far a capture is, where a stream is a terminal, as long as the block runs."""
+    bottom = bottom_line_of(stream)
+    if bottom is None:
+        yield
+        return
+    text = LiveText()
+    line = LiveLine(lambda: f"profnb: {text(standing())}", slot=bottom)
+    atexit.register(line.close)  # whatever else fails
+    line.start()
+    try:
+        yield
+    finally:
+        line.close()
+        atexit.unregister(line.close)

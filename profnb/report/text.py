@@ -147,11 +147,7 @@ def _aside_text(durations_ps: Sequence[int]) -> str:
 
 
 def answer_text(
-    summary: Summary,
-    device: str = "",
-    *,
-    has_host: bool = True,
-    explanation: str = "",
+    summary: Summary, device: str = "", *, has_host: bool = True, explanation: str = ""
 ) -> str:
     """Say where the time goes, in one sentence.
 

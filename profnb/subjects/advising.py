@@ -13,12 +13,7 @@ from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import PS_PER_NS
-from profnb.steps.activities import (
-    COPYING_IN,
-    FIRST_OF_DEVICE,
-    HOST_TO_DEVICE,
-    WAITING_FOR_INPUT,
-)
+from profnb.steps.activities import COPYING_IN, FIRST_OF_DEVICE, HOST_TO_DEVICE, WAITING_FOR_INPUT
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import periods_of
 from profnb.subjects.device.idle import IDLE_CAUSES

@@ -14,7 +14,7 @@ from profnb.subjects.input.find import Input
 from profnb.subjects.layers.find import Layers
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.ops.find import Ops
-from profnb.subjects.python.find import Python
+from profnb.subjects.python.python_time import Python
 from profnb.subjects.source.find import Source
 from profnb.subjects.xla.find import Xla
 

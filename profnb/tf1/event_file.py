@@ -21,7 +21,7 @@ from profnb.core.columns import Bytes, Floats, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import read_whole
-from profnb.core.table import Column, Table
+from profnb.core.table import Table, field_column
 from profnb.trace.wire import Messages
 
 _HEADER, _FOOTER = 12, 4
@@ -184,14 +184,13 @@ SCALARS = Table[Scalars](
     "scalars",
     "One row per scalar in the event files of the folder or logdir: loss, speed, whatever was written.",
     (
-        Column("run", lambda s: s.run, "the folder that it was written to"),
-        Column("tag", lambda s: s.tag, "what it is of"),
-        Column("step", lambda s: s.step, "the step that the program gave it"),
-        Column("time_s", lambda s: s.time_s, "when it was written, in seconds since 1970"),
-        Column("value", lambda s: s.value, "its value"),
-        Column(
+        field_column("run", "the folder that it was written to"),
+        field_column("tag", "what it is of"),
+        field_column("step", "the step that the program gave it"),
+        field_column("time_s", "when it was written, in seconds since 1970"),
+        field_column("value", "its value"),
+        field_column(
             "steps_per_second",
-            lambda s: s.steps_per_second,
             "steps since the row before of this tag, over the time between; NaN for the first",
         ),
     ),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.profiler.profiler_door import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Column, Table, field_column
 from profnb.tf1.nodes import GraphStats
 from profnb.trace.model import Trace
 
@@ -64,20 +64,16 @@ TFPROF_TABLE = Table[_Rows](
     "tfprof",
     "One row per node of a tfprof view of session runs, the longest first.",
     (
-        Column(
-            "name", of_each("name"), "a name scope or node, an op type, or `file.py:line:function`"
-        ),
-        Column("depth", of_each("depth"), "how deep it stands, 0 at the top"),
-        Column("parent", of_each("parent"), "the row it stands under, -1 at the top"),
-        Column("self_us", of_each("self_us"), "time of the node alone", is_scaled=True),
-        Column("total_us", of_each("total_us"), "time with all below", is_scaled=True),
+        field_column("name", "a name scope or node, an op type, or `file.py:line:function`"),
+        field_column("depth", "how deep it stands, 0 at the top"),
+        field_column("parent", "the row it stands under, -1 at the top"),
+        field_column("self_us", "time of the node alone", is_scaled=True),
+        field_column("total_us", "time with all below", is_scaled=True),
         Column("device_us", _device_us, "... on an accelerator, NaN without any", is_scaled=True),
-        Column("cpu_us", of_each("cpu_us"), "... on the host", is_scaled=True),
-        Column(
-            "requested_bytes", of_each("requested_bytes"), "what its ops allocated, in all runs"
-        ),
-        Column("peak_bytes", of_each("peak_bytes"), "what they held at most, in the largest run"),
-        Column("parameters", of_each("parameters"), "elements of its variables"),
+        field_column("cpu_us", "... on the host", is_scaled=True),
+        field_column("requested_bytes", "what its ops allocated, in all runs"),
+        field_column("peak_bytes", "what they held at most, in the largest run"),
+        field_column("parameters", "elements of its variables"),
         Column(
             "float_ops",
             lambda rows: [
@@ -85,7 +81,7 @@ TFPROF_TABLE = Table[_Rows](
             ],
             "floating-point operations, NaN without a formula",
         ),
-        Column("occurrences", of_each("occurrences"), "how often its ops ran", alias="run_count"),
+        field_column("occurrences", "how often its ops ran", alias="run_count"),
     ),
     "All but `self_us` include the nodes below and sum over the runs. A node's peak is of the largest run.",
 )

@@ -1,9 +1,8 @@
 """The trace itself, drawn.
 
-scene, tracks    where events stand, and what lines are called; sampled quantities below them
+scene            where events stand, what lines are called, sampled quantities below them
 marks, pack      what of the events fits; bytes for the browser
-frames           Python frames of frameworks
-still, element   a picture of text; the HTML, of one trace or two, and the answers to its questions
+element          a picture of text; the HTML, of one trace or two, and the answers to its questions
 export           the Chrome trace that shows what was found
 browser/         the viewer
 """

@@ -14,7 +14,9 @@ of sampled values the time after the sample before it, and the value as (value -
 
 import gzip
 import json
+import re
 import struct
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +28,8 @@ from profnb.drawing.theme import colour_of
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.streams import find_launches
 from profnb.subjects.study import Study
-from profnb.timeline.frames import is_framework_frame
 from profnb.timeline.marks import Marks, pick_marks
-from profnb.timeline.scene import Scene
-from profnb.timeline.tracks import thin_track
+from profnb.timeline.scene import Scene, thin_track
 from profnb.trace.names import STEPS_LINE
 
 _OPENS_ON = 3  # steps
@@ -42,6 +42,21 @@ _MOST_HIDDEN_NAMES = 5_000
 _FEWEST_SAMPLES, _MARKS_PER_SAMPLE = 400, 80  # of each track
 # Stats that link events to each other; they tell a person nothing.
 _INTERNAL = frozenset({"correlation_id", "group_id", "profnb_marker", "producer_id", "consumer_id"})
+# Kineto names a Python frame ``torch/nn/modules/module.py(1779): _call_impl``; TensorFlow and JAX write
+# ``$pjit.py:120 cache_miss``, without the folder: a framework's only where no user would call a file so.
+_FRAME = re.compile(
+    r"\$?(?P<folders>(?:[^/(]*/)*)(?P<file>[\w<>.-]+?)(?:\.py)?(?:\(\d+\): |:\d+ | )"
+)
+_FRAMEWORKS = {
+    "tensorflow", "keras", "tf_keras", "jax", "jaxlib", "flax", "optax", "torch", "torchvision", "lightning",
+    "transformers", "accelerate", "IPython", "ipykernel", "tornado", "traitlets", "numpy", "tqdm", "absl",
+}  # fmt: skip
+# Files that pass a call on, in TensorFlow, Keras and JAX.
+_WRAPPERS = {
+    "traceback_utils", "tf_method_target", "polymorphic_function", "tracing_compilation", "atomic_function",
+    "concrete_function", "def_function", "pjit", "pxla", "tree_util", "xla_bridge", "sharding_impls",
+    "named_sharding", "api_util", "linear_util", "partial_eval", "interpreters", "custom_derivatives",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,3 +316,19 @@ def fit_timeline(scene: Scene, most: int, most_details: int, most_bytes: int) ->
         most_details = int(most_details * share)
         packed = pack_timeline(scene, most, most_details)
     return packed
+
+
+def is_framework_frame(name: str) -> bool:
+    """Tell whether an event is a Python frame of a framework or of Python's own library."""
+    if not name.startswith("$") and ".py(" not in name:
+        return False
+    match = _FRAME.match(name)
+    if match is None:
+        return False
+    folders, file = match["folders"].strip("/").split("/"), match["file"]
+    if "site-packages" in folders or "dist-packages" in folders:
+        return True
+    if folders == [""]:
+        is_builtin = file in ("builtins", "<unknown>")
+        return is_builtin or file in sys.stdlib_module_names or file in _WRAPPERS
+    return folders[0] in _FRAMEWORKS or folders[0] in sys.stdlib_module_names

@@ -330,7 +330,7 @@ def test_names_in_charts_stay_text(open_page, tmp_path):
 
 def with_kernel(page, study, live_id):
     """Puts two elements on the page as the hidden widgets are, and answers as the kernel does."""
-    from profnb.report.controls import answer_choice
+    from profnb.report.frontend import answer_choice
 
     page.expose_function("answerOfKernel", lambda question: answer_choice(study, question))
     page.add_init_script(f"""addEventListener('DOMContentLoaded', () => {{

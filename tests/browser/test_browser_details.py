@@ -5,7 +5,7 @@ from chromium import browser, one_page, open_page, settle, wait_until  # noqa: F
 from test_browser_timeline import CANVAS, MS, VIEW, cnn_page, hand_made, open_trace, panel, point, view  # noqa: F401
 from traces import event, host, line, read
 
-from profnb.timeline.frames import is_framework_frame
+from profnb.timeline.pack import is_framework_frame
 
 pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
 

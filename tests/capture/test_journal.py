@@ -20,7 +20,7 @@ from profnb.capture.journal.journal_file import JournalFile, Newest, journals_le
 from profnb.capture.session import Capture
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
-from profnb.last_result import say_last_death
+from profnb.loading import say_last_death
 from profnb.magics import load_magics, unload_magics
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ def journals(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("profnb.last_result._read", [])
+    monkeypatch.setattr("profnb.loading._read", [])
     return tmp_path / "cache" / "profnb" / "journals"
 
 

@@ -9,7 +9,7 @@ import pytest
 from profnb.capture import cell
 from profnb.capture.source import layer_lines, user_code
 from profnb.core.parsing import parse_again
-from profnb.tf1 import gap_statements
+from profnb.tf1 import gap_watch
 
 # A layer, a function, and what Python warns of: by the parser, and by the compiler.
 TEXT = '''class Any:
@@ -39,7 +39,7 @@ def names(file):
 
 
 def tree_of_a_file(file):
-    assert gap_statements.Source(file).tree is not None
+    assert gap_watch.Source(file).tree is not None
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from traces import event, host, line, read
 
 from profnb.profile import Profile
 from profnb.drawing import live_outputs
-from profnb.report.controls import show_controls
+from profnb.report.frontend import show_controls
 from profnb.drawing.live_outputs import LiveOutputs, close_widgets
 from profnb.timeline.element import show_live_detail
 

@@ -58,7 +58,7 @@ def test_the_trace_itself_says_who_holds_the_others_up_and_no_remedy_for_exchang
 
 
 def test_advice_on_a_long_trace_is_of_its_last_collectives(tmp_path, monkeypatch):
-    monkeypatch.setattr("profnb.fleet.device_advice._MOST_COLLECTIVES", 8)
+    monkeypatch.setattr("profnb.fleet.verdict._MOST_COLLECTIVES", 8)
     works = [[10] * STEPS, [10] * 3 + [40] * (STEPS - 3), [10] * STEPS]
     assert "GPU:1 holds the others up by 30.0 ms a step" in told_by(tmp_path, works)["straggler"].evidence
     works = [[10] * STEPS, [40] * 3 + [10] * (STEPS - 3), [10] * STEPS]

@@ -29,7 +29,7 @@ from profnb.lite.process.interpreting import _Server
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.entry import LiteResult
 from profnb.lite.keras_model import save_model
-from profnb.lite.lite_verdict import verdict_text
+from profnb.lite.section import verdict_text
 
 US = 1e6  # picoseconds
 

@@ -16,7 +16,7 @@ import pytest
 from profnb.__main__ import main
 from profnb.capture.step_records import Standing
 from profnb.core.capture_arguments import CAPTURE_ARGUMENTS
-from profnb.terminal_line import BottomLine, bottom_line_of, shown_at_bottom
+from profnb.report.progress import BottomLine, bottom_line_of, shown_at_bottom
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]

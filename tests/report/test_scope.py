@@ -9,7 +9,7 @@ from traces import event, host, line, read
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
-from profnb.report.controls import _SCOPES, _choose, answer_choice
+from profnb.report.frontend import _SCOPES, _choose, answer_choice
 from profnb.report.build import build_report
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study

@@ -19,8 +19,8 @@ from profnb.steps.untraced import TracingCost
 from profnb.subjects.study import Study
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch
-from profnb.tf1.gap_statements import Source
-from profnb.tf1.gap_statements import comes_from, fed_names, only_shows
+from profnb.tf1.gap_watch import Source
+from profnb.tf1.gap_watch import comes_from, fed_names, only_shows
 from profnb.capture.recording import Recording
 
 from advised import advised

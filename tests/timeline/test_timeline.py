@@ -22,7 +22,7 @@ from profnb.timeline.scene import Scene
 from profnb.timeline.element import build_timeline, timeline_script
 from profnb.timeline.element import answer_question
 from profnb.timeline.pack import event_details, fit_timeline, pack_timeline, unit_of
-from profnb.timeline.still import still_picture, still_text
+from profnb.timeline.element import still_picture, still_text
 
 pytestmark = pytest.mark.versions
 

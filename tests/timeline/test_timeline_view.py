@@ -14,8 +14,8 @@ from profnb.subjects.study import Study
 from profnb.timeline.pack import typical_steps
 from profnb.timeline.pack import pack_timeline
 from profnb.timeline.scene import Scene
-from profnb.timeline.still import still_picture
-from profnb.timeline.tracks import Track, find_tracks, thin_track
+from profnb.timeline.element import still_picture
+from profnb.timeline.scene import Track, find_tracks, thin_track
 from profnb.trace.files import read_trace
 
 US = 10**6

@@ -21,7 +21,7 @@ from math import nan
 import numpy as np
 
 from profnb.core.columns import Bools
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.subjects.bounds.op_costs import Cost
 from profnb.subjects.device.roofline import REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
@@ -130,43 +130,32 @@ OP_ROOFLINE = Table[OpRoofline](
             lambda t: ["device" if t.is_device else "host"] * len(t),
             'where it ran, "host" or "device"',
         ),
-        Column("op_type", lambda t: t.op_type, "the kind of op"),
-        Column("op_name", lambda t: t.op_name, "the op's own name"),
-        Column("occurrences", lambda t: t.occurrences, "how often it ran", "runs"),
-        Column("self_us", lambda t: t.self_ps, "time in it alone, over all runs", "own time"),
-        Column("width", lambda t: t.width, 'of the numbers it computes with; "" if not known'),
-        Column(
-            "flops",
-            lambda t: t.flops,
-            "operations of one run; a multiplication and an addition are two",
-        ),
-        Column("least_bytes", lambda t: t.bytes, "what one run reads and writes, each tensor once"),
+        field_column("op_type", "the kind of op"),
+        field_column("op_name", "the op's own name"),
+        field_column("occurrences", "how often it ran", "runs"),
+        field_column("self_us", "time in it alone, over all runs", "own time"),
+        field_column("width", 'of the numbers it computes with; "" if not known'),
+        field_column("flops", "operations of one run; a multiplication and an addition are two"),
+        field_column("least_bytes", "what one run reads and writes, each tensor once", of="bytes"),
         *REACHED,
-        Column(
+        field_column(
             "peak_gigaflops_per_second",
-            lambda t: t.peak_flops,
             "operations that the machine can do at most with that width",
+            of="peak_flops",
         ),
         Column(
             "peak_gigabytes_per_second",
             lambda t: np.full(len(t), t.peak_bytes),
             "bytes that its memory can move at most",
         ),
-        Column(
-            "flops_fraction",
-            lambda t: t.flops_fraction,
-            "operations reached over their peak",
-            "of peak operations",
-        ),
-        Column(
+        field_column("flops_fraction", "operations reached over their peak", "of peak operations"),
+        field_column(
             "bytes_fraction",
-            lambda t: t.bytes_fraction,
             "bytes reached over their peak; what is above 1 found them in a cache",
             "of peak memory",
         ),
-        Column(
+        field_column(
             "bound_by",
-            lambda t: t.bound_by,
             '"compute" or "memory": of which it reaches 60 % of the peak; "neither"; "" where no peak or '
             "no cost is known",
             "bound by",

@@ -10,13 +10,7 @@ from profnb.drawing.figures import RoofPoints, roof_figure
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.bounds.measured_peak import kept_peak
-from profnb.subjects.bounds.op_roofline import (
-    COMPUTE,
-    MEMORY,
-    NEITHER,
-    OP_ROOFLINE,
-    OpRoofline,
-)
+from profnb.subjects.bounds.op_roofline import COMPUTE, MEMORY, NEITHER, OP_ROOFLINE, OpRoofline
 from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
@@ -37,7 +31,6 @@ def bounds_sections(study: Study) -> list[Section]:
     if roofline is None:
         return []
     rows = np.flatnonzero(roofline.has_cost).tolist()[:_LISTED_OPS]
-    most = int(roofline.self_ps[rows[0]])
     bounds = roofline.bound_by
     has_peak = roofline.peak is not None
 
@@ -61,10 +54,11 @@ def bounds_sections(study: Study) -> list[Section]:
             title="Roofline of ops",
             tab="Roofline",
             sentence=f"{_share_sentence(roofline)} {_limits(roofline, study)}".strip(),
-            bar=Bar(
-                lambda row: float(roofline.self_ps[row] / most),
+            bar=Bar.of(
+                roofline.self_ps,
                 lambda row: _BOUND_COLOURS.get(bounds[row], colour_of("all others")),
                 8,
+                full=int(roofline.self_ps[rows[0]]),
             ),
             rows=rows,
             figure=op_roofline_figure(roofline),

@@ -31,7 +31,7 @@ from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.printable import quoted
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
@@ -103,23 +103,21 @@ CELL_BREAKDOWN = Table[CellBreakdown](
         Column(
             "part", lambda c: tuple(map(kind_title, c.part)), "what the time was spent on; see above"
         ),
-        Column(
+        field_column(
             "name",
-            lambda c: c.name,
             "which one: a callback's hook, a function, a package, a source line; empty for all of the part",
         ),
         Column("occurrences", _counted, "how often it ran; missing where that has no meaning"),
-        Column("wall_ms", lambda c: c.wall_ps, "wall time of it alone, without parts inside it", "time"),
-        Column("fraction", lambda c: c.fraction, "share of the cell's wall time", "share"),
+        field_column("wall_ms", "wall time of it alone, without parts inside it", "time"),
+        field_column("fraction", "share of the cell's wall time", "share"),
         Column("mean_ms", lambda c: c.wall_ps / _counted(c), "mean of the occurrences"),
         Column(
             "longest_ms",
             lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
             "the longest occurrence; missing where they were too short to be seen one by one",
         ),
-        Column(
+        field_column(
             "line",
-            lambda c: c.line,
             "source line that caused the longest occurrence, or where a callback stands; empty where it is "
             "not known",
         ),

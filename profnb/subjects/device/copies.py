@@ -17,14 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
-from profnb.steps.streams import (
-    DIRECTIONS,
-    by_device_clock,
-    directions_of_copies,
-    raw_device_lines,
-)
+from profnb.steps.streams import DIRECTIONS, by_device_clock, directions_of_copies, raw_device_lines
 from profnb.trace.model import Trace
 
 _MEMCPY_DETAILS = "memcpy_details"
@@ -150,30 +145,24 @@ COPIES = Table[CopyTable](
     "One row per direction and kinds of memory of the devices' copies, most time first. No row without a "
     "device.",
     (
-        Column(
-            "direction",
-            lambda t: t.direction,
-            '"host to device", "device to host", ...; "set" for memset',
+        field_column("direction", '"host to device", "device to host", ...; "set" for memset'),
+        field_column(
+            "source_kind", '"pageable", "pinned", "device", or "" where the trace does not say'
         ),
-        Column(
-            "source_kind",
-            lambda t: t.source_kind,
-            '"pageable", "pinned", "device", or "" where the trace does not say',
-        ),
-        Column("destination_kind", lambda t: t.destination_kind, "likewise"),
-        Column("occurrences", lambda t: t.occurrences, "how many copies", "times"),
-        Column("total_us", lambda t: t.total_ps, "time of all of them", "total"),
+        field_column("destination_kind", "likewise"),
+        field_column("occurrences", "how many copies", "times"),
+        field_column("total_us", "time of all of them", "total"),
         Column(
             "bytes",
             lambda t: np.where(t.sized > 0, t.bytes, np.nan),
             "bytes moved by those that tell their size, NaN if none does",
         ),
-        Column(
+        field_column(
             "gigabytes_per_second",
-            lambda t: t.bandwidth,
             "their bytes over their time",
             "bandwidth",
             lambda rate: MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s",
+            of="bandwidth",
         ),
     ),
 )

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import StepBreakdown, category_column
 from profnb.steps.spine import Spine
@@ -119,32 +119,26 @@ DEVICES = Table[DeviceTable](
     "devices",
     "One row per active device, inside the steps' window, by the wall clock.",
     (
-        Column("device", lambda t: t.device, "its name"),
-        Column(
+        field_column("device", "its name"),
+        field_column(
             "busy_us",
-            lambda t: t.busy_ps,
             "time in which it ran anything; what overlaps on several streams counts once",
             "busy",
         ),
-        Column("compute_us", lambda t: t.compute_ps, "... computed"),
-        Column("copy_us", lambda t: t.copy_ps, "... copied", "copies"),
-        Column(
-            "collective_us",
-            lambda t: t.collective_ps,
-            "... exchanged data with other devices",
-            "collectives",
-        ),
-        Column(
+        field_column("compute_us", "... computed"),
+        field_column("copy_us", "... copied", "copies"),
+        field_column("collective_us", "... exchanged data with other devices", "collectives"),
+        field_column(
             "hidden_collective_fraction",
-            lambda t: t.hidden_fraction,
             "share of the exchange during which it computed as well, NaN without any",
             "of it hidden",
+            of="hidden_fraction",
         ),
-        Column(
+        field_column(
             "utilization_fraction",
-            lambda t: t.utilization,
             "busy time over the window",
             "busy",
+            of="utilization",
             alias="utilisation_fraction",
         ),
     ),

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int8s, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.activities import (
     ACTIVITIES,
     AWAITING,
@@ -239,14 +239,11 @@ IDLE = Table[IdleTable](
     "row without a device.",
     (
         Column("cause", lambda _: IDLE_CAUSES, "what the host did then", "what the host did then"),
-        Column("occurrences", lambda t: t.occurrences, "how many idle stretches", "times"),
-        Column(
-            "total_us",
-            lambda t: t.total_ps,
-            "time of all of them; the totals add up to the idle time exactly",
-            "total",
+        field_column("occurrences", "how many idle stretches", "times"),
+        field_column(
+            "total_us", "time of all of them; the totals add up to the idle time exactly", "total"
         ),
-        Column("longest_us", lambda t: t.longest_ps, "the longest of them", "longest"),
+        field_column("longest_us", "the longest of them", "longest"),
         Column(
             "idle_fraction",
             lambda t: t.total_ps / (t.total_ps.sum() or np.nan),
@@ -271,7 +268,7 @@ UTILIZATION = Table[IdleTable](
     "One row per piece of the window of the steps (at most 96): the busiest device's work, and the causes "
     "of idle time. No row without a device.",
     (
-        Column("begin_ms", lambda t: t.bin_begin_ps, "begin of the piece"),
+        field_column("begin_ms", "begin of the piece", of="bin_begin_ps"),
         *(
             Column(
                 f"{what}_fraction".replace(" ", "_").lower(),

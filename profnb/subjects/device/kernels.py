@@ -34,7 +34,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, look_up
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, field_column, field_of
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -378,7 +378,7 @@ def _of_shape(name: str) -> Callable[[KernelTable], Floats]:
     """A number of the launch shape; NaN where the trace does not tell."""
 
     def read(table: KernelTable) -> Floats:
-        values = sequence_of(table.shape, name)
+        values = field_of(table.shape, name)
         return np.array([np.nan if value is None else value for value in values], np.float64)
 
     return read
@@ -388,20 +388,15 @@ KERNELS = Table[KernelTable](
     "kernels",
     "One row per kernel, op and launch shape, most time first. No row without a device.",
     (
-        Column(
-            "kernel_name",
-            lambda t: t.kernel_name,
-            "its name, as the compiler mangled it or not",
-            "kernel",
-        ),
-        Column("op_name", lambda t: t.op_name, "the framework's op that asked for it"),
-        Column("op_type", lambda t: t.op_type, "the kind of that op"),
-        Column("occurrences", lambda t: t.occurrences, "how often it ran", "runs"),
-        Column("total_us", lambda t: t.total_ps, "time of all its runs", "total"),
-        Column("mean_us", lambda t: t.mean_ps, "mean time of a run", "mean"),
-        Column("min_us", lambda t: t.min_ps, "shortest run"),
-        Column("max_us", lambda t: t.max_ps, "longest run"),
-        Column("fraction", lambda t: t.fraction, "share of all kernel time", "share"),
+        field_column("kernel_name", "its name, as the compiler mangled it or not", "kernel"),
+        field_column("op_name", "the framework's op that asked for it"),
+        field_column("op_type", "the kind of that op"),
+        field_column("occurrences", "how often it ran", "runs"),
+        field_column("total_us", "time of all its runs", "total"),
+        field_column("mean_us", "mean time of a run", "mean"),
+        field_column("min_us", "shortest run"),
+        field_column("max_us", "longest run"),
+        field_column("fraction", "share of all kernel time", "share"),
         Column(
             "registers_per_thread",
             _of_shape("registers"),
@@ -420,26 +415,14 @@ KERNELS = Table[KernelTable](
         Column(
             "shared_bytes", _of_shape("shared_bytes"), "shared memory of a block, both together"
         ),
-        Column(
-            "grid",
-            lambda t: sequence_of(t.shape, "grid"),
-            'blocks of the launch, "x,y,z"; "" where unknown',
-        ),
-        Column(
-            "block",
-            lambda t: sequence_of(t.shape, "block"),
-            'threads of a block, "x,y,z"; "" where unknown',
-        ),
+        field_column("grid", 'blocks of the launch, "x,y,z"; "" where unknown', of="shape.grid"),
+        field_column("block", 'threads of a block, "x,y,z"; "" where unknown', of="shape.block"),
         Column(
             "occupancy_percent",
             _of_shape("occupancy_percent"),
             "theoretical occupancy in percent; PyTorch's is what the grid fills, at most that",
         ),
-        Column("uses_tensor_core", lambda t: t.uses_tensor_core, "whether it ran in tensor cores"),
-        Column(
-            "is_tensor_core_eligible",
-            lambda t: t.is_tensor_core_eligible,
-            "whether such a product could run in tensor cores",
-        ),
+        field_column("uses_tensor_core", "whether it ran in tensor cores"),
+        field_column("is_tensor_core_eligible", "whether such a product could run in tensor cores"),
     ),
 )

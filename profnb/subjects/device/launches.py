@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COPY,
@@ -213,25 +213,17 @@ LAUNCHES = Table[LaunchTable](
     "launches",
     "One row per device with kernels, and the kernels' launches.",
     (
-        Column("device", lambda t: t.device, "its name"),
-        Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
-        Column(
-            "kernels_per_step", lambda t: t.per_step, "their median number in a step", "per step"
+        field_column("device", "its name"),
+        field_column("kernels", "how many kernels it ran"),
+        field_column(
+            "kernels_per_step", "their median number in a step", "per step", of="per_step"
         ),
-        Column("calls", lambda t: t.calls, "how many recorded calls launched them"),
-        Column("launch_us", lambda t: t.launch_ps, "median time of a call that launches", "call"),
-        Column(
-            "delay_us",
-            lambda t: t.delay_ps,
-            "median time from that call's end to its first kernel's begin",
-            "delay",
+        field_column("calls", "how many recorded calls launched them"),
+        field_column("launch_us", "median time of a call that launches", "call"),
+        field_column(
+            "delay_us", "median time from that call's end to its first kernel's begin", "delay"
         ),
-        Column(
-            "delay_p95_us",
-            lambda t: t.delay_p95_ps,
-            "... of which one call in 20 waits longer",
-            "delay p95",
-        ),
+        field_column("delay_p95_us", "... of which one call in 20 waits longer", "delay p95"),
         Column(
             "launched_fraction",
             lambda t: t.launched / np.maximum(t.kernels, 1),
@@ -242,10 +234,10 @@ LAUNCHES = Table[LaunchTable](
             lambda t: t.tiny / np.maximum(t.kernels, 1),
             "share of the kernels shorter than 10 us",
         ),
-        Column(
+        field_column(
             "shorter_than_launch_fraction",
-            lambda t: t.longer_fraction,
             "share of the calls that took longer than all that they started",
+            of="longer_fraction",
         ),
     ),
 )
@@ -253,13 +245,11 @@ STREAMS = Table[StreamTable](
     "streams",
     "One row per active stream of a device, most busy first.",
     (
-        Column("device", lambda t: t.device, "the device's name"),
-        Column("stream", lambda t: t.stream, "the stream's name"),
-        Column("kernels", lambda t: t.kernels, "how many kernels it ran"),
-        Column("copies", lambda t: t.copies, "how many copies and memsets"),
-        Column(
-            "busy_us", lambda t: t.busy_ps, "time inside the steps' window in which any ran", "busy"
-        ),
-        Column("busy_fraction", lambda t: t.busy_fraction, "share of the window", "of the time"),
+        field_column("device", "the device's name"),
+        field_column("stream", "the stream's name"),
+        field_column("kernels", "how many kernels it ran"),
+        field_column("copies", "how many copies and memsets"),
+        field_column("busy_us", "time inside the steps' window in which any ran", "busy"),
+        field_column("busy_fraction", "share of the window", "of the time"),
     ),
 )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_S
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import XlaOps
@@ -230,44 +230,40 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
 
 # For every table of ops under their roof: operations per byte, and how much of both they reached in a second.
 REACHED: tuple[Column[Any], ...] = (
-    Column(
+    field_column(
         "flops_per_byte",
-        lambda t: t.intensity,
         "operations for each byte read or written",
         "flop/byte",
         lambda value: f"{value:,.3g}",
+        of="intensity",
     ),
-    Column(
-        "gigaflops_per_second",
-        lambda t: t.flops_per_second,
-        "operations that it reached",
-        "operations",
+    field_column(
+        "gigaflops_per_second", "operations that it reached", "operations", of="flops_per_second"
     ),
-    Column("gigabytes_per_second", lambda t: t.bytes_per_second, "bytes that it reached", "memory"),
+    field_column("gigabytes_per_second", "bytes that it reached", "memory", of="bytes_per_second"),
 )
 ROOFLINE = Table[Roofline](
     "roofline",
     "One row per XLA op with a place under the device's roof, most time first.",
     (
-        Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction", "op of XLA"),
-        Column("op_name", lambda t: sequence_of(t.op, "op_name"), "the framework's op"),
-        Column("width", lambda t: t.width, "of the numbers it computes with"),
+        field_column("hlo_op", "the HLO instruction", "op of XLA", of="op.name"),
+        field_column("op_name", "the framework's op", of="op.op_name"),
+        field_column("width", "of the numbers it computes with"),
         *REACHED,
-        Column(
+        field_column(
             "peak_gigaflops_per_second",
-            lambda t: t.peak_flops,
             "operations that the device can do at most with that width",
+            of="peak_flops",
         ),
         Column(
             "peak_gigabytes_per_second",
             lambda t: np.full(len(t), t.peak_bytes),
             "bytes that the device can do at most",
         ),
-        Column("flops_fraction", lambda t: t.flops_fraction, "operations reached over their peak"),
-        Column("bytes_fraction", lambda t: t.bytes_fraction, "bytes reached over their peak"),
-        Column(
+        field_column("flops_fraction", "operations reached over their peak"),
+        field_column("bytes_fraction", "bytes reached over their peak"),
+        field_column(
             "attained_fraction",
-            lambda t: t.attained_fraction,
             "of what can be reached with that many operations per byte",
             "of its limit",
         ),

@@ -72,7 +72,7 @@ def _device_section(devices: DeviceTable) -> Section:
             f"{len(devices)} devices worked. The busiest worked {percent_text(devices.imbalance)} longer "
             "than the mean."
         ),
-        bar=Bar(lambda row: float(devices.utilization[row]), colour_of("device compute")),
+        bar=Bar.of(devices.utilization, colour_of("device compute"), full=1),
         rows=range(min(len(devices), _SHOWN_DEVICES)),
     )
 
@@ -90,10 +90,7 @@ def _idle_section(idle: IdleTable) -> Section:
             f"{idle.device} was idle {percent_text(whole / idle.window_ps)} of the "
             f"time{' of the averaged steps' if idle.aside_ps else ''}, mostly {IDLE_CAUSES[order[0]]}."
         ),
-        bar=Bar(
-            lambda row: float(idle.total_ps[row] / whole),
-            lambda row: CAUSE_COLOURS[IDLE_CAUSES[row]],
-        ),
+        bar=Bar.of(idle.total_ps, lambda row: CAUSE_COLOURS[IDLE_CAUSES[row]], full=whole),
         rows=order,
         figure=utilization_figure(idle),
     )
@@ -117,23 +114,11 @@ def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
     return section_of(
         LAUNCHES,
         launches,
-        (
-            "device",
-            "kernels",
-            "kernels_per_step",
-            "calls",
-            "launch_us",
-            "delay_us",
-            "delay_p95_us",
-        ),
+        ("device", "kernels", "kernels_per_step", "calls", "launch_us", "delay_us", "delay_p95_us"),
         title="Launches",
         tab="Device",
         sentence=sentence,
-        bar=Bar(
-            lambda row: float(launches.kernels[row] / launches.kernels.max()),
-            colour_of("kernel launch"),
-            8,
-        ),
+        bar=Bar.of(launches.kernels, colour_of("kernel launch"), 8),
         rows=range(min(len(launches), _SHOWN_DEVICES)),
     )
 
@@ -145,10 +130,7 @@ def _stream_section(streams: StreamTable) -> Section:
         ("stream", "device", "kernels", "copies", "busy_us", "busy_fraction"),
         title="Streams",
         tab="Device",
-        bar=Bar(
-            lambda row: float(streams.busy_ps[row] / (streams.window_ps or 1)),
-            colour_of("device compute"),
-        ),
+        bar=Bar.of(streams.busy_ps, colour_of("device compute"), full=streams.window_ps or 1),
         rows=range(min(len(streams), _SHOWN_STREAMS)),
     )
 
@@ -156,7 +138,7 @@ def _stream_section(streams: StreamTable) -> Section:
 def _kernel_section(study: Study, *, tells: bool) -> Section:
     """The kernels; ``tells`` is true where their names tell which ran in tensor cores."""
     kernels, precision, layers = study.device.kernels, study.device.precision, study.layers.names
-    fractions, time = kernels.fraction, int(kernels.total_ps.sum())
+    time = int(kernels.total_ps.sum())
     titles = kernel_titles(kernels.kernel_name[:_SHOWN_KERNELS], _LONGEST_KERNEL)
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
@@ -200,11 +182,7 @@ def _kernel_section(study: Study, *, tells: bool) -> Section:
         title="Kernels",
         tab="Kernels",
         sentence=sentence,
-        bar=Bar(
-            lambda row: float(fractions[row] / fractions[0]) if time else 0.0,
-            colour_of("device compute"),
-            8,
-        ),
+        bar=Bar.of(kernels.total_ps, colour_of("device compute"), 8),
         rows=range(min(_SHOWN_KERNELS, len(kernels))),
     )
 
@@ -256,8 +234,6 @@ def _kernel_cell(kernel: str, short: str, op: str, layers: LayerNames) -> Cell:
 
 
 def _copy_section(copies: CopyTable) -> Section:
-    longest = int(copies.total_ps.max()) or 1
-
     def memory(row: int) -> str:
         kinds = (copies.source_kind[row], copies.destination_kind[row])
         return " to ".join(kind for kind in kinds if kind) or MISSING
@@ -278,9 +254,7 @@ def _copy_section(copies: CopyTable) -> Section:
         ),
         title="Copies",
         tab="Kernels",
-        bar=Bar(
-            lambda row: float(copies.total_ps[row] / longest), colour_of("device to device"), 8
-        ),
+        bar=Bar.of(copies.total_ps, colour_of("device to device"), 8),
         rows=range(len(copies)),
     )
 

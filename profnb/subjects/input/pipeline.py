@@ -7,7 +7,7 @@ import numpy as np
 
 from profnb.capture.environment import Chain
 from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
     IteratorTree,
@@ -194,26 +194,17 @@ INPUT_PIPELINE = Table[InputPipeline](
     "input_pipeline",
     "One row per iterator of tf.data, the outermost first.",
     (
-        Column("iterator", lambda t: t.tree.path, "its place in the pipeline"),
-        Column("kind", lambda t: t.kind, '"Prefetch", "ParallelMap", "Shuffle", ...'),
-        Column("dataset", lambda t: t.dataset, 'the datasets it was made from, "" if not known'),
-        Column("function", lambda t: t.function, 'its user\'s function, "" if not known'),
-        Column("depth", lambda t: t.tree.depth, "how many iterators ask before it"),
-        Column(
-            "occurrences", lambda t: t.occurrences, "how often it was asked", "calls", alias="calls"
-        ),
-        Column("total_us", lambda t: t.total_ps, "time in those calls, waiting included"),
-        Column(
-            "self_us", lambda t: t.self_ps, "... less the calls of its input on the same thread"
-        ),
-        Column("mean_us", lambda t: t.mean_ps, "mean duration of a call", "mean call"),
-        Column("max_us", lambda t: t.longest_ps, "the longest call"),
-        Column(
-            "function_occurrences",
-            lambda t: t.function_occurrences,
-            "runs of its function",
-            alias="function_runs",
-        ),
+        field_column("iterator", "its place in the pipeline", of="tree.path"),
+        field_column("kind", '"Prefetch", "ParallelMap", "Shuffle", ...'),
+        field_column("dataset", 'the datasets it was made from, "" if not known'),
+        field_column("function", 'its user\'s function, "" if not known'),
+        field_column("depth", "how many iterators ask before it", of="tree.depth"),
+        field_column("occurrences", "how often it was asked", "calls", alias="calls"),
+        field_column("total_us", "time in those calls, waiting included"),
+        field_column("self_us", "... less the calls of its input on the same thread"),
+        field_column("mean_us", "mean duration of a call", "mean call"),
+        field_column("max_us", "the longest call", of="longest_ps"),
+        field_column("function_occurrences", "runs of its function", alias="function_runs"),
         Column(
             "function_us",
             lambda t: np.where(t.function_occurrences > 0, t.function_ps, np.nan),
@@ -224,41 +215,31 @@ INPUT_PIPELINE = Table[InputPipeline](
             lambda t: [", ".join(name for name, *_ in ops) for ops in t.function_ops],
             "the op types that took most of that",
         ),
-        Column("is_async", lambda t: t.tree.is_async, "whether threads of its own ask its input"),
+        field_column("is_async", "whether threads of its own ask its input", of="tree.is_async"),
         Column("is_blocking", lambda t: t.waited_ps > 0, "whether the training waited for it"),
-        Column(
+        field_column(
             "waited_us",
-            lambda t: t.waited_ps,
             "the training's waiting that is charged to it; sums to all waiting",
             "waited for",
         ),
-        Column("waited_fraction", lambda t: t.waited_fraction, "share of that", "of waiting"),
+        field_column("waited_fraction", "share of that", "of waiting"),
         Column("parallelism", lambda t: _positive(t.parallelism), "runs of its function at once"),
-        Column("is_autotuned", lambda t: t.is_autotuned, "whether tf.data sets that"),
+        field_column("is_autotuned", "whether tf.data sets that"),
         Column(
             "buffer_capacity",
             lambda t: _positive(t.capacity),
             "elements its buffer can hold",
             "holds",
         ),
-        Column(
+        field_column(
             "buffered_mean",
-            lambda t: t.buffered,
             "elements in it when asked, on average",
             "held, mean",
             lambda mean: f"{mean:.3g}",
+            of="buffered",
         ),
-        Column(
-            "empty_fraction",
-            lambda t: t.empty_fraction,
-            "how often it was empty when asked",
-            "empty when asked",
-        ),
-        Column(
-            "elements_per_second",
-            lambda t: t.elements_per_second,
-            "what it could deliver if its input kept up",
-        ),
+        field_column("empty_fraction", "how often it was empty when asked", "empty when asked"),
+        field_column("elements_per_second", "what it could deliver if its input kept up"),
     ),
     'Unknown values are NaN, or "" for names.',
 )
@@ -340,25 +321,21 @@ BUFFERS = Table[BufferSamples](
     "buffers",
     "One row per request to a buffer of tf.data, or look at a queue of TensorFlow 1.",
     (
-        Column("iterator", lambda t: t.iterator, "its place in the pipeline, or the queue's name"),
-        Column("time_ms", lambda t: t.time_ps, "when it was asked"),
-        Column(
+        field_column("iterator", "its place in the pipeline, or the queue's name"),
+        field_column("time_ms", "when it was asked"),
+        field_column(
             "buffered_elements",
-            lambda t: t.held,
             "elements in it then, of a queue by counting, to within one per thread; NaN where not known",
+            of="held",
         ),
-        Column(
-            "capacity", lambda t: t.capacity, "elements it can hold, NaN without a fixed capacity"
-        ),
-        Column(
+        field_column("capacity", "elements it can hold, NaN without a fixed capacity"),
+        field_column(
             "min_after_dequeue",
-            lambda t: t.kept_back,
             "elements that a queue keeps back to shuffle, NaN for tf.data",
+            of="kept_back",
         ),
-        Column(
-            "is_empty",
-            lambda t: t.is_empty,
-            "whether what was asked for was not there: the step waited for it",
+        field_column(
+            "is_empty", "whether what was asked for was not there: the step waited for it"
         ),
     ),
 )

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, stable_order
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.windows import Gaps, Steps
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
@@ -383,19 +383,15 @@ INPUT_WAITS = Table[Waiting](
     "input_waits",
     "One row per step, with the training's wait for elements of tf.data.",
     (
-        Column("step_num", lambda t: t.step_num, "the step's number"),
-        Column("wait_ms", lambda t: t.step_ps, "waiting in its period"),
-        Column(
-            "period_ms",
-            lambda t: t.period_ps,
-            "its duration and the gap behind it that belongs to it",
-        ),
+        field_column("step_num", "the step's number"),
+        field_column("wait_ms", "waiting in its period", of="step_ps"),
+        field_column("period_ms", "its duration and the gap behind it that belongs to it"),
         Column(
             "wait_fraction",
             lambda t: t.step_ps / np.maximum(t.period_ps, 1),
             "share of the period that was waiting",
         ),
-        Column("is_counted", lambda t: t.counted, "whether averages and the diagnosis count it"),
+        field_column("is_counted", "whether averages and the diagnosis count it", of="counted"),
     ),
     "Warm-up and the step of the first element are not counted.",
 )

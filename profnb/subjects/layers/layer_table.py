@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import rate_text
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
 from profnb.subjects.layers.flops import backward_factor, forward_flops
@@ -139,12 +139,8 @@ LAYERS = Table[LayerTable](
     "layers",
     "One row per layer in the order of the model, then name scopes, then the rest.",
     (
-        Column("layer", lambda t: t.layer, "its path in the model, or what else the row is"),
-        Column(
-            "layer_type",
-            lambda t: t.layer_type,
-            'its class, "name scope", or "" for what is neither',
-        ),
+        field_column("layer", "its path in the model, or what else the row is"),
+        field_column("layer_type", 'its class, "name scope", or "" for what is neither'),
         Column("forward_us", _part("forward"), "time of its forward ops"),
         Column("backward_us", _part("backward"), "time of the gradient ops that they caused"),
         Column("update_us", _part("update"), "time in which the optimizer updated its weights"),
@@ -155,36 +151,21 @@ LAYERS = Table[LayerTable](
             "recomputed",
         ),
         Column("other_us", _part("other"), "time of what is none of these"),
-        Column(
-            "total_us",
-            lambda t: t.total_ps,
-            "time of all of these; the rows sum to the op time",
-            "own time",
-        ),
-        Column(
-            "with_parts_us",
-            lambda t: t.with_parts_ps,
-            "the total together with that of the layers inside it",
-        ),
-        Column("fraction", lambda t: t.fraction, "of all op time", "share"),
-        Column("host_us", lambda t: t.host_ps, "time of its ops on hosts"),
+        field_column("total_us", "time of all of these; the rows sum to the op time", "own time"),
+        field_column("with_parts_us", "the total together with that of the layers inside it"),
+        field_column("fraction", "of all op time", "share"),
+        field_column("host_us", "time of its ops on hosts"),
         Column(
             "device_us",
             lambda t: np.where(t.side == "device", t.device_ps, nan),
             "time of its ops on devices, NaN without a device",
         ),
-        Column("occurrences", lambda t: t.occurrences, "how often ops of it ran"),
-        Column(
+        field_column("occurrences", "how often ops of it ran"),
+        field_column(
             "parameters",
-            lambda t: t.parameters,
             "its own, not those of layers inside it; those of a model sum to ``count_params()``",
         ),
-        Column(
-            "output_shape",
-            lambda t: t.output_shape,
-            'as Keras writes it, "" if not known',
-            "output",
-        ),
+        field_column("output_shape", 'as Keras writes it, "" if not known', "output"),
         Column(
             "flops",
             lambda t: t.flops.sum(axis=1),
@@ -192,51 +173,45 @@ LAYERS = Table[LayerTable](
         ),
         Column("flops_forward", lambda t: t.flops[:, 0], "the forward part of them"),
         Column("flops_backward", lambda t: t.flops[:, 1], "the backward part of them"),
-        Column(
+        field_column(
             "gigaflops_per_second",
-            lambda t: t.flops_per_second,
             "operations over the time forward and backward",
             "achieved",
             lambda value: rate_text(value or None, "flop/s"),
+            of="flops_per_second",
         ),
-        Column(
+        field_column(
             "least_bytes",
-            lambda t: t.bounds.bytes,
             "what its ops read and write in a step, each tensor once",
+            of="bounds.bytes",
         ),
-        Column(
+        field_column(
             "flops_per_byte",
-            lambda t: t.bounds.intensity,
             "operations of all its ops, not of products alone, for each byte",
+            of="bounds.intensity",
         ),
-        Column("gigabytes_per_second", lambda t: t.bounds.bytes_per_second, "bytes over its time"),
-        Column(
+        field_column("gigabytes_per_second", "bytes over its time", of="bounds.bytes_per_second"),
+        field_column(
             "flops_fraction",
-            lambda t: t.bounds.flops_fraction,
             "share of the peak of operations that all its ops reached",
             "of peak operations",
+            of="bounds.flops_fraction",
         ),
-        Column(
+        field_column(
             "bytes_fraction",
-            lambda t: t.bounds.bytes_fraction,
             "share of the peak of memory; what is above 1 found them in a cache",
             "of peak memory",
+            of="bounds.bytes_fraction",
         ),
-        Column(
+        field_column(
             "bound_by",
-            lambda t: t.bounds.bound_by,
             'as in ``p.op_roofline``: "compute", "memory", "neither", "" where it is not known',
             "bound by",
+            of="bounds.bound_by",
         ),
-        Column("peak_bytes", lambda t: t.peak_bytes, "memory that its ops held at the peak"),
-        Column(
-            "is_shared", lambda t: t.is_shared, "whether it is called or held at several places"
-        ),
-        Column(
-            "is_estimate",
-            lambda t: t.is_estimate,
-            "whether some of the time was shared out by operations",
-        ),
+        field_column("peak_bytes", "memory that its ops held at the peak"),
+        field_column("is_shared", "whether it is called or held at several places"),
+        field_column("is_estimate", "whether some of the time was shared out by operations"),
     ),
     "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to "
     "the op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some "

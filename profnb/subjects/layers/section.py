@@ -123,7 +123,6 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
     rows = [row for row in np.argsort(-total, kind="stable").tolist() if total[row]]
     layers = int(is_layer[rows].sum())
     listed = rows[:_MOST_LAYERS_SHOWN]
-    most = int(total.max()) or 1
     largest = sorted(_parts_of_step(table, is_layer), key=lambda part: -part[1])[:4]
     whole = int(total.sum())
     parts = ", ".join(f"{name} {percent_text(spent / whole)}" for name, spent in largest)
@@ -140,7 +139,7 @@ def _layer_section(table: LayerTable, is_layer: Bools, scope: str) -> Section:
         title="Layers",
         tab="Layers",
         sentence=" ".join((sentence, *table.remarks)),
-        bar=Bar(lambda row: float(total[row] / most), lambda row: _row_colour(table, row), 8),
+        bar=Bar.of(total, lambda row: _row_colour(table, row), 8),
         rows=listed,
         is_sortable=True,
         searches=[table.search[row] for row in listed],

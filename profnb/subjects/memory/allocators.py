@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Table, field_column
 from profnb.steps.windows import Steps
 from profnb.trace.model import Counter, Trace
 
@@ -199,18 +199,14 @@ MEMORY = Table[MemorySamples](
     "memory",
     "One row per allocator and sample.",
     (
-        Column("allocator", lambda t: t.allocator, "the allocator"),
-        Column("time_ms", lambda t: t.time_ps, "when"),
-        Column("in_use_bytes", lambda t: t.in_use, "bytes in use"),
-        Column(
-            "reserved_bytes",
-            lambda t: t.reserved,
-            "bytes reserved, NaN where only the use was recorded",
+        field_column("allocator", "the allocator"),
+        field_column("time_ms", "when"),
+        field_column("in_use_bytes", "bytes in use", of="in_use"),
+        field_column(
+            "reserved_bytes", "bytes reserved, NaN where only the use was recorded", of="reserved"
         ),
-        Column(
-            "fragmentation",
-            lambda t: t.fragmentation,
-            "0 for one free block, near 1 for many small ones; NaN likewise",
+        field_column(
+            "fragmentation", "0 for one free block, near 1 for many small ones; NaN likewise"
         ),
     ),
     "From the allocators' events (XPlane), from the allocations of session runs (TF1), or from the "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Table, field_column
 from profnb.core.units import PS_PER_NS
 from profnb.subjects.memory.peak import PeakRow
 from profnb.tf1.nodes import GraphStats
@@ -95,26 +95,14 @@ OP_MEMORY = Table[Sequence[OpMemory]](
     "op_memory",
     "One row per op of session runs (TF1) that allocated memory, most first.",
     (
-        Column("op_name", of_each("op_name"), "the op", "op"),
-        Column("op_type", of_each("op_type"), "its type"),
-        Column("occurrences", of_each("occurrences"), "executions in all runs"),
-        Column(
-            "requested_bytes",
-            of_each("requested_bytes"),
-            "what it allocated in a run, freed or not",
-            "requested",
-        ),
-        Column("peak_bytes", of_each("peak_bytes"), "what its executions held at most", "peak"),
-        Column(
-            "residual_bytes", of_each("residual_bytes"), "what was left when they ended", "residual"
-        ),
-        Column(
-            "output_bytes",
-            of_each("output_bytes"),
-            "what their outputs hold, passed on ones too",
-            "output",
-        ),
-        Column("temp_bytes", of_each("temp_bytes"), "scratch space"),
+        field_column("op_name", "the op", "op"),
+        field_column("op_type", "its type"),
+        field_column("occurrences", "executions in all runs"),
+        field_column("requested_bytes", "what it allocated in a run, freed or not", "requested"),
+        field_column("peak_bytes", "what its executions held at most", "peak"),
+        field_column("residual_bytes", "what was left when they ended", "residual"),
+        field_column("output_bytes", "what their outputs hold, passed on ones too", "output"),
+        field_column("temp_bytes", "scratch space"),
     ),
     "Sums over an op's executions in a run, means over runs, as tfprof's view of bytes.",
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.table import Column, Table, of_each, sequence_of
+from profnb.core.table import Column, Table, field_column, field_of
 from profnb.core.units import MISSING, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
@@ -125,33 +125,25 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
     "One row per op, region, type and shape alive when most memory was in use, per allocator, most bytes "
     "first.",
     (
-        Column("allocator", of_each("allocator"), "the allocator"),
-        Column("op_name", of_each("op_name"), "the op that allocated it", "op"),
-        Column(
+        field_column("allocator", "the allocator"),
+        field_column("op_name", "the op that allocated it", "op"),
+        field_column(
             "region",
-            of_each("region"),
             '"output", "temp", "persist", "dynamic", or "" where the trace does not say',
             text=lambda region: region or MISSING,
         ),
-        Column("dtype", of_each("dtype"), "its type"),
-        Column("shape", of_each("shape"), "its dimensions"),
-        Column("bytes", of_each("bytes"), "bytes of all its blocks", "bytes"),
-        Column(
+        field_column("dtype", "its type"),
+        field_column("shape", "its dimensions"),
+        field_column("bytes", "bytes of all its blocks", "bytes"),
+        field_column(
             "occurrences",
-            of_each("occurrences"),
             "how many blocks; 0 for what was allocated before the trace began",
             "blocks",
             lambda blocks: count_text(blocks) if blocks else MISSING,
         ),
-        Column(
-            "is_persistent",
-            of_each("is_persistent"),
-            "whether it outlives the step of the peak on both sides",
-        ),
-        Column(
-            "time_ms",
-            of_each("time_ps"),
-            "when the allocator had most in use, the first time if there were several",
+        field_column("is_persistent", "whether it outlives the step of the peak on both sides"),
+        field_column(
+            "time_ms", "when the allocator had most in use, the first time if there were several"
         ),
     ),
     "The rows of an allocator sum to the bytes in use. Memory from before the trace has no name and a row "
@@ -246,7 +238,7 @@ def measure_memory(
 def _positive(name: str) -> Callable[[Sequence[MemoryUse]], list[float]]:
     """One field of each row, NaN where it is not positive."""
     return lambda uses: [
-        float(value) if value and value > 0 else np.nan for value in sequence_of(uses, name)
+        float(value) if value and value > 0 else np.nan for value in field_of(uses, name)
     ]
 
 
@@ -254,12 +246,12 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
     "memory_summary",
     "One row per allocator.",
     (
-        Column("allocator", of_each("allocator.name"), "the allocator"),
-        Column("peak_bytes", of_each("peak_bytes"), "the most in use while the trace ran"),
-        Column(
+        field_column("allocator", "the allocator", of="allocator.name"),
+        field_column("peak_bytes", "the most in use while the trace ran"),
+        field_column(
             "peak_time_ms",
-            of_each("peak_ps"),
             "when; where it was reached several times, the first time",
+            of="peak_ps",
             alias="peak_ms",
         ),
         Column(
@@ -274,20 +266,19 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
             "between steps",
         ),
         Column("limit_bytes", _positive("allocator.limit"), "the most that it can give"),
-        Column(
+        field_column(
             "fragmentation",
-            of_each("fragmentation"),
             "at the peak: 0 for one free block, near 1 for many small ones",
             text=percent_text,
         ),
-        Column(
+        field_column(
             "growth_bytes_per_step",
-            of_each("growth_bytes"),
             "how much more each step leaves behind, 0 where that does not go on",
             "growth a step",
             lambda growth: bytes_text(growth) if growth else "none",
+            of="growth_bytes",
         ),
-        Column("growth_op", of_each("growth_op"), "the op that allocates most of what stays"),
+        field_column("growth_op", "the op that allocates most of what stays"),
         Column("batch_size", _positive("batch_size"), "examples per step"),
         Column(
             "largest_batch_size",

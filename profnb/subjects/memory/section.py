@@ -36,14 +36,13 @@ def memory_sections(study: Study) -> list[Section]:
 
 
 def _op_section(ops: Sequence[OpMemory]) -> Section:
-    most = max(op.requested_bytes for op in ops) or 1
     return section_of(
         OP_MEMORY,
         ops,
         ("op_name", "op_type", "requested_bytes", "peak_bytes", "residual_bytes", "output_bytes"),
         title="Memory by op, in a session run",
         tab="Memory",
-        bar=Bar(lambda row: ops[row].requested_bytes / most, MEMORY_COLOUR, 8),
+        bar=Bar.of([op.requested_bytes for op in ops], MEMORY_COLOUR, 8),
         rows=range(min(len(ops), _SHOWN_ROWS)),
         is_detail=True,
     )
@@ -60,7 +59,6 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
             f"A batch of about {count_text(about)} would fit into {largest.allocator.name} (now "
             f"{count_text(largest.batch_size)}), judged by the memory that changes within a step."
         )
-    most = max(use.peak_bytes for use in shown) or 1
     return section_of(
         MEMORY_SUMMARY,
         shown,
@@ -75,7 +73,7 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
         title="Memory",
         tab="Memory",
         sentence=sentence,
-        bar=Bar(lambda row: shown[row].peak_bytes / most, MEMORY_COLOUR, 10),
+        bar=Bar.of([use.peak_bytes for use in shown], MEMORY_COLOUR, 10),
         rows=range(len(shown)),
         figure=_memory_figure(study, shown) if largest.allocator.is_device else None,
         is_detail=not largest.allocator.is_device,
@@ -119,7 +117,7 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         title="Memory in use at the peak",
         tab="Memory",
         sentence=sentence,
-        bar=Bar(lambda row: shown[row].bytes / max(shown[0].bytes, 1), MEMORY_COLOUR, 8),
+        bar=Bar.of([row.bytes for row in shown], MEMORY_COLOUR, 8),
         rows=range(len(shown)),
         is_detail=True,
     )

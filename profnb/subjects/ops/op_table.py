@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int32s, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
 from profnb.subjects.device.kernels import name_device_work
@@ -223,24 +223,19 @@ OPS = Table[OpTable](
             lambda t: np.where(t.is_device, "device", "host"),
             'where it ran, "host" or "device"',
         ),
-        Column("op_type", lambda t: t.op_type, 'the kind of op, "" where the trace does not say'),
-        Column("op_name", lambda t: t.op_name, "the op's own name"),
-        Column(
-            "occurrences",
-            lambda t: t.occurrences,
-            "how often it ran; several kernels of one execution count once",
-            "runs",
+        field_column("op_type", 'the kind of op, "" where the trace does not say'),
+        field_column("op_name", "the op's own name"),
+        field_column(
+            "occurrences", "how often it ran; several kernels of one execution count once", "runs"
         ),
-        Column("total_us", lambda t: t.total_ps, "time in it and in the ops it called"),
-        Column(
+        field_column("total_us", "time in it and in the ops it called"),
+        field_column(
             "self_us",
-            lambda t: t.self_ps,
             "time in it alone; on a device without what overlaps earlier work of its stream",
             "own time",
         ),
-        Column(
+        field_column(
             "self_fraction",
-            lambda t: t.self_fraction,
             "share of the self time of its side, NaN where the side has none",
             "own share",
         ),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Table, field_column
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
@@ -59,7 +59,7 @@ _OPS: Table[Sequence[OpRow]] = Table(
     OPS.name,
     OPS.rows,
     tuple(
-        Column(name, of_each(field), OPS[name].meaning, OPS[name].heading)
+        field_column(name, OPS[name].meaning, OPS[name].heading, of=field)
         for name, field in _FIELDS.items()
     ),
 )

@@ -14,6 +14,7 @@ out over the calls that led to the caller in proportion, so blocks below the sec
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import dropwhile
 from typing import TypeVar
 
@@ -24,8 +25,9 @@ from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
+from profnb.steps.spine import Spine
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
 
@@ -317,7 +319,7 @@ PYTHON = Table[PythonTime](
         Column(
             "line", lambda t: [first for _, _, first in t.function], "the source line it begins at"
         ),
-        Column("is_user", lambda t: t.is_user, "whether it is your own code"),
+        field_column("is_user", "whether it is your own code"),
         Column(
             "samples",
             lambda t: np.where(t.samples >= 0, t.samples, np.nan),
@@ -330,8 +332,8 @@ PYTHON = Table[PythonTime](
             "calls",
             alias="calls",
         ),
-        Column("self_ms", lambda t: t.self_ps, "time in it alone"),
-        Column("total_ms", lambda t: t.total_ps, "time in it and in what it called"),
+        field_column("self_ms", "time in it alone"),
+        field_column("total_ms", "time in it and in what it called"),
         Column(
             "inside_steps_ms",
             lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
@@ -345,3 +347,20 @@ PYTHON = Table[PythonTime](
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
 )
+
+
+class Python:
+    """Python's part of a capture, worked out when asked for."""
+
+    def __init__(self, spine: Spine) -> None:
+        """Nothing is computed yet."""
+        self._spine = spine
+
+    @cached_property
+    def time(self) -> PythonTime | None:
+        """Python's time by function; None where the capture did not sample it."""
+        recording = self._spine.recording
+        if recording.stacks is None:
+            return None
+        cells = recording.source.cells if recording.source else {}
+        return tabulate_python(recording.stacks, recording.steps, cells)

@@ -19,7 +19,6 @@ def python_sections(python: PythonTime | None) -> list[Section]:
     """Give the table and the chart of Python's functions; none where Python was not sampled."""
     if python is None or not len(python):
         return []
-    most = int(python.self_ps[0]) or 1
     is_counted = bool((python.occurrences >= 0).any())
 
     def function(row: int) -> Cell:
@@ -53,8 +52,8 @@ def python_sections(python: PythonTime | None) -> list[Section]:
             title="Functions" if python.kind else "Python",
             tab="Python",
             sentence=_sentence(python, is_counted=is_counted),
-            bar=Bar(
-                lambda row: float(python.self_ps[row] / most),
+            bar=Bar.of(
+                python.self_ps,
                 lambda row: colour_of("host compute" if python.is_user[row] else "between steps"),
                 8,
             ),

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, look_up
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, field_column, field_of
 from profnb.steps.finding.ranges import family_of
 from profnb.steps.grouping import claim, links_threads
 from profnb.steps.nesting import nearest_of
@@ -75,7 +75,7 @@ class RangeTable:
 
     def column(self, name: str) -> Floats:
         """A number of each row."""
-        return np.array(sequence_of(self.rows, name), np.float64)
+        return np.array(field_of(self.rows, name), np.float64)
 
     @property
     def fraction(self) -> Floats:
@@ -260,10 +260,10 @@ RANGES = Table[RangeTable](
             'the ranges around it, "" at the top',
             "in",
         ),
-        Column(
+        field_column(
             "kind",
-            lambda t: sequence_of(t.rows, "kind"),
             f'"{MARKED}" (`record_function`, NVTX, a trace annotation), or "{SCOPE}" of JAX',
+            of="rows.kind",
         ),
         Column("occurrences", lambda t: t.column("occurrences"), "how often it ran", "runs"),
         Column(
@@ -276,11 +276,11 @@ RANGES = Table[RangeTable](
             "recorded",
             "device busy",
         ),
-        Column(
+        field_column(
             "device_fraction",
-            lambda t: t.fraction,
             "share of the time in which any device worked",
             "of device time",
+            of="fraction",
         ),
         Column("kernels", lambda t: t.column("kernels"), "how many kernels it launched"),
     ),

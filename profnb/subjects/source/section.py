@@ -48,7 +48,6 @@ def _range_sections(study: Study) -> list[Section]:
         return []
     busy, host = ranges.column("busy_ps"), ranges.column("host_ps")
     weight = np.nan_to_num(np.where(np.isnan(busy), host, busy))
-    longest = weight.max() or 1.0
     first = ranges.rows[0]
     sentence = (
         "Work on a device counts for the range that launched it, and for the ranges around that."
@@ -81,7 +80,7 @@ def _range_sections(study: Study) -> list[Section]:
             title="Ranges",
             tab="Source",
             sentence=sentence if study.program.has_device else "",
-            bar=Bar(lambda row: float(weight[row] / longest), colour_of("device compute"), 8),
+            bar=Bar.of(weight, colour_of("device compute"), 8),
             rows=range(min(len(ranges), _MOST_RANGES)),
             is_sortable=True,
             shown=_SHOWN_RANGES,
@@ -99,7 +98,6 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
     of_user = [row for row in range(len(lines)) if lines.file[row]]
     shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
-    most = max((int(cost[row]) for row in shown), default=0) or 1
 
     def source(row: int) -> Cell:
         place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
@@ -122,7 +120,7 @@ def chosen_lines(lines: SourceLines, scope: str) -> Section:
         title="Lines of your code",
         tab="Source",
         sentence=" ".join([_sentence(lines, scope), *lines.remarks]),
-        bar=Bar(lambda row: float(cost[row] / most), _colour(lines), 8),
+        bar=Bar.of(cost, _colour(lines), 8, full=max(cost[shown], default=0)),
         rows=shown,
     )
 

@@ -24,7 +24,7 @@ import numpy as np
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
@@ -106,19 +106,18 @@ SOURCE_LINES = Table[SourceLines](
     "source_lines",
     "One row per line of your own source with any cost, most op time first.",
     (
-        Column(
+        field_column(
             "file",
-            lambda t: t.file,
             'the file it stands in, from the working folder or its package on, "" in the row of ops that no '
             "line made",
         ),
-        Column("line", lambda t: t.line, "its number in the file, 0 in that row"),
+        field_column("line", "its number in the file, 0 in that row"),
         Column(
             "source",
             lambda t: [text.strip() for text in t.text],
             'its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is',
         ),
-        Column("host_us", lambda t: t.host_ps, "self time on hosts of the ops that it made"),
+        field_column("host_us", "self time on hosts of the ops that it made"),
         Column(
             "device_us",
             lambda t: np.where(t.has_device, t.device_ps, np.nan),
@@ -141,12 +140,9 @@ SOURCE_LINES = Table[SourceLines](
             lambda t: t.host_ps + t.device_ps - t.backward_ps,
             "the part of its ops' time that is no gradient's",
         ),
-        Column(
-            "backward_us", lambda t: t.backward_ps, "the part of it in gradients that it caused"
-        ),
-        Column(
+        field_column("backward_us", "the part of it in gradients that it caused"),
+        field_column(
             "gradient_us",
-            lambda t: t.gradient_ps,
             "time of gradients asked for here and charged to the lines that caused them",
         ),
         Column(
@@ -160,9 +156,7 @@ SOURCE_LINES = Table[SourceLines](
             "how often the line began to run",
             alias="runs",
         ),
-        Column(
-            "op_occurrences", lambda t: t.op_occurrences, "how often ops of it ran", alias="op_runs"
-        ),
+        field_column("op_occurrences", "how often ops of it ran", alias="op_runs"),
     ),
     "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "
     "``capture_us`` covers the whole capture. Without steps everything counts. With the row of no file, "

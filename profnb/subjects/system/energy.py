@@ -24,7 +24,7 @@ import numpy as np
 
 from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
 from profnb.core.columns import Floats
-from profnb.core.table import Column, Table, of_each
+from profnb.core.table import Table, field_column
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.system.machine_use import board_title
 
@@ -63,22 +63,17 @@ ENERGY = Table[Sequence[Energy]](
     "energy",
     "One row per watched GPU, with its energy in joules.",
     (
-        Column("source", of_each("source"), "which GPU"),
-        Column("joules", of_each("joules"), "over the whole cell"),
-        Column("steps", of_each("steps"), "how many steps the energy of a step is of"),
-        Column("joules_per_step", of_each("step_joules"), "of a step, from its begin to the next one's"),
-        Column("joules_per_example", of_each("example_joules"), "of an example, where a batch size is known"),
-        Column(
+        field_column("source", "which GPU"),
+        field_column("joules", "over the whole cell"),
+        field_column("steps", "how many steps the energy of a step is of"),
+        field_column("joules_per_step", "of a step, from its begin to the next one's", of="step_joules"),
+        field_column("joules_per_example", "of an example, where a batch size is known", of="example_joules"),
+        field_column(
             "band_fraction",
-            of_each("band"),
             "how far they may be off, up or down: the accuracy of the reading and its delay",
+            of="band",
         ),
-        Column(
-            "method",
-            of_each("method"),
-            "how it was measured, or why it is not known",
-            alias="told_by",
-        ),
+        field_column("method", "how it was measured, or why it is not known", alias="told_by"),
     ),
     "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
     "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "

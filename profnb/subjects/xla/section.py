@@ -52,7 +52,6 @@ def _module_section(modules: XlaModules) -> Section:
         sentence += f"; compiling took {duration_text(compiled)} while this was traced"
     more = len(shown) - _SHOWN_MODULES
     sentence += f". {more} more are in p.xla_modules." if more > 0 else "."
-    longest = int(modules.self_ps.max(initial=0)) or 1
     return section_of(
         XLA_MODULES,
         modules,
@@ -60,7 +59,7 @@ def _module_section(modules: XlaModules) -> Section:
         title="XLA programs",
         tab="XLA",
         sentence=sentence,
-        bar=Bar(lambda row: float(modules.self_ps[row] / longest), _COLOUR, 8),
+        bar=Bar.of(modules.self_ps, _COLOUR, 8),
         rows=shown[:_SHOWN_MODULES],
     )
 
@@ -68,7 +67,6 @@ def _module_section(modules: XlaModules) -> Section:
 def _op_section(study: Study) -> Section:
     ops = study.xla.ops
     fractions = ops.fraction
-    first = float(fractions[0]) if len(ops) and ops.self_ps[0] else 1.0
 
     def share(row: int) -> str:
         return percent_text(float(fractions[row])) if ops.self_ps[row] else MISSING
@@ -87,7 +85,7 @@ def _op_section(study: Study) -> Section:
         title="XLA ops",
         tab="XLA",
         sentence=f"{count_text(len(ops))} ops, {duration_text(int(ops.self_ps.sum()))} in all.",
-        bar=Bar(lambda row: float(fractions[row]) / first, _COLOUR, 8),
+        bar=Bar.of(ops.self_ps, _COLOUR, 8),
         rows=range(min(_SHOWN_OPS, len(ops))),
         figure=xla_figure(grow_xla_tree(ops, study.xla.hlo)),
     )

@@ -16,7 +16,7 @@ import numpy as np
 
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Column, Table, sequence_of
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
@@ -150,52 +150,34 @@ XLA = Table[XlaOps](
     "xla",
     "One row per XLA op (an HLO instruction run as one piece) and side, most self time first.",
     (
-        Column("module", lambda t: sequence_of(t.op, "module"), "the XLA program it is of"),
-        Column(
-            "program_id",
-            lambda t: sequence_of(t.op, "program_id"),
-            "that program's number, -1 if unknown",
-        ),
-        Column("hlo_op", lambda t: sequence_of(t.op, "name"), "the HLO instruction"),
-        Column(
-            "category",
-            lambda t: sequence_of(t.op, "category"),
-            "its opcode, or the library that it calls",
-        ),
-        Column(
-            "op_name",
-            lambda t: sequence_of(t.op, "op_name"),
-            "the framework's op that it came from",
-        ),
+        field_column("module", "the XLA program it is of", of="op.module"),
+        field_column("program_id", "that program's number, -1 if unknown", of="op.program_id"),
+        field_column("hlo_op", "the HLO instruction", of="op.name"),
+        field_column("category", "its opcode, or the library that it calls", of="op.category"),
+        field_column("op_name", "the framework's op that it came from", of="op.op_name"),
         Column(
             "op_type", lambda t: [op.key[1] if op.op_name else "" for op in t.op], "that op's type"
         ),
-        Column(
-            "source", lambda t: sequence_of(t.op, "source"), 'your "file:line" that made the op'
-        ),
+        field_column("source", 'your "file:line" that made the op', of="op.source"),
         Column("side", lambda t: np.where(t.is_device, "device", "host"), '"device" or "host"'),
-        Column(
-            "occurrences", lambda t: t.occurrences, "how often it ran, over all devices", "runs"
-        ),
-        Column("total_us", lambda t: t.total_ps, "time in it and in what it called"),
-        Column("self_us", lambda t: t.self_ps, "time in it alone", "own time"),
-        Column("fraction", lambda t: t.fraction, "of the self time of all rows", "share"),
-        Column(
-            "flops", lambda t: t.flops, "floating-point operations of one run, NaN if not known"
-        ),
-        Column("bytes", lambda t: t.bytes, "bytes that one run reads and writes, NaN if not known"),
-        Column(
+        field_column("occurrences", "how often it ran, over all devices", "runs"),
+        field_column("total_us", "time in it and in what it called"),
+        field_column("self_us", "time in it alone", "own time"),
+        field_column("fraction", "of the self time of all rows", "share"),
+        field_column("flops", "floating-point operations of one run, NaN if not known"),
+        field_column("bytes", "bytes that one run reads and writes, NaN if not known"),
+        field_column(
             "gigaflops_per_second",
-            lambda t: t.flops_per_second,
             "operations that it reached while it ran",
             "operations",
             lambda value: rate_text(value or None, "flop/s"),
+            of="flops_per_second",
         ),
-        Column(
+        field_column(
             "gigabytes_per_second",
-            lambda t: t.bytes_per_second,
             "bytes that it reached while it ran",
             "memory",
+            of="bytes_per_second",
         ),
     ),
     "Operations and bytes are XLA's records, or come from the shapes in the saved program.",
@@ -337,8 +319,8 @@ XLA_MODULES = Table[XlaModules](
     "xla_modules",
     "One row per XLA program, with the cost of compiling, running and holding it, most self time first.",
     (
-        Column("module", lambda t: t.module, "its name", "program"),
-        Column("program_id", lambda t: t.program_id, "its number, -1 where the trace does not say"),
+        field_column("module", "its name", "program"),
+        field_column("program_id", "its number, -1 where the trace does not say"),
         Column(
             "occurrences",
             lambda t: _if_positive(t.occurrences),
@@ -346,8 +328,8 @@ XLA_MODULES = Table[XlaModules](
             "runs",
             alias="executions",
         ),
-        Column("self_us", lambda t: t.self_ps, "time of its ops", "time"),
-        Column("compilations", lambda t: t.compilations, "how often it was compiled"),
+        field_column("self_us", "time of its ops", "time"),
+        field_column("compilations", "how often it was compiled"),
         Column(
             "compile_ms",
             lambda t: _if_positive(t.compile_ps),
