@@ -247,6 +247,7 @@ def main() -> int:
         print("\n".join(write_address(arguments[1])))
         return 0
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ.setdefault("PROFNB_JOURNALS", "0")  # what died here is none of the reader's
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         if not arguments or path.stem in arguments:
             print(save(path), flush=True)

@@ -11,7 +11,7 @@ import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-os.environ["PROFNB_HISTORY"] = "0"  # no run of a test is the user's
+os.environ["PROFNB_HISTORY"] = os.environ["PROFNB_JOURNALS"] = "0"  # no run of a test is the user's
 # What LLVM would make faster runs a few steps; the programs, and what the trace tells of them, are the same.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 

@@ -32,6 +32,7 @@ def journals(tmp_path, monkeypatch):
     """A folder for journals that no other test has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("PROFNB_JOURNALS")
     monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("profnb.loading._read", [])
@@ -114,6 +115,12 @@ def test_a_cell_that_ended_leaves_nothing(journals):
         assert len(list(journals.iterdir())) == 1
         assert journals_left() == []  # this process lives
     assert not list(journals.iterdir())
+
+
+def test_nothing_is_kept_where_the_environment_says_so(journals, monkeypatch):
+    monkeypatch.setenv("PROFNB_JOURNALS", "0")
+    with profnb.profile():
+        assert not journals.exists()
 
 
 def test_a_cell_that_raises_leaves_nothing(journals):

@@ -131,7 +131,12 @@ class JournalFile:
 
 
 def folders() -> list[Path]:
-    """The folders of journals: in the user's cache, if it is on this machine, and among what is temporary."""
+    """The folders of journals: in the user's cache, if it is on this machine, and among what is temporary.
+
+    None where the environment says ``PROFNB_JOURNALS=0``.
+    """
+    if os.environ.get("PROFNB_JOURNALS") == "0":
+        return []
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     listed = [Path(cache).expanduser() / "profnb" / "journals"]
     listed.append(Path(tempfile.gettempdir()) / f"profnb-journals-{os.getuid()}")
