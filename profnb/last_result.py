@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import quoted
-from profnb.core.units import PS_PER_NS, bytes_text, counted_text, duration_text
+from profnb.core.units import NS_PER_S, PS_PER_NS, bytes_text, counted_text, duration_text
 from profnb.profile import Profile
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from profnb.capture.journal.dead_cell import DeadCell
 
-_NS_PER_S = 1e9
 _NEAR = 0.85  # of what memory there is: the system may end a process before all of it is used
 _read: list[Profile] = []  # the last one: its journal is gone
 
@@ -74,7 +73,7 @@ def _dead_cells() -> "Iterator[tuple[Path, DeadCell]]":
 def _death(dead: "DeadCell") -> str:
     """When it died, after how much, and where."""
     newest = dead.newest
-    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / _NS_PER_S))
+    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / NS_PER_S))
     memory = ""
     if newest.resident_bytes >= 0:
         is_near = 0 <= dead.limit_bytes * _NEAR < newest.resident_bytes

@@ -7,8 +7,7 @@ from IPython.core.error import UsageError
 
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-
-_GB = 1e9
+from profnb.core.units import GB
 
 
 def memory_line(shell: Any, arguments: Namespace) -> Any:
@@ -27,7 +26,7 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
     missing = [name for name in names if name not in shell.user_ns]
     if missing:
         raise UsageError(f"There is no {printable(missing[0])!r} in this notebook.")
-    limit = None if arguments.limit_gb is None else int(arguments.limit_gb * _GB)
+    limit = None if arguments.limit_gb is None else int(arguments.limit_gb * GB)
     try:
         forecast = fits(
             *(shell.user_ns[name] for name in names),

@@ -12,7 +12,7 @@ from profnb.drawing.theme import COLOURS, colour_of
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.study import Study
 
-_MOST_QUEUES, _MOST_POINTS, _MOST_MARKS, _LONGEST_QUEUE = 6, 300, 200, 60
+_MOST_QUEUES, _MOST_QUEUE_POINTS, _MOST_MARKS, _LONGEST_QUEUE = 6, 300, 200, 60
 _LINES = (
     "device compute",
     "host compute",
@@ -109,7 +109,7 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
 
 def _thin(use: QueueUse) -> tuple[list[float], list[float]]:
     """At most 300 points: of each stretch the lowest, where it was."""
-    width = max(-(-use.held.size // _MOST_POINTS), 1)
+    width = max(-(-use.held.size // _MOST_QUEUE_POINTS), 1)
     at = [
         begin + int(np.argmin(np.nan_to_num(use.held[begin : begin + width], nan=np.inf)))
         for begin in range(0, use.held.size, width)
