@@ -15,12 +15,13 @@ from typing import Any, Protocol
 
 KINDS = KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 SESSION_RUN = "session_run"  # the phase of steps that are session runs, or how it begins
+TRAIN = "train"  # the phase of steps of a fit
 INVOKE = "invoke"  # the phase of steps that are runs of LiteRT's interpreters
 TAPE = "tape"  # marks where a step may begin, and is none
-_COLUMNS = (
+COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",
 )  # fmt: skip
-_WIDTH, _TRACED, _NAME = len(_COLUMNS), _COLUMNS.index("was_traced"), _COLUMNS.index("name")
+_WIDTH, _TRACED, _AT_NAME = len(COLUMNS), COLUMNS.index("was_traced"), COLUMNS.index("name")
 _PACKED = Struct(f"{_WIDTH}q").pack
 _MOST_LATE = 512
 _RECENT = 64  # steps, by which a typical one is known
@@ -123,7 +124,7 @@ class StepRecords:
 
     def append(self, *values: int) -> None:
         """Add one row, values in the order of the attributes."""
-        for name, value in zip(_COLUMNS, values, strict=True):
+        for name, value in zip(COLUMNS, values, strict=True):
             getattr(self, name).append(value)
 
 
@@ -227,12 +228,12 @@ class StepLog:
 
     def column(self, name: str, first: int = 0) -> array[int]:
         """Give one column, from a row on."""
-        return self._cells()[first * _WIDTH + _COLUMNS.index(name) :: _WIDTH]
+        return self._cells()[first * _WIDTH + COLUMNS.index(name) :: _WIDTH]
 
     def since(self, first: int) -> list[list[Any]]:
         """All columns from a step on, names as text; any thread may ask, while others end."""
         settled, chunks, late = self.stored
-        columns: list[list[Any]] = [[] for _ in _COLUMNS]
+        columns: list[list[Any]] = [[] for _ in COLUMNS]
         at = 0
         for chunk in chunks:
             count = len(chunk) // _WIDTH
@@ -241,7 +242,7 @@ class StepLog:
                 for number, column in enumerate(columns):
                     column.extend(cells[number::_WIDTH])
             at += count
-        columns[_NAME] = [self.names[name] for name in columns[_NAME]]
+        columns[_AT_NAME] = [self.names[name] for name in columns[_AT_NAME]]
         rows = late[max(first - settled, 0) :]
         for number, column in enumerate(columns):
             column.extend(row[number] for row in rows)
@@ -281,7 +282,7 @@ class StepLog:
         steps = StepRecords(
             ended_at=array("q", self.ended_at), ended_epoch=array("q", self.ended_epoch)
         )
-        for name in _COLUMNS:
+        for name in COLUMNS:
             getattr(steps, name).extend(self.column(name).tolist())
         steps.names += self.names
         return steps

@@ -53,7 +53,7 @@ _OF_DEVICE = (
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 
-_NAMED = (
+_NAMED_KINDS = (
     LINES, CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
 _CALLED_BY_NAME = (LINES, CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
@@ -182,14 +182,14 @@ class CellTree:
         """
         named = [
             row
-            for row in self.rows(*_NAMED)
+            for row in self.rows(*_NAMED_KINDS)
             if self.name[row] and f".{self.name[row]}".endswith(f".{name}")
         ]
         outermost = [
             row for row in named if not any(row in self.rows_below(at)[1:] for at in named)
         ]
         if not outermost:
-            largest = sorted(self.rows(*_NAMED), key=lambda row: -int(self.wall_ps[row]))
+            largest = sorted(self.rows(*_NAMED_KINDS), key=lambda row: -int(self.wall_ps[row]))
             listed = list(dict.fromkeys(self.name[row] for row in largest if self.name[row]))
             there = ", ".join(listed[:_MOST_NAMES_OF_NODE]) or "none"
             raise ValueError(

@@ -37,7 +37,7 @@ from profnb.core.columns import Bools, Floats, Int64s
 
 _POWER = 0.8416  # of 80 %: the normal's quantile
 MOST_ROUNDS = 200
-_NODES, _MANY, _LEVEL = 64, 4000, 0.95
+_QUADRATURE_NODES, _MANY, _LEVEL = 64, 4000, 0.95
 SAME = 1e-9  # of logarithms: what rounding makes
 
 
@@ -257,6 +257,6 @@ def _chi_nodes(freedom: int) -> tuple[Floats, Floats]:
 
 
 def _between(begin: float, end: float) -> tuple[Floats, Floats]:
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
     half = (end - begin) / 2
     return begin + half * (nodes + 1), weights * half

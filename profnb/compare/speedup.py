@@ -38,7 +38,7 @@ from profnb.subjects.study import Study
 _ENOUGH_UNTRACED = 10
 _UNDER_WAY, _LEAST_BLOCKS = 32, 4
 _MOST_COMPARED = 1000
-_SAMPLES = 1000
+_RESAMPLES = 1000
 _FEWEST_TO_COMPARE = 2
 _FEWEST_RANKED = 4
 ENOUGH_RUNS = 3  # which tell by themselves how much runs vary
@@ -293,8 +293,8 @@ def _resampled_medians(steps: Floats, random: np.random.Generator) -> Floats:
         steps = np.median(whole_blocks.reshape(-1, width), axis=1)
     length = _block_length(steps.size)
     blocks = -(-steps.size // length)
-    starts = random.integers(0, steps.size - length + 1, (_SAMPLES, blocks, 1))
-    rows = (starts + np.arange(length)).reshape(_SAMPLES, -1)[:, : steps.size]
+    starts = random.integers(0, steps.size - length + 1, (_RESAMPLES, blocks, 1))
+    rows = (starts + np.arange(length)).reshape(_RESAMPLES, -1)[:, : steps.size]
     return np.asarray(np.log(np.maximum(np.median(steps[rows], axis=1), 1e-9)))
 
 

@@ -6,7 +6,7 @@
 import os
 from dataclasses import dataclass
 
-_STEPS, _SECONDS = 100, 20.0
+_USUAL_STEPS, _SECONDS = 100, 20.0
 BACKENDS = ("tensorflow", "jax", "pytorch")
 
 
@@ -39,7 +39,7 @@ class CaptureOptions:
             the frameworks that do the work.
     """
 
-    max_steps: int = _STEPS
+    max_steps: int = _USUAL_STEPS
     max_seconds: float = _SECONDS
     warmup_steps: int = 0
     logdir: str | os.PathLike[str] | None = None
@@ -56,7 +56,7 @@ class CaptureOptions:
     @property
     def bounds_events(self) -> bool:
         """Tell whether the window closes, too, when reading it would take long: unless -n or -t ask."""
-        return (self.max_steps, self.max_seconds) == (_STEPS, _SECONDS)
+        return (self.max_steps, self.max_seconds) == (_USUAL_STEPS, _SECONDS)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant; a folder given as a path object becomes text.

@@ -16,8 +16,9 @@ from functools import cache, partial
 from importlib import import_module
 from operator import attrgetter
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
+from profnb.core.columns import T
 from profnb.core.units import (
     PS_PER_MS,
     PS_PER_US,
@@ -31,7 +32,6 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
 _GIGA = 1e9
 _LINE_WIDTH = 108
 _ROWS = "One row per"

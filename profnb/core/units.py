@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 MISSING = "—"
 PS_PER_S, PS_PER_MS, PS_PER_US = 1e12, 1e9, 1e6
+NS_PER_S, GB = 1e9, 1e9
 PS_PER_NS = 1000  # an integer: nanoseconds become picoseconds exactly
 
 _DURATIONS_PS = ((1e12, "s"), (1e9, "ms"), (1e6, "µs"), (1e3, "ns"), (1.0, "ps"))

@@ -10,11 +10,11 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from markupsafe import Markup
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, T
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.core.table import Column, Table
@@ -22,7 +22,6 @@ from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
 from profnb.drawing.theme import BAR, MUTED
 
-T = TypeVar("T")
 Key = float | str | None
 Numbers = Floats | Int64s
 

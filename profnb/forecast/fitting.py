@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
 _LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
-_GPU, _GIVEN = "the GPU", "the given limit"
+_GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
 _SHARE = 10  # of the limit, the part that measuring may take
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
 
@@ -167,7 +167,7 @@ def _measure(
 def _beside_process(limit: tuple[int, str] | None, living: float) -> tuple[int, str] | None:
     """What is left of a limit on the process beside what no allocator tells of: libraries and data."""
     resident = resident_bytes()
-    if limit is None or resident is None or limit[1] in (_GPU, _GIVEN):
+    if limit is None or resident is None or limit[1] in (_GPU, _GIVEN_LIMIT):
         return limit
     return max(limit[0] - max(resident - int(living), 0), 0), limit[1]
 
@@ -175,7 +175,7 @@ def _beside_process(limit: tuple[int, str] | None, living: float) -> tuple[int, 
 def _limit(limit_bytes: int | None) -> tuple[int, str] | None:
     """The most memory there may be: as it was given, the GPU's, else the process'."""
     if limit_bytes is not None:
-        return int(limit_bytes), _GIVEN
+        return int(limit_bytes), _GIVEN_LIMIT
     torch: Any = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
         return int(torch.cuda.mem_get_info()[1]), _GPU

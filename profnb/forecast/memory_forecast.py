@@ -8,7 +8,7 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.compare.section import titled_html
-from profnb.core.units import bytes_text, count_text, percent_text
+from profnb.core.units import GB, bytes_text, count_text, percent_text
 from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.theme import COLOURS
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _GRAIN = 4 << 20  # allocators of a process take memory in pieces of about this size
 _FAR = 0.1  # of the checked peak: farther off, the line is none
-_GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -80,12 +79,12 @@ class MemoryForecast(Result):
         lines: list[dict[str, Any]] = [
             {
                 "type": "scatter", "mode": "lines", "name": "forecast", "x": ends,
-                "y": [self.peak_bytes(at) / _GB for at in ends],
+                "y": [self.peak_bytes(at) / GB for at in ends],
                 "line": {"color": COLOURS["host compute"]},
             },
             {
                 "type": "scatter", "mode": "markers", "name": "measured", "x": ran,
-                "y": (self.table.peak_bytes / _GB).tolist(),
+                "y": (self.table.peak_bytes / GB).tolist(),
                 "marker": {"color": COLOURS["device compute"], "size": 8},
             },
         ]  # fmt: skip
@@ -93,7 +92,7 @@ class MemoryForecast(Result):
             lines.append(
                 {
                     "type": "scatter", "mode": "lines", "name": f"limit: {self.limit_of}", "x": ends,
-                    "y": [self.limit_bytes / _GB] * 2, "line": {"color": "#888", "dash": "dash"},
+                    "y": [self.limit_bytes / GB] * 2, "line": {"color": "#888", "dash": "dash"},
                 }
             )  # fmt: skip
         layout = figure_layout("Peak memory of a step", 280)

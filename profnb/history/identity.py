@@ -15,14 +15,14 @@ from functools import cache
 from pathlib import Path
 
 from profnb.core.safe_files import is_regular
+from profnb.core.units import GB
 
-_DIGITS, _PATIENCE_S, _LONGEST = 16, 0.5, 1_000_000
+_DIGITS, _GIT_PATIENCE_S, _LONGEST = 16, 0.5, 1_000_000
 _GIT = (
     "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch",
     "--untracked-files=no",
 )  # fmt: skip
 _MODEL = re.compile(r"^model name\s*:\s*(.*)$", re.MULTILINE)
-_GB = 1e9
 
 
 class _WithoutValues(ast.NodeTransformer):
@@ -102,7 +102,7 @@ def find_commit(folder: Path) -> tuple[str, bool | None]:
         return "", None
     try:
         run = subprocess.run(  # noqa: S603 - git itself, with words of ours
-            _GIT, cwd=folder, capture_output=True, timeout=_PATIENCE_S, check=True,
+            _GIT, cwd=folder, capture_output=True, timeout=_GIT_PATIENCE_S, check=True,
             stdin=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace",
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError):
@@ -127,7 +127,7 @@ def _host_facts() -> tuple[str, ...]:
         named = _MODEL.search(Path("/proc/cpuinfo").read_text("utf-8", "replace"))
         model = " ".join(named[1].split()) if named else model
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        facts.append(f"{memory / _GB:.0f} GB")
+        facts.append(f"{memory / GB:.0f} GB")
     except (OSError, ValueError, AttributeError):  # no Linux
         pass
     return model, *facts

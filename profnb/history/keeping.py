@@ -17,6 +17,7 @@ import numpy as np
 
 from profnb.capture.environment import CORES
 from profnb.capture.recording import Recording
+from profnb.capture.step_records import TRAIN
 from profnb.causes.cell_tree import grow_tree
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.speedup import block_medians, estimate_step
@@ -34,7 +35,7 @@ FIRST = (
     "profnb keeps the numbers of each run from now on, and no code: `%tfhistory` shows them. "
     "`profnb.configure(history=False)` keeps none."
 )
-_TRAIN, _FEWEST_UNTRACED = "train", 10
+_FEWEST_UNTRACED = 10
 
 
 def keep_run(profile: Profile, code: str) -> str:
@@ -134,7 +135,7 @@ def _estimate(runs: Sequence[Floats]) -> Estimate:
 
 
 def _main_phase(phases: Sequence[str]) -> str:
-    return _TRAIN if _TRAIN in phases else next(iter(phases), "")
+    return TRAIN if TRAIN in phases else next(iter(phases), "")
 
 
 def _count_steps(recording: Recording) -> int:

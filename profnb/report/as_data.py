@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 REPORT_FORMAT = 1
 JSON_BYTES = 8192
 _MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
-_DIGITS = 5
+_SIGNIFICANT_DIGITS = 5
 # Which columns of each table are in it, and by which its rows are chosen: the largest first.
 TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
-_KERNEL = "kernel_name"
+_KERNEL_COLUMN = "kernel_name"
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _TOP: TopColumns = {
     "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
@@ -237,15 +237,15 @@ def _ms(picoseconds: float | None) -> float | None:
 
 def _top(frame: "pd.DataFrame", key: str, columns: tuple[str, ...]) -> dict[str, Any]:
     largest = frame.sort_values(key, ascending=False, kind="stable").head(_SIZES[0][0])
-    if _KERNEL in columns:  # of long names what tells them apart
-        names = list(largest[_KERNEL])
+    if _KERNEL_COLUMN in columns:  # of long names what tells them apart
+        names = list(largest[_KERNEL_COLUMN])
         titles = kernel_titles(names, _MOST_BYTES_OF_A_CELL - 8)
         is_long = [len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL for name in names]
         shown = [
             title if long else name
             for name, title, long in zip(names, titles, is_long, strict=True)
         ]
-        largest = largest.assign(**{_KERNEL: shown})
+        largest = largest.assign(**{_KERNEL_COLUMN: shown})
     return {
         "rows": len(frame),
         "columns": list(columns),
@@ -317,4 +317,4 @@ class _Plain:
 
 def _rounded(number: float) -> float | None:
     """A number with the digits that measurements have; None where it is none."""
-    return float(f"{number:.{_DIGITS}g}") if math.isfinite(number) else None
+    return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if math.isfinite(number) else None

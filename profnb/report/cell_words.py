@@ -30,7 +30,7 @@ _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
 _REST = "other parts"
 _OUTER = (CELL, CALL, EPOCH)
-_NAMED = (parts.CALLBACKS, parts.CALLS, LINES)
+_CALLED_BY_NAME = (parts.CALLBACKS, parts.CALLS, LINES)
 _TAB = "Cell"
 _MOST_DRAWN, _MOST_LISTED, _LEAST_LISTED, _SHOWN = 400, 12, 0.02, 8
 _MILLION = 1_000_000  # widths are whole millionths of the cell, so that neighbours abut
@@ -141,7 +141,7 @@ def _is_outer(tree: CellTree, row: int) -> bool:
 
 def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
     kind, name = tree.kind[row], tree.name[row]
-    if kind in _NAMED and name:
+    if kind in _CALLED_BY_NAME and name:
         name = name if len(name) <= LONGEST_NAME else name.rpartition(".")[2]
         return f"{quoted(name)}{' itself' * is_outer}"
     if kind in (parts.IMPORTS, parts.MARKED) and name:

@@ -26,12 +26,11 @@ from profnb.capture.recording import Recording
 from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
 from profnb.capture.step_records import KerasRun, Standing, recent_step_ns
 from profnb.core.printable import printable, shortened
-from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.core.units import NS_PER_S, PS_PER_NS, count_text, duration_text
 from profnb.drawing.drawn_tables import html_table
 from profnb.drawing.theme import MUTED, ROOT
 
 EMPTY = {"text/html": "", "text/plain": ""}
-_NS_PER_S = 1e9
 _REWRITE_S = 0.5  # between two lines: as often as anybody reads them
 _RESTS_FOR = 200  # times as long as a line took of the processor, so the cell gives 0.5 % at most
 _JOIN_S = 1.0  # a thread that hangs in a line holds up the end of its cell so long
@@ -203,7 +202,7 @@ class LiveText:
         if not math.isnan(standing.step_ns):
             parts.append(f"{duration_text(standing.step_ns * PS_PER_NS)} a step")
         elif run is None or not run.done:
-            parts.append(f"{count_text(round(standing.elapsed_ns / _NS_PER_S))} s")
+            parts.append(f"{count_text(round(standing.elapsed_ns / NS_PER_S))} s")
         if run is not None and not math.isnan(run.loss):
             epoch = run.first_epoch + run.epochs_ended
             parts.append(f"loss {run.loss:.3g} after epoch {epoch}")
@@ -226,7 +225,7 @@ class LiveText:
             return ""
         # Before an epoch is over, nobody knows what its end takes: validation, checkpoints.
         steps = " of steps" if run.phase == "train" and not run.epochs_ended else ""
-        seconds = about_text(took_ns / made * left / _NS_PER_S)
+        seconds = about_text(took_ns / made * left / NS_PER_S)
         return f"{seconds}{steps} left in this {_RUN_TITLES[run.phase][1]}"
 
 

@@ -34,7 +34,7 @@ from profnb.steps.step_times import StepTimes
 from profnb.steps.windows import Steps
 from profnb.trace.model import Events, Trace
 
-_NEAR, _DISTURBED = 24, 4
+_MOST_NEIGHBOURS, _DISTURBED = 24, 4
 _ENOUGH = 5  # fewer steps say too little to compare
 _NORMAL_95 = 1.96
 _LEAST_COST = 0.001
@@ -80,10 +80,10 @@ def tracing_cost(times: StepTimes, phase: str | None) -> TracingCost | None:
         return None
     last = under_trace[-1]
     alike &= (times.run == times.run[last]) & (times.duration_ps > 0)
-    before = np.flatnonzero(alike & times.was_traced)[-_NEAR:]
+    before = np.flatnonzero(alike & times.was_traced)[-_MOST_NEIGHBOURS:]
     after = np.flatnonzero(alike & ~times.was_traced)
     after = after[after > last]
-    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:_NEAR]
+    after = after[min(_DISTURBED, max(after.size - _ENOUGH, 0)) :][:_MOST_NEIGHBOURS]
     if min(before.size, after.size) < _ENOUGH:
         return None
     sides = [np.log(times.duration_ps[rows].astype(np.float64)) for rows in (before, after)]
@@ -172,7 +172,7 @@ def find_untraced_clock(
     Returns:
         The clock; None where no event's cost holds up a step.
     """
-    near = steps.rows_of(steps.main_phase)[-_NEAR:]
+    near = steps.rows_of(steps.main_phase)[-_MOST_NEIGHBOURS:]
     if not steps.roots.size or not near.size:
         return None
     events, room_ps = _where_it_counts(trace, steps, groups.parent, activities)

@@ -10,7 +10,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import FUNCTION_CALL
 
 _OUR_CLOCK = "profnb.clock"
-_MOST_NAMED = 3
+_MOST_CALLS = 3
 
 
 def has_thread(study: Study) -> bool:
@@ -92,10 +92,10 @@ def note_window(study: Study) -> str:
     calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
     once = [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]
     if once:
-        more = f" and {len(once) - _MOST_NAMED} more" if len(once) > _MOST_NAMED else ""
+        more = f" and {len(once) - _MOST_CALLS} more" if len(once) > _MOST_CALLS else ""
         each = "once" if len(once) == 1 else "once each"
         return (
-            f"{', '.join(name[:60] for name in once[:_MOST_NAMED])}{more} ran {each}: no loop, so no steps. "
+            f"{', '.join(name[:60] for name in once[:_MOST_CALLS])}{more} ran {each}: no loop, so no steps. "
             "The whole capture is one window."
         )
     if study.program.is_tensorflow:

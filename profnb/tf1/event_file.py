@@ -34,7 +34,7 @@ SCALARS_ALONE = (
     "The event files hold scalars (`p.scalars`) and no times of ops. Those are in the traces below "
     "plugins/profile."
 )
-_LONGEST_TAG, _LATEST_S, _MOST_BYTES = 500, 1e11, 512 << 20
+_LONGEST_TAG, _LATEST_S, _MOST_FILE_BYTES = 500, 1e11, 512 << 20
 
 
 _Part = tuple[list[str], Int64s, Floats, Floats]  # tags, steps, times, values
@@ -123,7 +123,7 @@ def read_scalars(files: Sequence[Path]) -> Scalars:
     parts: dict[Path, list[_Part]] = {file.parent: [] for file in files}
     for file in files:
         with suppress(TraceFormatError, OSError):
-            parts[file.parent].append(_scalars_of(read_whole(file, _MOST_BYTES)))
+            parts[file.parent].append(_scalars_of(read_whole(file, _MOST_FILE_BYTES)))
     runs += [_joined(of_folder, printable(folder.name)) for folder, of_folder in parts.items()]
     return Scalars(
         tuple(run for one in runs for run in one.run),

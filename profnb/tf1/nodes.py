@@ -21,7 +21,7 @@ from profnb.trace.wire import Messages
 _NODE_NAME, _LABEL = 1, 8
 _BEGIN_US, _DURATION_US, _SCHEDULED_US, _THREAD = 2, 5, 9, 10
 _BEGIN_NS, _DURATION_NS, _SCHEDULED_NS = 13, 16, 17
-_NODE_MEMORY, _OUTPUT, _MEMORY_STATS = 6, 7, 12
+_NODE_MEMORY, _NODE_OUTPUT, _MEMORY_STATS = 6, 7, 12
 _USED_ALLOCATOR, _USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE, _USED_RECORDS = 1, 2, 3, 4, 5, 6
 _RECORD_US, _RECORD_BYTES = 1, 2
 _OUTPUT_SLOT, _OUTPUT_TENSOR = 1, 3
@@ -89,7 +89,7 @@ class Nodes:
     def shapes_texts(self, rows: slice) -> list[str]:
         """Write each node's outputs as ``slot: dtype[dimensions]``; "" for none."""
         nodes = self.messages.rows(rows)
-        outputs = nodes.split(_OUTPUT, "NodeOutput")
+        outputs = nodes.split(_NODE_OUTPUT, "NodeOutput")
         tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
         shapes = tensors.inner(_TENSOR_SHAPE, "TensorShape")
         slots, types = outputs.numbers(_OUTPUT_SLOT)[0], tensors.numbers(_TENSOR_TYPE)[0]
@@ -219,7 +219,7 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     has = np.unique(memory.parents)
     columns = {name: (has, part) for name, part in zip(names, sums, strict=True)}
     columns["in_use_bytes"] = np.flatnonzero(sums[-1]), sums[-1]
-    outputs = nodes.split(_OUTPUT, "NodeOutput")
+    outputs = nodes.split(_NODE_OUTPUT, "NodeOutput")
     tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
     allocations = tensors.inner(_TENSOR_ALLOCATION, "AllocationDescription")
     (requested,) = allocations.numbers(_ALLOCATION_REQUESTED)

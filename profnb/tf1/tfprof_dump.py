@@ -16,7 +16,7 @@ from profnb.core.errors import TraceFormatError
 from profnb.trace.wire import LENGTH, VARINT, Messages, read_plain_varint, write_message
 
 _NODES = 1
-_NAME, _OP, _EXECS = 1, 9, 12
+_NODE_NAME, _OP, _EXECS = 1, 9, 12
 _ACCELERATOR, _CPU, _MEMORY = 4, 5, 7
 _MOST_BYTES, _LONGEST_NAME = 256 << 20, 1_000
 _NODE_FIELDS = range(1, 17)
@@ -62,7 +62,8 @@ def _find_steps(buffer: Bytes) -> list[Bytes]:
         Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
     )
     names, ops = (
-        [raw[:_LONGEST_NAME] for raw in nodes.inner(field, "name").raw()] for field in (_NAME, _OP)
+        [raw[:_LONGEST_NAME] for raw in nodes.inner(field, "name").raw()]
+        for field in (_NODE_NAME, _OP)
     )
     entries = nodes.split(_EXECS, "step of a node")
     execs = entries.inner(2, "ExecProfile")

@@ -33,7 +33,7 @@ from profnb.timeline.scene import Scene, thin_track
 from profnb.trace.names import STEPS_LINE
 
 _OPENS_ON = 3  # steps
-_LONGEST_NAME = 300
+_LONGEST_EVENT_NAME = 300
 _LONGEST_DETAIL = 600
 _LARGEST_WORD = (1 << 32) - 1
 _MOST_STEPS = 20_000
@@ -112,7 +112,7 @@ def _name_rows(scene: Scene, marks: Marks) -> Int64s:
 def _name_text(scene: Scene, row: int) -> str:
     names, numbers = scene.study.trace.names, scene.study.steps.step_num
     if row < len(names):
-        return names[row][:_LONGEST_NAME]
+        return names[row][:_LONGEST_EVENT_NAME]
     step = row - len(names)
     return f"step {numbers[step]}" if step < len(numbers) else "outside the steps"
 
@@ -161,7 +161,7 @@ def _line_headers(scene: Scene) -> list[dict[str, Any]]:
             "label": scene.names[position],
             "recorded": scene.recorded_name(line),
             "derived": scene.derived[position],
-            "plane": trace.planes[trace.lines.plane[line]].name[:_LONGEST_NAME],
+            "plane": trace.planes[trace.lines.plane[line]].name[:_LONGEST_EVENT_NAME],
             "device": bool(trace.is_device_line[line]),
             "steps": position == lanes.steps_line,
             "busy": int(lanes.busy_ps[position]),
@@ -188,9 +188,9 @@ def _track_columns(
         columns += [_shuffled(np.diff(time, prepend=0)), _shuffled(value.astype(np.int64))]
         headers.append(
             {
-                "label": track.label[:_LONGEST_NAME],
-                "title": track.title[:_LONGEST_NAME],
-                "unit": track.unit[:_LONGEST_NAME],
+                "label": track.label[:_LONGEST_EVENT_NAME],
+                "title": track.title[:_LONGEST_EVENT_NAME],
+                "unit": track.unit[:_LONGEST_EVENT_NAME],
                 "samples": len(track),
                 "held": track.is_held,
                 "least": least,

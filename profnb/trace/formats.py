@@ -26,7 +26,7 @@ from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
 from profnb.trace.nvidia.printed import is_printed, read_printed
 from profnb.trace.pprof import SampledStacks, is_pprof, read_pprof
-from profnb.trace.pstats_file import MOST_BYTES, CallCounts, read_pstats
+from profnb.trace.pstats_file import MOST_PSTATS_BYTES, CallCounts, read_pstats
 from profnb.trace.xplane import read_xplane
 
 HEAD = 1 << 12
@@ -170,7 +170,7 @@ FORMATS = (
     Format("an event file of TensorBoard", is_event_file, _read_event_files),
     Format(
         "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
-        lambda opened: read_pstats(opened.data[: MOST_BYTES + 1].tobytes(), opened.source),
+        lambda opened: read_pstats(opened.data[: MOST_PSTATS_BYTES + 1].tobytes(), opened.source),
     ),
     Format("JSON in UTF-16", lambda head: _UTF_16.match(head) is not None, _read_utf_16),
     Format(

@@ -46,7 +46,7 @@ _BYTES = {
 }
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 _LARGEST = 9 * 10**15  # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
-_MOST_FRAMES, _MOST_PARTS = 10_000_000, 2_000_000
+_MOST_FRAMES, _MOST_MESSAGES = 10_000_000, 2_000_000
 _LONGEST = 300
 _Frames = list[tuple[int, int]]  # (function, line), the innermost first
 
@@ -118,7 +118,7 @@ class _Profile:
 
     def _split(self, field: int, kind: str) -> Messages:
         messages = self._whole.split(field, f"{kind} of pprof")
-        return messages.at_most(_MOST_PARTS, f"{kind}s", "profile")
+        return messages.at_most(_MOST_MESSAGES, f"{kind}s", "profile")
 
     def _text(self, row: int) -> str:
         return printable(self._texts[row][:_LONGEST]) if 0 <= row < len(self._texts) else ""
@@ -190,7 +190,7 @@ class _Profile:
         mappings = self._split(_MAPPINGS, "mapping")
         file_of = dict(zip(*(one.tolist() for one in mappings.numbers(1, 5)), strict=True))
         locations = self._split(_LOCATIONS, "location")
-        lines = locations.split(4, "line of pprof").at_most(_MOST_PARTS, "lines", "profile")
+        lines = locations.split(4, "line of pprof").at_most(_MOST_MESSAGES, "lines", "profile")
         called, line = (one.tolist() for one in lines.numbers(1, 2))
         frames: dict[int, _Frames] = {}
         identities = zip(*(one.tolist() for one in locations.numbers(1, 2)), strict=True)
@@ -217,7 +217,7 @@ class _Profile:
 
     def _holders(self, samples: Messages, kind: str) -> list[str]:
         """Name who holds the bytes of each sample: JAX labels the device, or what has none."""
-        labels = samples.split(3, "label of pprof").at_most(_MOST_PARTS, "labels", "profile")
+        labels = samples.split(3, "label of pprof").at_most(_MOST_MESSAGES, "labels", "profile")
         keys, texts = (one.tolist() for one in labels.numbers(1, 2))
         holders = [kind] * len(samples)
         for wanted in ("kind", "device"):

@@ -15,7 +15,7 @@ from typing import Any
 from profnb.core.errors import TraceFormatError
 
 _LONGEST_S, _MOST_CALLS, _LAST_LINE = 9e6, 1 << 53, 1 << 31  # 104 days: what picoseconds can hold
-_DEEPEST_MARSHALLED, MOST_BYTES, _LONGEST_BYTES = 12, 256 << 20, 2_000
+_DEEPEST_MARSHALLED, MOST_PSTATS_BYTES, _LONGEST_BYTES = 12, 256 << 20, 2_000
 _DICT, _DICT_END, _REF = ord("{"), ord("0"), 0x80
 _TEXTS_OF_4, _TEXTS_OF_1 = frozenset(b"uastAt"), frozenset(b"zZ")
 _NUMBER_TYPES = {ord("i"): "<i", ord("g"): "<d"}
@@ -53,9 +53,9 @@ def read_pstats(data: bytes, source: str) -> CallCounts:
     Raises:
         TraceFormatError: It is none, or damaged.
     """
-    if len(data) > MOST_BYTES:
+    if len(data) > MOST_PSTATS_BYTES:
         raise TraceFormatError(
-            f"{source} is a profile of cProfile of more than {MOST_BYTES / 1e6:,.0f} MB. Profile less."
+            f"{source} is a profile of cProfile of more than {MOST_PSTATS_BYTES / 1e6:,.0f} MB. Profile less."
         )
     try:
         return _counts(_Reader(data).read(0))

@@ -418,7 +418,7 @@ _PYTHON_CHANGES = {
 _MORE_TO_DO: Words = ("Give the device more to do", _PYTHON_CHANGES, _GUIDE)
 _LESS_BETWEEN: Words = ("Do less between steps", _PYTHON_CHANGES, _GUIDE)
 _BEFORE = "Run a step or two before the timed ones. Give every batch one shape."
-_PLACE = "Place the host's longest ops on the device, or move them to the input pipeline."
+_MOVE = "Place the host's longest ops on the device, or move them to the input pipeline."
 _RECORD = "Record the host's ops and Python calls as well, over several marked steps."
 _LATER = "The first run of an op loads libraries and compiles kernels. Run the step once before recording."
 # Of each cause of idle time the category that it is charged to ("" for gaps), what the host did, and words.
@@ -427,7 +427,7 @@ _CAUSES: dict[str, tuple[str, str, Words]] = {
     "waiting for input": ("input", "the host waited for data", ("Have the next batch ready", READY, _GUIDE)),
     "copying input": ("input", "the host copied data to the device", _COPY_BESIDE),
     "synchronising copy": ("output", "the host waited for results", _READ_LESS),
-    "host compute": ("host compute", "ops computed on the CPU", ("Move work to the device", _PLACE, _GUIDE)),
+    "host compute": ("host compute", "ops computed on the CPU", ("Move work to the device", _MOVE, _GUIDE)),
     "kernel launch": ("kernel launch", "the host prepared and launched kernels", _LAUNCH_LESS),
     "host collectives": ("device collectives", "the host waited for other workers", WORKERS),
     "Python in the step": (OTHERS, "at most Python ran in a step", _MORE_TO_DO),

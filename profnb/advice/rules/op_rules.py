@@ -44,7 +44,7 @@ from profnb.subjects.ops.op_table import is_of_optimizer
 from profnb.subjects.study import Study
 from profnb.trace.names import is_host_collective, is_packing, packing_scopes
 
-_LONGEST, _MOST_LISTED = 60, 4
+_MOST_NAMES = 4
 _JIT_OF_SESSIONS = (
     "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
 )
@@ -81,9 +81,9 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
     is_keras = study.program.is_loop_of_keras
     if pieces.beside and is_keras:
         return
-    listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_MOST_LISTED])
-    listed += ", ..." if len(pieces.names) > _MOST_LISTED else ""
-    beside = f" besides {quoted(pieces.beside, _LONGEST)}" if pieces.beside else ""
+    listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_MOST_NAMES])
+    listed += ", ..." if len(pieces.names) > _MOST_NAMES else ""
+    beside = f" besides {quoted(pieces.beside)}" if pieces.beside else ""
     yield Proposal(
         "work-outside-jit", "Put the whole step into one jax.jit",
         f"Python started {count_text(round(pieces.each))} programs a step{beside} one by one ({listed} in "
@@ -176,7 +176,7 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     if obstacle:  # of a batch two to five times as large it runs as much less often
         whole, remains = share, [1 / SELDOM, HALF]
         code = f"{larger} jit_compile=True would fuse the ops, but XLA cannot compile this step: the step "
-        code += f"runs {quoted(obstacle, _LONGEST)}."
+        code += f"runs {quoted(obstacle)}."
     side = "host compute" if obstacle else study.program.computing
     mean_ps = float(study.trace.events.duration_ps[ops.runs].mean())
     yield Proposal(
@@ -344,13 +344,13 @@ def slow_rnn(model: Model, study: Study) -> Proposals:
         return
     edit, share = _compiled_together(model, pieces)
     reasons = list(dict.fromkeys(str(layer.numbers[WITHOUT_CUDNN]) for layer in layers))
-    listed = ", ".join(quoted(layer.path, _LONGEST) for layer in layers[:_MOST_LISTED])
-    listed += ", ..." if len(layers) > _MOST_LISTED else ""
+    listed = ", ".join(quoted(layer.path) for layer in layers[:_MOST_NAMES])
+    listed += ", ..." if len(layers) > _MOST_NAMES else ""
     yield Proposal(
         "slow-rnn", "Let cuDNN run the recurrent layers",
         f"Keras runs {listed} time step by time step: {count_text(round(pieces.each))} ops and kernels a "
         f"step, {percent_text(share)} of the time. cuDNN runs a whole sequence as one op, but not with "
-        f"{'; '.join(reasons[:_MOST_LISTED])}.",
+        f"{'; '.join(reasons[:_MOST_NAMES])}.",
         allowed_instead(reasons), "https://keras.io/api/layers/recurrent_layers/lstm/", [edit],
     )  # fmt: skip
 
@@ -382,7 +382,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     most = min(most + (1 - most) * QUARTER, 1.0)
     edit = Edit(rows, whole * least, whole * most)
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
-    where = f" in {quoted(name, _LONGEST)}" if name else ""
+    where = f" in {quoted(name)}" if name else ""
     yield Proposal(
         "loop-of-ops", f"Do all turns of the loop{where} at once",
         f"A loop{where} (for, tf.while_loop or tf.map_fn) took {count_text(loop.turns)} turns a step, "

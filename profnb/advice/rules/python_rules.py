@@ -24,7 +24,7 @@ from profnb.causes.python_work import (
     shares_of_calls,
 )
 from profnb.causes.starving import input_runs_python, input_work_share
-from profnb.core.printable import printable, quoted
+from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
@@ -33,7 +33,6 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
-_LONGEST = 60
 _FUNCTION_GUIDE = f"{GUIDE}/function"
 _IN_ONE_CALL = 16
 _OF_FIT = (
@@ -83,7 +82,7 @@ def values_to_tensors(model: Model) -> Proposals:
         took = int(tree.self_ps[row])
         if tree.name[row] != parts.TO_TENSORS or 2 * took < tree.self_ps[eager].sum():
             continue
-        name = tree.name[around] and quoted(tree.name[around], _LONGEST)
+        name = tree.name[around] and quoted(tree.name[around])
         where = model.own_line(around)
         yield Proposal(
             "values-to-tensors", f"Make the tensors of {name or where} once",
@@ -119,7 +118,7 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
     # In a session ops are made for a graph, and not run; of JAX's the trace tells which are too small.
     if model.program.is_graph or model.program.is_jax:
         return
-    name = tree.name[row] and quoted(tree.name[row], _LONGEST)
+    name = tree.name[row] and quoted(tree.name[row])
     what = name or f"the code at {tree.line[row]}"
     if eager is not None:
         what = f"the work of {what} between the steps"
@@ -155,7 +154,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     python = min(model.python_share * (tree.whole_ps - model.own_ps), took)
     if not python:
         return
-    name = "" if line else tree.name[row] and quoted(tree.name[row], _LONGEST)
+    name = "" if line else tree.name[row] and quoted(tree.name[row])
     where = line or tree.line[row]
     what = name or f"the code at {where}"
     left, has_device = 1 - python / took, model.is_traced and model.program.has_device
@@ -258,7 +257,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "python-in-the-step", "Take Python functions out of the step",
         f"A step's graph calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
-        f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(float(took_ps.mean()))} each "
+        f"({printable(op[0] if op else '')[:LONGEST_NAME]}), for {duration_text(float(took_ps.mean()))} each "
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",

@@ -29,12 +29,11 @@ from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing
 from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
 from profnb.causes.repeats import find_models_again, find_passes, find_validating
 from profnb.causes.unlearned import DATA, SAME, find_unlearned
-from profnb.core.printable import printable, quoted
+from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING
 from profnb.subjects.study import Study
 
-_LONGEST = 60
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
 _ONCE = {
     "predict": "Call model.predict once over all examples. If each batch needs the result before, call "
@@ -92,7 +91,7 @@ def callbacks(model: Model) -> Proposals:
         times, took = sum(map(tree.times_of, rows)), int(tree.wall_ps[rows].sum())
         if times < 2:
             continue
-        name = quoted(hook, _LONGEST)
+        name = quoted(hook)
         below = {at for row in rows for at in tree.rows_below(row)[1:].tolist()}
         most = [at for at in below if 2 * tree.wall_ps[at] > took and tree.kind[at] in _TELLING]
         inside = ""
@@ -100,7 +99,7 @@ def callbacks(model: Model) -> Proposals:
             at = min(most)
             inside = "ops that are not compiled"
             if tree.kind[at] != EAGER:
-                inside = quoted(tree.name[at], _LONGEST)
+                inside = quoted(tree.name[at])
             inside = f", mostly in {inside}"
         edit = _less_often(model, rows)
         yield Proposal(
@@ -198,7 +197,7 @@ def unlearned(model: Model, study: Study) -> Proposals:
         edit = model.some_of(kinds, work.share, (left, most))
         # of what runs these alone
         edit = replace(edit, most_ps=edit.most_ps + work.count * model.costs.tracing_ps)
-        what = work.layers and quoted(work.layers, _LONGEST)
+        what = work.layers and quoted(work.layers)
         what = what or f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
         title, evidence, code = (
@@ -246,7 +245,7 @@ def own_validation(model: Model, study: Study) -> Proposals:
     validating, training, steps = find_validating(study, [tree.name[row] for row in rows])
     trained = [row for row in rows if tree.name[row] in training]
     nodes = [_function_around(model, row, trained) for row in rows if tree.name[row] in validating]
-    names = " and ".join(quoted(name, _LONGEST) for name in validating)
+    names = " and ".join(quoted(name) for name in validating)
     yield from _validate_less(
         model, nodes if steps >= FEWEST else [], trained, f"{names}, without gradients,",
         f"Validate after every {SELDOM}th epoch, or on a part of the data: for batch in validation.take(n). "
@@ -310,7 +309,7 @@ def saved_often(model: Model) -> Proposals:
     most = max(rows, key=lambda row: int(tree.wall_ps[row]))
     yield Proposal(
         "checkpoints", "Save less often",
-        f"{quoted(tree.name[most], _LONGEST)} ran at least {count_text(times)} times and took "
+        f"{quoted(tree.name[most])} ran at least {count_text(times)} times and took "
         f"{duration_text(took)}.",
         *_SAVE_LESS[model.program.is_graph],
         [_less_often(model, rows)], tree.line_above(most),
@@ -341,7 +340,7 @@ def retracing(model: Model, study: Study) -> Proposals:
         if again.is_keras:
             code = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to lengths."
     yield Proposal(
-        "retracing", f"{'Make' if again.is_made else 'Trace'} {name[:_LONGEST]} once", evidence, code,
+        "retracing", f"{'Make' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once", evidence, code,
         _RETRACING, [_traced_once(model, study, again)], again.where,
     )  # fmt: skip
 

@@ -30,11 +30,10 @@ from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import is_user_file
-from profnb.capture.step_records import KINDS, KerasRunSeen, StepLog
+from profnb.capture.step_records import COLUMNS, KINDS, KerasRunSeen, StepLog
 from profnb.core.errors import TraceFormatError
 from profnb.core.safe_files import ours_alone
 
-_COLUMNS = 9
 _MODULE = "<module>"
 _NS, _MOST_RUNS, _MOST_STACKS = 1 << 60, 100_000, 500_000
 
@@ -203,10 +202,10 @@ def _frame(frame: list[Any]) -> tuple[str, str, int, int]:
 def _add_steps(log: StepLog, numbers: "array[int]", names: list[str]) -> None:
     """Add steps, and forget those that they came in place of."""
     first, count = numbers[:2]
-    if first > len(log) or len(numbers) != 2 + count * _COLUMNS or count < 0:
+    if first > len(log) or len(numbers) != 2 + count * len(COLUMNS) or count < 0:
         raise TraceFormatError("steps that do not follow")
     log.truncate(first)
-    columns = [numbers[2 + at * count : 2 + (at + 1) * count] for at in range(_COLUMNS)]
+    columns = [numbers[2 + at * count : 2 + (at + 1) * count] for at in range(len(COLUMNS))]
     for begin, end, name, kind, *others in zip(*columns, strict=True):
         is_step = 0 <= begin <= end < _NS and 0 <= kind < len(KINDS) and 0 <= name < len(names)
         if not is_step or not 0 <= others[-1] < _MOST_RUNS:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
     bytes([code]) for code in b"BRSLFMTV"
 )
-_PERIOD_S, _LONGEST_S, _RESTS_FOR = 0.4, 0.8, 500
-_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
+_WRITES_APART_S, _LONGEST_S, _RESTS_FOR = 0.4, 0.8, 500
+_DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
 _MOST_STACKS = 32  # of one write: the others come with the next
 _MOST_STEPS_BYTES, _THINNING = 6 << 20, 1000
 
@@ -112,7 +112,7 @@ class Journal:
         """Write a last time: reading what was captured may end the process, too."""
         self._ended.set()
         if self._thread is not None:
-            self._thread.join(_PATIENCE_S)
+            self._thread.join(_DISK_PATIENCE_S)
 
     def remove(self) -> None:
         """Let the file go: the cell has its answer."""
@@ -134,7 +134,7 @@ class Journal:
                 took = clock() - took
                 self.took_s += took
                 if not is_last:
-                    self._ended.wait(min(max(_PERIOD_S, took * _RESTS_FOR), _LONGEST_S))
+                    self._ended.wait(min(max(_WRITES_APART_S, took * _RESTS_FOR), _LONGEST_S))
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             self._failed(error)
 

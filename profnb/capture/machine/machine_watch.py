@@ -28,11 +28,12 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from profnb.core.units import NS_PER_S
+
 MISSING = -1  # of any column: nobody could tell
 MOST_LOOKS = 2000
 _PERIOD_S, _LEAST_IDLE, _CLOSING_S = 0.25, 200, 2.0
 _MOST_BOARDS = 16
-_NS_PER_S = 1e9
 
 
 def _column() -> array[int]:
@@ -154,11 +155,11 @@ class HostReader(_Reader):
         times = self._psutil.cpu_times()
         idle = times.idle + getattr(times, "iowait", 0.0)
         guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # counted twice
-        return (sum(times) - guests - idle) * _NS_PER_S, idle * _NS_PER_S
+        return (sum(times) - guests - idle) * NS_PER_S, idle * NS_PER_S
 
     def _processor(self) -> tuple[float]:
         times = self._process.cpu_times()
-        return ((times.user + times.system) * _NS_PER_S,)
+        return ((times.user + times.system) * NS_PER_S,)
 
     def _disks(self) -> tuple[int, int]:
         counted = self._process.io_counters()

@@ -24,11 +24,10 @@ from profnb.capture.marking.open_steps import (
     end_marker,
 )
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import KERAS, KerasRun, KerasRunSeen, Marking
+from profnb.capture.step_records import KERAS, TRAIN, KerasRun, KerasRunSeen, Marking
 from profnb.trace.names import NEXT_BATCH
 
 RunHook = Callable[[str, Any], object]
-_TRAIN = "train"
 
 
 class KerasRuns:
@@ -66,7 +65,7 @@ class KerasRuns:
 
     def run_began(self, phase: str, callbacks: Any) -> None:
         """Keras tells its callbacks that a run begins."""
-        if phase == _TRAIN:
+        if phase == TRAIN:
             self._running.clear()  # one that failed is over, though nobody told
             self._fit_callbacks = id(callbacks)
         is_inside = bool(self._running)
@@ -74,7 +73,7 @@ class KerasRuns:
         parameters = seams.CALLBACK_PARAMS.of(callbacks)
         parameters = parameters if isinstance(parameters, dict) else {}
         self._begun += 1
-        epochs = _count(parameters.get("epochs")) if phase == _TRAIN else 1
+        epochs = _count(parameters.get("epochs")) if phase == TRAIN else 1
         # A validation is told of by the fit's own callbacks, whose parameters are the fit's.
         batches = 0 if self.is_validation else _count(parameters.get("steps"))
         self._running.append(KerasRun(phase, self._begun, epochs, batches))
@@ -88,7 +87,7 @@ class KerasRuns:
 
     def epoch_ended(self, callbacks: Any, epoch: object) -> None:
         """An epoch of the fit that runs has ended, which tells with which one it began."""
-        if not self._running or self._running[0].phase != _TRAIN:
+        if not self._running or self._running[0].phase != TRAIN:
             return
         del self._running[1:]  # what ran in the fit is over by then
         run = self._running[0]
@@ -171,7 +170,7 @@ class KerasBatches:
         stack.enter_context(
             keras.watch(seams.RUN_END[phase], before=self._batch_abandoned, after=ended)
         )
-        if phase == _TRAIN:
+        if phase == TRAIN:
             epochs = keras.watch(seams.EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             stack.enter_context(epochs)
 

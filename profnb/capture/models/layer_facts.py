@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from operator import or_
-from typing import Any, TypeVar
+from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.signals import signal_of
 from profnb.capture.source.source_records import Shape
-
-_T = TypeVar("_T")
+from profnb.core.columns import T
 
 _MOST_LAYERS, _DEEPEST_MODULE, _DEEPEST_GRAPH = 20_000, 30, 900
 _LARGEST_SETTING, _LONGEST_SETTING = 1 << 40, 40
@@ -199,14 +198,14 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     )
 
 
-def _ask(read: Callable[..., _T], *arguments: Any, otherwise: Any) -> _T:
+def _ask(read: Callable[..., T], *arguments: Any, otherwise: Any) -> T:
     """Give what a layer tells, or something else where it cannot be asked."""
     try:
         return read(*arguments)
     except Exception as error:  # attributes of somebody's layer may do anything
         if signal_of(error):
             raise
-        answer: _T = otherwise
+        answer: T = otherwise
         return answer
 
 

@@ -21,13 +21,14 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library
 from profnb.capture.models.layer_facts import FitResult, ModelFacts, TracedLayer, describe_model
 from profnb.capture.signals import OwnFaults
+from profnb.capture.step_records import TRAIN
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
 _KERAS_MODULES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
-_TRAIN, _MOST_METRICS, _LONGEST_METRIC = "train", 50, 100
+_MOST_METRICS, _LONGEST_METRIC = 50, 100
 
 
 class FitWatch:
@@ -43,7 +44,7 @@ class FitWatch:
 
     def run_began(self, phase: str, callbacks: Any) -> None:
         """See a run of Keras' begin."""
-        if phase == _TRAIN:
+        if phase == TRAIN:
             self._was_trained = False
             with OwnFaults():  # anybody's callbacks; the user's code comes first
                 iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
@@ -51,7 +52,7 @@ class FitWatch:
 
     def run_ended(self, phase: str, callbacks: Any) -> None:
         """See it end."""
-        if phase != _TRAIN:
+        if phase != TRAIN:
             return
         with OwnFaults():  # likewise
             history = seams.CALLBACK_MODEL.of(callbacks).history

@@ -21,7 +21,7 @@ from profnb.capture import seams
 UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
 _CUSTOM = "IdentityN"  # what tf.custom_gradient leaves in the forward pass
-_SUM = "AddN"
+_SUM_OP = "AddN"
 _LARGEST_GRAPH, _MOST_FUNCTIONS, _MOST_GRAPHS, _MOST_WRAPPERS = 300_000, 200, 6, 8
 
 
@@ -195,7 +195,7 @@ def _find_gradients(
         scope = _scope_of(names[between[0]][0]) if len(between) == 1 else ""
         following = _scope_of(names[here][0]) if here >= 0 else ""
         for op_name, op_type in reversed(run):
-            following = following if op_type == _SUM else scope
+            following = following if op_type == _SUM_OP else scope
             facts[op_name] = OpFact(BACKWARD, scope=following)
         run, last = [], here
     return facts

@@ -18,17 +18,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import TypeVar
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import NodeKey, TreeNode
+from profnb.core.columns import T
 
 Path = tuple[NodeKey, ...]
-_FIT, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")
+_FIT_NODE, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
 _LEAVES = (parts.FRAMEWORK, parts.WAITING, parts.EAGER)
-_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -110,10 +109,10 @@ def in_epochs(path: Path, *, is_inside: bool) -> Path:
             behind others tells by itself.
     """
     made: list[NodeKey] = []
-    last = _behind_last(path, lambda place: place == _FIT) - 1
+    last = _behind_last(path, lambda place: place == _FIT_NODE) - 1
     for at, place in enumerate(path):
         made.append(place)
-        if place != _FIT:
+        if place != _FIT_NODE:
             continue
         follows = path[at + 1] if at + 1 < len(path) else NodeKey("")
         is_callback = follows.kind == parts.CALLBACKS
@@ -208,7 +207,7 @@ class Paths:
         return shares
 
 
-def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:
+def divided(whole: int, shares: Mapping[T, int]) -> Iterator[tuple[T, int]]:
     """Divide a whole number in the ratio of shares, the largest first; nothing is lost."""
     left, of_all = whole, sum(shares.values())
     for key, share in Counter(shares).most_common():

@@ -36,7 +36,7 @@ from profnb.trace.names import (
     KINETO_STEP,
 )
 
-_MOST_PARTS = 64
+_MOST_FILE_PARTS = 64
 
 
 class BatchCount:
@@ -77,14 +77,14 @@ def count_examples(batch: Any, *, is_batch: bool) -> int:
     """
     sizes: list[int] = []
     parts = [batch]
-    for _ in range(_MOST_PARTS):
+    for _ in range(_MOST_FILE_PARTS):
         if not parts:
             break
         part = parts.pop()
         if isinstance(part, dict):
             parts.extend(part.values())
         elif isinstance(part, list | tuple):
-            parts.extend(part[: _MOST_PARTS + 1])
+            parts.extend(part[: _MOST_FILE_PARTS + 1])
         elif (shape := getattr(part, "shape", None)) is not None:
             if not len(shape):
                 return 0
@@ -97,7 +97,7 @@ def count_examples(batch: Any, *, is_batch: bool) -> int:
 _NORMAL_LEVEL = 2
 _CLOCK_READINGS = 3
 _RECORDING: "set[TorchDoor]" = set()  # captures of ours that record PyTorch
-_RUN_FOLDER, _FILE = "torch", "torch.pt.trace.json"
+_RUN_FOLDER, _TRACE_FILE = "torch", "torch.pt.trace.json"
 
 
 class TorchDoor(Door):
@@ -185,8 +185,8 @@ class TorchDoor(Door):
             if self._is_lost:
                 return None
             target.mkdir(parents=True, exist_ok=True)
-            running.export_chrome_trace(str(target / _FILE))
-        return target / _FILE
+            running.export_chrome_trace(str(target / _TRACE_FILE))
+        return target / _TRACE_FILE
 
     def mark_step(self, phase: str, step_num: int, **metadata: object) -> Any:
         """A marker in PyTorch's trace, begun; None where none is recorded, or PyTorch has none."""

@@ -22,11 +22,11 @@ import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
+from profnb.core.columns import T
 from profnb.core.errors import TraceFormatError
 
-T = TypeVar("T")
 _LONGEST_STRING, _MOST_ITEMS, _LARGEST_NUMBER = 2000, 10_000, 1e100
 _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}
 

@@ -28,7 +28,7 @@ from profnb.trace.names import FUNCTION_CALL, MARKER_SOURCE, STEP_NUM, USER_RANG
 ASKED = "the range that was asked for: "  # how such an origin begins
 _MOST_OF_TIME = 0.8  # of the time that repeated ranges cover
 _FEWEST_RANGES = 3
-_MOST_LISTED, _LONGEST_NAME = 8, 60
+_MOST_RANGES_LISTED, _LONGEST_NAME = 8, 60
 _LAST_NUMBER = re.compile(r"[\s_#:=-]{0,20}(\d{1,15}|\(\d{1,15}\)|\[\d{1,15}\])$")
 _PYTHON_THREADS = ("python", "main/", "Host Threads", "MainThread")
 # What TensorFlow and JAX record on a thread of Python by names that are no words of a program.
@@ -105,8 +105,8 @@ def repeated_ranges(trace: Trace, ranges: Int64s) -> list[str]:
 
 def listed(names: list[str]) -> str:
     """Write names of ranges as code, the first few of many."""
-    more = len(names) - _MOST_LISTED
-    shown = ", ".join(f"`{name[:_LONGEST_NAME]}`" for name in names[:_MOST_LISTED])
+    more = len(names) - _MOST_RANGES_LISTED
+    shown = ", ".join(f"`{name[:_LONGEST_NAME]}`" for name in names[:_MOST_RANGES_LISTED])
     return shown + (f" and {more:,} more" if more > 0 else "")
 
 

@@ -27,7 +27,7 @@ from profnb.subjects.device.roofline import REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
-_NEAR, _CACHED, _REFUTED = 0.6, 1.25, 1.1
+_NEAR_ROOF, _CACHED, _REFUTED = 0.6, 1.25, 1.1
 _NOT_KNOWN = Cost(nan, nan, "", is_product=False)
 
 
@@ -61,8 +61,8 @@ class OpRoofline(OpRates):
 
 def bound_by(flops_fraction: float, bytes_fraction: float) -> str:
     """Name what bounds an op that reaches these shares of the peaks; NaN for a share that is not known."""
-    near_flops = flops_fraction >= _NEAR
-    near_bytes = _NEAR <= bytes_fraction <= _CACHED
+    near_flops = flops_fraction >= _NEAR_ROOF
+    near_bytes = _NEAR_ROOF <= bytes_fraction <= _CACHED
     if near_flops and (not near_bytes or flops_fraction >= bytes_fraction):
         return COMPUTE
     if near_bytes:

@@ -33,7 +33,7 @@ _FEWEST_RUNS, _FEWEST_SAMPLES, _LEAST_SHARE, _LEAST_GAP_PS = 5, 10, 0.05, 20_000
 _WAITED_PS = 1_000_000_000
 _LATE_PS = 5_000_000_000  # by which, at most, an enqueuing run ends later than the element is there
 _NEARLY_ALWAYS = 0.8
-_LONGEST_PLACE, _MOST_PLACES_NAMED, _WORTH_NAMING = 60, 3, 0.1
+_LONGEST_PLACE, _MOST_PLACES_NAMED, _LEAST_NAMED = 60, 3, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Feeding:
         """
         user_places = [p for p in self.places if p.role != RUN_ITSELF or p.text]
         chosen = [p for p in user_places if not roles or p.role in roles]
-        chosen = [p for p in chosen if p.wall_ns >= _WORTH_NAMING * self.seen_ns][
+        chosen = [p for p in chosen if p.wall_ns >= _LEAST_NAMED * self.seen_ns][
             :_MOST_PLACES_NAMED
         ]
         return ", ".join(map(self._name, chosen))

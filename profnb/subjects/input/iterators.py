@@ -31,7 +31,7 @@ _COUNTED = re.compile(
     r"((?:^|::)(?:FlatMap|GroupByWindow|(?!Directed)[A-Za-z]{0,30}Interleave|[A-Za-z]{0,30}Repeat)"
     r"[A-Za-z0-9]{0,30})\[\d{1,19}\]"
 )
-_VERSION = re.compile(r"V\d+$")
+OP_VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _MOST_OPS_NAMED = 3
@@ -46,7 +46,7 @@ NOT_INPUT, NO_FUNCTION = -2, -1
 
 def label_of(path: str) -> str:
     """Name the kind of iterator at a path: ``ParallelMapV2`` becomes ``ParallelMap``."""
-    return _VERSION.sub("", path.rpartition("::")[2].partition("[")[0])
+    return OP_VERSION.sub("", path.rpartition("::")[2].partition("[")[0])
 
 
 @dataclass(frozen=True)

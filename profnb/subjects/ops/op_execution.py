@@ -19,7 +19,7 @@ from profnb.trace.names import EXECUTOR_PROCESS, parse_op
 
 EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
-_KERNEL, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
+_KERNEL_RUN, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
 # What they call is recorded inside them, and they take time of their own.
 _DATASET_OP = "Dataset"
 LONG_OP_PS = (
@@ -83,7 +83,7 @@ def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
         parent: The event that each event runs in on its thread; negative for none, shape (E,).
     """
     is_execution = trace.names.rows_where(is_eager_op)
-    runs = np.flatnonzero(trace.select_named(_KERNEL) & trace.is_host_event)
+    runs = np.flatnonzero(trace.select_named(_KERNEL_RUN) & trace.is_host_event)
     around, is_inside = runs.copy(), np.zeros(runs.size, np.bool_)
     for _ in range(_KERNEL_DEPTH):
         around = np.where(around >= 0, parent[around], -1)

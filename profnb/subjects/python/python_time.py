@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import dropwhile
-from typing import TypeVar
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, T
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.steps.spine import Spine
@@ -40,7 +39,6 @@ _LONGEST_FUNCTION = 160
 Function = tuple[str, str, int]
 """(name, file, first line)."""
 
-T = TypeVar("T")
 _Part = tuple[Function, float, int | None, T]
 
 

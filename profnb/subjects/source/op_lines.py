@@ -29,7 +29,7 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 from profnb.capture.source.source_records import GraphLines, SourceRecords
-from profnb.subjects.input.iterators import NOT_INPUT
+from profnb.subjects.input.iterators import NOT_INPUT, OP_VERSION
 from profnb.trace.names import without_number
 
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/")
@@ -42,7 +42,6 @@ _FUNCTION = re.compile(r"__(?:inference|forward)_(.+?)(?:_\d+)?$")
 _DATASET_FUNCTIONS, _INPUT = "Dataset_", ("Dataset_", "reduce_")
 _LONGEST_OP, _MOST_PATHS, _MOST_PATH_STEPS = 1_000, 100, 2_000_000
 _MOST_SCOPES = 6
-_VERSION = re.compile(r"V\d+$")
 _TAPE_SCOPE = re.compile(r"(?:^|/)gradient_tape/")
 _GRADIENTS_SCOPE = re.compile(r"(?:^|/)gradients/((?:(?!_grad/).)+)_grad/")
 
@@ -111,7 +110,7 @@ def forward_of(name: str) -> tuple[str, bool] | None:
 
 def is_gradient_of(op_type: str, forward: str) -> bool:
     """Tell whether ops of a type are made for the gradient of another: ReluGrad, Conv2DBackpropInput."""
-    plain = _VERSION.sub("", forward)
+    plain = OP_VERSION.sub("", forward)
     is_like = len(plain) > 2 and op_type.startswith(plain) and op_type != forward
     return is_like and ("Grad" in op_type or "Backprop" in op_type)
 

@@ -34,7 +34,7 @@ Amounts = dict[str, float]
 
 _MOST_OPS_DRAWN = 40
 _MOST_PARTS = 4
-_DEEPEST = 2
+_DEEPEST_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,10 +369,10 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
         level: int, spent_ps: float, name: str, role: str, about: str = "", remark: str = ""
     ) -> None:
         width = spent_ps / whole
-        label = name.rpartition("/")[2] if level == _DEEPEST else name
+        label = name.rpartition("/")[2] if level == _DEEPEST_LEVEL else name
         hover = f"{name[:160]}{about}: {duration_text(spent_ps)}, {percent_text(width)}{remark}"
         blocks.append(Block(level, ends[level], width, label, hover, role))
-        ends[level + 1 :] = [ends[level]] * (_DEEPEST - level)
+        ends[level + 1 :] = [ends[level]] * (_DEEPEST_LEVEL - level)
         ends[level] += width
 
     for key in sorted(rows_of_module, key=lambda key: -totals[key]):

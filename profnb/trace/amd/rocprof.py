@@ -30,7 +30,7 @@ from profnb.trace.nvidia.records import (
 
 MARK = b'"rocprofiler-sdk-tool"'
 _MOST_BYTES, _MOST_TOOLS = 256 << 20, 100
-_LARGEST, _LONGEST = (1 << 62) - 1, 4_000
+_LARGEST, _LONGEST_VALUE = (1 << 62) - 1, 4_000
 _GPU = 2  # rocprofiler_agent_type_t
 _COPY_KINDS = {(False, True): 1, (True, False): 2, (True, True): 8, (False, False): 9}
 
@@ -86,7 +86,7 @@ def _integer(value: object) -> int:
 
 
 def _text(value: object) -> str:
-    return printable(value[:_LONGEST]) if isinstance(value, str) else ""
+    return printable(value[:_LONGEST_VALUE]) if isinstance(value, str) else ""
 
 
 class _Tool:

@@ -26,7 +26,7 @@ ADDED = "profnb"  # the category of what is added to the recorded events
 _ROWS_AT_ONCE = 1 << 15
 _FIRST_EXTRA_THREAD = 1_000_000
 _MOST_EXTRA_THREADS = 64
-_HEAD = np.frombuffer(b'{"ph":"X","pid":', np.uint8)
+_EVENT_HEAD = np.frombuffer(b'{"ph":"X","pid":', np.uint8)
 _TID = np.frombuffer(b',"tid":', np.uint8)
 _TS = np.frombuffer(b',"ts":', np.uint8)
 _DUR = np.frombuffer(b',"dur":', np.uint8)
@@ -97,7 +97,7 @@ def _format(
     """Write the events ``first`` to ``last``; returns how many bytes."""
     at = 0
     for event in range(first, last):
-        at = put_bytes(out, at, _HEAD, 0, _HEAD.size)
+        at = put_bytes(out, at, _EVENT_HEAD, 0, _EVENT_HEAD.size)
         at = put_integer(out, at, process[event])
         at = put_bytes(out, at, _TID, 0, _TID.size)
         at = put_integer(out, at, thread[event])

@@ -30,7 +30,7 @@ from profnb.trace.nvidia.records import (
     trace_of,
 )
 
-KERNELS, _RUNTIME_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
+KERNEL_TABLE, _RUNTIME_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 STRINGS = "StringIds"
 _MEMCPY, _MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EVENTS"
@@ -61,7 +61,7 @@ def read_nsys(database: Database, source: str) -> Trace:
     for thread, at in zip((threads & _THREAD_BITS).tolist(), row.tolist(), strict=True):
         titles[thread] = f"{texts[at]}/{thread}"
     *columns, process, demangled, short = database.integers(
-        KERNELS, *KERNEL_COLUMNS, _PROCESS, "demangledName", "shortName"
+        KERNEL_TABLE, *KERNEL_COLUMNS, _PROCESS, "demangledName", "shortName"
     )
     names = strings.of(np.where(demangled >= 0, demangled, short))
     records = [(kernels_of(columns, *names), process)]

@@ -35,7 +35,7 @@ from profnb.trace.nvidia.records import (
 
 _MOST_ROWS, _HEAD_ROWS = 5_000_000, 200
 _LATEST_NS = 1 << 62
-_NAME, _CALL_COLUMNS = "name", ("start", "end", "thread", "correlationId")
+_NAME_COLUMN, _CALL_COLUMNS = "name", ("start", "end", "thread", "correlationId")
 # nsys' names of columns, by nvprof's.
 _SAME = {
     "Correlation_ID": "CorrId", "Stream": "Strm", "Registers Per Thread": "Reg/Trd", "Grid X": "GrdX",
@@ -51,7 +51,7 @@ _DECIMAL = {"KB": "kB", "MB": "dMB", "GB": "dGB"}  # as nsys does
 _UNITS = _NS_OF_UNIT | _BYTES_OF_UNIT | {"kB": 1e3, "dMB": 1e6, "dGB": 1e9}
 _NUMBER_WITH_UNIT = re.compile(r"([-+\d.eE]{1,40}?)\s{0,9}([kKMG]?B|d[MG]B|[mun]?s)?$")
 _DEVICE = re.compile(r"(.{0,200}?)\s{0,9}\((\d{1,6})\)$")
-_GAP, _LONGEST_ROW = re.compile(r"\s{2,}"), 20_000
+_COLUMN_GAP, _LONGEST_ROW = re.compile(r"\s{2,}"), 20_000
 _NUMBERED = re.compile(
     r"\s{0,9}\[(\d{1,19})\]$"
 )  # nvprof's text: the correlation stands behind the name
@@ -113,14 +113,14 @@ class _Columns:
     """
 
     def __init__(self, *columns: str) -> None:
-        self._columns = {name: array("q") for name in (*columns, _NAME)}
+        self._columns = {name: array("q") for name in (*columns, _NAME_COLUMN)}
         self._names: dict[str, int] = {}
 
     def add(self, name: str, values: Mapping[str, int]) -> None:
         """Keep a row."""
         for key, column in self._columns.items():
             column.append(values.get(key, -1))
-        self._columns[_NAME][-1] = self._names.setdefault(name, len(self._names))
+        self._columns[_NAME_COLUMN][-1] = self._names.setdefault(name, len(self._names))
 
     def of(self, columns: Sequence[str]) -> list[Int64s]:
         """Give columns."""
@@ -128,7 +128,7 @@ class _Columns:
 
     def names(self) -> tuple[list[str], Int64s]:
         """Give the distinct names, and the row of each record's."""
-        return list(self._names), self.of([_NAME])[0]
+        return list(self._names), self.of([_NAME_COLUMN])[0]
 
 
 def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
@@ -150,11 +150,11 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
                     for column, cell, unit in zip(columns, cells, units, strict=False)
                 }
             return
-        titles_of_text = _GAP.split(line[:_LONGEST_ROW].strip())
+        titles_of_text = _COLUMN_GAP.split(line[:_LONGEST_ROW].strip())
         if titles_of_text[:2] == ["Start", "Duration"]:
             columns = [_OUR_NAMES.get(title, title) for title in titles_of_text]
             for text in islice(lines, at + 1, None):
-                cells = _GAP.split(text[:_LONGEST_ROW].strip(), maxsplit=len(columns) - 1)
+                cells = _COLUMN_GAP.split(text[:_LONGEST_ROW].strip(), maxsplit=len(columns) - 1)
                 yield {
                     c: "" if cell == "-" else cell for c, cell in zip(columns, cells, strict=False)
                 }
