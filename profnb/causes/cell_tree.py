@@ -22,7 +22,7 @@ from profnb.capture.parts.part_records import (
     TreeNode,
 )
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, RowColumns
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
@@ -60,7 +60,7 @@ _MOST_NAMES_OF_NODE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CellTree:
+class CellTree(RowColumns):
     """N nodes, each behind the one above; the first is the cell.
 
     Attributes:
@@ -86,9 +86,6 @@ class CellTree:
     wall_ps: Int64s
     own_looks: Int64s
     seen_ps: Int64s
-
-    def __len__(self) -> int:
-        return self.self_ps.size
 
     @property
     def whole_ps(self) -> int:

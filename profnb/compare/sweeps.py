@@ -25,7 +25,7 @@ from profnb.compare.ranking import (
     rank,
 )
 from profnb.compare.speedup import estimate_step
-from profnb.core.columns import Bools, Floats
+from profnb.core.columns import Bools, Floats, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, count_text, metric_text
 from profnb.subjects.study import Study
@@ -90,7 +90,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
-class SweepTable:
+class SweepTable(RowColumns):
     """N settings in the order they were given.
 
     Attributes:
@@ -129,9 +129,6 @@ class SweepTable:
     ranking: Ranking | None = None
     rounds: int = 1
     notes: Sequence[str] = ()
-
-    def __len__(self) -> int:
-        return len(self.points)
 
     @property
     def names(self) -> list[str]:

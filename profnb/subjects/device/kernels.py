@@ -33,7 +33,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
 from profnb.core.table import Column, Table, field_column, field_of
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.streams import (
@@ -269,7 +269,7 @@ def _sizes(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
+class KernelTable(RowColumns):
     """One row per kernel, op and launch shape, most time first.
 
     Attributes:
@@ -295,9 +295,6 @@ class KernelTable:
     max_ps: Int64s
     uses_tensor_core: Bools
     is_tensor_core_eligible: Bools
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def mean_ps(self) -> Floats:

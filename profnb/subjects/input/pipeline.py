@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, look_up
 from profnb.core.table import Column, Table, field_column
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
@@ -24,7 +24,7 @@ _ITERATOR = "Iterator::"
 
 
 @dataclass(frozen=True)
-class InputPipeline:
+class InputPipeline(RowColumns):
     """One row per iterator, as in ``tree``.
 
     Attributes:
@@ -62,9 +62,6 @@ class InputPipeline:
     capacity: Int64s
     buffered: Floats
     empty_fraction: Floats
-
-    def __len__(self) -> int:
-        return len(self.tree)
 
     @property
     def kind(self) -> tuple[str, ...]:

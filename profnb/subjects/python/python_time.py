@@ -24,7 +24,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.steps.spine import Spine
@@ -45,7 +45,7 @@ _Part = tuple[Function, float, int | None, T]
 
 
 @dataclass(frozen=True, slots=True)
-class PythonTime:
+class PythonTime(RowColumns):
     """One row per Python function that was seen, most self time first.
 
     Attributes:
@@ -79,9 +79,6 @@ class PythonTime:
     occurrences: Int64s
     cells: Mapping[str, int] = field(default_factory=dict)
     kind: str = ""
-
-    def __len__(self) -> int:
-        return self.samples.size
 
 
 def tabulate_python(

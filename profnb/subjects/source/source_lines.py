@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -48,7 +48,7 @@ _FUNCTION_SEPARATOR = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLines:
+class SourceLines(RowColumns):
     """One row per line of the user's source that cost anything, most op time first.
 
     Attributes:
@@ -88,9 +88,6 @@ class SourceLines:
     texts: dict[str, tuple[str, ...]]
     cells: dict[str, int]
     remarks: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return self.line.size
 
     @property
     def side_ps(self) -> Int64s:

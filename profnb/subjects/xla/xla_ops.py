@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
@@ -38,7 +38,7 @@ _DEEPEST = 2
 
 
 @dataclass(frozen=True, slots=True)
-class XlaOps:
+class XlaOps(RowColumns):
     """One row per HLO instruction and side, most self time first.
 
     Attributes:
@@ -58,9 +58,6 @@ class XlaOps:
     self_ps: Int64s
     flops: Floats
     bytes: Floats
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def fraction(self) -> Floats:
@@ -185,7 +182,7 @@ XLA = Table[XlaOps](
 
 
 @dataclass(frozen=True, slots=True)
-class XlaModules:
+class XlaModules(RowColumns):
     """One row per module (an XLA program) that was compiled or ran, most time first.
 
     Attributes:
@@ -209,9 +206,6 @@ class XlaModules:
     self_ps: Int64s
     instructions: Int64s
     buffers: tuple[dict[str, int] | None, ...]
-
-    def __len__(self) -> int:
-        return self.self_ps.size
 
 
 def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
