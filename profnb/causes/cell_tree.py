@@ -207,10 +207,7 @@ CELL_TREE = Table[CellTree](
         Column("kind", lambda t: tuple(map(kind_title, t.kind)), "what it is"),
         field_column("name", "its own name; empty where the kind says all"),
         field_column("line", "where it is defined, or called; empty where that is not known"),
-        Column(
-            "occurrences", lambda t: np.where(t.occurrences > 0, t.occurrences, np.nan),
-            "how often it happened; missing where nobody counted",
-        ),
+        field_column("occurrences", "how often it happened; missing where nobody counted", least=1),
         field_column("wall_ms", "wall time, with the nodes below", "time"),
         field_column("self_ms", "wall time without them", "self"),
         field_column("fraction", "share of the cell's wall time", "share"),

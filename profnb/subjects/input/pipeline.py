@@ -182,11 +182,6 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     return sums / whole, empties / whole
 
 
-def _positive(values: Int64s) -> Floats:
-    """As floats, NaN where a value is not positive."""
-    return np.where(values > 0, values.astype(np.float64), np.nan)
-
-
 INPUT_PIPELINE = Table[InputPipeline](
     "input_pipeline",
     "One row per iterator of tf.data, the outermost first.",
@@ -220,13 +215,10 @@ INPUT_PIPELINE = Table[InputPipeline](
             "waited for",
         ),
         field_column("waited_fraction", "share of that", "of waiting"),
-        Column("parallelism", lambda t: _positive(t.parallelism), "runs of its function at once"),
+        field_column("parallelism", "runs of its function at once", least=1),
         field_column("is_autotuned", "whether tf.data sets that"),
-        Column(
-            "buffer_capacity",
-            lambda t: _positive(t.capacity),
-            "elements its buffer can hold",
-            "holds",
+        field_column(
+            "buffer_capacity", "elements its buffer can hold", "holds", of="capacity", least=1
         ),
         field_column(
             "buffered_mean",

@@ -317,17 +317,15 @@ PYTHON = Table[PythonTime](
             "line", lambda t: [first for _, _, first in t.function], "the source line it begins at"
         ),
         field_column("is_user", "whether it is your own code"),
-        Column(
-            "samples",
-            lambda t: np.where(t.samples >= 0, t.samples, np.nan),
-            "samples in which it was on the stack, NaN where calls were counted",
+        field_column(
+            "samples", "samples in which it was on the stack, NaN where calls were counted", least=0
         ),
-        Column(
+        field_column(
             "occurrences",
-            lambda t: np.where(t.occurrences >= 0, t.occurrences, np.nan),
             "how often it was called, NaN where it was sampled",
             "calls",
             alias="calls",
+            least=0,
         ),
         field_column("self_ms", "time in it alone"),
         field_column("total_ms", "time in it and in what it called"),

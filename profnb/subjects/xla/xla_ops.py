@@ -295,10 +295,6 @@ def _arguments(module: HloModule) -> list[int]:
     return sorted(parameters, key=module.parameter_numbers.__getitem__)[:_MOST_ARGUMENTS]
 
 
-def _if_positive(values: Int64s) -> Floats:
-    return np.where(values > 0, values, np.nan)
-
-
 def _buffer(kind: str) -> Callable[[XlaModules], Floats]:
     """Bytes of one kind of buffer, NaN where the module is not saved."""
 
@@ -315,22 +311,18 @@ XLA_MODULES = Table[XlaModules](
     (
         field_column("module", "its name", "program"),
         field_column("program_id", "its number, -1 where the trace does not say"),
-        Column(
-            "occurrences",
-            lambda t: _if_positive(t.occurrences),
-            "how often it ran on one device",
-            "runs",
-            alias="executions",
+        field_column(
+            "occurrences", "how often it ran on one device", "runs", alias="executions", least=1
         ),
         field_column("self_us", "time of its ops", "time"),
         field_column("compilations", "how often it was compiled"),
-        Column(
+        field_column(
             "compile_ms",
-            lambda t: _if_positive(t.compile_ps),
             "host time that took, NaN if it was not compiled while the trace ran",
             "compiling",
+            least=1,
         ),
-        Column("instructions", lambda t: _if_positive(t.instructions), "HLO instructions in it"),
+        field_column("instructions", "HLO instructions in it", least=1),
         Column("argument_bytes", _buffer("argument"), "bytes of what it is given", "arguments"),
         Column("output_bytes", _buffer("output"), "bytes of what it gives back"),
         Column("constant_bytes", _buffer("constant"), "bytes of its constants"),
