@@ -231,7 +231,7 @@ class Comparison(Result):
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
-        from profnb.compare.tree_differences import markdown
+        from profnb.compare.part_section import markdown
 
         remarks = [*filter(None, [self.quality_verdict]), *self.guards]
         return self._sharing.text(markdown(self.verdict, remarks, self.labels, self._parts))
