@@ -42,7 +42,7 @@ class PartDifference:
 
     @property
     def difference_ms(self) -> float:
-        """How much more B spends on it."""
+        """The time that B spends more on it."""
         return self.second_ms - self.first_ms
 
     @property
@@ -53,7 +53,7 @@ class PartDifference:
 
     @property
     def inside(self) -> str:
-        """Where it stands: the parts above it."""
+        """The parts above it."""
         return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
 
 

@@ -24,7 +24,7 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class MemoryForecast(Result):
-    """How much memory a step takes at any batch size.
+    """The memory that a step takes at any batch size.
 
     Attributes:
         table: One row per batch that ran: ``batch_size, peak_bytes, forecast_bytes, is_check``.

@@ -113,7 +113,7 @@ def headline_text(steps: Steps, summary: Summary, cost: TracingCost | None = Non
 
 
 def _typical_step(steps: Steps, summary: Summary, cost: TracingCost | None) -> tuple[float, str]:
-    """How long the headline says that a step takes, or that one comes every, and its words for that."""
+    """Give the time that the headline says a step takes, or that one comes every, and its words for that."""
     median_ps = summary.median_ps or 0.0
     median = duration_text(median_ps)
     is_timed_alike = not is_of_runs(summary) and steps.origin not in EAGER_LOOPS

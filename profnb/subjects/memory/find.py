@@ -47,7 +47,7 @@ class Memory:
 
     @cached_property
     def ops(self) -> list[OpMemory]:
-        """What each op of session runs allocated."""
+        """The memory that each op of session runs allocated."""
         return tabulate_op_memory(self._spine.trace)
 
     @cached_property

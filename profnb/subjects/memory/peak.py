@@ -6,9 +6,9 @@ allocator's figure. The official tool names at the peak only what was allocated 
 rest preallocated. Where the same peak is reached several times, in each step say, we take the first in time,
 the official tool the last in the file, thread after thread; the bytes are the same.
 
-Of session runs (TF1) each op has what it allocated, and which held what at the peak. As tfprof's view of bytes
-has it, requested, peak and residual bytes are sums over allocators, with what the op keeps for good. Each is
-the sum of an op's executions in a run, and the mean of the runs.
+Of session runs (TF1) each op has what it allocated, and which held what at the peak. As tfprof's view of
+bytes has it, requested, peak and residual bytes are sums over allocators, with what the op keeps for good.
+Each is the sum of an op's executions in a run, and the mean of the runs.
 
 Source: openxla/xprof xplane_to_memory_profile.cc (a27d00aa); of session runs
 tensorflow/core/profiler/internal/tfprof_node.cc, ExecStep::AddMemoryStats (2.21).
@@ -302,7 +302,7 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
 
 @dataclass(frozen=True, slots=True)
 class OpMemory:
-    """What one op allocates in a run.
+    """Memory that one op allocates in a run.
 
     Attributes:
         op_name: The op.
