@@ -351,11 +351,8 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
         values = [point.setting.get(name) for point in sweep.points]
         return Column(name, lambda _: values, "what was set", is_scaled=True)
 
-    def metric_column(name: str, values: Floats, meaning: str, heading: str) -> Column[SweepTable]:
-        def text(value: float) -> str:
-            return metric_text(value, is_score=sweep.is_score)
-
-        return Column(name, lambda _: values, meaning, heading, text, is_scaled=True)
+    def text(value: float) -> str:
+        return metric_text(value, is_score=sweep.is_score)
 
     def rate(per_second: float) -> str:
         return count_text(round(float(per_second))) if math.isfinite(per_second) else MISSING
@@ -370,8 +367,11 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
         field_column("high", "where it ends"),
     ]
     if metric is not None:
-        columns.append(metric_column(metric, sweep.quality, "its median", metric))
-        columns.append(metric_column(f"{metric}_worst", sweep.worst, "... its worst run", "worst"))
+        worst = f"{metric}_worst"
+        columns += [
+            field_column(metric, "its median", metric, text, of="quality", is_scaled=True),
+            field_column(worst, "... its worst run", "worst", text, of="worst", is_scaled=True),
+        ]
     front = "whether it is on the front of throughput against the metric or memory"
     columns += [
         field_column("peak_bytes", "most memory in use", "peak memory", of="memory"),
