@@ -103,7 +103,7 @@ class Comparison(Result):
 
     @cached_property
     def _spreads(self) -> "tuple[Spread, Spread]":
-        """How much runs of A and of B vary, as the history tells; it is asked where a side has few runs."""
+        """The variation of A's and of B's runs by the history, which is asked where a side has few runs."""
         from profnb.compare.estimates import UNKNOWN_SPREAD
         from profnb.compare.speedup import ENOUGH_RUNS
         from profnb.history.lookup import find_spread
@@ -163,7 +163,7 @@ class Comparison(Result):
 
     @property
     def quality_verdict(self) -> str:
-        """What was learned, compared in a sentence; "" where no metric is known."""
+        """Compare in a sentence what was learned; "" where no metric is known."""
         return self._metrics[0].sentence(*self.labels) if self._metrics else ""
 
     @cached_property
@@ -231,7 +231,7 @@ class Comparison(Result):
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
-        from profnb.compare.tree_differences import markdown
+        from profnb.compare.part_section import markdown
 
         remarks = [*filter(None, [self.quality_verdict]), *self.guards]
         return self._sharing.text(markdown(self.verdict, remarks, self.labels, self._parts))

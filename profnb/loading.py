@@ -169,7 +169,7 @@ def _remarks(
 
 
 def last() -> Profile:
-    """What was kept of the last cell of this user's, on this machine, whose process died while it ran.
+    """Open what was kept of this user's last cell on this machine whose process died while it ran.
 
     That is its steps, its tree, memory and machine, and its trace where that had been written, until half a
     second before. It is removed as it is read; in this process it can be asked for again.
@@ -216,7 +216,7 @@ def _dead_cells() -> "Iterator[tuple[Path, DeadCell]]":
 
 
 def _death(dead: "DeadCell") -> str:
-    """When it died, after how much, and where."""
+    """Say when it died, after how many steps, and where."""
     newest = dead.newest
     died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / _NS_PER_S))
     memory = ""

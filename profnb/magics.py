@@ -97,13 +97,13 @@ class ProfnbMagics(Magics):
     @no_var_expand
     @line_magic("_tfprofile_begin")
     def _begin_tfprofile(self, line: str) -> None:
-        """What the input transformer writes in place of ``%%tfprofile``."""
+        """Stand in place of ``%%tfprofile``, as the input transformer writes it."""
         self._runs.begin_before_cell(parse_argstring(self.tfprofile_cell, line), Profile.report)
 
     @no_var_expand
     @line_magic("_tftimeline_begin")
     def _begin_tftimeline(self, line: str) -> None:
-        """What the input transformer writes in place of ``%%tftimeline``."""
+        """Stand in place of ``%%tftimeline``, likewise."""
         self._runs.begin_before_cell(parse_argstring(self.tftimeline_cell, line), Profile.timeline)
 
     @no_var_expand

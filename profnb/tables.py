@@ -70,7 +70,7 @@ class Tables:
     buffers = TableOf("profnb.subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
     memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
     memory_summary = TableOf("profnb.subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
-    op_memory = TableOf("profnb.subjects.memory.op_memory", "OP_MEMORY", "study.memory.ops")
+    op_memory = TableOf("profnb.subjects.memory.peak", "OP_MEMORY", "study.memory.ops")
     memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
     copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")

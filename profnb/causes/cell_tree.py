@@ -23,7 +23,7 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import SESSION_RUN
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, RowColumns
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
@@ -61,7 +61,7 @@ _MOST_NAMES_OF_NODE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class CellTree:
+class CellTree(RowColumns):
     """N nodes, each behind the one above; the first is the cell.
 
     Attributes:
@@ -87,9 +87,6 @@ class CellTree:
     wall_ps: Int64s
     own_looks: Int64s
     seen_ps: Int64s
-
-    def __len__(self) -> int:
-        return self.self_ps.size
 
     @property
     def whole_ps(self) -> int:
@@ -211,10 +208,7 @@ CELL_TREE = Table[CellTree](
         Column("kind", lambda t: tuple(map(kind_title, t.kind)), "what it is"),
         field_column("name", "its own name; empty where the kind says all"),
         field_column("line", "where it is defined, or called; empty where that is not known"),
-        Column(
-            "occurrences", lambda t: np.where(t.occurrences > 0, t.occurrences, np.nan),
-            "how often it happened; missing where nobody counted",
-        ),
+        field_column("occurrences", "how often it happened; missing where nobody counted", least=1),
         field_column("wall_ms", "wall time, with the nodes below", "time"),
         field_column("self_ms", "wall time without them", "self"),
         field_column("fraction", "share of the cell's wall time", "share"),

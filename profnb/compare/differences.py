@@ -36,7 +36,7 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
     return sorted(rows, key=lambda row: -abs(row.difference_ps))
 
 
-def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Sequence[Any]], ...]:
+def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Any], ...]:
     """Declare the columns of a table whose value is a sequence of rows, each a field of them.
 
     Args:

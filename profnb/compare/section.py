@@ -19,9 +19,10 @@ from profnb.compare.op_differences import (
     LayerDifference,
     OpDifference,
 )
+from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.tree_differences import PartDifference, part_section
+from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import (

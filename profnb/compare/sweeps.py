@@ -25,7 +25,7 @@ from profnb.compare.ranking import (
     rank,
 )
 from profnb.compare.speedup import estimate_step
-from profnb.core.columns import Bools, Floats
+from profnb.core.columns import Bools, Floats, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, count_text, metric_text
 from profnb.subjects.study import Study
@@ -90,7 +90,7 @@ class SweepPoint:
 
 
 @dataclass(frozen=True)
-class SweepTable:
+class SweepTable(RowColumns):
     """N settings in the order they were given.
 
     Attributes:
@@ -129,9 +129,6 @@ class SweepTable:
     ranking: Ranking | None = None
     rounds: int = 1
     notes: Sequence[str] = ()
-
-    def __len__(self) -> int:
-        return len(self.points)
 
     @property
     def names(self) -> list[str]:
@@ -354,11 +351,8 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
         values = [point.setting.get(name) for point in sweep.points]
         return Column(name, lambda _: values, "what was set", is_scaled=True)
 
-    def metric_column(name: str, values: Floats, meaning: str, heading: str) -> Column[SweepTable]:
-        def text(value: float) -> str:
-            return metric_text(value, is_score=sweep.is_score)
-
-        return Column(name, lambda _: values, meaning, heading, text, is_scaled=True)
+    def text(value: float) -> str:
+        return metric_text(value, is_score=sweep.is_score)
 
     def rate(per_second: float) -> str:
         return count_text(round(float(per_second))) if math.isfinite(per_second) else MISSING
@@ -373,8 +367,11 @@ def settings_table(sweep: SweepTable) -> Table[SweepTable]:
         field_column("high", "where it ends"),
     ]
     if metric is not None:
-        columns.append(metric_column(metric, sweep.quality, "its median", metric))
-        columns.append(metric_column(f"{metric}_worst", sweep.worst, "... its worst run", "worst"))
+        worst = f"{metric}_worst"
+        columns += [
+            field_column(metric, "its median", metric, text, of="quality", is_scaled=True),
+            field_column(worst, "... its worst run", "worst", text, of="worst", is_scaled=True),
+        ]
     front = "whether it is on the front of throughput against the metric or memory"
     columns += [
         field_column("peak_bytes", "most memory in use", "peak memory", of="memory"),

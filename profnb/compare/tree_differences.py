@@ -1,11 +1,10 @@
-"""Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference, shown.
+"""Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
 
 A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
 one side knows nothing below a node, neither side's parts below it are compared; what only one side has is one
 part, with all below it.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,15 +15,11 @@ from profnb.compare.differences import columns_of
 from profnb.core.printable import printable
 from profnb.core.table import Table, field_column
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
-from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import COLOURS
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
 Path = tuple[tuple[str, str], ...]
 LONGER, SHORTER, NEW, GONE = "longer", "shorter", "new", "gone"
 _MOST_NODES, _LEAST_SHARE, _FEWEST = 300, 0.0005, 3
-_SHOWN, _NAMED = 12, 3
-_MARKS = re.compile(r"([\\`*_\[\]<>#@|~])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class PartDifference:
 
     @property
     def difference_ms(self) -> float:
-        """How much more B spends on it."""
+        """The time that B spends more on it."""
         return self.second_ms - self.first_ms
 
     @property
@@ -58,7 +53,7 @@ class PartDifference:
 
     @property
     def inside(self) -> str:
-        """Where it stands: the parts above it."""
+        """The parts above it."""
         return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
 
 
@@ -182,81 +177,3 @@ def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) ->
     listed = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
     named = " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]])) if listed else "none"
     return f"The cell takes {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."
-
-
-def part_section(labels: tuple[str, str], parts: Sequence[PartDifference]) -> Section:
-    """Show where the whole cell's time differs, by name: table, and bars to both sides."""
-    shown = parts[:_SHOWN]
-    most = max((abs(part.difference_ms) for part in shown), default=1.0) or 1.0
-    return section_of(
-        PART_DIFFERENCES,
-        shown,
-        (
-            Shown("part", lambda row: (shown[row].part, "", shown[row].inside)),
-            Shown(labels[0], lambda row: _text(shown[row].first_ms), is_number=True),
-            Shown(labels[1], lambda row: _text(shown[row].second_ms), is_number=True),
-            Shown(
-                "difference",
-                lambda row: signed_text(shown[row].difference_ms * PS_PER_MS),
-                is_number=True,
-            ),
-            "status",
-        ),
-        title="Where the cell's time differs",
-        tab="",
-        sentence=difference_sentence(parts),
-        bar=Bar(
-            lambda row: abs(shown[row].difference_ms) / most,
-            lambda row: COLOURS["input" if shown[row].difference_ms > 0 else "host compute"],
-            8,
-        ),
-        rows=range(len(shown)),
-    )
-
-
-def markdown(
-    verdict: str, remarks: Sequence[str], labels: tuple[str, str], parts: Sequence[PartDifference]
-) -> str:
-    """Write a comparison for a pull request, as GitHub renders it.
-
-    Args:
-        verdict: The answer, in bold.
-        remarks: What to know first.
-        labels: What A and B are called.
-        parts: Where they differ: the first three, all else, and their sum.
-    """
-    lines = [f"**{_plain(verdict)}**", *(f"> {_plain(remark)}" for remark in remarks)]
-    if parts:
-        rest = parts[_NAMED:]
-        times = [
-            (" / ".join(filter(None, (part.inside, part.part))), part.first_ms, part.second_ms)
-            for part in parts[:_NAMED]
-        ]
-        times += [("all else that differs", *_sums(rest))] if rest else []
-        times.append(("**together**", *_sums(parts)))
-        rows = [("part of the cell", *map(_plain, labels), "difference")]
-        rows.append(("---", "---:", "---:", "---:"))
-        rows += [
-            (name if name[:2] == "**" else _plain(name), _text(one), _text(two), _signed(two - one))
-            for name, one, two in times
-        ]
-        lines += [f"**{_plain(difference_sentence(parts))}**"]
-        lines.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
-    return "\n\n".join(lines) + "\n"
-
-
-def _sums(parts: Sequence[PartDifference]) -> tuple[float, float]:
-    return sum(part.first_ms for part in parts), sum(part.second_ms for part in parts)
-
-
-def _text(ms: float) -> str:
-    return duration_text(ms * PS_PER_MS)
-
-
-def _signed(ms: float) -> str:
-    return signed_text(ms * PS_PER_MS)
-
-
-def _plain(text: str) -> str:
-    """Text that GitHub shows as it is, on one line."""
-    return _MARKS.sub(r"\\\1", printable(text)).replace("\n", " ")

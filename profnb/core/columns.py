@@ -1,6 +1,6 @@
 """The array types that columns are made of, and looking values up by key: each sorts as little as it can."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,20 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-
 T = TypeVar("T")
 Value = TypeVar("Value", bound=np.generic)
 _CHUNK = 1 << 15  # rows
 _DENSE = 8  # numbers of which so few are missing fit a table
+
+
+class RowColumns:
+    """A dataclass of columns: as many rows as its first column has."""
+
+    __slots__ = ()
+    __dataclass_fields__: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(getattr(self, next(iter(self.__dataclass_fields__))))
 
 
 def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:

@@ -12,7 +12,7 @@ import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from textwrap import fill
@@ -310,15 +310,27 @@ def field_column(
     of: str = "",
     alias: str = "",
     is_scaled: bool = False,
+    least: float | None = None,
 ) -> Column[Any]:
-    """A column that is filled from a field of the table's value; all but ``of`` is as of ``Column``.
+    """A column that is filled from a field of the table's value; the rest is as of ``Column``.
 
     The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
-    ``_ms``.
+    ``_ms``. Numbers below ``least`` are missing.
     """
     path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
-    values = partial(field_of, path=path)
+
+    def values(value: Any) -> Any:
+        given = field_of(value, path)
+        return given if least is None else _missing_below(least, given)
+
     return Column(name, values, meaning, heading, text, alias, is_scaled)
+
+
+def _missing_below(least: float, given: Any) -> Any:
+    import numpy as np
+
+    numbers = np.array(given, np.float64)  # None is NaN
+    return np.where(numbers >= least, numbers, np.nan)
 
 
 def field_of(value: Any, path: str) -> Any:

@@ -1,4 +1,4 @@
-"""How much memory a batch takes before it is tried, and the largest that fits: ``profnb.fits``.
+"""The memory that a batch takes before it is tried, and the largest that fits: ``profnb.fits``.
 
 fitting             what was given, to a forecast: which batches are run, and where
 memory_forecast     the forecast: a line through what was measured, checked by one batch more

@@ -165,7 +165,7 @@ def _measure(
 
 
 def _beside_process(limit: tuple[int, str] | None, living: float) -> tuple[int, str] | None:
-    """What is left of a limit on the process beside what no allocator tells of: libraries and data."""
+    """Take from a limit on the process what no allocator tells of: libraries and data."""
     resident = resident_bytes()
     if limit is None or resident is None or limit[1] in (_GPU, _GIVEN_LIMIT):
         return limit

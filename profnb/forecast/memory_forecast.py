@@ -23,7 +23,7 @@ _FAR = 0.1  # of the checked peak: farther off, the line is none
 
 @dataclass(frozen=True)
 class MemoryForecast(Result):
-    """How much memory a step takes at any batch size.
+    """The memory that a step takes at any batch size.
 
     Attributes:
         table: One row per batch that ran: ``batch_size, peak_bytes, forecast_bytes, is_check``.

@@ -2,11 +2,10 @@
 
 import math
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import Any
 
 from profnb.compare.differences import columns_of
-from profnb.core.table import Column, Table, field_of
+from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
@@ -21,12 +20,7 @@ def clock_text(time_ps: float) -> str:
 
 def _fields(rows: str, *declared: tuple[Any, ...]) -> tuple[Column[LiteFindings], ...]:
     """Columns of fields of the findings' rows, ops or layers: of each its name, the field, and so on."""
-    find = attrgetter(rows)
-
-    def values(field: str) -> Callable[[LiteFindings], list[Any]]:
-        return lambda findings: field_of(find(findings), field)
-
-    return tuple(Column(name, values(field), *rest) for name, field, *rest in declared)
+    return columns_of(*((name, f"{rows}.{field}", *rest) for name, field, *rest in declared))
 
 
 def _small(value: float) -> str:

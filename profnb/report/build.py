@@ -15,7 +15,8 @@ from profnb.causes.python_work import share_around_ops
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
-from profnb.report.cell_words import cell_picture, cell_words, tree_section
+from profnb.report.cell_picture import cell_picture, tree_section
+from profnb.report.cell_words import cell_words
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import (

@@ -87,7 +87,7 @@ def open_slot() -> Slot | None:
 
 
 class Output(Protocol):
-    """Where a line is written anew."""
+    """A place in which a line is written anew."""
 
     def show(self, html: str, text: str) -> None:
         """Write it anew; any thread may."""

@@ -284,7 +284,7 @@ def _steps_html(
     shares: Sequence[ShareRow],
     chart: StepChart | None,
 ) -> Markup:
-    """What the typical step is made of, then each step, or the mean of some, over time."""
+    """Show the typical step's shares, then each step, or the mean of some, over time."""
     said = Markup('<div style="margin:4px 0 8px">{} <span style="{}">{}</span></div>')
     parts = [
         said.format(lead, MUTED, _facts_line([scope], facts)),

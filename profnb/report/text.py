@@ -111,7 +111,7 @@ def headline_text(study: Study) -> str:
 
 
 def _typical_step(study: Study) -> tuple[float, str]:
-    """How long the headline says that a step takes, or that one comes every, and its words for that."""
+    """Give the time that the headline says a step takes, or that one comes every, and its words for that."""
     summary, program = study.summary, study.program
     cost = None if study.clock else study.tracing_cost
     median_ps = summary.median_ps or 0.0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Floats, Int64s
+from profnb.core.columns import Bytes, Floats, Int64s, RowColumns
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import read_whole
@@ -41,7 +41,7 @@ _Part = tuple[list[str], Int64s, Floats, Floats]  # tags, steps, times, values
 
 
 @dataclass(frozen=True, slots=True)
-class Scalars:
+class Scalars(RowColumns):
     """N scalars, tag after tag, in the order of their steps.
 
     Attributes:
@@ -57,9 +57,6 @@ class Scalars:
     step: Int64s
     time_s: Floats
     value: Floats
-
-    def __len__(self) -> int:
-        return self.step.size
 
     @property
     def steps_per_second(self) -> Floats:

@@ -96,7 +96,7 @@ class GapWatch:
 
     @property
     def spans(self) -> deque[int] | None:
-        """Where a run's begin and end can be put, if they are all that there is to see of runs by now."""
+        """Find where a run's begin and end can be put, if they are all there is to see of runs by now."""
         if self.records.runs < _MOST_LOOKED_AT:
             return None
         return self._gap_ns if len(self._gap_ns) < 2 * _MOST_GAPS else deque(maxlen=0)

@@ -1,4 +1,4 @@
-"""What tfprof saved of TensorFlow 1 (``profile_100`` of a ``ProfileContext``), as the session runs in it.
+"""Files that tfprof saved of TensorFlow 1 (``profile_100`` of a ``ProfileContext``) to the runs in them.
 
 A ``ProfileProto`` holds, node by node, when each execution began and how long it took, by step and device,
 and what it allocated. From that the RunMetadata of each step is written again, so that all that is known of

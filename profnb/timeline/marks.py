@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int32s, Int64s
+from profnb.core.columns import Int32s, Int64s, RowColumns
 from profnb.core.jit import tiered
 from profnb.timeline.scene import Lanes
 from profnb.trace.model import Trace
@@ -23,7 +23,7 @@ _LANE, _BEGIN, _END, _BUSY, _OCCURRENCES, _EVENT = range(6)  # the first columns
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(RowColumns):
     """M marks, lane after lane, in time order inside a lane.
 
     Attributes:
@@ -45,9 +45,6 @@ class Marks:
     event: Int64s
     mark_of_event: Int64s
     resolution_ps: int
-
-    def __len__(self) -> int:
-        return self.lane.size
 
     @property
     def merged_events(self) -> int:

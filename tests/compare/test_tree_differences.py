@@ -2,7 +2,7 @@
 
 import pytest
 
-from profnb.compare.tree_differences import markdown, part_section
+from profnb.compare.part_section import markdown, part_section
 from profnb.compare.tree_differences import compare_trees, difference_sentence
 
 

@@ -29,7 +29,7 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.printable import quoted
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
@@ -46,7 +46,7 @@ KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "bet
 
 
 @dataclass(frozen=True, slots=True)
-class CellBreakdown:
+class CellBreakdown(RowColumns):
     """N parts of a cell that add up to its wall time.
 
     Attributes:
@@ -64,9 +64,6 @@ class CellBreakdown:
     wall_ps: Int64s
     longest_ps: Int64s
     line: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return self.wall_ps.size
 
     @property
     def whole_ps(self) -> int:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.streams import DIRECTIONS, by_device_clock, directions_of_copies, raw_device_lines
@@ -29,7 +29,7 @@ _KINETO_KINDS = re.compile(r"Mem\w+ (?:\w+ )?\((?:(\w+) -> )?(\w+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class CopyTable:
+class CopyTable(RowColumns):
     """One row per direction and pair of memory kinds, most time first.
 
     Attributes:
@@ -52,9 +52,6 @@ class CopyTable:
     sized: Int64s
     bytes: Int64s
     sized_ps: Int64s
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def bandwidth(self) -> Floats:

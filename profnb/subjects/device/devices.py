@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import StepBreakdown, category_column
@@ -38,7 +38,7 @@ _MOSTLY_WORK = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceTable:
+class DeviceTable(RowColumns):
     """D devices that ran something, in the order of the trace.
 
     Attributes:
@@ -58,9 +58,6 @@ class DeviceTable:
     collective_ps: Int64s
     hidden_collective_ps: Int64s
     window_ps: int
-
-    def __len__(self) -> int:
-        return len(self.device)
 
     @property
     def utilization(self) -> Floats:

@@ -28,13 +28,13 @@ cuBLAS kernel names.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
-from profnb.core.table import Column, Table, field_column, field_of
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
+from profnb.core.table import Table, field_column
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -268,7 +268,7 @@ def _sizes(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class KernelTable:
+class KernelTable(RowColumns):
     """One row per kernel, op and launch shape, most time first.
 
     Attributes:
@@ -294,9 +294,6 @@ class KernelTable:
     max_ps: Int64s
     uses_tensor_core: Bools
     is_tensor_core_eligible: Bools
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def mean_ps(self) -> Floats:
@@ -374,16 +371,6 @@ def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     )
 
 
-def _of_shape(name: str) -> Callable[[KernelTable], Floats]:
-    """A number of the launch shape; NaN where the trace does not tell."""
-
-    def read(table: KernelTable) -> Floats:
-        values = field_of(table.shape, name)
-        return np.array([np.nan if value is None else value for value in values], np.float64)
-
-    return read
-
-
 KERNELS = Table[KernelTable](
     "kernels",
     "One row per kernel, op and launch shape, most time first. No row without a device.",
@@ -397,30 +384,37 @@ KERNELS = Table[KernelTable](
         field_column("min_us", "shortest run"),
         field_column("max_us", "longest run"),
         field_column("fraction", "share of all kernel time", "share"),
-        Column(
+        field_column(
             "registers_per_thread",
-            _of_shape("registers"),
             "registers of each thread, NaN where unknown",
+            of="shape.registers",
+            least=0,
         ),
-        Column(
+        field_column(
             "static_shared_bytes",
-            _of_shape("static_shared_bytes"),
             "shared memory that the kernel declares",
+            of="shape.static_shared_bytes",
+            least=0,
         ),
-        Column(
+        field_column(
             "dynamic_shared_bytes",
-            _of_shape("dynamic_shared_bytes"),
             "shared memory that the launch asks for",
+            of="shape.dynamic_shared_bytes",
+            least=0,
         ),
-        Column(
-            "shared_bytes", _of_shape("shared_bytes"), "shared memory of a block, both together"
+        field_column(
+            "shared_bytes",
+            "shared memory of a block, both together",
+            of="shape.shared_bytes",
+            least=0,
         ),
         field_column("grid", 'blocks of the launch, "x,y,z"; "" where unknown', of="shape.grid"),
         field_column("block", 'threads of a block, "x,y,z"; "" where unknown', of="shape.block"),
-        Column(
+        field_column(
             "occupancy_percent",
-            _of_shape("occupancy_percent"),
             "theoretical occupancy in percent; PyTorch's is what the grid fills, at most that",
+            of="shape.occupancy_percent",
+            least=0,
         ),
         field_column("uses_tensor_core", "whether it ran in tensor cores"),
         field_column("is_tensor_core_eligible", "whether such a product could run in tensor cores"),

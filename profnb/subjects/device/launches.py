@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -32,7 +32,7 @@ _MANY_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LaunchTable:
+class LaunchTable(RowColumns):
     """One row per device that ran kernels.
 
     Attributes:
@@ -71,9 +71,6 @@ class LaunchTable:
         """True if most calls took longer than what they started, and most kernels are of such calls."""
         longer = 2 * self.longer_calls.sum() > self.calls.sum()
         return bool(longer and 2 * self.shorter_than_launch.sum() > self.launched.sum())
-
-    def __len__(self) -> int:
-        return len(self.device)
 
 
 def is_launched_by_pool(spine: Spine) -> bool:
@@ -158,7 +155,7 @@ def _work_of_calls(
 
 
 @dataclass(frozen=True, slots=True)
-class StreamTable:
+class StreamTable(RowColumns):
     """One row per stream (or core) on which a device ran something, most busy first.
 
     Attributes:
@@ -181,9 +178,6 @@ class StreamTable:
     def busy_fraction(self) -> Floats:
         """Busy time over the window, shape (N,); NaN where there is no window."""
         return self.busy_ps / (self.window_ps or np.nan)
-
-    def __len__(self) -> int:
-        return len(self.device)
 
 
 def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:

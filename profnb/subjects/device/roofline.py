@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_S
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
@@ -106,7 +106,7 @@ def find_peak(plane: Plane) -> Peak | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OpRates:
+class OpRates(RowColumns):
     """N ops under the roof of what ran them; NaN for what is not known.
 
     Attributes:
@@ -126,9 +126,6 @@ class OpRates:
     width: tuple[str, ...]
     peak_flops: Floats
     peak: Peak | None
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def intensity(self) -> Floats:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Int32s, Int64s, gather
+from profnb.core.columns import Bools, Int32s, Int64s, RowColumns, gather
 from profnb.core.units import bytes_text, count_text
 from profnb.steps.activities import FunctionRuns
 from profnb.steps.nesting import find_parents, last_around, self_times
@@ -50,7 +50,7 @@ def label_of(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class IteratorTree:
+class IteratorTree(RowColumns):
     """N iterators, parents before children; E' events of theirs.
 
     Attributes:
@@ -82,9 +82,6 @@ class IteratorTree:
     run_end_ps: Int64s
     run_busy_ps: Int64s
     run_of_event: Int32s
-
-    def __len__(self) -> int:
-        return len(self.path)
 
 
 def find_iterators(trace: Trace, outside: Int32s, function_runs: FunctionRuns) -> IteratorTree:

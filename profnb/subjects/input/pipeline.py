@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, look_up
 from profnb.core.table import Column, Table, field_column
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
@@ -24,7 +24,7 @@ _ITERATOR = "Iterator::"
 
 
 @dataclass(frozen=True)
-class InputPipeline:
+class InputPipeline(RowColumns):
     """One row per iterator, as in ``tree``.
 
     Attributes:
@@ -62,9 +62,6 @@ class InputPipeline:
     capacity: Int64s
     buffered: Floats
     empty_fraction: Floats
-
-    def __len__(self) -> int:
-        return len(self.tree)
 
     @property
     def kind(self) -> tuple[str, ...]:
@@ -185,11 +182,6 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     return sums / whole, empties / whole
 
 
-def _positive(values: Int64s) -> Floats:
-    """As floats, NaN where a value is not positive."""
-    return np.where(values > 0, values.astype(np.float64), np.nan)
-
-
 INPUT_PIPELINE = Table[InputPipeline](
     "input_pipeline",
     "One row per iterator of tf.data, the outermost first.",
@@ -223,13 +215,10 @@ INPUT_PIPELINE = Table[InputPipeline](
             "waited for",
         ),
         field_column("waited_fraction", "share of that", "of waiting"),
-        Column("parallelism", lambda t: _positive(t.parallelism), "runs of its function at once"),
+        field_column("parallelism", "runs of its function at once", least=1),
         field_column("is_autotuned", "whether tf.data sets that"),
-        Column(
-            "buffer_capacity",
-            lambda t: _positive(t.capacity),
-            "elements its buffer can hold",
-            "holds",
+        field_column(
+            "buffer_capacity", "elements its buffer can hold", "holds", of="capacity", least=1
         ),
         field_column(
             "buffered_mean",

@@ -36,7 +36,7 @@ class Layers:
 
     @cached_property
     def names(self) -> LayerNames:
-        """What the layers of models are called, by the scopes of their calls."""
+        """The names of the models' layers, by the scopes of their calls."""
         rows = self.times.rows
         return {place.scope: rows.layers[place.row].path for place in rows.layer_places}
 

@@ -12,7 +12,7 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import rate_text
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
@@ -50,7 +50,7 @@ class LayerBounds:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerTable:
+class LayerTable(RowColumns):
     """One row per layer, in the order of the model, then scopes, then what is neither.
 
     Attributes:
@@ -96,9 +96,6 @@ class LayerTable:
     side: str
     has_models: bool
     remarks: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return self.parent.size
 
     @property
     def total_ps(self) -> Int64s:

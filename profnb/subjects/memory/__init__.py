@@ -1,8 +1,7 @@
 """Allocators: their use over time and at the peak.
 
 allocators    what was in use, and reserved, after every allocation
-peak          the peak and what was alive then, what grows, what would fit
-op_memory     what ops of session runs allocated, and which of them held the peak
+peak          the peak and what was alive then, what grows, what would fit; memory of session runs by op
 find          all of it for one trace
 section       how it is shown
 """

@@ -9,8 +9,15 @@ from profnb.subjects.memory.allocators import (
     find_allocators,
     tabulate_samples,
 )
-from profnb.subjects.memory.op_memory import OpMemory, tabulate_op_memory, tabulate_run_peaks
-from profnb.subjects.memory.peak import MemoryUse, PeakRow, measure_memory, tabulate_peak
+from profnb.subjects.memory.peak import (
+    MemoryUse,
+    OpMemory,
+    PeakRow,
+    measure_memory,
+    tabulate_op_memory,
+    tabulate_peak,
+    tabulate_run_peaks,
+)
 
 
 class Memory:
@@ -40,7 +47,7 @@ class Memory:
 
     @cached_property
     def ops(self) -> list[OpMemory]:
-        """What each op of session runs allocated."""
+        """The memory that each op of session runs allocated."""
         return tabulate_op_memory(self._spine.trace)
 
     @cached_property

@@ -12,8 +12,14 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import figure_over_time, line_of, thin
 from profnb.subjects.memory.allocators import step_around
-from profnb.subjects.memory.op_memory import OP_MEMORY, OpMemory
-from profnb.subjects.memory.peak import MEMORY_PEAK, MEMORY_SUMMARY, MemoryUse, tabulate_peak
+from profnb.subjects.memory.peak import (
+    MEMORY_PEAK,
+    MEMORY_SUMMARY,
+    OP_MEMORY,
+    MemoryUse,
+    OpMemory,
+    tabulate_peak,
+)
 from profnb.subjects.study import Study
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_SAMPLES_DRAWN = 6, 10, 120

@@ -1,8 +1,7 @@
 """The ops that ran.
 
-op_table          what ran, how often, for how long
-op_execution      ops that Python ran one by one, loops of compiled functions, graphs that grow (TF1)
-autograd_nodes    PyTorch's backward nodes to the ops of the way forward
-find              all of it for one trace
-section           how it is shown
+op_table        what ran, how often, for how long
+op_execution    ops that Python ran one by one, loops of compiled functions, graphs that grow (TF1)
+find            all of it for one trace
+section         how it is shown
 """

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int32s, Int64s
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
@@ -46,7 +46,7 @@ OPTIMIZERS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class OpTable:
+class OpTable(RowColumns):
     """One row per op and side, most self time first.
 
     Attributes:
@@ -65,9 +65,6 @@ class OpTable:
     occurrences: Int64s
     total_ps: Int64s
     self_ps: Int64s
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def self_fraction(self) -> Floats:

@@ -23,7 +23,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, T
+from profnb.core.columns import Bools, Int64s, RowColumns, T
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.steps.spine import Spine
@@ -43,7 +43,7 @@ _Part = tuple[Function, float, int | None, T]
 
 
 @dataclass(frozen=True, slots=True)
-class PythonTime:
+class PythonTime(RowColumns):
     """One row per Python function that was seen, most self time first.
 
     Attributes:
@@ -77,9 +77,6 @@ class PythonTime:
     occurrences: Int64s
     cells: Mapping[str, int] = field(default_factory=dict)
     kind: str = ""
-
-    def __len__(self) -> int:
-        return self.samples.size
 
 
 def tabulate_python(
@@ -318,17 +315,15 @@ PYTHON = Table[PythonTime](
             "line", lambda t: [first for _, _, first in t.function], "the source line it begins at"
         ),
         field_column("is_user", "whether it is your own code"),
-        Column(
-            "samples",
-            lambda t: np.where(t.samples >= 0, t.samples, np.nan),
-            "samples in which it was on the stack, NaN where calls were counted",
+        field_column(
+            "samples", "samples in which it was on the stack, NaN where calls were counted", least=0
         ),
-        Column(
+        field_column(
             "occurrences",
-            lambda t: np.where(t.occurrences >= 0, t.occurrences, np.nan),
             "how often it was called, NaN where it was sampled",
             "calls",
             alias="calls",
+            least=0,
         ),
         field_column("self_ms", "time in it alone"),
         field_column("total_ms", "time in it and in what it called"),

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
 from profnb.core.table import Column, Table, field_column, field_of
 from profnb.steps.finding.ranges import family_of
 from profnb.steps.grouping import claim, links_threads
@@ -59,7 +59,7 @@ class RangeRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class RangeTable:
+class RangeTable(RowColumns):
     """The ranges of a trace.
 
     Attributes:
@@ -69,9 +69,6 @@ class RangeTable:
 
     rows: tuple[RangeRow, ...]
     device_ps: int
-
-    def __len__(self) -> int:
-        return len(self.rows)
 
     def column(self, name: str) -> Floats:
         """A number of each row."""

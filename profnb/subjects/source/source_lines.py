@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -48,7 +48,7 @@ _FUNCTION_SEPARATOR = "__"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceLines:
+class SourceLines(RowColumns):
     """One row per line of the user's source that cost anything, most op time first.
 
     Attributes:
@@ -89,17 +89,10 @@ class SourceLines:
     cells: dict[str, int]
     remarks: tuple[str, ...] = ()
 
-    def __len__(self) -> int:
-        return self.line.size
-
     @property
     def side_ps(self) -> Int64s:
         """Time of its ops on devices; without a device on hosts."""
         return self.device_ps if self.has_device else self.host_ps
-
-
-def _if_watched(values: Int64s) -> Floats:
-    return np.where(values >= 0, values, np.nan)
 
 
 SOURCE_LINES = Table[SourceLines](
@@ -123,17 +116,12 @@ SOURCE_LINES = Table[SourceLines](
             lambda t: np.where(t.has_device, t.device_ps, np.nan),
             "... on devices, NaN without a device",
         ),
-        Column(
-            "python_us",
-            lambda t: _if_watched(t.python_ps),
-            "time at the line in which the framework did not run",
-            "Python",
+        field_column(
+            "python_us", "time at the line in which the framework did not run", "Python", least=0
         ),
-        Column("wall_us", lambda t: _if_watched(t.wall_ps), "time at the line"),
-        Column(
-            "capture_us",
-            lambda t: _if_watched(t.capture_ps),
-            "time at the line in the whole capture, in steps or not",
+        field_column("wall_us", "time at the line", least=0),
+        field_column(
+            "capture_us", "time at the line in the whole capture, in steps or not", least=0
         ),
         Column(
             "forward_us",
@@ -150,12 +138,7 @@ SOURCE_LINES = Table[SourceLines](
             lambda t: t.side_ps / (int(t.side_ps.sum()) or np.nan),
             "of the op time of the device, without a device of the host",
         ),
-        Column(
-            "occurrences",
-            lambda t: _if_watched(t.occurrences),
-            "how often the line began to run",
-            alias="runs",
-        ),
+        field_column("occurrences", "how often the line began to run", alias="runs", least=0),
         field_column("op_occurrences", "how often ops of it ran", alias="op_runs"),
     ),
     "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "

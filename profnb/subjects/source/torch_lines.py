@@ -33,7 +33,7 @@ import numpy as np
 from profnb.capture.source.user_code import is_user_file, shorten_files
 from profnb.core.columns import Bools, Int32s, Int64s
 from profnb.steps.nesting import find_parents, nearest_of
-from profnb.subjects.ops.autograd_nodes import find_makers, find_nodes, on_hosts
+from profnb.subjects.layers.called_scopes import find_makers, find_nodes, on_hosts
 from profnb.subjects.source.code_times import LineHistory, Work
 from profnb.trace.model import Trace
 from profnb.trace.names import KINETO_SCOPE, STEP_NUM

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, RowColumns, look_up
 from profnb.steps.streams import directions_of_copies, raw_device_lines
 from profnb.subjects.xla.hlo_served import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
@@ -85,7 +85,7 @@ class HloOp:
 
 
 @dataclass(frozen=True)
-class HloOps:
+class HloOps(RowColumns):
     """The events of a trace that ran HLO instructions.
 
     Attributes:
@@ -101,9 +101,6 @@ class HloOps:
     ops: tuple[HloOp, ...]
     modules: dict[int, HloModule] = field(default_factory=dict)
     complaints: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return self.events.size
 
     def codes_of(self, events: Int64s) -> Int64s:
         """The row of ``ops`` for each of some events, or -1."""

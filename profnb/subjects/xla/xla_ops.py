@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
@@ -38,7 +38,7 @@ _DEEPEST_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class XlaOps:
+class XlaOps(RowColumns):
     """One row per HLO instruction and side, most self time first.
 
     Attributes:
@@ -58,9 +58,6 @@ class XlaOps:
     self_ps: Int64s
     flops: Floats
     bytes: Floats
-
-    def __len__(self) -> int:
-        return self.occurrences.size
 
     @property
     def fraction(self) -> Floats:
@@ -185,7 +182,7 @@ XLA = Table[XlaOps](
 
 
 @dataclass(frozen=True, slots=True)
-class XlaModules:
+class XlaModules(RowColumns):
     """One row per module (an XLA program) that was compiled or ran, most time first.
 
     Attributes:
@@ -209,9 +206,6 @@ class XlaModules:
     self_ps: Int64s
     instructions: Int64s
     buffers: tuple[dict[str, int] | None, ...]
-
-    def __len__(self) -> int:
-        return self.self_ps.size
 
 
 def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
@@ -301,10 +295,6 @@ def _arguments(module: HloModule) -> list[int]:
     return sorted(parameters, key=module.parameter_numbers.__getitem__)[:_MOST_ARGUMENTS]
 
 
-def _if_positive(values: Int64s) -> Floats:
-    return np.where(values > 0, values, np.nan)
-
-
 def _buffer(kind: str) -> Callable[[XlaModules], Floats]:
     """Bytes of one kind of buffer, NaN where the module is not saved."""
 
@@ -321,22 +311,18 @@ XLA_MODULES = Table[XlaModules](
     (
         field_column("module", "its name", "program"),
         field_column("program_id", "its number, -1 where the trace does not say"),
-        Column(
-            "occurrences",
-            lambda t: _if_positive(t.occurrences),
-            "how often it ran on one device",
-            "runs",
-            alias="executions",
+        field_column(
+            "occurrences", "how often it ran on one device", "runs", alias="executions", least=1
         ),
         field_column("self_us", "time of its ops", "time"),
         field_column("compilations", "how often it was compiled"),
-        Column(
+        field_column(
             "compile_ms",
-            lambda t: _if_positive(t.compile_ps),
             "host time that took, NaN if it was not compiled while the trace ran",
             "compiling",
+            least=1,
         ),
-        Column("instructions", lambda t: _if_positive(t.instructions), "HLO instructions in it"),
+        field_column("instructions", "HLO instructions in it", least=1),
         Column("argument_bytes", _buffer("argument"), "bytes of what it is given", "arguments"),
         Column("output_bytes", _buffer("output"), "bytes of what it gives back"),
         Column("constant_bytes", _buffer("constant"), "bytes of its constants"),
