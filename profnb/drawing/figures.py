@@ -9,7 +9,6 @@ and without a network. A page of its own carries plotly.js inside for the figure
 ``p.figures`` gives them all to the user as plotly's own.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 from markupsafe import Markup
 
 from profnb.core.block import Block
-from profnb.drawing.markup import figure_text, script_element
+from profnb.drawing.markup import figure_text, json_attribute, script_element
 from profnb.drawing.theme import GRID, ROOT, TEXT_COLOUR, ink_on
 
 _CHARACTERS, _CHARACTERS_BESIDE_NAMES = 120, 104  # of a full block's label, at a usual width
@@ -204,8 +203,8 @@ def figure_html(
     drawn = {key: figure[key] for key in ("data", "layout")}
     by_plotly = Markup(' data-plotly="1"') if is_interactive and not is_static(figure) else ""
     return Markup(
-        '<div class="profnb-figure" style="{}" data-figure="{}"{}><div>{}</div></div>'
-    ).format(ROOT, json.dumps(drawn, separators=(",", ":")), by_plotly, fallback)
+        '<div class="profnb-figure" style="{}" data-figure={}{}><div>{}</div></div>'
+    ).format(ROOT, json_attribute(drawn), by_plotly, fallback)
 
 
 class Figures(Mapping[str, Any]):

@@ -6,7 +6,6 @@ cells are text made here; the script writes no number but the running share of w
 and draws its bars anew.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,7 +18,8 @@ from profnb.core.printable import filled, printable
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
-from profnb.drawing.theme import BAR, MUTED
+from profnb.drawing.markup import json_attribute
+from profnb.drawing.theme import MUTED
 
 T = TypeVar("T")
 Key = float | str | None
@@ -218,9 +218,9 @@ def _section_html(section: Section) -> Markup:
     rest = Markup('<div class="profnb-more" style="{}">and {} more</div>').format(
         MUTED, f"{more:,}"
     )
-    return Markup('{}<div class="profnb-table" data-rows="{}">{}{}</div>').format(
+    return Markup('{}<div class="profnb-table" data-rows={}>{}{}</div>').format(
         sentence,
-        _script_data(section),
+        json_attribute(_script_data(section)),
         _table_html(section, section.shown),
         rest if more > 0 else "",
     )
@@ -228,7 +228,7 @@ def _section_html(section: Section) -> Markup:
 
 def _table_html(section: Section, most: int) -> Markup:
     rows: list[list[Cell]] = [
-        [(plain_text(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
+        [(plain_text(row[0]), f"color:{colour}{section.row_style}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
     given = section.meanings or [""] * len(section.headings)
@@ -239,8 +239,8 @@ def _table_html(section: Section, most: int) -> Markup:
     return html_table(section.headings, rows, section.numbers, meanings)
 
 
-def _script_data(section: Section) -> str:
-    """Write the attribute that the script reads, as JSON."""
+def _script_data(section: Section) -> dict[str, Any]:
+    """The attribute that the script reads."""
     parts, finder = [_script_part(section, section.shown)], section.finder
     attribute: dict[str, Any] = {
         "shown": section.shown,
@@ -257,7 +257,7 @@ def _script_data(section: Section) -> str:
             "running": list(section.headings).index(finder.running),
             "kind_of": list(finder.kind_of),
         }
-    return json.dumps(attribute, separators=(",", ":"))
+    return attribute
 
 
 def _script_part(section: Section, in_page: int) -> dict[str, Any]:

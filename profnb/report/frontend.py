@@ -21,6 +21,7 @@ from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets
+from profnb.drawing.programs import packed
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
 from profnb.report.report import Report, report_script
@@ -163,7 +164,7 @@ def _is_live(shell: Any, live: bool | None, *, default: bool) -> bool:
 
 def _script_bundle(script: str) -> dict[str, str]:
     """A script as an output of its own, with nothing to see where it does not run."""
-    return {"application/javascript": script, "text/plain": ""}
+    return {"application/javascript": packed(script), "text/plain": ""}
 
 
 def _keep_until_replaced(shell: Any, box: Any) -> None:

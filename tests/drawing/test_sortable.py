@@ -9,7 +9,7 @@ from profnb.subjects.ops.section import OpRow, ops_section, rows_by_type
 
 
 def data_of(html):
-    return json.loads(unescape(html.partition('data-rows="')[2].partition('">')[0]))
+    return json.loads(unescape(html.partition('data-rows=\'')[2].partition("'>")[0]))
 
 
 def table(**rest):
