@@ -28,7 +28,7 @@ def figure_text(text: str) -> str:
 
 def json_attribute(value: Any) -> Markup:
     """Write a value as an attribute, as JSON in single quotes: an escaped double one takes five letters."""
-    text = json.dumps(value, separators=(",", ":"))
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for mark, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("'", "&#39;")):
         text = text.replace(mark, written)
     return Markup("'{}'").format(Markup(text))  # noqa: S704  # escaped above

@@ -10,7 +10,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from importlib import resources
 
-_DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
+_COMMENTS = re.compile(r"/\*\*.*?\*/ ?|(?:^|  )//.*?$", re.DOTALL | re.MULTILINE)
 _PACKED = """\
 // The program of this output, packed: the .js files of profnb that draw a report or a timeline.
 (async function () {
@@ -36,8 +36,8 @@ def joined(files: Mapping[str, Sequence[str]]) -> str:
         for folder, names in files.items()
         for name in names
     )
-    lines = (line.strip() for line in _DOC_COMMENT.sub("", text).split("\n"))
-    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
+    lines = (line.strip() for line in _COMMENTS.sub("", text).split("\n"))
+    kept = "\n".join(filter(None, lines))
     return f"(function () {{\n{kept}\n}})();\n"
 
 

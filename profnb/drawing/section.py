@@ -261,12 +261,20 @@ def _script_data(section: Section) -> dict[str, Any]:
 
 
 def _script_part(section: Section, in_page: int) -> dict[str, Any]:
-    """Describe the rows of a section, or of its kinds, of which so many stand in the HTML."""
+    """Describe the rows of a section, or of its kinds, of which so many stand in the HTML.
+
+    What the script writes anew is left out: where rows are searched, their bars and the running share.
+    """
     colours, finder = section.colours[in_page:], section.finder
     palette = list(dict.fromkeys(colours))
+    columns = [_ranks(keys) for keys in zip(*section.sort_keys, strict=True)]
+    anew = [] if finder is None else [0, list(section.headings).index(finder.running)]
     part: dict[str, Any] = {
-        "rest": _ROW.join(map(_script_line, section.rows[in_page:])),
-        "ranks": [_ranks(keys) for keys in zip(*section.sort_keys, strict=True)],
+        "rest": _ROW.join(_script_line(row, anew) for row in section.rows[in_page:]),
+        "ranks": [
+            columns.index(column) if column in columns[:at] and column else column
+            for at, column in enumerate(columns)
+        ],
         "palette": palette,
         "colours": [palette.index(colour) for colour in colours],
     }
@@ -283,9 +291,10 @@ def _script_part(section: Section, in_page: int) -> dict[str, Any]:
     return part
 
 
-def _script_line(row: Sequence[Cell]) -> str:
+def _script_line(row: Sequence[Cell], anew: Sequence[int]) -> str:
     """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
-    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, row)]
+    kept = ("" if at in anew else cell for at, cell in enumerate(row))
+    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, kept)]
     return _COLUMN.join(
         _FAINT.join(part.translate(_CONTROL_MARKS) for part in cell).rstrip(_FAINT)
         for cell in cells

@@ -4,7 +4,7 @@
 
 /**
  * @typedef {{up: number, of: (number | null)[]}} Ranks
- * @typedef {{rest: string, ranks: (Ranks | null)[], palette: string[], colours: number[], searches?: string,
+ * @typedef {{rest: string, ranks: (Ranks | number | null)[], palette: string[], colours: number[], searches?: string,
  *   noun: string, hidden: number, sides: number[], weights: number[]}} Part
  * @typedef {{shown: number, numbers: number[], by: number, parts: Part[], wholes?: Record<string, number>,
  *   measure: string, running: number, kind_of: number[]}} TableData
@@ -53,6 +53,7 @@ class ReportTable {
     this.box = box;
     /** @type {TableData} */
     this.data = JSON.parse(box.dataset.rows || '');
+    this.ranks = this.data.parts.map(({ranks}) => ranks.map((one) => typeof one === 'number' ? ranks[one] : one));  // a number: those of that column
     this.body = /** @type {HTMLTableElement} */ (box.querySelector('table')).tBodies[0];
     this.head = this.body.rows[0];
     this.styles = Array.from(this.body.rows[1].cells, (cell) => cell.getAttribute('style') || '');
@@ -113,7 +114,7 @@ class ReportTable {
 
   makeHeadings() {
     Array.from(this.head.cells).forEach((head, column) => {
-      const ranks = this.data.parts[0].ranks[column];
+      const ranks = /** @type {Ranks | null} */ (this.ranks[0][column]);
       const words = head.textContent;
       if (!words || !ranks) return;
       head.title = head.title ? head.title + '\nclick to sort' : 'sort';
@@ -169,7 +170,7 @@ class ReportTable {
   /** The rows that are asked for, in order. */
   chosen() {
     const {part, words, side, kind} = this.state;
-    const {sides, ranks} = this.data.parts[part];
+    const {sides} = this.data.parts[part];
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (/** @type {Row} */ row) => wanted.every((word) => row.text.includes(word));
     let rows = this.rows[part].filter((row) => !sides?.length || side < 0 || sides[row.at] === side);
@@ -177,7 +178,7 @@ class ReportTable {
     // A kind is found by its own name and by those of its ops.
     const kinds = new Set(part && wanted.length ? this.rows[0].filter(matches).map((row) => this.data.kind_of[row.at]) : []);
     if (wanted.length) rows = rows.filter((row) => matches(row) || kinds.has(row.at));
-    const rank = ranks[this.sorted.order.by]?.of;
+    const rank = /** @type {Ranks | null | undefined} */ (this.ranks[part][this.sorted.order.by])?.of;
     return rank ? this.sorted.sort(rows, (row) => rank[row.at]) : rows;
   }
 
