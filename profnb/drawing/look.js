@@ -9,6 +9,7 @@ ${TABLE} td[align=right]:not([role]){white-space:nowrap}
 ${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}
 @media (max-width:600px){
 ${TABLE} :is(td,th){padding:3px 4px}
+${TABLE} td>[aria-hidden]{font-size:7px}
 .profnb [role=heading][aria-level="2"]{font-size:16px!important}
 .profnb [role=heading][aria-level="2"]>span{display:inline!important}
 }`;
