@@ -28,6 +28,7 @@ class Chart {
 
   draw() {
     const {layout, place, width} = this;
+    const isHeld = document.activeElement !== null && place.contains(document.activeElement);
     place.replaceChildren();
     if (layout.title?.text) addElement('div', place, 'font-weight:600;margin:8px 0 2px', plainText(layout.title.text));
     const traces = this.figure.data;
@@ -54,6 +55,7 @@ class Chart {
     this.svg = svg;
     this.zoom.attach(svg);
     this.parts.draw();
+    if (isHeld) svg.focus({preventScroll: true});
   }
 
   /** What is drawn from here on ends at the frame. */
@@ -222,7 +224,7 @@ class Chart {
         return at >= 0 && trace.y[at] ? hoverText(trace, at).split('\n') : [];
       }));
       const label = this.layout.labels ? [plainText(this.layout.labels[i])] : [];
-      addShape(hit, 'title', {}, [...label, ...lines].join('\n'));
+      addShape(hit, 'title', {}, [...label, ...lines, ...(this.parts.isAsked ? ['click: beside what is usual'] : [])].join('\n'));
       const data = told[0].customdata?.[told[0].x.indexOf(value)];
       if (this.layout.clickmode) { hit.style.cursor = 'pointer'; hit.onclick = () => follow([data, value, this.layout.clickmode]); }
       if (this.parts.isAsked) { hit.style.cursor = 'pointer'; hit.onclick = () => this.parts.show(i === this.parts.bar ? -1 : i); }

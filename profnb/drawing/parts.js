@@ -49,7 +49,7 @@ class BarParts {
   addRow(table, tag, colour, cells) {
     const tr = addElement('tr', table, '');
     cells.forEach((text, column) => {
-      const cell = addElement(tag, tr, column ? '' : 'text-align:left', column ? text : '');
+      const cell = addElement(tag, tr, (column ? '' : 'text-align:left;') + (tag === 'th' ? 'font-weight:600' : ''), column ? text : '');
       if (column) { cell.align = 'right'; return; }
       if (colour) addElement('span', cell, `color:${colour}`, '■ ');
       cell.append(text);

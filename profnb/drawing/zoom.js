@@ -104,9 +104,7 @@ class Zoom {
     const span = whole[1] - whole[0];
     if (x && x[1] - x[0] < span * 1e-4) return;
     if (x && x[0] <= whole[0] + span * 1e-6 && x[1] >= whole[1] - span * 1e-6) x = null;
-    const isHeld = document.activeElement !== null && chart.place.contains(document.activeElement);
     [this.x, this.y] = [x, y];
     chart.draw();
-    if (isHeld) chart.svg?.focus({preventScroll: true});
   }
 }

@@ -126,8 +126,9 @@ def _time_itself(tree: CellTree, row: int) -> str:
 def _leads_to(tree: CellTree, row: int, places: Places) -> str:
     """The tab, and behind a tab character the words, by which a report has more of a node; "" for none."""
     kind, name = tree.kind[row], tree.name[row]
-    if kind == LAYER and (words := places(name)):
-        return f"Ops\t{words}"
+    if kind == LAYER:
+        words = places(name)
+        return f"Ops\t{words}" if words else "Layers"
     if kind == OP and name not in ("others", "unnamed"):
         return f"Ops\t{name}"
     if kind == parts.INPUT:
