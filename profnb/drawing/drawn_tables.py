@@ -63,7 +63,7 @@ def _td(
     look = style if is_number else ";".join(filter(None, (CELL, style)))
     attributes = [
         role,
-        Markup(' align="right"') if is_number else _NOTHING,
+        Markup(" align=right") if is_number else _NOTHING,
         Markup(' style="{}"').format(look) if look else _NOTHING,
         Markup(' title="{}"').format(title) if title else _NOTHING,
     ]

@@ -6,6 +6,7 @@ const LOOK = `${TABLE}{border-collapse:collapse;margin:4px 0;color:inherit;font-
 ${TABLE} :is(td,th){padding:3px 10px;border:0;border-bottom:1px solid rgba(128,128,128,.25);background:none;font-weight:normal}
 ${TABLE} :is(td,th)[align=right]{text-align:right;font-variant-numeric:tabular-nums}
 ${TABLE} td[align=right]:not([role]){white-space:nowrap}
+${TABLE}:has(td[style$="white-space:pre"]) td:not([role]){border-bottom:0;padding-top:0;padding-bottom:0}
 ${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}
 @media (max-width:600px){
 ${TABLE} :is(td,th){padding:3px 4px}

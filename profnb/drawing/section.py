@@ -110,7 +110,6 @@ class Section:
         sort_keys: For each row what each column is sorted by, None where it is not known; empty if the
             table is not to be sorted.
         shown: How many rows to show before the rest is asked for.
-        row_style: What to add to the style of each row's bar.
         meanings: For each column what it holds, shown under the pointer; empty for nothing.
         sorted_by: The column that the rows are sorted by, largest first, where that should be seen.
         finder: What else than its order a reader can ask of it; None for nothing.
@@ -130,7 +129,6 @@ class Section:
     searches: Sequence[str] = ()
     sort_keys: Sequence[Sequence[Key]] = ()
     shown: int = _MOST_PLAIN
-    row_style: str = ""
     meanings: Sequence[str] = ()
     sorted_by: int | None = None
     finder: Finder | None = None
@@ -228,7 +226,7 @@ def _section_html(section: Section) -> Markup:
 
 def _table_html(section: Section, most: int) -> Markup:
     rows: list[list[Cell]] = [
-        [(plain_text(row[0]), f"color:{colour}{section.row_style}"), *row[1:]]
+        [(plain_text(row[0]), f"color:{colour}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
     given = section.meanings or [""] * len(section.headings)
