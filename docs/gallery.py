@@ -63,7 +63,7 @@ def _code(path: Path) -> str:
 
 def kinds(notebook: Any) -> list[list[Any]]:
     """What each code cell shows: for a report its tabs and tables, for a DataFrame its columns, else text or picture."""
-    return [[kind for output in cell.outputs if (kind := _kind(output))] for cell in notebook.cells if cell.cell_type == "code"]
+    return [[kind for output in cell.outputs if (kind := _kind(output)) not in (None, "script")] for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def _kind(output: Any) -> Any:
@@ -142,12 +142,22 @@ def tidy(notebook: Any) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if _kind(output)]
+            cell.outputs = _scripts_once([output for output in cell.outputs if _kind(output)])
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
         "language_info": {"name": "python"},
         "profnb": {"code": source_mark(notebook), "tensorflow": _tensorflow(), "frameworks": frameworks()},
     }
+
+
+def _scripts_once(outputs: list[Any]) -> list[Any]:
+    """Leave each script of a cell where it comes last: it serves all outputs of the cell."""
+    last = {script: at for at, output in enumerate(outputs) if (script := _script_of(output))}
+    return [output for at, output in enumerate(outputs) if last.get(_script_of(output), at) == at]
+
+
+def _script_of(output: Any) -> str:
+    return output.data.get("application/javascript", "") if "data" in output else ""
 
 
 def frameworks() -> list[str]:

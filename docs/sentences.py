@@ -290,7 +290,7 @@ def varied(line: str) -> str:
     """An example that stands several times on a line varies, as the values do; a part is less than its whole."""
     for example, values in VARIANTS.items():
         counted = count()
-        line = re.sub(rf"(?<![\w.,']){re.escape(example)}(?![\w,]|\.\d)", lambda _: values[next(counted) % len(values)], line)
+        line = re.sub(rf"(?<![\w.,']){re.escape(example)}(?!\w|[.,]\d)", lambda _: values[next(counted) % len(values)], line)
 
     def ordered(found: re.Match[str]) -> str:
         part, of, whole = found.groups()

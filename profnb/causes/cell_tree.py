@@ -333,7 +333,7 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         took = int(steps.duration_ps[rows].sum())
         on_thread = int((steps.host_end_ps - steps.host_begin_ps)[rows].sum())
         seen = sum(made[at].self_ns for at in (row, *_below(made, row, _OF_TRACE)))
-        left = round(times * (took - on_thread))
+        left = round(times * (took - (on_thread if seen else 0)))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
         _move(made, _waits_around(made, row), row, left)
         if study.program.has_device and made[node.parent].kind == LINES:
@@ -348,24 +348,44 @@ def _phase_of(node: TreeNode) -> str:
 
 
 def _calls_that_nobody_counted(made: Sequence[TreeNode], study: Study) -> list[TreeNode]:
-    """The steps of a loop on JAX that nothing marks, where a look met the longest wait."""
-    waits = [at for at, node in enumerate(made) if node.kind in _WAITS]
-    if not waits:
+    """The steps of a loop on JAX that nothing marks, below the code that waited for them longest.
+
+    More than the steps took is no wait; of several that hold as much the one with more time in library code.
+    """
+    phase = study.summary.phase
+    rows = study.steps.rows_of(phase)
+    took = int(study.steps.duration_ps[rows].sum())
+
+    def waited(at: int) -> tuple[int, int]:
+        waits, lines = (
+            sum(made[one].self_ns for one in some)
+            for some in (_below(made, at, _WAITS), _lines_of(made, at))
+        )
+        return min(waits + lines, took), waits
+
+    loop = max(range(len(made)), key=waited)
+    if not any(waited(loop)):
         return []
-    loop, phase = max(waits, key=lambda at: made[at].self_ns), study.summary.phase
-    times = study.steps.rows_of(phase).size
-    return [TreeNode(made[loop].parent, parts.CALLS, phase or "", occurrences=times)]
+    return [TreeNode(loop, parts.CALLS, phase or "", occurrences=rows.size)]
+
+
+def _lines_of(made: Sequence[TreeNode], row: int) -> list[int]:
+    """The lines of a function, in one node; of a cell, one each, the longest first."""
+    if made[row].kind == LINES:
+        return [row]
+    lines = [at for at in _below(made, row, (LINES,)) if not made[at].name]
+    return sorted(lines, key=lambda at: -made[at].self_ns)
 
 
 def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
     """Nodes in which the thread may wait for a step, the nearest first.
 
-    Library code that the functions around the step call, and their own lines. Last library code anywhere:
-    steps that no look met stand below the cell.
+    Library code that the functions around the step call, and their own lines, in which JAX waits outside of
+    Python. Last library code anywhere: steps that no look met stand below the cell.
     """
     around, above = [], made[row].parent
     while above >= 0:
-        around += [*_below(made, above, _WAITS), *([above] if made[above].kind == LINES else [])]
+        around += [*_below(made, above, _WAITS), *_lines_of(made, above)]
         above = made[above].parent
     others = [at for at, node in enumerate(made) if node.kind in _WAITS and at not in around]
     return [*around, *(at for at in others if made[made[at].parent].kind == LINES)]

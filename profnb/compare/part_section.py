@@ -13,7 +13,7 @@ from profnb.core.units import PS_PER_MS, duration_text, signed_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 
-_SHOWN, _NAMED = 12, 3
+_SHOWN, _MOST_PARTS_NAMED = 12, 3
 _MARKS = re.compile(r"([\\`*_\[\]<>#@|~])")
 
 
@@ -60,10 +60,10 @@ def markdown(
     """
     lines = [f"**{_plain(verdict)}**", *(f"> {_plain(remark)}" for remark in remarks)]
     if parts:
-        rest = parts[_NAMED:]
+        rest = parts[_MOST_PARTS_NAMED:]
         times = [
             (" / ".join(filter(None, (part.inside, part.part))), part.first_ms, part.second_ms)
-            for part in parts[:_NAMED]
+            for part in parts[:_MOST_PARTS_NAMED]
         ]
         times += [("all else that differs", *_sums(rest))] if rest else []
         times.append(("**together**", *_sums(parts)))

@@ -199,8 +199,7 @@ class Difference:
                 f"{first}{of}"
             )
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
-        sentence += f" (95 % interval {interval}, {counts})."
-        return f"{sentence} {self._about_spread()}".rstrip()
+        return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
 
     def _about_spread(self) -> str:
         """Say how runs vary, where a side has too few to tell."""

@@ -13,6 +13,7 @@ class Chart {
     this.room = {left: 0, right: 0, top: 0, bottom: 0};
     this.stacks = /** @type {[number, number][][]} */ ([]);
     this.svg = /** @type {SVGElement | null} */ (null);
+    this.parts = new BarParts(this);
     this.zoom = new Zoom(this);
     new ResizeObserver(() => this.fit()).observe(place);
     this.fit();
@@ -27,6 +28,7 @@ class Chart {
 
   draw() {
     const {layout, place, width} = this;
+    const isHeld = document.activeElement !== null && place.contains(document.activeElement);
     place.replaceChildren();
     if (layout.title?.text) addElement('div', place, 'font-weight:600;margin:8px 0 2px', plainText(layout.title.text));
     const traces = this.figure.data;
@@ -52,6 +54,8 @@ class Chart {
     if (!traces.some((/** @type {any} */ t) => t.orientation === 'h')) this.columns(traces);
     this.svg = svg;
     this.zoom.attach(svg);
+    this.parts.draw();
+    if (isHeld) svg.focus({preventScroll: true});
   }
 
   /** What is drawn from here on ends at the frame. */
@@ -220,9 +224,10 @@ class Chart {
         return at >= 0 && trace.y[at] ? hoverText(trace, at).split('\n') : [];
       }));
       const label = this.layout.labels ? [plainText(this.layout.labels[i])] : [];
-      addShape(hit, 'title', {}, [...label, ...lines].join('\n'));
+      addShape(hit, 'title', {}, [...label, ...lines, ...(this.parts.isAsked ? ['click: beside what is usual'] : [])].join('\n'));
       const data = told[0].customdata?.[told[0].x.indexOf(value)];
       if (this.layout.clickmode) { hit.style.cursor = 'pointer'; hit.onclick = () => follow([data, value, this.layout.clickmode]); }
+      if (this.parts.isAsked) { hit.style.cursor = 'pointer'; hit.onclick = () => this.parts.show(i === this.parts.bar ? -1 : i); }
     });
   }
 
@@ -234,5 +239,8 @@ class Chart {
     if (!Array.isArray(data) || data.length < 2) return;
     shape.style.cursor = 'pointer';
     shape.onclick = () => this.follow(data);
+    this.svg?.setAttribute('role', 'group');  // a picture would hide what is inside of it
+    for (const [name, value] of [['role', 'button'], ['tabindex', '0'], ['aria-label', words]]) shape.setAttribute(name, value);
+    shape.onkeydown = (event) => { if (event.key === 'Enter') this.follow(data); };
   }
 }

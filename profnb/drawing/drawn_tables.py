@@ -13,7 +13,7 @@ from markupsafe import Markup, escape
 
 from profnb.core.printable import column_lines, cut_middle, printable
 from profnb.core.sharing import PIECE
-from profnb.drawing.theme import CELL, MUTED, NUMBER
+from profnb.drawing.theme import CELL, MUTED
 
 # Text; text and an inline style; then a second text shown fainter behind it, and the whole name for the
 # text under the pointer.
@@ -56,28 +56,37 @@ def _breakable(text: str) -> Markup:
     return escape(text) if len(parts) == 1 else _NOTHING.join(map(PIECE.format, parts))
 
 
-def _td(look: str, title: str, inner: Markup, role: Markup = _NOTHING) -> Markup:
-    shown_title = Markup(' title="{}"').format(title) if title else ""
-    return Markup('<td{} style="{}"{}>{}</td>').format(role, look, shown_title, inner)
+def _td(
+    inner: Markup, style: str, title: str, *, is_number: bool, role: Markup = _NOTHING
+) -> Markup:
+    """A cell; its side stands in it, the rest of its look in ``look.js``."""
+    look = style if is_number else ";".join(filter(None, (CELL, style)))
+    attributes = [
+        role,
+        Markup(" align=right") if is_number else _NOTHING,
+        Markup(' style="{}"').format(look) if look else _NOTHING,
+        Markup(' title="{}"').format(title) if title else _NOTHING,
+    ]
+    return Markup("<td{}>{}</td>").format(_NOTHING.join(attributes), inner)
 
 
 def _cell(content: Cell, *, is_number: bool) -> Markup:
     text, style, faint, whole = fitted(content, is_number=is_number)
-    look = ";".join(filter(None, (NUMBER if is_number else CELL, style)))
     inner = escape(text) if is_number else _breakable(text)
     if _BAR.fullmatch(text):  # a picture: the number stands in a cell of its own
         inner = Markup('<span aria-hidden="true">{}</span>').format(text)
     if faint:
         inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(faint))
-    return _td(look, whole, inner)
+    return _td(inner, style, whole, is_number=is_number)
 
 
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
-    look = NUMBER.replace("white-space:nowrap", "white-space:normal") if is_number else CELL
     if not text:
-        return _td(look, "", _NOTHING)
+        return _td(_NOTHING, "", "", is_number=is_number)
     # A sanitizer shows <th> as text; the script makes one of it.
-    return _td(look, meaning, Markup("<b>{}</b>").format(text), Markup(' role="columnheader"'))
+    role = Markup(' role="columnheader"')
+    inner = Markup("<b>{}</b>").format(text)
+    return _td(inner, "", meaning, is_number=is_number, role=role)
 
 
 def html_table(
@@ -100,10 +109,9 @@ def html_table(
         [_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)] for row in rows
     )
     row_element = Markup("<tr>{}</tr>").format
-    return Markup(
-        '<div style="overflow-x:auto"><table style="border-collapse:collapse;margin:4px 0;'
-        'color:inherit;font-size:inherit">{}</table></div>'
-    ).format(_NOTHING.join(row_element(_NOTHING.join(line)) for line in lines))
+    return Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>').format(
+        _NOTHING.join(row_element(_NOTHING.join(line)) for line in lines)
+    )
 
 
 def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:

@@ -9,7 +9,7 @@ and without a network. A page of its own carries plotly.js inside for the figure
 ``p.figures`` gives them all to the user as plotly's own.
 """
 
-import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from profnb.core.block import Block
-from profnb.drawing.markup import figure_text, script_element
+from profnb.drawing.markup import figure_text, json_attribute, script_element
 from profnb.drawing.theme import GRID, ROOT, TEXT_COLOUR, ink_on
 
 _CHARACTERS, _CHARACTERS_BESIDE_NAMES = 120, 104  # of a full block's label, at a usual width
@@ -198,11 +198,20 @@ def figure_html(
         fallback: HTML that says the same without a chart.
         is_interactive: Whether plotly.js is to draw it, which the page must have.
     """
-    drawn = {key: figure[key] for key in ("data", "layout")}
+    drawn = {key: _rounded(figure[key]) for key in ("data", "layout")}
     by_plotly = Markup(' data-plotly="1"') if is_interactive and not is_static(figure) else ""
     return Markup(
-        '<div class="profnb-figure" style="{}" data-figure="{}"{}><div>{}</div></div>'
-    ).format(ROOT, json.dumps(drawn, separators=(",", ":")), by_plotly, fallback)
+        '<div class="profnb-figure" style="{}" data-figure={}{}><div>{}</div></div>'
+    ).format(ROOT, json_attribute(drawn), by_plotly, fallback)
+
+
+def _rounded(value: Any) -> Any:
+    """Round the numbers of a figure to what a picture can show: five digits."""
+    if isinstance(value, float) and math.isfinite(value):
+        return int(value) if value.is_integer() else float(f"{value:.5g}")
+    if isinstance(value, Mapping):
+        return {key: _rounded(one) for key, one in value.items()}
+    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 class Figures(Mapping[str, Any]):

@@ -6,7 +6,6 @@ cells are text made here; the script writes no number but the running share of w
 and draws its bars anew.
 """
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,8 @@ from profnb.core.printable import filled, printable
 from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
-from profnb.drawing.theme import BAR, MUTED
+from profnb.drawing.markup import json_attribute
+from profnb.drawing.theme import MUTED
 
 Key = float | str | None
 Numbers = Floats | Int64s
@@ -123,7 +123,6 @@ class Section:
         sort_keys: For each row what each column is sorted by, None where it is not known; empty if the
             table is not to be sorted.
         shown: How many rows to show before the rest is asked for.
-        row_style: What to add to the style of each row's bar.
         meanings: For each column what it holds, shown under the pointer; empty for nothing.
         sorted_by: The column that the rows are sorted by, largest first, where that should be seen.
         finder: What else than its order a reader can ask of it; None for nothing.
@@ -143,7 +142,6 @@ class Section:
     searches: Sequence[str] = ()
     sort_keys: Sequence[Sequence[Key]] = ()
     shown: int = _MOST_PLAIN
-    row_style: str = ""
     meanings: Sequence[str] = ()
     sorted_by: int | None = None
     finder: Finder | None = None
@@ -231,9 +229,9 @@ def _section_html(section: Section) -> Markup:
     rest = Markup('<div class="profnb-more" style="{}">and {} more</div>').format(
         MUTED, f"{more:,}"
     )
-    return Markup('{}<div class="profnb-table" data-rows="{}">{}{}</div>').format(
+    return Markup('{}<div class="profnb-table" data-rows={}>{}{}</div>').format(
         sentence,
-        _script_data(section),
+        json_attribute(_script_data(section)),
         _table_html(section, section.shown),
         rest if more > 0 else "",
     )
@@ -241,7 +239,7 @@ def _section_html(section: Section) -> Markup:
 
 def _table_html(section: Section, most: int) -> Markup:
     rows: list[list[Cell]] = [
-        [(plain_text(row[0]), f"{BAR};color:{colour}{section.row_style}"), *row[1:]]
+        [(plain_text(row[0]), f"color:{colour}"), *row[1:]]
         for row, colour in zip(section.rows[:most], section.colours[:most], strict=True)
     ]
     given = section.meanings or [""] * len(section.headings)
@@ -252,8 +250,8 @@ def _table_html(section: Section, most: int) -> Markup:
     return html_table(section.headings, rows, section.numbers, meanings)
 
 
-def _script_data(section: Section) -> str:
-    """Write the attribute that the script reads, as JSON."""
+def _script_data(section: Section) -> dict[str, Any]:
+    """The attribute that the script reads."""
     parts, finder = [_script_part(section, section.shown)], section.finder
     attribute: dict[str, Any] = {
         "shown": section.shown,
@@ -270,16 +268,24 @@ def _script_data(section: Section) -> str:
             "running": list(section.headings).index(finder.running),
             "kind_of": list(finder.kind_of),
         }
-    return json.dumps(attribute, separators=(",", ":"))
+    return attribute
 
 
 def _script_part(section: Section, in_page: int) -> dict[str, Any]:
-    """Describe the rows of a section, or of its kinds, of which so many stand in the HTML."""
+    """Describe the rows of a section, or of its kinds, of which so many stand in the HTML.
+
+    What the script writes anew is left out: where rows are searched, their bars and the running share.
+    """
     colours, finder = section.colours[in_page:], section.finder
     palette = list(dict.fromkeys(colours))
+    columns = [_ranks(keys) for keys in zip(*section.sort_keys, strict=True)]
+    anew = [] if finder is None else [0, list(section.headings).index(finder.running)]
     part: dict[str, Any] = {
-        "rest": _ROW.join(map(_script_line, section.rows[in_page:])),
-        "ranks": [_ranks(keys) for keys in zip(*section.sort_keys, strict=True)],
+        "rest": _ROW.join(_script_line(row, anew) for row in section.rows[in_page:]),
+        "ranks": [
+            columns.index(column) if column in columns[:at] and column else column
+            for at, column in enumerate(columns)
+        ],
         "palette": palette,
         "colours": [palette.index(colour) for colour in colours],
     }
@@ -296,9 +302,10 @@ def _script_part(section: Section, in_page: int) -> dict[str, Any]:
     return part
 
 
-def _script_line(row: Sequence[Cell]) -> str:
+def _script_line(row: Sequence[Cell], anew: Sequence[int]) -> str:
     """Join the cells of a row, behind each its fainter text and the text under the pointer, if it has any."""
-    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, row)]
+    kept = ("" if at in anew else cell for at, cell in enumerate(row))
+    cells = [(text, faint, whole) for text, _, faint, whole in map(fitted, kept)]
     return _COLUMN.join(
         _FAINT.join(part.translate(_CONTROL_MARKS) for part in cell).rstrip(_FAINT)
         for cell in cells

@@ -1,7 +1,7 @@
 """The look: one palette and a few inline styles that hold on light and dark pages alike.
 
-Everything is inline and either inherits its colour or uses a translucent grey, because an untrusted
-notebook drops ``<style>`` but keeps ``style=``, and because no frontend tells us its theme. Colours
+All but the look of tables is inline, because an untrusted notebook drops ``<style>`` but keeps ``style=``. It
+either inherits its colour or uses a translucent grey, because no frontend tells us its theme. Colours
 have a contrast of at least 3:1 against white and against #111, and those that stand beside each other in a
 bar or chart differ for the colour-blind too: by 12 or more (CIEDE2000), in simulated deuteranopia as well.
 tests/drawing/test_colours.py measures both.
@@ -88,11 +88,7 @@ CHIP = (
     "font-family:monospace;color:inherit;background:rgba(128,128,128,0.16);"
     "padding:1px 6px;border-radius:3px;overflow-wrap:anywhere;white-space:pre-wrap"
 )
-BAR = "letter-spacing:-1px;font-family:monospace;white-space:nowrap"
-CELL = f"padding:3px 10px;border:0;border-bottom:1px solid {GRID};text-align:left;background:none"
-NUMBER = CELL.replace("text-align:left", "text-align:right;white-space:nowrap") + (
-    ";font-variant-numeric:tabular-nums"
-)
+CELL = "text-align:left"  # where no script runs; drawing/look.js has the rest
 
 
 def colour_of(category: str) -> str:

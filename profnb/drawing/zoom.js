@@ -26,7 +26,7 @@ class Zoom {
     if (!chart.x || chart.x.isNamed) return;
     if (!this.x) this.whole = /** @type {Stretch} */ ([chart.x.low, chart.x.high]);
     svg.setAttribute('tabindex', '0');
-    svg.setAttribute('aria-description', KEYS);
+    svg.setAttribute('aria-description', chart.parts.isAsked ? `${KEYS}; Enter tells the parts of a bar, ← → of the next` : KEYS);
     svg.style.userSelect = 'none';
     svg.style.outline = this.byMouse ? 'none' : '';
     svg.onpointerdown = (event) => { this.byMouse = true; svg.style.outline = 'none'; if (event.button === 0 && event.pointerType !== 'touch') this.drag(svg, event); };
@@ -77,6 +77,7 @@ class Zoom {
 
   /** Whether a key was meant for the chart. @param {string} key */
   press(key) {
+    if (this.chart.parts.press(key)) return true;
     if (key === 'Escape' && this.isIn) { this.show(null, null); return true; }
     if (key === '+' || key === '=') { this.move(0.5, 0); return true; }
     const way = key === 'ArrowLeft' ? -0.25 : key === 'ArrowRight' ? 0.25 : 0;
@@ -103,9 +104,7 @@ class Zoom {
     const span = whole[1] - whole[0];
     if (x && x[1] - x[0] < span * 1e-4) return;
     if (x && x[0] <= whole[0] + span * 1e-6 && x[1] >= whole[1] - span * 1e-6) x = null;
-    const isHeld = document.activeElement !== null && chart.place.contains(document.activeElement);
     [this.x, this.y] = [x, y];
     chart.draw();
-    if (isHeld) chart.svg?.focus({preventScroll: true});
   }
 }

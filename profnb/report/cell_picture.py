@@ -5,7 +5,6 @@ node without others below it is its own time. The script draws the picture. With
 stand in a table of text bars.
 """
 
-import json
 from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
@@ -15,8 +14,9 @@ from profnb.capture.parts.part_records import CALL, CELL, EPOCH, LINES
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, html_table
+from profnb.drawing.markup import json_attribute
 from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import BAR, CELL_COLOURS
+from profnb.drawing.theme import CELL_COLOURS
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.cell.cell_breakdown import kind_title
 
@@ -43,8 +43,8 @@ def cell_picture(tree: CellTree, whole: str, places: Places) -> Markup:
         whole: What all of it is: "the cell".
         places: Where a layer's ops are: words to search; "" for nowhere.
     """
-    return Markup('<div class="profnb-icicle" data-tree="{}">{}</div>').format(
-        json.dumps(_drawn(tree, whole, places), separators=(",", ":")), _largest(tree)
+    return Markup('<div class="profnb-icicle" data-tree={}>{}</div>').format(
+        json_attribute(_drawn(tree, whole, places)), _largest(tree)
     )
 
 
@@ -126,8 +126,9 @@ def _time_itself(tree: CellTree, row: int) -> str:
 def _leads_to(tree: CellTree, row: int, places: Places) -> str:
     """The tab, and behind a tab character the words, by which a report has more of a node; "" for none."""
     kind, name = tree.kind[row], tree.name[row]
-    if kind == LAYER and (words := places(name)):
-        return f"Ops\t{words}"
+    if kind == LAYER:
+        words = places(name)
+        return f"Ops\t{words}" if words else "Layers"
     if kind == OP and name not in ("others", "unnamed"):
         return f"Ops\t{name}"
     if kind == parts.INPUT:
@@ -141,7 +142,7 @@ def _largest(tree: CellTree) -> Markup:
     listed = [row for row in _order(tree) if tree.fraction[row] >= _LEAST_LISTED][:_MOST_LISTED]
     rows: list[list[Cell]] = [
         [
-            (bar_text(float(tree.fraction[row]), _BAR_LENGTH), f"{BAR};color:{_colour(tree, row)}"),
+            (bar_text(float(tree.fraction[row]), _BAR_LENGTH), f"color:{_colour(tree, row)}"),
             _INDENT * int(tree.depth[row]) + tree.title(row),
             duration_text(int(tree.wall_ps[row])),
             percent_text(float(tree.fraction[row])),

@@ -28,6 +28,7 @@ from profnb.core.sharing import Sharing
 from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets, show_bridge
+from profnb.drawing.programs import packed
 from profnb.drawing.section import Section
 from profnb.drawing.theme import ROOT
 from profnb.report.report import Report, live_parts, report_script
@@ -181,7 +182,7 @@ def _is_live(shell: Any, live: bool | None, *, default: bool) -> bool:
 
 def _script_bundle(script: str) -> dict[str, str]:
     """A script as an output of its own, with nothing to see where it does not run."""
-    return {"application/javascript": script, "text/plain": ""}
+    return {"application/javascript": packed(script), "text/plain": ""}
 
 
 def _keep_until_replaced(shell: Any, box: Any) -> None:

@@ -116,8 +116,9 @@ class Icicle {
 
   /** As much as there is room for, never a part of a word. @param {string} title @param {string} about @param {number} room */
   labelOf(title, about, room) {
-    const short = title.split('/').pop() || title, time = about.split(' · ').pop() || '';
-    return [`${title}  ${time}`, `${short}  ${time}`, title, short].find((text) => this.ink && this.ink(text) <= room) || '';
+    const last = title.split('/').pop() || '', short = /\D/.test(last) ? last : title, time = about.split(' · ').pop() || '', words = title.split(' ');
+    const begins = words.slice(1).map((_, at) => `${words.slice(0, -1 - at).join(' ')} …`);
+    return [`${title}  ${time}`, `${short}  ${time}`, title, short, ...begins].find((text) => this.ink && this.ink(text) <= room) || '';
   }
 
   drawPath() {

@@ -9,7 +9,6 @@ script where they stand: a sanitizer that shows ``<svg>`` as text finds none her
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from importlib import resources
 from typing import Any
 
 from markupsafe import Markup
@@ -20,8 +19,9 @@ from profnb.core.sharing import Sharing
 from profnb.drawing.drawn_tables import Cell, html_table, note_list, plain_table
 from profnb.drawing.figures import figure_html, is_static, plotly_script
 from profnb.drawing.markup import content_policy, script_element, without_controls
+from profnb.drawing.programs import joined
 from profnb.drawing.section import Section, section_block, section_text, titled_block
-from profnb.drawing.theme import BAR, MUTED, ROOT, colour_of, ink_on
+from profnb.drawing.theme import MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html, advice_section_text, first_change, with_names
 from profnb.report.cell_words import CellWords
 from profnb.report.step_chart import (
@@ -56,10 +56,11 @@ _PAGE_STYLE = Markup(
 )
 # The report's program, in order: from ``drawing`` and from here.
 _SCRIPTS = {
-    "profnb.drawing": (
-        "format.js", "sorting.js", "axis.js", "zoom.js", "chart.js", "ask.js", "tips.js",
+    "drawing": (
+        "format.js", "look.js", "sorting.js", "axis.js", "zoom.js", "parts.js", "chart.js",
+        "ask.js", "tips.js",
     ),
-    "profnb.report": ("icicle.js", "table.js", "advice.js", "live.js", "report.js"),
+    "report": ("icicle.js", "table.js", "advice.js", "live.js", "report.js"),
 }  # fmt: skip
 
 
@@ -367,8 +368,7 @@ def _cell_sentence(cell: CellWords) -> Markup:
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:
     """The mean step by category, with bars."""
     rows: list[list[Cell]] = [
-        [name, (bar, f"{BAR};color:{colour_of(name)}"), mean, share]
-        for name, bar, mean, share in shares
+        [name, (bar, f"color:{colour_of(name)}"), mean, share] for name, bar, mean, share in shares
     ]
     return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
 
@@ -414,5 +414,4 @@ def report_script() -> str:
     program as text). It is an ``application/javascript`` output of its own, which pages that run no script
     drop whole.
     """
-    files = [resources.files(folder) / name for folder, names in _SCRIPTS.items() for name in names]
-    return "(function () {\n" + "\n".join(f.read_text(encoding="utf-8") for f in files) + "})();\n"
+    return joined(_SCRIPTS)

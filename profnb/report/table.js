@@ -4,11 +4,11 @@
 
 /**
  * @typedef {{up: number, of: (number | null)[]}} Ranks
- * @typedef {{rest: string, ranks: (Ranks | null)[], palette: string[], colours: number[], searches?: string,
+ * @typedef {{rest: string, ranks: (Ranks | number | null)[], palette: string[], colours: number[], searches?: string,
  *   noun: string, hidden: number, sides: number[], weights: number[]}} Part
  * @typedef {{shown: number, numbers: number[], by: number, parts: Part[], wholes?: Record<string, number>,
  *   measure: string, running: number, kind_of: number[]}} TableData
- * @typedef {{at: number, tr: HTMLTableRowElement, text: string}} Row
+ * @typedef {{at: number, tr: HTMLTableRowElement, name: string, text: string}} Row
  */
 
 const PAGE = 25;
@@ -40,7 +40,7 @@ function upgradeHead(table) {
   table.querySelectorAll('td[role=columnheader]').forEach((found) => {
     const head = document.createElement('th');
     head.scope = 'col';
-    head.setAttribute('style', `${found.getAttribute('style')};font-weight:normal`);
+    for (const name of ['style', 'align']) head.setAttribute(name, found.getAttribute(name) || '');
     head.title = /** @type {HTMLElement} */ (found).title;
     head.replaceChildren(...found.childNodes);
     found.replaceWith(head);
@@ -53,11 +53,12 @@ class ReportTable {
     this.box = box;
     /** @type {TableData} */
     this.data = JSON.parse(box.dataset.rows || '');
+    this.ranks = this.data.parts.map(({ranks}) => ranks.map((one) => typeof one === 'number' ? ranks[one] : one));  // a number: those of that column
     this.body = /** @type {HTMLTableElement} */ (box.querySelector('table')).tBodies[0];
     this.head = this.body.rows[0];
     this.styles = Array.from(this.body.rows[1].cells, (cell) => cell.getAttribute('style') || '');
     this.sides = Object.keys(this.data.wholes || {});
-    this.state = {part: 0, side: -1, page: -1, words: ''};  // page -1: the first few rows
+    this.state = {part: 0, side: -1, page: -1, words: '', kind: -1};  // page -1: the first few rows; kind -1: rows of all
     this.sorted = new SortedTable({by: this.data.by, down: true}, () => this.draw());
     box.querySelector('.profnb-more')?.remove();
     this.rows = this.data.parts.map((part, i) => this.makeRows(part, i ? [] : Array.from(this.body.rows).slice(1)));
@@ -77,25 +78,20 @@ class ReportTable {
     this.draw();
   }
 
-  /** @param {Part} part @param {HTMLTableRowElement[]} inPage @returns {Row[]} */
+  /**
+   * The rows of a part, each led to what it is made of: a layer to its ops, a kind to those of it, an op to its events.
+   * @param {Part} part @param {HTMLTableRowElement[]} inPage @returns {Row[]}
+   */
   makeRows(part, inPage) {
     const rest = part.rest ? part.rest.split('\n').map((line, i) => this.makeRow(line, part.palette[part.colours[i]])) : [];
     const searches = (part.searches || '').split('\n');
+    const isKinds = part !== this.data.parts[0], isOps = Boolean(this.data.wholes) && hasTimeline();
     return [...inPage, ...rest].map((tr, at) => {
-      if (searches[at]) {
-        tr.style.cursor = 'pointer';
-        tr.title = 'find its ops';
-        tr.tabIndex = 0;
-        tr.onclick = () => findOps(this.box, searches[at]);
-        tr.onkeydown = (event) => {
-          if (event.key !== 'Enter' || event.target !== tr) return;
-          event.stopPropagation();  // a notebook would run the cell, or edit it
-          event.preventDefault();
-          tr.click();
-        };
-      }
-      const name = tr.cells[1];  // as it is shown, and as it was recorded
-      return {at, tr, text: `${name.textContent} ${name.title}`.toLowerCase()};
+      const cell = tr.cells[1], name = (cell.title || cell.textContent || '').split(' ')[0];  // as it was recorded
+      if (searches[at]) makeLink(tr, 'find its ops', () => findOps(this.box, searches[at]));
+      else if (isKinds) makeLink(tr, `show its ${this.data.parts[0].noun}`, () => this.open(at));
+      else if (isOps) makeLink(tr, 'find its events in the timeline', () => follow(this.box, ['', name, 'timeline']));
+      return {at, tr, name, text: `${cell.textContent} ${cell.title}`.toLowerCase()};
     });
   }
 
@@ -105,6 +101,7 @@ class ReportTable {
     line.split('\t').forEach((cell, column) => {
       const [text, faint, whole] = cell.split('\f');
       const td = addElement('td', tr, this.styles[column]);
+      if (this.data.numbers[column]) td.align = 'right';
       if (column === 0) td.style.color = colour;
       if (whole) td.title = whole;
       if (column === 0) writeBar(td, text); else if (this.data.numbers[column]) td.textContent = text; else fillBreakable(td, text);
@@ -117,7 +114,7 @@ class ReportTable {
 
   makeHeadings() {
     Array.from(this.head.cells).forEach((head, column) => {
-      const ranks = this.data.parts[0].ranks[column];
+      const ranks = /** @type {Ranks | null} */ (this.ranks[0][column]);
       const words = head.textContent;
       if (!words || !ranks) return;
       head.title = head.title ? head.title + '\nclick to sort' : 'sort';
@@ -131,11 +128,11 @@ class ReportTable {
     const bar = document.createElement('div');
     bar.setAttribute('style', 'margin:6px 0 2px');
     this.box.prepend(bar);
-    const search = addElement('input', bar, CONTROL + 'width:180px');
+    const search = this.search = addElement('input', bar, CONTROL + 'width:180px');
     search.type = 'search';
     search.placeholder = `search ${this.data.parts[0].noun}`;
     search.setAttribute('aria-label', search.placeholder);
-    search.oninput = () => { state.words = search.value; state.page = Math.min(state.page, 0); this.draw(); };
+    search.oninput = () => { state.words = search.value; state.kind = -1; state.page = Math.min(state.page, 0); this.draw(); };
     // A notebook must not take letters typed here for its own commands.
     search.onkeydown = (event) => event.stopPropagation();
     if (this.sides.length > 1) {
@@ -145,8 +142,20 @@ class ReportTable {
     }
     if (this.data.parts.length > 1) {
       const nouns = this.data.parts.map((part) => 'by ' + part.noun.replace(/s$/, ''));
-      this.makeChoice(bar, 'rows', nouns, (chosen) => { state.part = chosen; });
+      this.rowsChoice = this.makeChoice(bar, 'rows', nouns, (chosen) => { state.part = chosen; state.kind = -1; });
+      this.only = addElement('button', bar, CONTROL + 'cursor:pointer');
+      this.only.type = 'button';
+      this.only.onclick = () => { state.kind = -1; this.draw(); };
     }
+  }
+
+  /** Shows what a kind is made of. @param {number} kind */
+  open(kind) {
+    Object.assign(this.state, {kind, part: 0, page: -1, words: ''});
+    if (this.search) this.search.value = '';
+    if (this.rowsChoice) this.rowsChoice.selectedIndex = 0;
+    this.draw();
+    this.only?.focus({preventScroll: true});
   }
 
   /** @param {Element} bar @param {string} name @param {string[]} labels @param {(chosen: number) => void} apply */
@@ -155,19 +164,21 @@ class ReportTable {
     select.setAttribute('aria-label', name);
     for (const label of labels) addElement('option', select, 'color:#222;background:#fff', label);
     select.onchange = () => { apply(select.selectedIndex); this.draw(); };
+    return select;
   }
 
   /** The rows that are asked for, in order. */
   chosen() {
-    const {part, words, side} = this.state;
-    const {sides, ranks} = this.data.parts[part];
+    const {part, words, side, kind} = this.state;
+    const {sides} = this.data.parts[part];
     const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
     const matches = (/** @type {Row} */ row) => wanted.every((word) => row.text.includes(word));
     let rows = this.rows[part].filter((row) => !sides?.length || side < 0 || sides[row.at] === side);
+    if (kind >= 0) rows = rows.filter((row) => this.data.kind_of[row.at] === kind);
     // A kind is found by its own name and by those of its ops.
     const kinds = new Set(part && wanted.length ? this.rows[0].filter(matches).map((row) => this.data.kind_of[row.at]) : []);
     if (wanted.length) rows = rows.filter((row) => matches(row) || kinds.has(row.at));
-    const rank = ranks[this.sorted.order.by]?.of;
+    const rank = /** @type {Ranks | null | undefined} */ (this.ranks[part][this.sorted.order.by])?.of;
     return rank ? this.sorted.sort(rows, (row) => rank[row.at]) : rows;
   }
 
@@ -180,6 +191,10 @@ class ReportTable {
     while (this.body.lastChild !== this.head) this.body.lastChild?.remove();  // the headings keep the focus
     this.body.append(...shown.map((row) => row.tr));
     this.sorted.markHeads();
+    if (this.only) {
+      this.only.style.display = state.kind < 0 ? 'none' : '';
+      this.only.textContent = state.kind < 0 ? '' : `only ${this.rows[1][state.kind].name} ×`;
+    }
     if (!rows.length) this.sayEmpty();
     if (this.buttons) {
       const isPaged = state.page >= 0 && pages > 1;
@@ -224,6 +239,25 @@ class ReportTable {
       (isPart ? ` among the ${this.rows[0].length} largest ${all.noun}` : '') +
       (side < 0 ? '' : `, ${percentText(sums[side])} of ${this.sides[side]} ${this.data.measure}`);
   }
+}
+
+/** Whether the page has a timeline of what its one report is of. */
+function hasTimeline() {
+  return document.querySelector('.profnb-timeline[data-timeline]') !== null && document.querySelectorAll('.profnb:not(.profnb-timeline)').length === 1;
+}
+
+/** Makes a row lead somewhere: by a click, and by Enter. @param {HTMLTableRowElement} tr @param {string} tip @param {() => void} act */
+function makeLink(tr, tip, act) {
+  tr.style.cursor = 'pointer';
+  tr.title = tip;
+  tr.tabIndex = 0;
+  tr.onclick = act;
+  tr.onkeydown = (event) => {
+    if (event.key !== 'Enter' || event.target !== tr) return;
+    event.stopPropagation();  // a notebook would run the cell, or edit it
+    event.preventDefault();
+    act();
+  };
 }
 
 /** Shows the ops that have these words in their names, in the op table of the same report. @param {Element} from @param {string} words */

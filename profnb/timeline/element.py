@@ -11,12 +11,10 @@ no script runs (GitHub, an untrusted notebook, a terminal), so it uses nothing t
 A saved timeline holds what fits; while the kernel lives, zooming in asks it for the events of the window.
 """
 
-import re
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from importlib import resources
 from typing import Any
 
 import numpy as np
@@ -27,6 +25,7 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.markup import without_controls
+from profnb.drawing.programs import joined
 from profnb.drawing.theme import MUTED, ROOT, colour_of
 from profnb.subjects.study import Study
 from profnb.timeline.pack import event_details, fit_timeline, pack_timeline, unit_of
@@ -39,7 +38,6 @@ _PAGE_MARKS, _PAGE_DETAILS, _PAGE_BYTES = 3_000_000, 20_000, 24_000_000
 _FIRST_MARKS, _FIRST_BYTES = 30_000, 250_000
 _MOST_MARKS, _MOST_DETAILS = 30_000, 500
 _FARTHEST_PS = 1 << 62
-_DOC_COMMENT = re.compile(r"/\*\*.*?\*/ ?", re.DOTALL)
 _PARTS = (
     "numbers", "marks", "frames", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel",
     "search", "lane_menu", "detail", "viewer", "hands", "pair", "start",
@@ -52,6 +50,10 @@ _ARE_NUMBERS = (False, False, True, True, True)  # of the columns
 _STRIP = (
     "letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace"
 )
+_SCRIPTS = {
+    "drawing": ("format.js", "look.js", "sorting.js", "ask.js"),
+    "timeline/browser": [f"{part}.js" for part in _PARTS],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,21 +166,8 @@ def _count_of(count: int, what: str) -> str:
 
 @cache
 def timeline_script() -> str:
-    """Read the script that puts a viewer in place of every still picture on the page it runs in.
-
-    Without comments and indentation, which every saved notebook would carry.
-    """
-    files = [
-        *(
-            resources.files("profnb.drawing") / name
-            for name in ("format.js", "sorting.js", "ask.js")
-        ),
-        *(resources.files("profnb.timeline") / "browser" / f"{part}.js" for part in _PARTS),
-    ]
-    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    lines = (line.strip() for line in _DOC_COMMENT.sub("", text).split("\n"))
-    kept = "\n".join(line for line in lines if line and not line.startswith("//"))
-    return f"(function () {{\n{kept}\n}})();\n"
+    """Read the script that puts a viewer in place of every still picture on the page it runs in."""
+    return joined(_SCRIPTS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -504,7 +504,7 @@ def test_a_part_of_the_mean_step_leads_to_what_it_is_made_of(open_page, tmp_path
     page = open_page(notebook_page(made_gpu(), tmp_path / "r.html"), width=1366).page
     page.get_by_role("tab", name="Steps").click()
     page.locator(".profnb-piece", has_text="device compute").click()
-    assert page.get_by_label("side").input_value() == "device"
+    assert page.get_by_label("side", exact=True).input_value() == "device"
     assert page.get_by_role("tab", name="Ops").get_attribute("aria-selected") == "true"
 
 

@@ -1,14 +1,16 @@
 """HTML is told from text by its type: no module writes a tag or escapes by hand; what is text is escaped once."""
 
 import ast
+import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 from markupsafe import Markup
 
 from profnb.drawing.drawn_tables import html_table, note_list
-from profnb.drawing.markup import figure_text, script_element
+from profnb.drawing.markup import figure_text, json_attribute, script_element
 from profnb.drawing.figures import figure_html
 
 PACKAGE = Path(__file__).parents[2] / "profnb"
@@ -70,6 +72,16 @@ def test_a_figure_takes_html_whole_and_its_data_as_text():
 def test_a_figure_reads_text_as_text():
     assert figure_text("<b>a & b</b>") == "&lt;b&gt;a &amp; b&lt;/b&gt;"
     assert type(figure_text("a")) is str
+
+
+def test_an_attribute_holds_json_that_no_quote_or_tag_ends():
+    value = {"a": ["it's", '"', "<b>", "&#39;", "\u2028", "\x85"]}
+    written = json_attribute(value)
+    inner = written[1:-1]
+    assert (written[0], written[-1]) == ("'", "'")
+    assert not set("'<>") & set(inner)
+    assert json.loads(unescape(inner)) == value
+    assert '&#34;' not in inner  # what it is for
 
 
 def test_a_program_ends_its_element_only_once():

@@ -83,6 +83,6 @@ def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
     html = ops_section(ops).html
     assert 'title="gradient_tape/net/conv2d_3/Conv2D/Conv2DBackpropFilter"' in html
     assert "conv2d_3 · backward (filter)" in html
-    data = json.loads(unescape(html.partition('data-rows="')[2].partition('">')[0]))
+    data = json.loads(unescape(html.partition('data-rows=\'')[2].partition("'>")[0]))
     last = data["parts"][0]["rest"].split("\n")[-1].split("\t")[1].split("\f")
     assert last == ["conv2d_19 · backward (filter)", "in net", "gradient_tape/net/conv2d_19/Conv2D/Conv2DBackpropFilter"]

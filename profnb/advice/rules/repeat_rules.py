@@ -200,11 +200,10 @@ def unlearned(model: Model, study: Study) -> Proposals:
         what = work.layers and quoted(work.layers)
         what = what or f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
-        title, evidence, code = (
-            text.format(what=what, epochs=count_text(epochs)) for text in _UNLEARNED[kind]
-        )
+        title, evidence, code = _UNLEARNED[kind]
+        evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}"
         yield Proposal(
-            "unlearned", title, f"{took}. {evidence}", code,
+            "unlearned", title.format(what=what), evidence, code,
             "https://keras.io/guides/transfer_learning/", [edit], work.line,
         )  # fmt: skip
 

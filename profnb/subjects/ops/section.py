@@ -15,7 +15,7 @@ from profnb.subjects.ops.op_table import OPS, OpTable
 from profnb.subjects.study import Study
 from profnb.trace.names import without_call
 
-_LISTED_OPS, _MOST_OPS_LISTED, _OPS_IN_TEXT = 5, 400, 10
+_LISTED_OPS, _MOST_OPS_LISTED, _OPS_IN_TEXT = 5, 150, 10
 _LONGEST_OP_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"

@@ -22,9 +22,6 @@ _SMALL_SHARE = 0.001
 _SHOWN_RANGES, _MOST_RANGES, _LONGEST_RANGE = 10, 200, 64
 _FONT = "font-family:monospace"
 _CODE = f"{_FONT};white-space:pre"
-_TIGHT = (
-    "border-bottom:0;padding-top:0;padding-bottom:0"  # a listing has no rules between its lines
-)
 _GAP = "⋮"
 _NBSP = "\u00a0"
 
@@ -183,18 +180,18 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
     names, meanings, times_ps = zip(*columns, strict=True)
     least_ps = [_SMALL_SHARE * max(int(column[rows].max()), 0) for column in times_ps]
     cells: list[tuple[Cell, ...]] = []
-    before, faint, tight = 0, f"{MUTED};{_TIGHT}", ("", _TIGHT)
+    before, faint = 0, MUTED
     for number in shown:
         if number > before + 1:
-            cells.append(("", (_GAP, faint), *[tight] * len(columns), tight))
+            cells.append(("", (_GAP, faint), *[""] * len(columns), ""))
         before, row = number, of_line.get(number)
         bare = text[number - 1].lstrip()
         indent = text[number - 1].removesuffix(bare).expandtabs(4)  # stays where styles are dropped
-        code = _NBSP * len(indent) + shortened(bare, _LONGEST_CODE), f"{_CODE};{_TIGHT}"
-        times: list[Cell] = [tight] * len(columns)
+        code = _NBSP * len(indent) + shortened(bare, _LONGEST_CODE), _CODE
+        times: list[Cell] = [""] * len(columns)
         if row is not None:
             both = zip(times_ps, least_ps, strict=True)
-            times = [(_time(int(column[row]), least), _TIGHT) for column, least in both]
+            times = [_time(int(column[row]), least) for column, least in both]
         bar = "" if row is None else bar_text(float(ops[row] / most), 8)
         cells.append((bar, (str(number), faint), *times, code))
     rest = len(of_line) - sum(number in of_line for number in shown)
@@ -208,7 +205,6 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
         colours=[_colour(lines)] * len(cells),
         tab="Source",
         is_detail=True,
-        row_style=f";{_TIGHT}",
     )
 
 

@@ -1,0 +1,26 @@
+// The look of tables, once a page, and what is narrower on a phone. Each cell of a saved table would carry it else, which was half of a notebook. Where no script
+// runs, a cell keeps its side and its colour, and the page has a look of its own. Three classes outweigh JupyterLab's rules.
+
+const TABLE = '.profnb.profnb.profnb table[cellpadding]';
+const LOOK = `${TABLE}{border-collapse:collapse;margin:4px 0;color:inherit;font-size:inherit}
+${TABLE} :is(td,th){padding:3px 10px;border:0;border-bottom:1px solid rgba(128,128,128,.25);background:none;font-weight:normal}
+${TABLE} :is(td,th)[align=right]{text-align:right;font-variant-numeric:tabular-nums}
+${TABLE} td[align=right]:not([role]){white-space:nowrap}
+${TABLE}:has(td[style$="white-space:pre"]) td:not([role]){border-bottom:0;padding-top:0;padding-bottom:0}
+${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}
+@media (max-width:600px){
+${TABLE} :is(td,th){padding:3px 4px}
+${TABLE} td>[aria-hidden]{font-size:7px}
+.profnb [role=heading][aria-level="2"]{font-size:16px!important}
+.profnb [role=heading][aria-level="2"]>span{display:inline!important}
+}`;
+
+function showLook() {
+  let sheet = document.getElementById('profnb-look');
+  if (!sheet) {
+    sheet = addElement('style', document.head, '');
+    sheet.id = 'profnb-look';
+  }
+  sheet.textContent = LOOK;
+}
+showLook();
