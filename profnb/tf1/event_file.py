@@ -102,17 +102,17 @@ def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
     Args:
         buffers: Whole files.
     """
-    found, damaged = list[tuple[Bytes, int, str]](), 0
+    tagged, damaged = list[tuple[Bytes, int, str]](), 0
     for buffer in buffers:
         parts, bad = _read_sound(buffer, _runs_of)
-        found += [run for part in parts for run in part]
+        tagged += [run for part in parts for run in part]
         damaged += bad
-    numbers = [step for _, step, _ in found]
+    numbers = [step for _, step, _ in tagged]
     if not any(numbers):
-        ends = [_LAST_NUMBER.search(tag) for _, _, tag in found]
+        ends = [_LAST_NUMBER.search(tag) for _, _, tag in tagged]
         numbers = [int(end[1]) for end in ends if end]
     return TaggedRuns(
-        [run for run, _, _ in found], numbers if len(numbers) == len(found) else [], damaged
+        [run for run, _, _ in tagged], numbers if len(numbers) == len(tagged) else [], damaged
     )
 
 
@@ -139,12 +139,12 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
     Returns:
         The scalars, and how many records could not be read.
     """
-    found, damaged = list[_Part](), 0
+    sound, damaged = list[_Part](), 0
     for buffer in buffers:
         parts, bad = _read_sound(buffer, _scalars_of)
-        found += parts
+        sound += parts
         damaged += bad
-    return _joined(found, run), damaged
+    return _joined(sound, run), damaged
 
 
 def _joined(parts: Sequence[_Part], run: str) -> Scalars:

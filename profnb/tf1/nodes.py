@@ -332,7 +332,9 @@ class GraphStats(Stats):
         is_apart: Bools,
     ) -> None:
         """Remember the runs; nothing is worked out yet."""
-        self._of_runs = {STEP_NUM: numbers, ROOT_LEVEL: np.ones_like(numbers), IS_APART: is_apart}
+        self._of_runs = {STEP_NUM: numbers, ROOT_LEVEL: np.ones_like(numbers)}
+        if is_apart.any():
+            self._of_runs[IS_APART] = is_apart.astype(np.int64)
         self._runs, self._label_rows, self._labels = runs, label_rows, labels
         each = np.arange(len(runs))
         run = np.concatenate([np.repeat(each, [rows.size for rows in event_nodes]), each])

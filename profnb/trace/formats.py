@@ -121,7 +121,8 @@ def _read_database(opened: Opened) -> Trace:
                 return nvprof.read_nvprof(database, opened.source)
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
     except TraceFormatError as error:
-        raise TraceFormatError(f"{opened.source}: {error}") from None
+        reason = str(error).removeprefix(f"{opened.source}: ")
+        raise TraceFormatError(f"{opened.source}: {reason}") from None
     except (ValueError, LookupError) as error:  # what a cell holds is anything
         raise TraceFormatError(
             f"{opened.source}: a table is damaged ({printable(str(error))[:100]}). Export it again."
