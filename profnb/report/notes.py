@@ -29,6 +29,7 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_window
 from profnb.trace.framework import words
 from profnb.trace.model import Trace
+from profnb.trace.names import RECORDER
 
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
@@ -43,9 +44,18 @@ _OF_GAPS = frozenset(
 )  # fmt: skip
 
 
-def _cupti(framework: str) -> str:
+def _recorder(trace: Trace) -> str:
+    """Name the profiler that recorded a trace, where that was no framework's own; else ""."""
+    named = (str(plane.stats[RECORDER]) for plane in trace.planes if RECORDER in plane.stats)
+    return next(named, "")
+
+
+def _cupti(study: Study) -> str:
+    recorder = _recorder(study.trace)
+    if recorder:
+        return f"Have {recorder} record kernels and copies, and open that."
     library = words(
-        framework,
+        study.framework,
         "put its folder on LD_LIBRARY_PATH",
         tensorflow=(
             "`pip install 'tensorflow[and-cuda]'` installs CUPTI, or put its folder on LD_LIBRARY_PATH"
@@ -92,15 +102,18 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def _marking(framework: str) -> str:
+def _marking(study: Study) -> str:
+    if _recorder(study.trace):
+        return "Mark each iteration with a range (NVTX, or ROCTx on AMD): ranges that repeat are steps."
     return words(
-        framework,
+        study.framework,
         "Mark each iteration as a step, with the recording profiler's marker.",
         tensorflow="Wrap each iteration in `with profnb.step(i):`, or profile a Keras fit or a loop over a "
         "tf.function.",
         sessions="Record each session run with RunMetadata, or profile a cell that calls sess.run.",
         jax="Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
-        pytorch="Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
+        pytorch="Wrap each iteration in `with torch.profiler.record_function('step'):`, and record CPU "
+        "activities.",
     )
 
 
@@ -115,7 +128,7 @@ def _note_steps(study: Study) -> list[str]:
         notes.append(
             note_window(study)
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
-            f"one window. {_marking(study.framework)}"
+            f"one window. {_marking(study)}"
         )
     elif note := _note_origin(study):
         notes.append(note)
@@ -219,7 +232,7 @@ def note_devices(study: Study) -> list[str]:
     if not devices and worked:
         return [
             f"A device worked, but the trace has none: device times are absent, not zero. "
-            f"{_cupti(study.framework)}"
+            f"{_cupti(study)}"
         ]
     if not devices:
         present = study.recording.devices
@@ -235,7 +248,7 @@ def note_devices(study: Study) -> list[str]:
     if len(empty) == len(devices) and worked:
         return [
             f"Nothing was recorded on {names} despite work: device times are absent, not zero. "
-            f"{_cupti(study.framework)}"
+            f"{_cupti(study)}"
         ]
     return [
         f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "

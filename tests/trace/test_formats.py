@@ -291,6 +291,17 @@ def test_a_hostile_database_is_refused(tmp_path, script, essence):
         read_trace(path)
 
 
+def test_an_export_without_work_says_once_whose_it_is_and_what_to_record(tmp_path):
+    path = write_database(tmp_path / "x.sqlite", NSYS)
+    with pytest.raises(TraceFormatError) as error:
+        read_trace(path)
+    assert str(error.value).count("x.sqlite") == 1
+    calls = [("CUPTI_ACTIVITY_KIND_RUNTIME", ((100 + n) * MS, (101 + n) * MS, TID, n, 1)) for n in range(5)]
+    notes = " ".join(profnb.load(write_database(tmp_path / "y.sqlite", NSYS, calls)).notes)
+    assert "Mark each iteration with a range (NVTX" in notes and "CUPTI" not in notes and "step()" not in notes
+    assert "Have Nsight Systems record kernels and copies" in notes
+
+
 def test_a_generated_column_is_no_column(tmp_path):
     """Its expression is the file's, so it is not computed."""
     made = "create table CUPTI_ACTIVITY_KIND_KERNEL (a int, start int generated always as (a * 2), end int); insert into CUPTI_ACTIVITY_KIND_KERNEL(a, end) values (5, 9);"
