@@ -137,9 +137,9 @@ def _read_event_files(opened: Opened) -> Trace:
     files = [opened.data, *opened.beside]
     tagged, (scalars, damaged) = find_runs(files), find_scalars(files)
     damaged = max(damaged, tagged.damaged)
-    missing = (f"{counted_text(damaged, 'damaged record')} of the event files left out.",) * bool(
-        damaged
-    )
+    missing = (
+        f"{counted_text(damaged, 'damaged record')} of the event files could not be read.",
+    ) * bool(damaged)
     if tagged.runs:
         trace = read_run_metadata(tagged.runs, opened.source, tagged.numbers)
         return replace(trace, left_out=(*trace.left_out, *missing))

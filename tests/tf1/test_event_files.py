@@ -72,7 +72,7 @@ def test_a_damaged_record_costs_no_other(tmp_path):
     path.write_bytes(record(VERSION) + runs[0] + bad_scalar + runs[1] + bad_event + scalar("loss", 5, 9, 0.5) + runs[2])
     p = profnb.load(path)
     assert (len(p.steps), p.scalars.value.tolist()) == (3, [0.5])
-    assert "2 damaged records of the event files left out." in " ".join(p.notes)
+    assert "2 damaged records of the event files could not be read." in " ".join(p.notes)
 
 
 # PyTorch's memory snapshot.
