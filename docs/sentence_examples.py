@@ -18,6 +18,7 @@ EXAMPLES = {
     "_three_digits": "12.4",
     "__name__": "ValueError",
     "framework": "TensorFlow",
+    "recorder": "Nsight Systems",
     "name": "conv2d_1",
     "error": "bad magic number",
     "path": "run1.xplane.pb",

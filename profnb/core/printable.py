@@ -23,7 +23,11 @@ _NBSP = "\u00a0"  # what indents, and commands nothing
 
 def printable(text: str) -> str:
     """Text without characters that would command the terminal or break a line."""
-    return "".join(char if char.isprintable() or char == _NBSP else "\ufffd" for char in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(char if char.isprintable() or char == _NBSP else "\ufffd" for char in text)
+    )
 
 
 def printable_lines(text: str) -> str:

@@ -224,6 +224,7 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
         host_begin_ps=begin,
         host_end_ps=end,
         ends_epoch=none,
+        ends_recording=none,
     )
 
 

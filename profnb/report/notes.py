@@ -20,7 +20,7 @@ from profnb.core.units import (
     percent_text,
 )
 from profnb.steps.finding.ranges import listed
-from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN, ProgramKind
+from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.subjects.device.devices import gpu_worked
@@ -29,6 +29,7 @@ from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_window
 from profnb.trace.model import Trace
+from profnb.trace.names import RECORDER
 
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
@@ -50,8 +51,17 @@ _PACKAGE = {
 }
 
 
-def _cupti(program: ProgramKind) -> str:
-    package = program.text_of(_PACKAGE)
+def _recorder(trace: Trace) -> str:
+    """Name the profiler that recorded a trace, where that was no framework's own; else ""."""
+    named = (str(plane.stats[RECORDER]) for plane in trace.planes if RECORDER in plane.stats)
+    return next(named, "")
+
+
+def _cupti(study: Study) -> str:
+    recorder = _recorder(study.trace)
+    if recorder:
+        return f"Have {recorder} record kernels and copies, and open that."
+    package = study.program.text_of(_PACKAGE)
     installs = f"`pip install '{package}'` installs CUPTI, or " if package else ""
     return (
         f"On NVIDIA the cause is CUPTI. Either libcupti is missing: {installs}put its folder on "
@@ -100,8 +110,15 @@ _MARKING = {
     "tf.function.",
     SESSIONS: "Record each session run with RunMetadata, or profile a cell that calls sess.run.",
     JAX: "Wrap each iteration in `with jax.profiler.StepTraceAnnotation('train', step_num=i):`.",
-    PYTORCH: "Call `step()` of torch.profiler.profile after each iteration, and record CPU activities.",
+    PYTORCH: "Wrap each iteration in `with torch.profiler.record_function('step'):`, and record CPU "
+    "activities.",
 }
+
+
+def _marking(study: Study) -> str:
+    if _recorder(study.trace):
+        return "Mark each iteration with a range (NVTX, or ROCTx on AMD): ranges that repeat are steps."
+    return study.program.text_of(_MARKING)
 
 
 def _note_steps(study: Study) -> list[str]:
@@ -115,7 +132,7 @@ def _note_steps(study: Study) -> list[str]:
         notes.append(
             note_window(study)
             or f"No steps among {count_text(len(study.trace.events))} events: the whole capture is shown as "
-            f"one window. {study.program.text_of(_MARKING)}"
+            f"one window. {_marking(study)}"
         )
     elif note := _note_origin(study):
         notes.append(note)
@@ -219,7 +236,7 @@ def note_devices(study: Study) -> list[str]:
     if not devices and worked:
         return [
             f"A device worked, but the trace has none: device times are absent, not zero. "
-            f"{_cupti(study.program)}"
+            f"{_cupti(study)}"
         ]
     if not devices:
         present = study.recording.devices
@@ -235,7 +252,7 @@ def note_devices(study: Study) -> list[str]:
     if len(empty) == len(devices) and worked:
         return [
             f"Nothing was recorded on {names} despite work: device times are absent, not zero. "
-            f"{_cupti(study.program)}"
+            f"{_cupti(study)}"
         ]
     return [
         f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "

@@ -50,6 +50,7 @@ class Steps:
         host_begin_ps: Begins on the host, which may run ahead of the device, shape (S,).
         host_end_ps: Ends on the host, shape (S,).
         ends_epoch: Whether a new iterator of the input is made between it and the next one, shape (S,).
+        ends_recording: Whether what ran between it and the next one was not recorded, shape (S,).
         steps_ahead: How many later steps the host has begun, in the median, when the device finishes one.
         together: Of phases whose steps hold calls of several functions in turn, the names of all of them.
     """
@@ -66,6 +67,7 @@ class Steps:
     host_begin_ps: Int64s
     host_end_ps: Int64s
     ends_epoch: Bools
+    ends_recording: Bools
     steps_ahead: int = 0
     together: tuple[tuple[str, str], ...] = ()
 
@@ -81,6 +83,7 @@ class Steps:
             host_begin_ps=begin_ps,
             host_end_ps=end_ps,
             ends_epoch=np.zeros(count, np.bool_),
+            ends_recording=np.zeros(count, np.bool_),
             step_num=np.arange(count),
             phase=phase,
             iterations=np.ones(count, np.int64),
@@ -116,8 +119,9 @@ class Steps:
 
     @property
     def gap_ps(self) -> Int64s:
-        """From each step's end to the next one's begin, shape (S,); -1 for the last (not known)."""
-        return np.append(self.begin_ps[1:] - self.end_ps[:-1], -1)[: len(self)]
+        """From each step's end to the next one's begin, shape (S,); -1 where it is not known (the last)."""
+        gap_ps = np.append(self.begin_ps[1:] - self.end_ps[:-1], -1)[: len(self)]
+        return np.where(self.ends_recording, -1, gap_ps)
 
     @property
     def is_window(self) -> bool:
@@ -196,7 +200,7 @@ class Gaps:
 
     Attributes:
         kind: Index into ``GAP_KINDS``, shape (S,).
-        duration_ps: The gaps, shape (S,); 0 after the last step.
+        duration_ps: The gaps, shape (S,); 0 after the last step of a recording.
         sets_up: Which of those in the loop a new iterator of the input is made in: `predict` in a loop makes
             one for each of its steps, shape (S,).
     """
@@ -245,12 +249,13 @@ def find_gaps(steps: Steps) -> Gaps:
     kind = np.full(len(steps), IN_LOOP, np.int8)
     changes = np.array([*(one != next_one for one, next_one in pairwise(steps.phase)), False])
     for rows in steps.rows_by_phase.values():
-        rows_with_next = rows[rows < len(steps) - 1]
+        rows_with_next = rows[(rows < len(steps) - 1) & ~steps.ends_recording[rows]]
         for happens, what in ((changes, OTHER_PHASE), (steps.ends_epoch, BETWEEN_EPOCHS)):
             of_kind = rows_with_next[happens[rows_with_next]]
             if of_kind.size * 2 <= rows_with_next.size or rows_with_next.size < _FEWEST_GAPS:
                 kind[of_kind] = what
         rest = rows_with_next[kind[rows_with_next] == IN_LOOP]
         kind[rest[is_pause(duration[rest])]] = PAUSE
+    kind[steps.ends_recording] = LAST
     kind[-1:] = LAST
     return Gaps(kind, duration, steps.ends_epoch & (kind == IN_LOOP))

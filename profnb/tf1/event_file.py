@@ -1,19 +1,21 @@
 """TensorBoard's event files: the session runs in them (``FileWriter.add_run_metadata``), and the scalars.
 
 A file is a sequence of records: eight bytes of length, four of its checksum, an ``Event`` message, four more.
-One that is still written ends in the middle of a record; what is whole before it is read. All event files of
-a folder are one run.
+One that is still written ends in the middle of a record; what is whole before it is read, and what stands
+around a damaged one. All event files of a folder are one run.
 
 Source: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto, framework/summary.proto and
 tensor.proto (TensorFlow 2.21).
 """
 
+import re
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,7 +37,9 @@ SCALARS_ALONE = (
     "plugins/profile."
 )
 _LONGEST_TAG, _LATEST_S, _MOST_FILE_BYTES = 500, 1e11, 512 << 20
-
+_LAST_NUMBER = re.compile(r"(\d{1,15})\D{0,100}$")
+_MOST_TRIES = 2_000  # to find which records are damaged
+Read = TypeVar("Read")
 
 _Part = tuple[list[str], Int64s, Floats, Floats]  # tags, steps, times, values
 
@@ -74,35 +78,70 @@ def is_event_file(head: bytes) -> bool:
     return b"brain.Event:" in head[:64]
 
 
-def find_runs(buffers: Iterable[Bytes]) -> list[Bytes]:
-    """Find the RunMetadata of each run, in file order.
+class TaggedRuns(NamedTuple):
+    """The session runs of event files, in file order.
+
+    Attributes:
+        runs: The RunMetadata of each.
+        numbers: The step that the program gave each, as number or at the end of its tag; none where it gave
+            none.
+        damaged: How many records could not be read.
+    """
+
+    runs: list[Bytes]
+    numbers: list[int]
+    damaged: int
+
+
+def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
+    """Find the RunMetadata of each run.
 
     Args:
         buffers: Whole files.
-
-    Raises:
-        TraceFormatError: A record is damaged.
     """
-    runs: list[Bytes] = []
+    tagged, damaged = list[tuple[Bytes, int, str]](), 0
     for buffer in buffers:
-        tagged = _events(buffer).inner(_TAGGED_RUN, "TaggedRunMetadata")
-        messages = tagged.inner(_METADATA_OF_RUN, "RunMetadata")
-        spans_of_runs = zip(messages.begins.tolist(), messages.ends.tolist(), strict=True)
-        runs += [buffer[begin:end] for begin, end in spans_of_runs if begin < end]
-    return runs
+        parts, bad = _read_sound(buffer, _runs_of)
+        tagged += [run for part in parts for run in part]
+        damaged += bad
+    numbers = [step for _, step, _ in tagged]
+    if not any(numbers):
+        ends = [_LAST_NUMBER.search(tag) for _, _, tag in tagged]
+        numbers = [int(end[1]) for end in ends if end]
+    return TaggedRuns(
+        [run for run, _, _ in tagged], numbers if len(numbers) == len(tagged) else [], damaged
+    )
 
 
-def find_scalars(buffers: Sequence[Bytes], run: str = "") -> Scalars:
+def _runs_of(events: Messages) -> list[tuple[Bytes, int, str]]:
+    (steps,) = events.numbers(_STEP)
+    tagged = events.inner(_TAGGED_RUN, "TaggedRunMetadata")
+    runs, tags = tagged.inner(_METADATA_OF_RUN, "RunMetadata"), tagged.inner(_TAG, "tag")
+    rows = np.flatnonzero(runs.begins < runs.ends)
+    places = runs.begins[rows].tolist(), runs.ends[rows].tolist(), steps[rows].tolist()
+    names = [tag[-_LONGEST_TAG:] for tag in tags.rows(rows).texts()]
+    return [
+        (events.buffer[begin:end], step, tag)
+        for begin, end, step, tag in zip(*places, names, strict=True)
+    ]
+
+
+def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]:
     """Find the scalars, of both kinds: a plain number, or a tensor without dimensions.
 
     Args:
         buffers: Whole files of one run.
         run: What the run is called.
 
-    Raises:
-        TraceFormatError: A record is damaged.
+    Returns:
+        The scalars, and how many records could not be read.
     """
-    return _joined([_scalars_of(buffer) for buffer in buffers], run)
+    sound, damaged = list[_Part](), 0
+    for buffer in buffers:
+        parts, bad = _read_sound(buffer, _scalars_of)
+        sound += parts
+        damaged += bad
+    return _joined(sound, run), damaged
 
 
 def _joined(parts: Sequence[_Part], run: str) -> Scalars:
@@ -115,13 +154,13 @@ def _joined(parts: Sequence[_Part], run: str) -> Scalars:
 
 
 def read_scalars(files: Sequence[Path]) -> Scalars:
-    """Read the scalars of event files; each folder is a run. A damaged or too large file is left out."""
-    runs = [find_scalars([])]
-    parts: dict[Path, list[_Part]] = {file.parent: [] for file in files}
+    """Read the scalars of event files; each folder is a run. A too large file is left out."""
+    buffers: dict[Path, list[Bytes]] = {file.parent: [] for file in files}
     for file in files:
         with suppress(TraceFormatError, OSError):
-            parts[file.parent].append(_scalars_of(read_whole(file, _MOST_FILE_BYTES)))
-    runs += [_joined(of_folder, printable(folder.name)) for folder, of_folder in parts.items()]
+            buffers[file.parent].append(read_whole(file, _MOST_FILE_BYTES))
+    runs = [find_scalars([])[0]]
+    runs += [find_scalars(held, printable(folder.name))[0] for folder, held in buffers.items()]
     return Scalars(
         tuple(run for one in runs for run in one.run),
         tuple(tag for one in runs for tag in one.tag),
@@ -131,8 +170,7 @@ def read_scalars(files: Sequence[Path]) -> Scalars:
     )
 
 
-def _scalars_of(buffer: Bytes) -> _Part:
-    events = _events(buffer)
+def _scalars_of(events: Messages) -> _Part:
     values = events.inner(_SUMMARY, "Summary").split(1, "Summary.Value")
     number, is_scalar = np.zeros(len(values)), np.zeros(len(values), np.bool_)
     plain_rows, plain = values.fixed(_SIMPLE, "<f4")
@@ -148,7 +186,7 @@ def _scalars_of(buffer: Bytes) -> _Part:
                 (held.ends - held.begins == size) & (dtype == kind) & (shape.begins == shape.ends)
             )
             rows = np.flatnonzero(is_one)
-            raw = buffer[held.begins[rows][:, None] + np.arange(size)]
+            raw = events.buffer[held.begins[rows][:, None] + np.arange(size)]
             number[rows], is_scalar[rows] = np.ascontiguousarray(raw).view(form).reshape(-1), True
     rows = np.flatnonzero(is_scalar)
     event, (step,) = values.parents[rows], events.numbers(_STEP)
@@ -159,10 +197,24 @@ def _scalars_of(buffer: Bytes) -> _Part:
     return [tags[row] for row in rows], step[event], time_s[event], number[rows]
 
 
-def _events(buffer: Bytes) -> Messages:
+def _read_sound(buffer: Bytes, read: Callable[[Messages], Read]) -> tuple[list[Read], int]:
+    """Read the events of a file, in halves of halves where one is damaged, and count those."""
     places = chain.from_iterable(_records(buffer))  # one number at a time: there may be very many
-    spans = np.fromiter(places, np.int64).reshape(-1, 2).T.copy()
-    return Messages.whole(buffer, "event file").within(spans, "Event")
+    waiting = [np.fromiter(places, np.int64).reshape(-1, 2).T.copy()]
+    whole = Messages.whole(buffer, "event file")
+    parts, damaged, tries = list[Read](), 0, 0
+    while waiting:
+        spans = waiting.pop()
+        try:
+            parts.append(read(whole.within(spans, "Event")))
+        except TraceFormatError:
+            tries += 1
+            half = spans.shape[1] // 2
+            if half and tries < _MOST_TRIES:
+                waiting += [spans[:, half:], spans[:, :half]]
+            else:
+                damaged += spans.shape[1]
+    return parts, damaged
 
 
 def _records(buffer: Bytes) -> Iterator[tuple[int, int]]:

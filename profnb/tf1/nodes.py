@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Int64s
 from profnb.trace.model import StatColumn, Stats
-from profnb.trace.names import GROUP_ID, ROOT_LEVEL, STEP_NUM, TF_OP
+from profnb.trace.names import GROUP_ID, IS_APART, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
 
 _NODE_NAME, _LABEL = 1, 8
@@ -308,7 +308,8 @@ class GraphStats(Stats):
     """The stats of a trace made from session runs: what their nodes say besides their times.
 
     Input events are the nodes of run 0, of run 1, ..., and then one event per run, which carries
-    ``step_num``. Every event has its run as ``group_id``.
+    ``step_num``, and whether anything between the run before and it is missing. Every event has its run as
+    ``group_id``.
 
     Args:
         runs: R runs.
@@ -316,6 +317,8 @@ class GraphStats(Stats):
         label_rows: For each run, the row of ``labels`` of each of its nodes.
         labels: The distinct labels.
         order: The input event of each event of the trace, shape (E,).
+        numbers: The number of each run, shape (R,).
+        is_apart: Whether something between the run before and it is missing, shape (R,).
     """
 
     def __init__(
@@ -325,11 +328,16 @@ class GraphStats(Stats):
         label_rows: Sequence[Int64s],
         labels: Sequence[Label],
         order: Int64s,
+        numbers: Int64s,
+        is_apart: Bools,
     ) -> None:
         """Remember the runs; nothing is worked out yet."""
+        self._of_runs = {STEP_NUM: numbers, ROOT_LEVEL: np.ones_like(numbers)}
+        if is_apart.any():
+            self._of_runs[IS_APART] = is_apart.astype(np.int64)
         self._runs, self._label_rows, self._labels = runs, label_rows, labels
-        numbers = np.arange(len(runs))
-        run = np.concatenate([np.repeat(numbers, [rows.size for rows in event_nodes]), numbers])
+        each = np.arange(len(runs))
+        run = np.concatenate([np.repeat(each, [rows.size for rows in event_nodes]), each])
         node = np.concatenate([*event_nodes, np.full(len(runs), _WHOLE_RUN, np.int64)])
         self._run, self._node = run[order], node[order]
 
@@ -357,9 +365,9 @@ class GraphStats(Stats):
         """Take the events with an integer stat of this name."""
         if name == GROUP_ID:
             return StatColumn(np.arange(self._run.size), self._run)
-        if name in (STEP_NUM, ROOT_LEVEL):
+        if name in self._of_runs:
             events = np.flatnonzero(self._node == _WHOLE_RUN)
-            return StatColumn(events, self._run[events] if name == STEP_NUM else events * 0 + 1)
+            return StatColumn(events, self._of_runs[name][self._run[events]])
         if name not in self._runs[0].integers:
             return super().integers(name)
         flags = [np.zeros(len(run), np.bool_) for run in self._runs]
@@ -388,7 +396,8 @@ class GraphStats(Stats):
         """Collect every stat of one event."""
         number, node = int(self._run[event]), int(self._node[event])
         if node == _WHOLE_RUN:
-            return {STEP_NUM: number, ROOT_LEVEL: 1, GROUP_ID: number}
+            of_run = {name: int(values[number]) for name, values in self._of_runs.items()}
+            return {**of_run, GROUP_ID: number}
         run, only = self._runs[number], slice(node, node + 1)
         composed = (
             (name, text) for name, of in _COMPOSED.items() for text in of(run, only) if text

@@ -108,16 +108,18 @@ def looks_like_run_metadata(buffer: Bytes) -> bool:
     return rest[:1] == b"/"
 
 
-def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
+def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[int] = ()) -> Trace:
     """Read the RunMetadata of one or several runs.
 
     Args:
         buffers: Serialized RunMetadata as uint8, in the order of the runs, of one or several each; they must
             outlive the trace, which reads texts from them.
         source: The file's name, for messages.
+        numbers: Which run of the program each is, where that is known: where it is not the one after the run
+            before, nothing is known of what lies between.
 
     Returns:
-        The trace; run r is the step with ``step_num`` r. Nodes without times are left out.
+        The trace; run r is the step with ``step_num`` r or its number. Nodes without times are left out.
 
     Raises:
         TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
@@ -125,7 +127,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str) -> Trace:
     if not buffers:
         raise TraceFormatError(f"{source} holds no session run. Give a file with one or more.")
     try:
-        return _read_runs(buffers, source)
+        return _read_runs(buffers, source, numbers)
     except TraceFormatError as error:
         raise TraceFormatError(f"{source}: {error}") from None
 
@@ -163,7 +165,7 @@ class _Run:
         return int((self.nodes.begin_ns + self.nodes.duration_ns)[self.timed].max())
 
 
-def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
+def _read_runs(buffers: Sequence[Bytes], source: str, numbers: Sequence[int]) -> Trace:
     distinct, runs = _Distinct(), list[_Run]()
     for buffer in buffers:
         try:
@@ -200,14 +202,25 @@ def _read_runs(buffers: Sequence[Bytes], source: str) -> Trace:
     device = np.concatenate([*(r.device[r.timed] for r in runs), of_runs])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
     rows = [run.label for run in runs]
+    number = np.array(numbers if len(numbers) == len(runs) else range(len(runs)), np.int64)
+    in_time = np.argsort([run.begin_ns for run in runs], kind="stable")
+    is_apart = np.zeros(len(runs), np.bool_)
+    is_apart[in_time[1:]] = ~np.isin(np.diff(number[in_time]), (0, 1))
     missing = sum(map(len, nodes)) - sum(part.size for part in timed)
+    left_out = [f"{missing:,} nodes were recorded without times."] if missing else []
+    if is_apart.any():
+        left_out.append(
+            "Runs between those of the file were not recorded: what lies between steps is unknown."
+        )
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,
         StringTable.of([*(label.event for label in distinct.labels), *programs]),
-        stats=lambda order: GraphStats(nodes, timed, rows, distinct.labels, order),
+        stats=lambda order: GraphStats(
+            nodes, timed, rows, distinct.labels, order, number, is_apart
+        ),
         counters=_count_memory(nodes, base),
         epoch_ns=base,
-        left_out=(f"{missing:,} nodes were recorded without times.",) if missing else (),
+        left_out=tuple(left_out),
     )  # fmt: skip
 
 

@@ -41,8 +41,8 @@ def is_tfprof(head: bytes) -> bool:
     )
 
 
-def find_steps(buffer: Bytes, source: str) -> list[Bytes]:
-    """Give the RunMetadata of each step, in order.
+def find_steps(buffer: Bytes, source: str) -> tuple[list[Bytes], list[int]]:
+    """Give the RunMetadata of each step, and its number, in order.
 
     Args:
         buffer: The whole file.
@@ -52,12 +52,13 @@ def find_steps(buffer: Bytes, source: str) -> list[Bytes]:
         TraceFormatError: It is damaged, or no step was traced.
     """
     try:
-        return _find_steps(buffer)
+        steps = _find_steps(buffer)
     except TraceFormatError as error:
         raise TraceFormatError(f"{source}: {error}") from None
+    return [_run_of(devices) for devices in steps.values()], [*steps]
 
 
-def _find_steps(buffer: Bytes) -> list[Bytes]:
+def _find_steps(buffer: Bytes) -> dict[int, dict[bytes, list[bytes]]]:
     nodes = (
         Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
     )
@@ -93,7 +94,7 @@ def _find_steps(buffer: Bytes) -> list[Bytes]:
             "A profile of tfprof without an execution of an op: it holds a graph alone. Give trace_steps to "
             "`ProfileContext`, or a RunMetadata to `add_step`."
         )
-    return [_run_of(steps[step]) for step in sorted(steps)]
+    return dict(sorted(steps.items()))
 
 
 def _executions(execs: Messages) -> Iterator[tuple[int, bytes, int, int, bool]]:

@@ -6,7 +6,7 @@ XSpace, whose bytes say least, last. A format without a reader is named for its 
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +14,11 @@ import numpy as np
 from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
+from profnb.core.units import counted_text
 from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, is_event_file
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.tf1.tfprof_dump import find_steps, is_tfprof
-from profnb.trace.amd.rocprof import MARK, read_rocprof
+from profnb.trace.amd.rocprof import is_rocprof, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
@@ -35,6 +36,11 @@ _BOM = b"\xef\xbb\xbf"
 _UTF_16 = re.compile(rb"(\xff\xfe|[\[{]\x00)|(?:\xfe\xff|\x00[\[{])")  # little end first, or last
 _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
+# A message that begins with a named one: a node of a graph, or an op that the tfprof of 2017 logged.
+_GRAPH = re.compile(rb"\n[\x80-\xff]{0,4}[\0-\x7f]\n[\x80-\xff]?[\x01-\x7f][A-Za-z0-9.]")
+_CHECKPOINT = re.compile(
+    rb"\0\0[\x01-\x7f][\x08\n]"
+)  # a table's first entry is its header, without a key
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 # Words of eight or four bytes, 0 and 3, before the version; or a heading.
 _GPERFTOOLS = (
@@ -115,7 +121,8 @@ def _read_database(opened: Opened) -> Trace:
                 return nvprof.read_nvprof(database, opened.source)
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
     except TraceFormatError as error:
-        raise TraceFormatError(f"{opened.source}: {error}") from None
+        reason = str(error).removeprefix(f"{opened.source}: ")
+        raise TraceFormatError(f"{opened.source}: {reason}") from None
     except (ValueError, LookupError) as error:  # what a cell holds is anything
         raise TraceFormatError(
             f"{opened.source}: a table is damaged ({printable(str(error))[:100]}). Export it again."
@@ -128,22 +135,30 @@ def _read_database(opened: Opened) -> Trace:
 
 def _read_event_files(opened: Opened) -> Trace:
     files = [opened.data, *opened.beside]
-    try:
-        runs, scalars = find_runs(files), find_scalars(files)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{opened.source}: {error}") from None
-    if runs:
-        return read_run_metadata(runs, opened.source)
+    tagged, (scalars, damaged) = find_runs(files), find_scalars(files)
+    damaged = max(damaged, tagged.damaged)
+    missing = (
+        f"{counted_text(damaged, 'damaged record')} of the event files could not be read.",
+    ) * bool(damaged)
+    if tagged.runs:
+        trace = read_run_metadata(tagged.runs, opened.source, tagged.numbers)
+        return replace(trace, left_out=(*trace.left_out, *missing))
     if not len(scalars):
         raise TraceFormatError(
-            f"{opened.source} is an event file of TensorBoard without RunMetadata or scalars. Open the trace "
-            "below plugins/profile."
+            f"{opened.source} is an event file of TensorBoard without RunMetadata or scalars"
+            f"{f' ({damaged:,} records are damaged)' if damaged else ''}. Open the trace below "
+            "plugins/profile."
         )
     none = np.empty(0, np.int64)
     names = StringTable.of(())
     return assemble_trace(
-        opened.source, [], none, none, none, none, names, left_out=(SCALARS_ALONE,)
+        opened.source, [], none, none, none, none, names, left_out=(SCALARS_ALONE, *missing)
     )
+
+
+def _read_tfprof(opened: Opened) -> Trace:
+    runs, numbers = find_steps(opened.data, opened.source)
+    return read_run_metadata(runs, opened.source, numbers)
 
 
 def _read_utf_16(opened: Opened) -> Trace:
@@ -174,7 +189,7 @@ FORMATS = (
     ),
     Format("JSON in UTF-16", lambda head: _UTF_16.match(head) is not None, _read_utf_16),
     Format(
-        "JSON of AMD's rocprofv3", lambda head: _is_json(head) and MARK in head[:200],
+        "JSON of AMD's rocprofv3", lambda head: _is_json(head) and is_rocprof(head),
         lambda opened: read_rocprof(opened.data, opened.source),
     ),
     Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
@@ -191,13 +206,18 @@ FORMATS = (
         "a profile of pprof", is_pprof,
         lambda opened: read_pprof(opened.data, opened.source),
     ),
-    Format(
-        "a profile of tfprof", is_tfprof,
-        lambda opened: read_run_metadata(find_steps(opened.data, opened.source), opened.source),
-    ),
+    Format("a profile of tfprof", is_tfprof, _read_tfprof),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),
         lambda opened: read_run_metadata([opened.data], opened.source),
+    ),
+    Format(
+        "a graph of TensorFlow or an op log of tfprof", lambda head: _GRAPH.match(head) is not None,
+        remedy="It has no times. Open the RunMetadata, profile or event file that was recorded of it.",
+    ),
+    Format(
+        "a checkpoint of TensorFlow", lambda head: _CHECKPOINT.match(head) is not None,
+        remedy="It has values and no times. Open what was recorded while the program ran.",
     ),
     # Fields 1 to 4 are all that an XSpace has; an empty file is said to be so by its reader.
     Format(

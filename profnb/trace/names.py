@@ -73,6 +73,7 @@ FUNCTION_CALL = "tf_function_call"
 MARKER_SOURCE = "profnb_marker"
 ITERATIONS = "profnb_iterations"
 IS_ABANDONED = "profnb_abandoned"
+IS_APART = "profnb_apart"  # what ran between the step before and this one was not recorded
 TAPE_NUMBER, TAPE_SITE = "profnb_tape", "profnb_tape_site"
 
 

@@ -7,7 +7,9 @@ are damaged in it too, so that more than the outermost reader is met.
 import cProfile
 import json
 import marshal
+import pickle
 import random
+import sqlite3
 import struct
 import sys
 import tempfile
@@ -19,8 +21,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace
 
-FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file", "rocprof")
-SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1", "rocprof": ".json"}
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file", "rocprof", "nsys", "nvprof", "nvprof-csv", "snapshot", "onnx")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1", "rocprof": ".json", "nsys": ".sqlite", "nvprof": ".nvvp", "nvprof-csv": ".csv", "snapshot": ".pickle", "onnx": ".json"}
 DATA = Path(__file__).parents[1] / "data"
 # Where it stands in a page as it is, a name has become markup.
 PAYLOAD = "<svg/onload=fuzz()>"
@@ -138,9 +140,26 @@ def seeds(kind):
     if kind == "pprof":
         return [_pprof("space", "bytes"), _pprof("cpu", "nanoseconds")]
     if kind == "rocprof":
-        from test_rocprof import tool
+        from test_rocprof import tool, tracks
 
-        return [json.dumps({"rocprofiler-sdk-tool": [tool()]}).encode()]
+        return [json.dumps(one).encode() for one in ({"rocprofiler-sdk-tool": [tool()]}, tracks())]
+    if kind in ("nsys", "nvprof"):
+        from test_formats import graph_nodes, nsys, nvvp
+
+        makers = {"nsys": (nsys, graph_nodes), "nvprof": (nvvp,)}[kind]
+        with tempfile.TemporaryDirectory() as folder:
+            return [make(Path(folder) / f"{row}.sqlite").read_bytes() for row, make in enumerate(makers)]
+    if kind == "nvprof-csv":
+        from test_formats import API, CSV, NSYS_CSV, TEXT
+
+        return [text.encode() for text in (CSV, TEXT, API, NSYS_CSV)]
+    if kind == "snapshot":
+        from test_formats import snapshot
+
+        return [pickle.dumps(snapshot(), 4)]
+    if kind == "onnx":
+        named = (("model_run", 50, 0, "Session", {}), ("mm_kernel_time", 30, 5, "Node", {"op_name": "MatMul"}), ("relu_kernel_time", 8, 36, "Node", {"op_name": "Relu"}))
+        return [json.dumps([{"cat": cat, "pid": 3, "tid": 3, "dur": took, "ts": at + after, "ph": "X", "name": name, "args": args} for at in range(1000, 1600, 100) for name, took, after, cat, args in named]).encode()]
     if kind == "tfprof":
         times = message((1, "/device:CPU:0"), (2, message(*((1, message((1, bytes([n, 3])))) for n in (5, 50, 90)))))
         execs = message((1, 7), (2, message((5, times), (4, times), (7, message((6, 90), (7, 80), (9, 60))))))
@@ -157,11 +176,39 @@ def case(kind, number):
     """The bytes of one hostile file."""
     rng = random.Random(f"{kind} {number}")
     base = rng.choice(seeds(kind))
-    if kind in ("chrome", "sidecar", "notebook", "rocprof") and rng.random() < 0.7:
+    if kind in ("chrome", "sidecar", "notebook", "rocprof", "onnx") and rng.random() < 0.7:
         return _damaged_json(base, rng)
     if kind == "prof" and rng.random() < 0.5:
         return marshal.dumps(_damaged_value(marshal.loads(base), rng))
+    if kind == "snapshot" and rng.random() < 0.5:
+        return pickle.dumps(_damaged_value(pickle.loads(base), rng), 4)
+    if kind in ("nsys", "nvprof") and rng.random() < 0.6:
+        return _damaged_cells(base, rng)
     return _damaged_bytes(base, rng, seeds(kind))
+
+
+def _damaged_cells(base, rng):
+    """A database with some cells of odd values, rows many times over, or a column of another name."""
+    with sqlite3.connect(":memory:") as connection:
+        connection.deserialize(base)
+        connection.text_factory = bytes
+        tables = [row[0].decode() for row in connection.execute("select name from sqlite_master where type = 'table' order by name")]
+        for _ in range(rng.choice((1, 2, 5, 20))):
+            table = rng.choice(tables)
+            columns = [row[1].decode() for row in connection.execute(f"pragma table_info({table})")]
+            column, what = rng.choice(columns), rng.random()
+            odd = rng.choice([*(n if isinstance(n, float) or abs(n) < 1 << 63 else None for n in _NUMBERS), *(t.encode("utf-8", "replace").decode() for t in _TEXTS), b"\xff\0"])
+            try:
+                if what < 0.8:
+                    connection.execute(f"update {table} set {column} = ? where rowid % ? = 0", (odd, rng.choice((1, 2, 3, 7))))
+                elif what < 0.95:
+                    connection.execute(f"insert into {table} select * from {table} limit 100")
+                else:
+                    connection.execute(f"alter table {table} rename column {column} to {column}_")
+            except sqlite3.Error:  # the table's key
+                continue
+        connection.commit()
+        return bytes(connection.serialize())
 
 
 def _damaged_json(base, rng):

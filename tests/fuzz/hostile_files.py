@@ -137,7 +137,7 @@ def _work(arguments):
             spent = resource.getrusage(resource.RUSAGE_SELF)
             limit = int(spent.ru_utime + spent.ru_stime) + _CPU_S + (60 if number == arguments.first else 0)  # the first loads kernels
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
-            outcome, why = outcome_of(arguments.kind, number, folder)
+            outcome, why = outcome_of(arguments.kind, number, folder, is_whole=number % arguments.whole == 0)
             print("end", json.dumps([number, outcome, why]), flush=True)
 
 
@@ -146,7 +146,7 @@ def _work(arguments):
 
 def _run_worker(kind, first, last, environment):
     """Results of a range of cases: (number, outcome, why); a worker that died ends it early."""
-    command = [sys.executable, __file__, "--work", kind, str(first), str(last)]
+    command = [sys.executable, __file__, "--whole", environment["PROFNB_FUZZ_WHOLE"], "--work", kind, str(first), str(last)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     begun = None
     try:
@@ -212,7 +212,7 @@ def _file(arguments):
 def _run(arguments):
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1"}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1", "PROFNB_FUZZ_WHOLE": str(arguments.whole)}
     if arguments.bounds:
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(out / "cache")}
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
@@ -285,6 +285,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0, help="stop after this long")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--bounds", action="store_true", help="with Numba's bounds checks on")
+    parser.add_argument("--whole", type=int, default=1, help="write the page and the Chrome trace of each so many cases, which take longest")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--show", nargs=2, metavar=("FORMAT", "NUMBER"))
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
@@ -292,7 +293,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.work:
         kind, first, last = arguments.work
-        _work(argparse.Namespace(kind=kind, first=int(first), last=int(last)))
+        _work(argparse.Namespace(kind=kind, first=int(first), last=int(last), whole=arguments.whole))
     elif arguments.file:
         _file(argparse.Namespace(kind=arguments.file[0], path=arguments.file[1]))
     elif arguments.show:

@@ -1,5 +1,6 @@
 """TensorBoard's event files: session runs are steps, scalars are a table, all files of a folder are one run."""
 
+import re
 import struct
 
 import pytest
@@ -37,13 +38,41 @@ def test_the_runs_in_an_event_file_are_steps(tmp_path):
     [
         (record(VERSION) + record(message((1, 1.5), (4, b"a graph"))), "without RunMetadata or scalars"),
         (record(VERSION) + struct.pack("<Q", (1 << 64) - 1) + bytes(40), "without RunMetadata"),
-        (record(VERSION) + record(b"\x42\xff\xff"), "Malformed Event"),
+        (record(VERSION) + record(b"\x42\xff\xff"), r"without RunMetadata or scalars \(1 records are damaged\)"),
     ],
 )  # fmt: skip
 def test_an_event_file_without_runs_or_damaged_is_refused(tmp_path, content, essence):
     (tmp_path / "events.out.tfevents.1.host").write_bytes(content)
     with pytest.raises(TraceFormatError, match=f"events.out.*{essence}"):
         profnb.load(tmp_path)
+
+
+@pytest.mark.parametrize(("step", "tag"), [(100, "run"), (0, "step100"), (0, "100 train")])
+def test_runs_that_are_not_one_after_the_other_are_no_loop(tmp_path, step, tag):
+    """Every hundredth run was recorded, 99 ms before the next one: what ran in between is nobody's waiting."""
+    for every, gap_kinds in ((1, ["in the loop"] * 4 + ["last"]), (100, ["last"] * 5)):
+        path = tmp_path / f"events.out.tfevents.{every}.host"
+        runs = [record(message((1, 1.5), (2, step and n * every + 1), (8, message((1, tag.replace("100", str(n * every))), (2, run_at(1000 + 99_000 * n)))))) for n in range(5)]
+        path.write_bytes(record(VERSION) + b"".join(runs))
+        p = profnb.load(path)
+        assert p.steps.gap_kind.tolist() == gap_kinds
+        assert p.steps.step_num.tolist() == [n * every + (step > 0) for n in range(5)]
+        assert p.steps.gap_ms.notna().sum() == (4 if every == 1 else 0)
+        is_told = any("Runs between those of the file were not recorded" in note for note in p.notes)
+        assert is_told == (every == 100)
+        path.unlink()
+    assert re.search(r"between steps +—", p.summary()) and not p.advice
+    assert p.cell_tree.wall_ms.iloc[0] == pytest.approx(5 * 0.03)
+
+
+def test_a_damaged_record_costs_no_other(tmp_path):
+    runs = [record(message((1, 1.5), (8, message((1, f"step{n}"), (2, run_at(1000 + 100 * n)))))) for n in range(3)]
+    bad_scalar, bad_event = record(message((1, 1.5), (5, b"\x0a\xff\xff"))), record(b"\x42\xff\xff")
+    path = tmp_path / "events.out.tfevents.1.host"
+    path.write_bytes(record(VERSION) + runs[0] + bad_scalar + runs[1] + bad_event + scalar("loss", 5, 9, 0.5) + runs[2])
+    p = profnb.load(path)
+    assert (len(p.steps), p.scalars.value.tolist()) == (3, [0.5])
+    assert "2 damaged records of the event files could not be read." in " ".join(p.notes)
 
 
 # PyTorch's memory snapshot.

@@ -42,6 +42,7 @@ def load(path, raw):
 def test_each_step_of_a_dump_is_a_run_with_its_ops(tmp_path):
     p = load(tmp_path / "profile_100", dump())
     assert p.steps.duration_ms.tolist() == [0.024, 0.012]
+    assert (p.steps.step_num.tolist(), p.steps.gap_kind.tolist(), p.steps.gap_ms.notna().any()) == ([100, 200], ["last", "last"], False)
     ops = p.ops[["side", "op_name", "op_type", "occurrences", "total_us"]].to_numpy().tolist()
     assert sorted(ops) == [["device", "dense/product", "MatMul", 2, 18.0], ["host", "dense/product", "MatMul", 2, 10.0], ["host", "while/add", "Add", 3, 8.0]]
 

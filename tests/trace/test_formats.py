@@ -124,6 +124,41 @@ def test_an_export_of_nsight_systems_is_a_trace_like_any_other(tmp_path):
     assert "torch" not in p.summary().lower()
 
 
+def graph_nodes(path):
+    """Two layers captured once, copied into the graph that five iterations launch: two kernels of 2 ms each."""
+    script = NSYS.replace("demangledName int,", "globalPid int, graphNodeId int, demangledName int,") + """
+        create table CUDA_GRAPH_NODE_EVENTS (start int, end int, globalTid int, nameId int, graphNodeId int, originalGraphNodeId int);
+        insert into StringIds values (7, 'cudaGraphLaunch_v10000');"""
+    rows = [("NVTX_EVENTS", (10 * MS, 20 * MS, 59, "capture", TID, None))]
+    for layer in range(2):
+        at = (12 + 3 * layer) * MS
+        rows += [
+            ("NVTX_EVENTS", (at, at + 2 * MS, 59, f"layer {layer}", TID, None)),
+            ("CUDA_GRAPH_NODE_EVENTS", (at + MS, at + MS, TID, 6, 50 + layer, None)),
+            ("CUDA_GRAPH_NODE_EVENTS", (19 * MS, 19 * MS, TID, 6, 60 + layer, 50 + layer)),
+            ("CUDA_GRAPH_NODE_EVENTS", (25 * MS, 25 * MS, TID, 6, 70 + layer, 60 + layer)),
+        ]
+    for step in range(5):
+        at = (100 + 10 * step) * MS
+        rows += [
+            ("NVTX_EVENTS", (at, at + 9 * MS, 59, f"iteration {step}", TID, None)),
+            ("CUPTI_ACTIVITY_KIND_RUNTIME", (at + MS, at + 2 * MS, TID, step, 7)),
+            *(("CUPTI_ACTIVITY_KIND_KERNEL", (at + (3 + 2 * one) * MS, at + (5 + 2 * one) * MS, 0, 7, step, TID >> 24 << 24, 70 + one, 2, 3, 40, 2, 3, 1, 128, 1, 1, 16, 32)) for one in range(2)),
+            ("CUPTI_ACTIVITY_KIND_KERNEL", (at + 8 * MS, at + 9 * MS, 0, 7, step, TID >> 24 << 24, 99, 2, 3, 40, 2, 3, 1, 128, 1, 1, 16, 32)),
+        ]
+    return write_database(path, script, rows)
+
+
+def test_kernels_of_a_cuda_graph_are_of_their_capture_and_launched_with_the_graph(tmp_path):
+    p = profnb.load(graph_nodes(tmp_path / "x.sqlite"))
+    kernels = p.kernels.set_index("op_name").total_us.to_dict()
+    assert kernels == {"capture/layer 0": 10_000, "capture/layer 1": 10_000, "void gemm<half>(half*)": 5_000}  # no link: its own name
+    assert (p.steps.duration_ms.tolist(), set(p.steps.phase)) == ([9.0] * 5, {"iteration"})
+    ranges = p.ranges.set_index("range")
+    assert ranges.loc["iteration", ["device_busy_ms", "kernels"]].tolist() == [25.0, 15]
+    assert ranges.loc["capture", "kernels"] == 0
+
+
 def test_processes_of_one_export_share_no_stream_and_no_launch(tmp_path):
     script = NSYS.replace("correlationId int, demangledName", "correlationId int, globalPid int, demangledName")
     rows = []
@@ -212,6 +247,9 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "lists no kernel by itself"),
         ("x.prof", bytes(8) + b"\3" + bytes(31), "pprof -proto -output profile.pb.gz PROGRAM x.prof"),
         ("x.json", b'"Start"', "is a text"),
+        ("tfprof_log", message((1, message((1, "dense/MatMul"), (2, 900)))), "is a graph of TensorFlow or an op log of tfprof"),
+        ("graph.pb", message((1, message((1, "x"), (2, "Placeholder")))), "It has no times"),
+        ("model.ckpt.index", b"\0\0\6\x08\1\x1a\2\x08\1\0\1", "is a checkpoint of TensorFlow"),
     ],
 )  # fmt: skip
 def test_what_does_not_open_is_named(tmp_path, name, content, essence):
@@ -240,6 +278,8 @@ def hostile(path, script, name="CUPTI_ACTIVITY_KIND_KERNEL"):
         ("", "no kernel, copy, call or range with a time"),
         ("create table CUPTI_ACTIVITY_KIND_KERNEL (start int, end int); insert into CUPTI_ACTIVITY_KIND_KERNEL values (0, 1), (1 << 62, (1 << 62) + 5);", "days apart"),
         ("insert into StringIds values (90, zeroblob(40000000));", "no kernel|damaged or cut short"),
+        ("create trigger t instead of insert on v begin select 1; end;".replace("instead of insert on v", "after insert on StringIds"), "no kernel"),
+        ("create view StringIds2 as select * from StringIds; drop table StringIds; create view StringIds as with recursive c(id, value) as (select 1, 'x' union all select id + 1, value from c) select * from c;", "neither Nsight|is a view"),
     ],
 )  # fmt: skip
 def test_a_hostile_database_is_refused(tmp_path, script, essence):
@@ -249,6 +289,17 @@ def test_a_hostile_database_is_refused(tmp_path, script, essence):
         pytest.skip("this SQLite has no such module")
     with pytest.raises(TraceFormatError, match=essence):
         read_trace(path)
+
+
+def test_an_export_without_work_says_once_whose_it_is_and_what_to_record(tmp_path):
+    path = write_database(tmp_path / "x.sqlite", NSYS)
+    with pytest.raises(TraceFormatError) as error:
+        read_trace(path)
+    assert str(error.value).count("x.sqlite") == 1
+    calls = [("CUPTI_ACTIVITY_KIND_RUNTIME", ((100 + n) * MS, (101 + n) * MS, TID, n, 1)) for n in range(5)]
+    notes = " ".join(profnb.load(write_database(tmp_path / "y.sqlite", NSYS, calls)).notes)
+    assert "Mark each iteration with a range (NVTX" in notes and "CUPTI" not in notes and "step()" not in notes
+    assert "Have Nsight Systems record kernels and copies" in notes
 
 
 def test_a_generated_column_is_no_column(tmp_path):

@@ -35,6 +35,30 @@ def tool():
             "kernel_symbols": [{"kernel_id": 16, "kernel_name": "_Z4gemm.kd", "formatted_kernel_name": "gemm(float*)", "group_segment_size": 16, "arch_vgpr_count": 40}]}  # fmt: skip
 
 
+def tracks():
+    """The same as Perfetto's JSON, as ``traceconv json`` writes a ``.pftrace``: whole microseconds, queues as asynchronous tracks."""
+    one, symbol = tool(), "gemm(float*)"
+    kinds = {row: kind["operations"] for row, kind in enumerate(one["strings"]["buffer_records"])}
+    marks = {mark["key"]: mark["value"] for mark in one["strings"]["marker_api"]}
+    events = [{"args": {"name": "app"}, "cat": "__metadata", "name": "process_name", "ph": "M", "pid": 9, "tid": 9, "ts": 0}]
+    for category, records in one["buffer_records"].items():
+        for record in records:
+            begin, end, correlation = record["start_timestamp"], record["end_timestamp"], record["correlation_id"]["internal"]
+            args = {"begin_ns": begin, "end_ns": end, "delta_ns": end - begin, "corr_id": correlation, "tid": record["thread_id"], "kind": record["kind"]}
+            sent = record.get("dispatch_info")
+            if sent:
+                args |= {"agent": 4, "queue": sent["queue_id"]["handle"], "group_segment_size": 48, "workgroup_size": 128, "grid_size": 750}
+            if category == "memory_copy":
+                args |= {"src_agent": 0, "dst_agent": 4, "copy_bytes": record["bytes"]}
+            name = symbol if sent else "MEMORY_COPY_HOST_TO_DEVICE" if "bytes" in record else marks.get(correlation) or kinds[record["kind"]][record["operation"]]
+            place = {"cat": category, "name": name, "pid": 9, "tid": 9}
+            if category in ("hip_api", "marker_api"):
+                events.append({"args": args, "dur": (end - begin) // 1000, "ph": "X", "ts": begin // 1000, **place})
+            else:
+                events += [{"args": args, "id2": {"local": "0x1f"}, "ph": "b", "ts": begin // 1000, **place}, {"args": {}, "id2": {"local": "0x1f"}, "ph": "e", "ts": end // 1000, **place}]
+    return {"traceEvents": events}
+
+
 def load(path, tools):
     path.write_text(json.dumps({"rocprofiler-sdk-tool": tools}))
     return profnb.load(path)
@@ -52,6 +76,16 @@ def test_a_file_of_rocprofv3_is_a_trace_like_any_other(tmp_path, tools):
     gpu = next(plane for plane in p.trace.planes if plane.name == "/device:GPU:1")
     assert (gpu.stats["device_vendor"], gpu.stats["gpu_device_name"]) == ("AMD", "Made Instinct")
     assert {"hipLaunchKernel", "hipMemcpyAsync"} <= set(p.trace.names.texts)
+
+
+def test_perfettos_json_of_rocprofv3_has_the_same_tables(tmp_path):
+    (tmp_path / "x.json").write_text(json.dumps(tracks(), separators=(",", ":")))
+    p, q = profnb.load(tmp_path / "x.json"), load(tmp_path / "y.json", tool())
+    assert p.steps.equals(q.steps) and p.copies.equals(q.copies) and p.ranges.equals(q.ranges)
+    kernel = p.kernels.iloc[0]
+    assert (kernel.kernel_name, kernel.occurrences, kernel.total_us, kernel.grid, kernel.block) == ("gemm(float*)", 5, 20_000, "6,1,1", "128,1,1")
+    assert p.launches[["device", "kernels", "delay_us"]].to_numpy().tolist() == [["/device:GPU:0", 5, 500.0]]
+    assert next(plane for plane in p.trace.planes if plane.is_device).stats["device_vendor"] == "AMD"
 
 
 @pytest.mark.parametrize(("text", "essence"), [('{"rocprofiler-sdk-tool": [{"a": ', "damaged or cut off"), ('{"rocprofiler-sdk-tool": []}', "no kernel"), ('{"rocprofiler-sdk-tool": ' + "[" * 90_000, "damaged or cut off")])

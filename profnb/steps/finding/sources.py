@@ -44,6 +44,7 @@ from profnb.trace.names import (
     GRAPH_TYPE,
     IMPLICIT_ROOTS,
     IS_ABANDONED,
+    IS_APART,
     ITERATIONS,
     MARKER_SOURCE,
     ROOT_LEVEL,
@@ -115,6 +116,7 @@ def _marked_steps(trace: Trace) -> Steps | None:
         Steps.of_roots(trace, roots, tuple(phase), STEP_MARKERS),
         step_num=np.where(number == _NO_NUMBER, np.arange(roots.size), number),
         iterations=trace.stats.integers(ITERATIONS).of(roots, 1).astype(np.int64),
+        ends_recording=np.append(trace.stats.integers(IS_APART).of(roots, 0)[1:] > 0, False),
     )
 
 

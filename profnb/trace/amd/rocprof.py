@@ -1,9 +1,15 @@
-"""The JSON of AMD's rocprofv3 (``--output-format json``) to a ``Trace``: kernels, copies, calls, ranges.
+"""The JSON of AMD's rocprofv3 to a ``Trace``: kernels, copies, calls, ranges.
 
-Records refer to symbols, agents and texts by number. A kernel's grid is counted in work items there and in
-groups here, as everywhere else. A range of ROCTx has its text by correlation id.
+In that of ``--output-format json`` records refer to symbols, agents and texts by number. A kernel's grid is
+counted in work items there and in groups here, as everywhere else. A range of ROCTx has its text by
+correlation id.
 
-Source: ROCm/rocprofiler-sdk, source/lib/output and its tests of rocprofv3 (2024 to 2025).
+That of ``--output-format pftrace`` is Perfetto's, as ``traceconv json`` writes it. Its times are whole
+microseconds and its queues no threads; the args of an event have its time in nanoseconds, its queue and its
+thread. They have only the product of a grid's and a block's sides, which stands here as x.
+
+Source: ROCm/rocprofiler-sdk, source/lib/output (generatePerfetto.cpp) and its tests of rocprofv3 (2024 to
+2025); google/perfetto, src/trace_processor/export_json.cc.
 """
 
 import json
@@ -28,11 +34,17 @@ from profnb.trace.nvidia.records import (
     trace_of,
 )
 
-MARK = b'"rocprofiler-sdk-tool"'
+_TOOL, _OF_TRACKS = "rocprofiler-sdk-tool", (b'"begin_ns":', b'"corr_id":')
+_BEGINNINGS, _AT_DEVICE = ("X", "B", "b"), {"src": "DEVICE_TO", "dst": "TO_DEVICE"}
 _MOST_BYTES, _MOST_TOOLS = 256 << 20, 100
 _LARGEST, _LONGEST_VALUE = (1 << 62) - 1, 4_000
 _GPU = 2  # rocprofiler_agent_type_t
 _COPY_KINDS = {(False, True): 1, (True, False): 2, (True, True): 8, (False, False): 9}
+
+
+def is_rocprof(head: bytes) -> bool:
+    """Tell whether JSON begins as rocprofv3's."""
+    return _TOOL.encode() in head[:200] or all(mark in head for mark in _OF_TRACKS)
 
 
 def read_rocprof(buffer: Bytes, source: str) -> Trace:
@@ -57,9 +69,8 @@ def read_rocprof(buffer: Bytes, source: str) -> Trace:
             f"{source}: the JSON of rocprofv3 is damaged or cut off ({printable(str(error))[:100]}). Record "
             "it again."
         ) from None
-    tools = _list(_dict(whole).get("rocprofiler-sdk-tool"))
-    if isinstance(whole, dict) and isinstance(whole.get("rocprofiler-sdk-tool"), dict):
-        tools = [whole["rocprofiler-sdk-tool"]]
+    whole = _dict(whole)
+    tools = _list(whole.get(_TOOL)) or [whole.get(_TOOL, _tool_of(_list(whole.get("traceEvents"))))]
     records: list[Records] = []
     facts: dict[str, PlaneStats] = {}
     for tool in map(_dict, tools[:_MOST_TOOLS]):
@@ -87,6 +98,42 @@ def _integer(value: object) -> int:
 
 def _text(value: object) -> str:
     return printable(value[:_LONGEST_VALUE]) if isinstance(value, str) else ""
+
+
+def _tool_of(events: Sequence[Any]) -> dict[str, Any]:
+    """Write events of Perfetto as the records that rocprofv3 made them of."""
+    records, names, gpus = dict[str, list[Any]](), dict[str, int](), set[int]()
+    marks = []
+    for event in map(_dict, events):
+        kind, args = _text(event.get("cat")), _dict(event.get("args"))
+        if event.get("ph") not in _BEGINNINGS or not args:
+            continue
+        name, correlation = _text(event.get("name")), args.get("corr_id")
+        number = names.setdefault(name, len(names))
+        if kind == "marker_api":
+            marks.append({"key": correlation, "value": name})
+        gpus |= {_integer(args.get("agent"))}
+        gpus |= {
+            _integer(args.get(f"{end}_agent")) for end, mark in _AT_DEVICE.items() if mark in name
+        }
+        sizes = ({"x": args.get(f"{what}_size"), "y": 1, "z": 1} for what in ("workgroup", "grid"))
+        sent = {
+            "agent_id": args.get("agent"), "queue_id": args.get("queue"), "kernel_id": number,
+            "group_segment_size": args.get("group_segment_size"),
+            **dict(zip(("workgroup_size", "grid_size"), sizes, strict=True)),
+        }  # fmt: skip
+        records.setdefault(kind, []).append({
+            "start_timestamp": args.get("begin_ns"), "end_timestamp": args.get("end_ns"),
+            "thread_id": args.get("tid"), "correlation_id": correlation, "kind": 0, "operation": number,
+            "dispatch_info": sent, "bytes": args.get("copy_bytes"),
+            "src_agent_id": args.get("src_agent"), "dst_agent_id": args.get("dst_agent"),
+        })  # fmt: skip
+    return {
+        "buffer_records": records,
+        "strings": {"buffer_records": [{"operations": list(names)}], "marker_api": marks},
+        "agents": [{"id": gpu, "type": _GPU} for gpu in sorted(gpus - {-1})],
+        "kernel_symbols": [{"kernel_id": row, "kernel_name": name} for name, row in names.items()],
+    }
 
 
 class _Tool:

@@ -2,12 +2,15 @@
 
 ``nsys export --type sqlite`` writes one table per kind of event, of which any may be missing; texts stand in
 ``StringIds``. ``globalTid`` holds the process and the thread, 24 bits each. Streams and correlation ids are
-each process's own. A CUDA graph that was traced as a whole is one event on its stream.
+each process's own. A CUDA graph that was traced as a whole is one event on its stream. One that was traced
+by its nodes has their kernels and copies: what launched the graph launched them, and their op is the path of
+NVTX ranges in which they were captured. A node of a graph that runs is a copy of the captured one.
 
-Source: "SQLite Schema Reference" of the Nsight Systems User Guide (2021.5 to 2025.1).
+Source: "SQLite Schema Reference" of the Nsight Systems User Guide (2021.5 to 2025.1): ``bytes`` are bytes.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +18,7 @@ import numpy as np
 from profnb.core.columns import Int64s
 from profnb.trace.assemble import PlaneStats
 from profnb.trace.model import Trace
-from profnb.trace.names import CORRELATION_ID
+from profnb.trace.names import CORRELATION_ID, TF_OP
 from profnb.trace.nvidia.database import Database, Strings
 from profnb.trace.nvidia.records import (
     COPY_COLUMNS,
@@ -34,6 +37,8 @@ KERNEL_TABLE, _RUNTIME_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIN
 STRINGS = "StringIds"
 _MEMCPY, _MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EVENTS"
+_GRAPH_NODES, _NODE, _MOST_COPIES = "CUDA_GRAPH_NODE_EVENTS", "graphNodeId", 8
+_MOST_OPEN, _LONGEST_NAME, _LONGEST_PATH = 32, 100, 400
 _THREAD_NAMES, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 # ENUM_CUDA_MEM_KIND
 _MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device"}
@@ -43,6 +48,8 @@ _FACTS = {
     "totalMemory": "memory_size", "smCount": "core_count", "computeMajor": "compute_cap_major",
     "computeMinor": "compute_cap_minor",
 }  # fmt: skip
+
+_Pair = tuple[int, int]
 
 
 def read_nsys(database: Database, source: str) -> Trace:
@@ -60,14 +67,16 @@ def read_nsys(database: Database, source: str) -> Trace:
     texts, row = strings.of(name_ids)
     for thread, at in zip((threads & _THREAD_BITS).tolist(), row.tolist(), strict=True):
         titles[thread] = f"{texts[at]}/{thread}"
-    *columns, process, demangled, short = database.integers(
-        KERNEL_TABLE, *KERNEL_COLUMNS, _PROCESS, "demangledName", "shortName"
+    ranges = _ranges(database, strings, titles)
+    *columns, process, node, demangled, short = database.integers(
+        KERNEL_TABLE, *KERNEL_COLUMNS, _PROCESS, _NODE, "demangledName", "shortName"
     )
     names = strings.of(np.where(demangled >= 0, demangled, short))
-    records = [(kernels_of(columns, *names), process)]
+    work = [(kernels_of(columns, *names), process, node)]
     for table in (_MEMCPY, _MEMSET):
-        *columns, process = database.integers(table, *COPY_COLUMNS, _PROCESS)
-        records.append((copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET), process))
+        *columns, process, node = database.integers(table, *COPY_COLUMNS, _PROCESS, _NODE)
+        work.append((copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET), process, node))
+    records = _with_captures(database, work, ranges)
     records.append(_graphs(database))
     for table in (_RUNTIME_TABLE, _OF_OS):
         begin, end, thread, correlation, name_id = database.integers(
@@ -83,8 +92,57 @@ def read_nsys(database: Database, source: str) -> Trace:
     parts = [
         one if processes.size < 2 else _tell_apart(one, process >> 24) for one, process in records
     ]
-    parts.append(_ranges(database, strings, titles))
-    return trace_of(source, "Nsight Systems", parts, _facts(database))
+    return trace_of(source, "Nsight Systems", [*parts, ranges], _facts(database))
+
+
+def _with_captures(
+    database: Database, work: Iterable[tuple[Records, Int64s, Int64s]], ranges: Records
+) -> list[tuple[Records, Int64s]]:
+    """Give work, whose processes and nodes are known, the op of its capture, where the file links them."""
+    when, thread, number, original = database.integers(
+        _GRAPH_NODES, "start", "globalTid", _NODE, "originalGraphNodeId"
+    )
+    process, thread = (thread >> 24).tolist(), (thread & _THREAD_BITS).tolist()
+    captured, copied = dict[_Pair, _Pair](), dict[_Pair, _Pair]()
+    rows = zip(process, number.tolist(), thread, when.tolist(), original.tolist(), strict=True)
+    for owner, node, place, moment, source in rows:
+        captured.setdefault((owner, node), (place, moment))
+        if source >= 0:
+            copied[owner, node] = owner, source
+    if not copied:
+        return [(records, owners) for records, owners, _ in work]
+    path_of = _paths_at(ranges, set(captured.values()))
+    named = []
+    for records, owners, nodes in work:
+        pairs, row = np.unique(np.stack([owners >> 24, nodes]), axis=1, return_inverse=True)
+        paths, codes = dict[str, int](), []
+        for owner, node in pairs.T.tolist():
+            first = copied.get((owner, node), (-1, -1))
+            for _ in range(_MOST_COPIES):
+                first = copied.get(first, first)
+            path = path_of.get(captured.get(first, (-1, -1)), "")
+            codes.append(paths.setdefault(path, len(paths)) if path else -1)
+        op = list(paths), np.array(codes, np.int64)[row.reshape(-1)]
+        named.append((replace(records, texts={**records.texts, TF_OP: op}), owners))
+    return named
+
+
+def _paths_at(ranges: Records, places: Iterable[_Pair]) -> dict[_Pair, str]:
+    """Name the ranges that are open on a thread at a moment, the outermost first."""
+    thread = np.array([line.line_id for line in ranges.lines], np.int64)[ranges.line]
+    order = np.lexsort((-ranges.end_ns, ranges.begin_ns, thread))
+    columns = thread, ranges.begin_ns, ranges.end_ns, ranges.name
+    opening = iter(zip(*(column[order].tolist() for column in columns), strict=True))
+    following, open_, paths = next(opening, None), list[tuple[int, int, int]](), {}
+    for place in sorted(places):
+        while following is not None and following[:2] <= place:
+            owner, _, end, name = following
+            open_.append((owner, end, name))
+            following = next(opening, None)
+        open_ = [one for one in open_ if one[0] == place[0] and one[1] > place[1]][-_MOST_OPEN:]
+        names = [ranges.names[name][:_LONGEST_NAME] for _, _, name in open_]
+        paths[place] = "/".join(names)[:_LONGEST_PATH]
+    return paths
 
 
 def _tell_apart(records: Records, process: Int64s) -> Records:
