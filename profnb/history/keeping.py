@@ -5,11 +5,14 @@ Of a block, whose answers nobody has asked for yet, the clock's steps and the pa
 No source, path, host or user is.
 """
 
+import atexit
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import exp, nan
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from uuid import uuid4
 
@@ -23,9 +26,9 @@ from profnb.compare.speedup import block_medians, estimate_step
 from profnb.compare.tree_differences import Tree, tree_rows
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_MS
-from profnb.history.identity import describe_machine, find_commit
+from profnb.history.identity import ask_git, await_git, describe_machine, find_commit
 from profnb.history.place import history_file
-from profnb.history.store import HistoryError, Run, write_run
+from profnb.history.store import HistoryError, Run, add_git_state, write_run
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.system.machine_use import find_machine_use
@@ -35,6 +38,7 @@ FIRST = (
     "`profnb.configure(history=False)` keeps none."
 )
 _TRAIN, _FEWEST_UNTRACED = "train", 10
+_PATIENCE_S, _AT_EXIT_S = 5.0, 0.5  # with git, while others work and when all is over
 
 
 def keep_run(profile: Profile, code: str) -> str:
@@ -52,7 +56,10 @@ def keep_run(profile: Profile, code: str) -> str:
         return ""
     profile.code = code
     try:
-        written = write_run(path, run_of(profile))
+        run = run_of(profile)
+        written = write_run(path, run)
+        if run.commit:
+            _look_for_edits(path, run.key)
     except HistoryError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -65,7 +72,6 @@ def run_of(profile: Profile) -> Run:
     profile.run_key = profile.run_key or uuid4().hex
     share = profile.sharing.text
     recording = profile.recordings[0]
-    commit, is_dirty = _commit_here()
     versions = {name: one for name, one in profile.environment.items() if name != CORES}
     boards = [] if recording.machine is None else [one.name for one in recording.machine.boards]
     run = Run(
@@ -73,8 +79,7 @@ def run_of(profile: Profile) -> Run:
         when=time.time(),
         cell=profile.code,
         label=share(profile.options.label or ""),
-        commit=commit,
-        is_dirty=is_dirty,
+        commit=_commit_here(),
         machine=describe_machine(filter(None, boards)),
         versions=_as_text(versions),
         runs=len(profile.recordings),
@@ -176,11 +181,27 @@ def _others(recording: Recording) -> float:
     return float(np.nanmean(others)) if np.isfinite(others).any() else nan
 
 
-def _commit_here() -> tuple[str, bool | None]:
+def _commit_here() -> str:
     try:
         return find_commit(Path.cwd())
     except OSError:  # the folder is gone
-        return "", None
+        return ""
+
+
+def _look_for_edits(path: Path, key: str) -> None:
+    """Add to a run whether files differ from its commit, once git has answered; nobody waits for that."""
+    asked = ask_git(Path.cwd())
+    if asked is None:
+        return
+
+    def add() -> None:
+        is_dirty = await_git(asked, _PATIENCE_S)
+        with suppress(HistoryError):
+            add_git_state(path, key, is_dirty)
+
+    waiting = Thread(target=add, name="profnb git", daemon=True)
+    waiting.start()
+    atexit.register(waiting.join, _AT_EXIT_S)
 
 
 def _as_text(values: Mapping[str, Any]) -> str:

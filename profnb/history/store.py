@@ -135,6 +135,21 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
         ) from None
 
 
+def add_git_state(path: Path, key: str, is_dirty: bool | None) -> None:
+    """Add to a run that is kept whether files differed from its commit.
+
+    Raises:
+        HistoryError: It was not written.
+    """
+    try:
+        with _opened(path) as (database, _):
+            database.execute("UPDATE runs SET is_dirty = ? WHERE key = ?", (is_dirty, key))
+    except (sqlite3.Error, OSError) as error:
+        raise HistoryError(
+            f"{printable(path.name)} was not written: {printable(str(error))}."
+        ) from None
+
+
 def _write(path: Path, run: Run, most_runs: int) -> Written:
     with _opened(path) as (database, written):
         _insert(database, run, most_runs)
@@ -245,7 +260,9 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     packed = zlib.compress(json.dumps(run.tree, separators=(",", ":")).encode())
     values["tree"] = packed if run.tree else None
     names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-    renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in values)
+    renewed = ", ".join(
+        f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values
+    )  # what comes later is added
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
         f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns

@@ -7,16 +7,18 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import profnb
+from profnb.compare.estimates import OTHER_CODE, THIS_CODE
 from profnb.core.errors import ProfnbError
 from profnb.history.change_points import find_changes
 from profnb.history.door import keep_block
-from profnb.history.identity import find_commit, identify_block, identify_code, identify_script
+from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code, identify_script
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
 from profnb.history.showing import open_history
@@ -229,21 +231,103 @@ def test_a_script_and_a_block_are_told_by_their_code(tmp_path):
     assert identify_script(str(tmp_path / "none.py")) == identify_block(str(tmp_path / "none.py"), 1) == ""
 
 
-def test_the_commit_and_whether_files_differ(tmp_path):
-    assert find_commit(tmp_path) == ("", None)
+def git(folder, *words):
+    words = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always", *words]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
-    def git(*words):
-        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
 
-    git("init")
-    (tmp_path / "a.py").write_text("1")
-    git("add", "a.py")
-    git("commit", "-m", "a")
-    commit, is_dirty = find_commit(tmp_path)
-    assert len(commit) == 40
-    assert is_dirty is False
-    (tmp_path / "a.py").write_text("22")
-    assert find_commit(tmp_path) == (commit, True)
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    (folder / "a.py").write_text("1")
+    git(folder, "add", "a.py")
+    git(folder, "commit", "-m", "a")
+    return folder
+
+
+def test_the_commit_and_whether_files_differ(repository):
+    assert find_commit(repository.parent) == ""
+    commit = git(repository, "rev-parse", "HEAD")
+    assert find_commit(repository) == commit
+    assert await_git(ask_git(repository), 60) is False
+    (repository / "new.py").write_text("which git doesn't follow")
+    (repository / "a.py").touch()  # other times, the same content
+    assert await_git(ask_git(repository), 60) is False
+    (repository / "a.py").write_text("22")
+    (repository / "folder").mkdir()
+    assert find_commit(repository / "folder") == commit
+    assert await_git(ask_git(repository / "folder"), 60) is True
+
+
+def packed(folder):
+    git(folder, "pack-refs", "--all")
+    return folder
+
+
+def detached(folder):
+    git(folder, "checkout", "--detach")
+    return folder
+
+
+def worktree(folder):
+    git(folder, "worktree", "add", "-b", "side", folder.parent / "side")
+    git(folder.parent / "side", "commit", "--allow-empty", "-m", "b")
+    return packed(folder) and folder.parent / "side"
+
+
+def submodule(folder):
+    above = folder.parent / "above"
+    git(folder.parent, "init", "above")
+    git(above, "submodule", "add", folder, "below")
+    return above / "below"
+
+
+def bare(folder):
+    git(folder.parent, "clone", "--bare", folder, "bare")
+    return folder.parent / "bare" / "refs"
+
+
+@pytest.mark.parametrize("made_odd", [packed, detached, worktree, submodule, bare])
+def test_the_commit_of_odd_repositories(repository, made_odd):
+    folder = made_odd(repository)
+    assert find_commit(folder) == git(folder, "rev-parse", "HEAD") != ""
+
+
+def test_of_repositories_without_a_commit_nothing_is_said(tmp_path):
+    git(tmp_path, "init")
+    assert find_commit(tmp_path) == ""
+    head = tmp_path / ".git" / "HEAD"
+    for text in ("ref: refs/../../../etc/hostname", "ref: HEAD", "ref: refs/heads/none", "", "x" * 40, "ref: " * 1000):
+        head.write_text(text)
+        assert find_commit(tmp_path) == ""
+    (tmp_path / ".git" / "refs" / "heads" / "a").write_text("ref: refs/heads/a")
+    head.write_text("ref: refs/heads/a")  # which points at itself
+    assert find_commit(tmp_path) == ""
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / ".git" / "packed-refs")  # which no reading comes to an end of
+        assert find_commit(tmp_path) == ""
+
+
+def test_a_git_that_says_nothing_is_not_waited_for():
+    asked = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert await_git(asked, 0.0) is None
+    assert asked.returncode is not None
+
+
+def test_whether_files_differ_is_added_when_git_has_answered(repository, file, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.chdir(repository)
+    with profnb.profile():
+        pass
+    for thread in threading.enumerate():
+        if thread.name == "profnb git":
+            thread.join()
+    (run,) = read_runs(file)
+    assert (run.commit, run.is_dirty) == (git(repository, "rev-parse", "HEAD"), False)
+    write_run(file, Run(key=run.key))  # what comes later leaves what is known
+    assert read_runs(file)[0].is_dirty is False
 
 
 def test_a_slow_down_is_found_with_its_third_or_fourth_run():
@@ -370,10 +454,10 @@ def test_the_picture_and_the_list_render(file, count):
 def test_how_runs_of_a_cell_vary():
     runs = [made(number, ms) for number, ms in enumerate(steady(200, seed=3))]
     spread = spread_of_runs(runs, "abcd", "")
-    assert spread.of == "this code"
+    assert spread.of == THIS_CODE
     assert spread.variance == pytest.approx(0.03**2, rel=0.2)
     other = spread_of_runs(runs, "none", "")
-    assert other.of == "other code on this machine"
+    assert other.of == OTHER_CODE
     assert spread_of_runs(runs[:2], "none", "") is None
 
 
