@@ -18,6 +18,7 @@ from profnb.profile import Profile
 
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
+    from profnb.causes.cell_tree import CellTree
     from profnb.compare.differences import CategoryDifference
     from profnb.compare.estimates import Spread
     from profnb.compare.op_differences import LayerDifference, OpDifference
@@ -224,9 +225,14 @@ class Comparison:
         """The parts of the cell whose time differs, first run against first run."""
         from profnb.compare.tree_differences import compare_trees, tree_rows
 
-        trees = [side[0].tree for side in (self.first, self.second)]
-        one, two = (() if tree is None else tree_rows(tree) for tree in trees)
-        return compare_trees(one, two) if one and two else []
+        one, two = map(tree_rows, self._trees) if self._trees else ((), ())
+        return compare_trees(one, two)
+
+    @property
+    def _trees(self) -> "list[CellTree]":
+        """The trees of the first runs; none where one has none."""
+        trees = [tree for side in (self.first, self.second) if (tree := side[0].tree) is not None]
+        return trees if len(trees) > 1 else []
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
@@ -244,6 +250,7 @@ class Comparison:
     @cached_property
     def _view(self) -> "ComparisonView":
         from profnb.compare.section import ComparisonView
+        from profnb.report.cell_picture import difference_picture
 
         return ComparisonView(
             self.verdict,
@@ -256,6 +263,7 @@ class Comparison:
             self._metrics,
             *self._across,
             parts=self._parts,
+            picture=difference_picture(self._trees, self.labels) if self._parts else None,
         )
 
     @property

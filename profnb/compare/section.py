@@ -67,6 +67,7 @@ class ComparisonView:
         frameworks: Which frameworks those are; "" for both where it is one, and ops are compared.
         op_ps: Op time of a mean step of both.
         parts: The parts of the whole cell whose time differs.
+        picture: Both cells' trees side by side; None where one has none.
     """
 
     verdict: str
@@ -81,6 +82,7 @@ class ComparisonView:
     frameworks: tuple[str, str] = ("", "")
     op_ps: tuple[float, float] = (0.0, 0.0)
     parts: Sequence[PartDifference] = ()
+    picture: Markup | None = None
 
     def sections(self) -> list[Section]:
         """Make its tables; the last has what accounts for the difference."""
@@ -88,7 +90,7 @@ class ComparisonView:
         sections = [
             _time_section(self.runs, self.p_value),
             *([_quality_section(labels, self.metrics)] if self.metrics else []),
-            *([part_section(labels, self.parts)] if self.parts else []),
+            *([part_section(labels, self.parts, self.picture)] if self.parts else []),
             _category_section(labels, self.categories),
             layer_section(labels, self.layers, self.op_ps, self.frameworks)
             if any(self.frameworks)
