@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profnb.compare.quality import MetricDifference
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
+    from profnb.compare.timeline_differences import EventDifference
     from profnb.compare.tree_differences import PartDifference
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
@@ -50,6 +51,7 @@ class Comparison:
     layers = TableOf("profnb.compare.op_differences", "LAYER_DIFFERENCES", "_layers")
     categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
     parts = TableOf("profnb.compare.tree_differences", "PART_DIFFERENCES", "_parts")
+    timeline_diff = TableOf("profnb.compare.timeline_differences", "EVENT_DIFFERENCES", "_events")
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
     def __init__(
@@ -263,6 +265,7 @@ class Comparison:
             self._metrics,
             *self._across,
             parts=self._parts,
+            events=self._events,
             picture=difference_picture(self._trees, self.labels) if self._parts else None,
         )
 
@@ -281,6 +284,12 @@ class Comparison:
         from profnb.compare.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
+
+    @cached_property
+    def _events(self) -> "list[EventDifference]":
+        from profnb.compare.timeline_differences import compare_timelines
+
+        return compare_timelines(self.first[0].study, self.second[0].study)
 
     @cached_property
     def _layers(self) -> "list[LayerDifference]":

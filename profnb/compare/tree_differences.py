@@ -137,8 +137,9 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     walls: list[dict[Path, int]] = [{}, {}]
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
-            for at in range(len(path) + 1) if path is not None else ():
-                wall[path[:at]] = wall.get(path[:at], 0) + self_ps
+            above = [] if path is None else [path[:at] for at in range(len(path) + 1)]
+            for one in above:
+                wall[one] = wall.get(one, 0) + self_ps
     return [[_of_node(path, walls, closed) for path in of_rows] for of_rows in paths]
 
 

@@ -1,6 +1,7 @@
 """How often the history's alarm is false, how soon it is right, and how often a comparison's interval holds the truth.
 
-python tests/benchmarks/history.py [SERIES]      by simulation; 20,000 series by default, a minute or two
+python tests/benchmarks/history.py [SERIES]      by simulation; 20,000 series by default, some minutes
+python tests/benchmarks/history.py --file        what the file bears: 8 processes that write 1,000 runs each, 300 kills, 10,000 runs
 
 Prints the rates that docs/history.md has: false alarms of steady series of 50 runs, by kind of noise; slow-downs of 10 % at
 3 % noise found with the third and the fourth slow run, by how many runs were before them; and of comparisons with one or two
@@ -8,15 +9,25 @@ runs a side, whose spread past runs tell, how many intervals hold the truth and 
 """
 
 import math
+import signal
+import sqlite3
+import subprocess
 import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
 
 import numpy as np
 
 from profnb.compare.estimates import THIS_CODE, UNKNOWN_SPREAD, Spread
 from profnb.compare.speedup import RunSet, compare_runs
 from profnb.history.change_points import find_changes
+from profnb.history.showing import open_history
+from profnb.history.store import Run, read_runs, write_run
 
 NOISE, SLOWER, RUNS = 0.03, 1.1, 50
+ROOT = Path(__file__).parents[2]
 
 
 def noise(kind, count, random):
@@ -71,7 +82,76 @@ def covered(past, count, ratio, spread_of_runs, trials, random):
     return held / trials, claims / trials
 
 
+def written_by(file, count, processes, begin=0):
+    """Processes that each write so many runs, and print the number of each one that is kept."""
+    code = f"""
+        import sys; from pathlib import Path
+        from profnb.history.store import Run, write_run
+        for number in range({count}):
+            write_run(Path(sys.argv[1]), Run(key=f"{{sys.argv[2]}}-{{number}}", cell="abcd", tree=[[-1, "cell", "", 0, 1.0]] * 40))
+            print(number, flush=True)
+    """
+    return [
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(file), str(begin + at)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for at in range(processes)
+    ]
+
+
+def kept_of_many(file, count, processes):
+    """How many runs are kept of those that processes wrote at once."""
+    for process in (started := written_by(file, count, processes)):
+        process.communicate()
+    assert [process.returncode for process in started] == [0] * processes
+    return len({run.key for run in read_runs(file)})
+
+
+def kept_of_killed(file, kills):
+    """Runs that writers said were kept before they were killed, runs that are kept, and what SQLite says of the file."""
+    said = 0
+    for kill in range(kills):
+        (process,) = written_by(file, 10_000, 1, begin=kill)
+        for _ in range(1 + kill % 7):
+            process.stdout.readline()
+            said += 1
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return said, len(read_runs(file)), sqlite3.connect(file).execute("PRAGMA integrity_check").fetchone()[0]
+
+
+def fill(file, count):
+    """A file of so many runs in 20 series."""
+    write_run(file, Run(key="first", cell="0"))
+    names = 'cell, label, machine, versions, settings, runs, steps, cell_steps, median_ms, low_ms, high_ms, wall_ms, advice, "commit"'
+    times = 2 * np.exp(np.random.default_rng(4).normal(0, NOISE, count))
+    database = sqlite3.connect(file)
+    database.executemany(
+        f"INSERT INTO runs (key, {names}) VALUES (?, ?, '', '', '{{}}', '{{}}', 1, 1, 100, ?, ?, ?, ?, '[]', '')",
+        [(f"more {at}", str(at % 20), ms, 0.9 * ms, 1.1 * ms, 100 * ms) for at, ms in enumerate(times.tolist())],
+    )
+    database.commit()
+    database.close()
+
+
+def file_bears():
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "history.sqlite"
+        print(f"8 processes wrote 1,000 runs each; kept: {kept_of_many(file, 1000, 8):,}")
+        killed = file.with_name("killed.sqlite")
+        print("300 kills during writes; runs said to be kept {:,}, kept {:,}, integrity {}".format(*kept_of_killed(killed, 300)))
+        large = file.with_name("large.sqlite")
+        fill(large, 10_000)
+        took = []
+        for _ in range(6):
+            began, used = time.perf_counter(), time.process_time()
+            count = len(open_history(path=large).rows)
+            took.append((time.perf_counter() - began, time.process_time() - used))
+        print(f"{count:,} runs read and judged in {min(took)[0]:.2f} s, {min(took)[1]:.2f} s of a processor; at first {took[0][0]:.2f} s")
+
+
 def main():
+    if sys.argv[1:] == ["--file"]:
+        file_bears()
+        return
     series, random = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000, np.random.default_rng(0)
     print(f"False alarms in a steady series of {RUNS} runs ({series:,} series):")
     for kind in KINDS:

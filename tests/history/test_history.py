@@ -2,16 +2,16 @@
 
 import math
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+from benchmarks import history as bench
 
 import profnb
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE
@@ -59,40 +59,16 @@ def test_a_run_comes_back_as_it_was(file):
     assert read_tree(file, "4") == ()
 
 
-def written_by(file, count, processes, begin=0):
-    code = f"""
-        import sys; from pathlib import Path
-        from profnb.history.store import Run, write_run
-        for number in range({count}):
-            write_run(Path(sys.argv[1]), Run(key=f"{{sys.argv[2]}}-{{number}}", cell="abcd", tree=[[-1, "cell", "", 0, 1.0]] * 40))
-            print(number, flush=True)
-    """
-    return [
-        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(file), str(begin + at)], cwd=PARENT, stdout=subprocess.PIPE, text=True)
-        for at in range(processes)
-    ]
-
-
 @pytest.mark.slow
 def test_eight_processes_write_at_once_and_none_is_lost(file):
-    for process in (processes := written_by(file, 100, 8)):
-        process.communicate()
-    assert [process.returncode for process in processes] == [0] * 8
-    assert len({run.key for run in read_runs(file)}) == 800
+    assert bench.kept_of_many(file, 100, 8) == 800
 
 
 @pytest.mark.slow
 def test_kills_during_writes_leave_a_sound_file(file):
-    said = 0
-    for kill in range(20):
-        (process,) = written_by(file, 10_000, 1, begin=kill)
-        for _ in range(1 + kill % 7):
-            process.stdout.readline()
-            said += 1
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert len(read_runs(file)) >= said  # whatever was written stays
-    assert sqlite3.connect(file).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    said, kept, verdict = bench.kept_of_killed(file, 20)
+    assert said <= kept  # whatever was written stays
+    assert verdict == "ok"
 
 
 def test_a_locked_file_is_a_sentence(file, monkeypatch):
@@ -429,15 +405,8 @@ def test_a_dataframe_has_a_row_per_run(file):
 
 
 def test_ten_thousand_runs_are_read_and_judged(file):
-    keep(file, [2.0])
-    database = sqlite3.connect(file)
-    names = "cell, label, machine, versions, settings, runs, steps, cell_steps, median_ms, wall_ms, advice, \"commit\""
-    database.executemany(
-        f"INSERT INTO runs (key, {names}) VALUES (?, 'abcd', '', '', '{{}}', '{{}}', 1, 1, 100, ?, ?, '[]', '')",
-        [(f"more {at}", ms, 100 * ms) for at, ms in enumerate(steady(10_000, seed=4))],
-    )
-    database.commit()
-    database.close()
+    file.parent.mkdir()
+    bench.fill(file, 10_000)
     assert len(profnb.history(path=file)) == 10_001
 
 
