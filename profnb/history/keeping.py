@@ -2,7 +2,7 @@
 
 What has been worked out already is kept: a cell's report has the steady steps, the whole tree, the advice.
 Of a block, whose answers nobody has asked for yet, the clock's steps and the parts that the capture saw are.
-No source, path, host or user is.
+No source, host or user is, and no path but that of a trace which the user has kept.
 """
 
 import atexit
@@ -86,6 +86,7 @@ def run_of(profile: Profile) -> Run:
         cell_steps=_count_steps(recording),
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
+        trace=_kept_trace(profile),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
     )
     return _with_steps(run, profile)
@@ -179,6 +180,12 @@ def _others(recording: Recording) -> float:
         return nan
     others = host.utilization - host.process
     return float(np.nanmean(others)) if np.isfinite(others).any() else nan
+
+
+def _kept_trace(profile: Profile) -> str:
+    path = profile.recordings[0].path
+    is_kept = profile.options.logdir is not None and path is not None and path.exists()
+    return str(path.absolute()) if is_kept and path is not None else ""
 
 
 def _commit_here() -> str:

@@ -20,7 +20,7 @@ from profnb.capture.seams import KERNEL
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.drawing.drawn_tables import note_list
-from profnb.drawing.live_outputs import close_widgets
+from profnb.drawing.live_outputs import close_widgets, show_bridge
 from profnb.drawing.theme import ROOT
 from profnb.report.controls import show_controls
 from profnb.report.report import Report, report_script
@@ -136,6 +136,24 @@ def show_bundles(bundles: Sequence[dict[str, Any]], text: str = "") -> None:
         return
     for bundle in (*bundles, _script_bundle(report_script())):
         display(bundle, raw=True)
+
+
+def show_answering(bundle: dict[str, Any], text: str, answer: Callable[[str], str] | None) -> None:
+    """Show an output, or in a terminal its text; what is clicked in it the kernel answers, with HTML.
+
+    Args:
+        bundle: The output.
+        text: The same as plain text.
+        answer: The answer to a question; None where there is nothing to ask.
+    """
+    shell = _kernel_shell()
+    if answer is None or shell is None or not _is_live(shell, None, default=True):
+        show_bundles([bundle], text)
+        return
+    name = uuid4().hex
+    html = f'<div data-answers="{name}">{bundle["text/html"]}</div>'
+    show_bundles([{**bundle, "text/html": html}], text)
+    _keep_until_replaced(shell, show_bridge(name, answer))
 
 
 def show_sentence(sentence: str) -> None:

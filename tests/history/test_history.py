@@ -6,12 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from benchmarks import history as bench
+from traces import event, host, line, xspace
 
 import profnb
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE
@@ -418,6 +420,32 @@ def test_the_picture_and_the_list_render(file, count):
     assert ("profnb-figure" in bundle["text/html"]) == (count > 1)
     assert bundle["text/plain"] == history.summary()
     assert len(history.figures()) == (count > 1)
+
+
+def test_a_file_of_an_earlier_profnb_gets_what_it_has_not(file):
+    keep(file, [2.0])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("ALTER TABLE runs DROP COLUMN trace")
+        database.execute("PRAGMA user_version=1")
+    write_run(file, made(1, trace="/a/b"))
+    assert [run.trace for run in read_runs(file)] == ["", "/a/b"]
+
+
+def test_a_run_whose_trace_was_kept_opens(file, tmp_path):
+    steps = [event("train", at * 10**10, 8 * 10**9, step_num=at, _r=1) for at in range(6)]
+    trace = tmp_path / "a.xplane.pb"
+    trace.write_bytes(xspace(host(line("python", *steps))))
+    write_run(file, made(0, trace=str(trace)))
+    write_run(file, made(1))
+    write_run(file, made(2, trace=str(tmp_path / "<gone>.xplane.pb")))
+    history = open_history(path=file)
+    (figure,) = history.figures().values()
+    marks = [mark for one in figure["data"] for mark in one.get("customdata", [])]
+    assert [mark[1:] for mark in marks] == [["0", "run"], [], ["2", "run"]]
+    assert all(("click" in mark[0]) == (len(mark) > 1) for mark in marks)
+    assert "8.00 ms" in history.open_run("0")
+    assert history.open_run("1") == history.open_run("none") == ""
+    assert "&lt;gone&gt;" in history.open_run("2") and str(tmp_path) not in open_history(path=file).bundle()["text/html"]
 
 
 def test_how_runs_of_a_cell_vary():
