@@ -188,7 +188,8 @@ class Difference:
             return f"{first} and {second} cannot be compared: one side has no steps to average."
         counts = f"{self.runs[0]} + {self.runs[1]} runs"
         if max(self.runs) == 1:
-            counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
+            counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps"
+            counts += "" if self.is_open else " of one run each"
         faster = self.ratio < 1
         if self.is_different:
             factor = 1 / self.ratio if faster else self.ratio
@@ -197,7 +198,11 @@ class Difference:
             sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
             interval = range_text(*map(_factor, bounds))
         else:
-            said = "No verdict" if self.is_open else "These runs show no difference"
+            said = (
+                "No verdict from one run a side"
+                if self.is_open
+                else "These runs show no difference"
+            )
             sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         sentence += f" (95 % interval {interval}, {counts})."
@@ -211,7 +216,11 @@ class Difference:
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1
-        return f"One run a side could be {reach:.0%} off either way. {repeat}".replace("%", " %")
+        return (
+            f"Even on an idle machine that could be {reach:.0%} off either way. {repeat}".replace(
+                "%", " %"
+            )
+        )
 
 
 def _factor(value: float) -> str:
