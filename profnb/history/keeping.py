@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import exp, nan
 from pathlib import Path
-from threading import Thread
+from threading import Timer
 from typing import Any
 from uuid import uuid4
 
@@ -38,7 +38,11 @@ FIRST = (
     "`profnb.configure(history=False)` keeps none."
 )
 _TRAIN, _FEWEST_UNTRACED = "train", 10
-_PATIENCE_S, _AT_EXIT_S = 5.0, 0.5  # with git, while others work and when all is over
+_LATER_S, _PATIENCE_S, _AT_EXIT_S = (
+    1.0,
+    5.0,
+    0.5,
+)  # when to ask git, how long to wait then, and at the end
 
 
 def keep_run(profile: Profile, code: str) -> str:
@@ -196,19 +200,26 @@ def _commit_here() -> str:
 
 
 def _look_for_edits(path: Path, key: str) -> None:
-    """Add to a run whether files differ from its commit, once git has answered; nobody waits for that."""
-    asked = ask_git(Path.cwd())
-    if asked is None:
-        return
+    """Add to a run whether files differ from its commit: a moment later, or when the program ends."""
+    folder = Path.cwd()
 
-    def add() -> None:
-        is_dirty = await_git(asked, _PATIENCE_S)
+    def add(patience_s: float) -> None:
+        asked = ask_git(folder)
+        is_dirty = None if asked is None else await_git(asked, patience_s)
         with suppress(HistoryError):
             add_git_state(path, key, is_dirty)
 
-    waiting = Thread(target=add, name="profnb git", daemon=True)
-    waiting.start()
-    atexit.register(waiting.join, _AT_EXIT_S)
+    def at_exit() -> None:
+        if not later.finished.is_set():
+            later.cancel()
+            add(_AT_EXIT_S)
+
+    later = Timer(
+        _LATER_S, add, [_PATIENCE_S]
+    )  # to start a process holds up all threads for a while
+    later.name, later.daemon = "profnb git", True
+    later.start()
+    atexit.register(at_exit)
 
 
 def _as_text(values: Mapping[str, Any]) -> str:

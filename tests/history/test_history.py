@@ -297,6 +297,7 @@ def test_a_git_that_says_nothing_is_not_waited_for():
 def test_whether_files_differ_is_added_when_git_has_answered(repository, file, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(file))
     monkeypatch.chdir(repository)
+    monkeypatch.setattr(keeping, "_LATER_S", 0)
     with profnb.profile():
         pass
     for thread in threading.enumerate():
@@ -304,6 +305,10 @@ def test_whether_files_differ_is_added_when_git_has_answered(repository, file, m
             thread.join()
     (run,) = read_runs(file)
     assert (run.commit, run.is_dirty) == (git(repository, "rev-parse", "HEAD"), False)
+    code = f"import profnb\nwith profnb.profile(label='ends at once'):\n    pass\n"
+    (repository / "a.py").write_text(code)
+    subprocess.run([sys.executable, "a.py"], cwd=repository, env={**os.environ, "PYTHONPATH": str(PARENT)}, check=True)
+    assert [one.is_dirty for one in read_runs(file)] == [False, True]
     write_run(file, Run(key=run.key))  # what comes later leaves what is known
     assert read_runs(file)[0].is_dirty is False
 
