@@ -168,9 +168,9 @@ def _row_paths(
 
 def _paths(tree: Tree) -> dict[Path, tuple[float, int]]:
     """Own time and count of each path, siblings of one name together."""
-    parents, kinds, names, counts, own = ([row[at] for row in tree] for at in range(5))
+    parents, kinds, names, counts, times = ([row[at] for row in tree] for at in range(5))
     nodes: dict[Path, tuple[float, int]] = {}
-    for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, own, strict=True):
+    for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
         if path is not None:
             before = nodes.get(path, (0.0, 0))
             nodes[path] = before[0] + float(own_ms), before[1] + int(count)
