@@ -210,7 +210,11 @@ def _compare(arguments: argparse.Namespace) -> int:
         _answer(result.summary())
     limit = arguments.fail_if_slower
     leading = result.leading
-    if limit is None or not leading.is_different or leading.ratio <= 1 + limit:
+    if limit is None or leading.ratio <= 1 + limit:
+        return 0
+    if not leading.is_different:
+        if isinstance(result, Comparison) and leading.is_open:
+            _say("\nOne run a side fails nothing: give several (a logdir is all its runs).")
         return 0
     _say(
         f"\nSlower{'' if leading is result.difference else ' per example'} by more than {limit:.1%}."

@@ -19,12 +19,14 @@ from profnb.report.result import Result
 
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
+    from profnb.causes.cell_tree import CellTree
     from profnb.compare.differences import CategoryDifference
     from profnb.compare.estimates import Spread
     from profnb.compare.op_differences import LayerDifference, OpDifference
     from profnb.compare.quality import MetricDifference
     from profnb.compare.section import ComparisonView
     from profnb.compare.speedup import Difference, RunSet
+    from profnb.compare.timeline_differences import EventDifference
     from profnb.compare.tree_differences import PartDifference
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
@@ -50,6 +52,7 @@ class Comparison(Result):
     layers = TableOf("profnb.compare.op_differences", "LAYER_DIFFERENCES", "_layers")
     categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
     parts = TableOf("profnb.compare.tree_differences", "PART_DIFFERENCES", "_parts")
+    timeline_diff = TableOf("profnb.compare.timeline_differences", "EVENT_DIFFERENCES", "_events")
     quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
 
     def __init__(
@@ -225,9 +228,14 @@ class Comparison(Result):
         """The parts of the cell whose time differs, first run against first run."""
         from profnb.compare.tree_differences import compare_trees, tree_rows
 
-        trees = [side[0].tree for side in (self.first, self.second)]
-        one, two = (() if tree is None else tree_rows(tree) for tree in trees)
-        return compare_trees(one, two) if one and two else []
+        one, two = map(tree_rows, self._trees) if self._trees else ((), ())
+        return compare_trees(one, two)
+
+    @property
+    def _trees(self) -> "list[CellTree]":
+        """The trees of the first runs; none where one has none."""
+        trees = [tree for side in (self.first, self.second) if (tree := side[0].tree) is not None]
+        return trees if len(trees) > 1 else []
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
@@ -245,6 +253,7 @@ class Comparison(Result):
     @cached_property
     def _view(self) -> "ComparisonView":
         from profnb.compare.section import ComparisonView
+        from profnb.report.cell_picture import difference_picture
 
         return ComparisonView(
             self.verdict,
@@ -257,6 +266,8 @@ class Comparison(Result):
             self._metrics,
             *self._across,
             parts=self._parts,
+            events=self._events,
+            picture=difference_picture(self._trees, self.labels) if self._parts else None,
         )
 
     @property
@@ -274,6 +285,12 @@ class Comparison(Result):
         from profnb.compare.op_differences import compare_ops
 
         return compare_ops(self.first[0].study, self.second[0].study)
+
+    @cached_property
+    def _events(self) -> "list[EventDifference]":
+        from profnb.compare.timeline_differences import compare_timelines
+
+        return compare_timelines(self.first[0].study, self.second[0].study)
 
     @cached_property
     def _layers(self) -> "list[LayerDifference]":

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from markupsafe import Markup
+
 from profnb.compare.tree_differences import (
     PART_DIFFERENCES,
     PartDifference,
@@ -17,8 +19,10 @@ _SHOWN, _MOST_PARTS_NAMED = 12, 3
 _MARKS = re.compile(r"([\\`*_\[\]<>#@|~])")
 
 
-def part_section(labels: tuple[str, str], parts: Sequence[PartDifference]) -> Section:
-    """Show where the whole cell's time differs, by name: table, and bars to both sides."""
+def part_section(
+    labels: tuple[str, str], parts: Sequence[PartDifference], picture: Markup | None = None
+) -> Section:
+    """Show where the whole cell's time differs, by name: both trees, a table, and bars to both sides."""
     shown = parts[:_SHOWN]
     most = max((abs(part.difference_ms) for part in shown), default=1.0) or 1.0
     return section_of(
@@ -44,6 +48,7 @@ def part_section(labels: tuple[str, str], parts: Sequence[PartDifference]) -> Se
             8,
         ),
         rows=range(len(shown)),
+        strip=picture,
     )
 
 

@@ -22,6 +22,7 @@ from profnb.compare.op_differences import (
 from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
+from profnb.compare.timeline_differences import EVENT_DIFFERENCES, EventDifference
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
@@ -42,7 +43,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_block, section_o
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
 
-_SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS = 12, 8, 60
+_SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS, _SHOWN_EVENTS = 12, 8, 60, 8
 _MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
 _FAR_OUT = 2  # of where the boxes end
 _STEPS_TITLE, _RUNS_TITLE = "Time from step to step", "Time of whole runs"
@@ -67,6 +68,8 @@ class ComparisonView:
         frameworks: Which frameworks those are; "" for both where it is one, and ops are compared.
         op_ps: Op time of a mean step of both.
         parts: The parts of the whole cell whose time differs.
+        events: The events of the timelines that are new, gone, longer or shorter.
+        picture: Both cells' trees side by side; None where one has none.
     """
 
     verdict: str
@@ -81,6 +84,8 @@ class ComparisonView:
     frameworks: tuple[str, str] = ("", "")
     op_ps: tuple[float, float] = (0.0, 0.0)
     parts: Sequence[PartDifference] = ()
+    events: Sequence[EventDifference] = ()
+    picture: Markup | None = None
 
     def sections(self) -> list[Section]:
         """Make its tables; the last has what accounts for the difference."""
@@ -88,11 +93,12 @@ class ComparisonView:
         sections = [
             _time_section(self.runs, self.p_value),
             *([_quality_section(labels, self.metrics)] if self.metrics else []),
-            *([part_section(labels, self.parts)] if self.parts else []),
+            *([part_section(labels, self.parts, self.picture)] if self.parts else []),
             _category_section(labels, self.categories),
             layer_section(labels, self.layers, self.op_ps, self.frameworks)
             if any(self.frameworks)
             else _op_section(labels, self.ops),
+            *([] if any(self.frameworks) else [_event_section(labels, self.events)]),
         ]
         return [section for section in sections if section.rows]
 
@@ -228,6 +234,22 @@ def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section
     )
 
 
+def _event_section(labels: tuple[str, str], events: Sequence[EventDifference]) -> Section:
+    shown = events[:_SHOWN_EVENTS]
+    more = len(events) - len(shown)
+    return section_of(
+        EVENT_DIFFERENCES,
+        shown,
+        ("event", "side", *_sides(labels, shown), "difference_ms", "status"),
+        title="The timelines, step by step",
+        tab="",
+        sentence="Self time of a mean step."
+        + (f" `c.timeline_diff` has {count_text(more)} more." if more else ""),
+        bar=more_or_less([row.difference_ps for row in shown]),
+        rows=range(len(shown)),
+    )
+
+
 def more_or_less(differences: Sequence[float]) -> Bar:
     """Bars in one colour where B spends more, in another where it spends less."""
     return Bar.of(
@@ -238,7 +260,8 @@ def more_or_less(differences: Sequence[float]) -> Bar:
 
 
 def _sides(
-    labels: tuple[str, str], rows: Sequence[OpDifference | CategoryDifference]
+    labels: tuple[str, str],
+    rows: Sequence[OpDifference] | Sequence[CategoryDifference] | Sequence[EventDifference],
 ) -> tuple[Shown, Shown]:
     """The times of A and of B, under what they are called."""
     return (

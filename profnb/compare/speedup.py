@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profnb.compare.estimates import NOBODY, SPREADS, Estimate, Spread, mann_whitney
+from profnb.compare.estimates import NOBODY, OTHER_SIDE, SPREADS, Estimate, Spread, mann_whitney
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.units import percent_text, range_text
 from profnb.steps.step_times import StepTimes
@@ -160,9 +160,14 @@ class Difference:
     spread: Spread | None = None
 
     @property
+    def is_open(self) -> bool:
+        """There is one run a side, and nobody knows how much runs vary: no verdict."""
+        return self.spread is not None and self.spread.of == NOBODY
+
+    @property
     def is_different(self) -> bool:
-        """The interval leaves out 1; False where there is none."""
-        return not self.low <= 1 <= self.high and not math.isnan(self.low)
+        """The interval leaves out 1; False where there is none, or no verdict."""
+        return not (self.is_open or self.low <= 1 <= self.high or math.isnan(self.low))
 
     def times(self, factor: float) -> "Difference":
         """Take times that are this much larger on the side of B, such as those of one example."""
@@ -183,21 +188,22 @@ class Difference:
             return f"{first} and {second} cannot be compared: one side has no steps to average."
         counts = f"{self.runs[0]} + {self.runs[1]} runs"
         if max(self.runs) == 1:
-            counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps of one run each"
+            counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps"
+            counts += "" if self.is_open else " of one run each"
         faster = self.ratio < 1
-        factor = 1 / self.ratio if faster else self.ratio
-        bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
-        word = "faster" if faster else "slower"
-        sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
-        interval = range_text(*map(_factor, bounds))
-        if not self.is_different and self.spread is not None and self.spread.of == NOBODY:
-            sentence = f"No verdict: {second} takes {self.ratio:.2f} of the time of {first}{of}"
-            interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
-        elif not self.is_different:
-            sentence = (
-                f"These runs show no difference: {second} takes {self.ratio:.2f} of the time of "
-                f"{first}{of}"
+        if self.is_different:
+            factor = 1 / self.ratio if faster else self.ratio
+            bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
+            word = "faster" if faster else "slower"
+            sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
+            interval = range_text(*map(_factor, bounds))
+        else:
+            said = (
+                "No verdict from one run a side"
+                if self.is_open
+                else "These runs show no difference"
             )
+            sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
 
@@ -206,12 +212,14 @@ class Difference:
         spread, repeat = self.spread, "Repeat the runs (--repeat)."
         if spread is None:
             return f"Runs differ as well. {repeat}" if min(self.runs) == 1 else ""
-        if spread.of != NOBODY:
-            return f"Past runs of {spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
-        if min(self.runs) > 1:
-            return ""
+        if not self.is_open:
+            return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1
-        return f"One run a side could be {reach:.0%} off either way. {repeat}".replace("%", " %")
+        return (
+            f"Even on an idle machine that could be {reach:.0%} off either way. {repeat}".replace(
+                "%", " %"
+            )
+        )
 
 
 def _factor(value: float) -> str:
@@ -237,19 +245,13 @@ def compare_runs(
     if not all(runs):
         return Difference(math.nan, math.nan, math.nan, math.nan, runs, counts)
     random = np.random.default_rng(seed)
-    one, two = (estimate_step(side, random) for side in sides)
-    few = [at for at in (0, 1) if runs[at] < ENOUGH_RUNS] if spreads is not None else []
-    if spreads is not None:
-        if len(few) > 1 and spreads[0] == spreads[1]:  # known once, and not once a side
-            half = replace(spreads[0], freedom=spreads[0].freedom / 2)
-            spreads = half, half
-        one, two = (
-            spreads[at].widen(estimate, runs[at]) if at in few else estimate
-            for at, estimate in enumerate((one, two))
-        )
-    spread = None
-    if spreads is not None and few:
-        spread = max((spreads[at] for at in few), key=lambda one: SPREADS.index(one.of))
+    estimates = [estimate_step(side, random) for side in sides]
+    used = [] if spreads is None else _spreads_used(estimates, runs, spreads)
+    one, two = (
+        spread.widen(estimate, count) if spread is not None else estimate
+        for estimate, count, spread in zip(estimates, runs, used or [None] * 2, strict=True)
+    )
+    spread = max(filter(None, used), key=lambda one: SPREADS.index(one.of), default=None)
     low, high = (math.exp(bound) for bound in two.less(one))
     samples = [first.medians, second.medians]
     if max(runs) == 1:
@@ -258,6 +260,25 @@ def compare_runs(
     if min(map(len, samples)) >= _FEWEST_RANKED:
         p_value = mann_whitney(*samples)
     return Difference(math.exp(two.mean - one.mean), low, high, p_value, runs, counts, spread)
+
+
+def _spreads_used(
+    estimates: Sequence[Estimate], runs: tuple[int, int], spreads: tuple[Spread, Spread]
+) -> list[Spread | None]:
+    """How runs vary, for each side with too few to tell: as past ones do, else those of the other side."""
+    used: list[Spread | None] = []
+    for at, (count, spread) in enumerate(zip(runs, spreads, strict=True)):
+        other, more = estimates[1 - at], runs[1 - at]
+        if count >= ENOUGH_RUNS or (spread.of == NOBODY and count > 1):
+            used.append(None)
+        elif spread.of == NOBODY and more > 1:
+            used.append(Spread(other.variance * more, other.freedom / 2, OTHER_SIDE))
+        else:
+            used.append(spread)
+    if used[0] is not None and used[0] == used[1]:  # known once, and not once a side
+        half = replace(used[0], freedom=used[0].freedom / 2)
+        return [half, half]
+    return used
 
 
 def _measured(runs: Sequence[Floats]) -> list[Floats]:

@@ -57,6 +57,21 @@ class PartDifference:
         return " / ".join(printable(name or kind) for kind, name in self.path[:-1])
 
 
+@dataclass(frozen=True, slots=True)
+class NodeDifference:
+    """A node of one tree and its like in the other.
+
+    Attributes:
+        most_ps: The longer one's time, with all below it; 0 where nothing is compared.
+        difference_ps: How much more B spends on it.
+        status: One of the four words above; "" where nothing is compared.
+    """
+
+    most_ps: int
+    difference_ps: int
+    status: str
+
+
 def _as_duration(ms: float) -> str:
     return duration_text(ms * PS_PER_MS) if ms >= 0 else signed_text(ms * PS_PER_MS)
 
@@ -108,15 +123,54 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
     return sorted(changed, key=lambda row: -abs(row.difference_ms))
 
 
+def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
+    """Compare each node of two trees, with all below it, with its like in the other.
+
+    Args:
+        trees: A's and B's.
+
+    Returns:
+        A row per node of A, and one per node of B.
+    """
+    paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
+    closed = _closed(*(_paths(tree_rows(tree)) for tree in trees))
+    walls: list[dict[Path, int]] = [{}, {}]
+    for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
+        for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
+            above = [] if path is None else [path[:at] for at in range(len(path) + 1)]
+            for one in above:
+                wall[one] = wall.get(one, 0) + self_ps
+    return [[_of_node(path, walls, closed) for path in of_rows] for of_rows in paths]
+
+
+def _of_node(
+    path: Path | None, walls: Sequence[dict[Path, int]], closed: set[Path]
+) -> NodeDifference:
+    if path is None or any(path[:at] in closed for at in range(1, len(path))):
+        return NodeDifference(0, 0, "")
+    one, two = (wall.get(path, 0) for wall in walls)
+    status = NEW if path not in walls[0] else GONE if path not in walls[1] else ""
+    return NodeDifference(max(one, two), two - one, status or (LONGER if two > one else SHORTER))
+
+
+def _row_paths(
+    parent: Sequence[int], kind: Sequence[str], name: Sequence[str]
+) -> list[Path | None]:
+    """The path of each row; None for profnb's own."""
+    paths: list[Path | None] = []
+    for at, above in enumerate(parent):
+        before = () if kind[at] == CELL else paths[above]
+        is_left_out = before is None or kind[at] == PROFNB
+        node = () if kind[at] == CELL else ((kind[at], name[at]),)
+        paths.append(None if is_left_out else (*(before or ()), *node))
+    return paths
+
+
 def _paths(tree: Tree) -> dict[Path, tuple[float, int]]:
     """Own time and count of each path, siblings of one name together."""
-    paths: list[Path | None] = []
+    parents, kinds, names, counts, times = ([row[at] for row in tree] for at in range(5))
     nodes: dict[Path, tuple[float, int]] = {}
-    for parent, kind, name, count, own_ms in tree:
-        above: Path | None = () if kind == CELL else paths[parent]
-        path = above if kind == CELL else None if above is None else (*above, (kind, name))
-        path = None if kind == PROFNB else path
-        paths.append(path)
+    for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
         if path is not None:
             before = nodes.get(path, (0.0, 0))
             nodes[path] = before[0] + float(own_ms), before[1] + int(count)

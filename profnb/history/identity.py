@@ -17,11 +17,13 @@ from pathlib import Path
 from profnb.core.safe_files import is_regular
 from profnb.core.units import GB
 
-_DIGITS, _GIT_PATIENCE_S, _LONGEST = 16, 0.5, 1_000_000
-_GIT = (
-    "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch",
-    "--untracked-files=no",
+_DIGITS, _LONGEST = 16, 1_000_000
+_DIFF = (
+    "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "diff", "--quiet", "--no-ext-diff",
+    "--no-textconv", "--no-relative", "--ignore-submodules=untracked", "HEAD", "--",
 )  # fmt: skip
+_COMMIT, _REFERENCE = re.compile(r"[0-9a-f]{40,64}"), re.compile(r"ref:\s*(refs/\S+)")
+_MOST_REFERENCES, _MOST_PACKED = 5, 50_000_000
 _MODEL = re.compile(r"^model name\s*:\s*(.*)$", re.MULTILINE)
 
 
@@ -92,24 +94,80 @@ def identify_script(path: str) -> str:
         return ""
 
 
-def find_commit(folder: Path) -> tuple[str, bool | None]:
-    """Find the commit of a folder's git repository, and whether files that git follows differ from it.
+def find_commit(folder: Path) -> str:
+    """Find the commit of a folder's git repository, as its files tell it; no process is started.
 
     Returns:
-        ("", None) where there is no repository, no git, or git takes half a second.
+        "" where there is no repository, no commit, or references are kept in another way (reftable).
+
+    Source:
+        git's documentation: gitrepository-layout (HEAD, refs, packed-refs, commondir, gitdir files).
     """
-    if not any((above / ".git").exists() for above in (folder, *folder.parents)):
-        return "", None
+    for above in (folder, *folder.parents):
+        if (git := _git_folder(above)) is not None:
+            shared = git / (_text_of(git / "commondir") or ".")
+            said = _text_of(git / "HEAD")
+            for _ in range(_MOST_REFERENCES):
+                if (named := _REFERENCE.fullmatch(said)) is None or ".." in named[1]:
+                    break
+                places = git / named[1], shared / named[1]
+                said = next(filter(None, map(_text_of, places)), "") or _packed(shared, named[1])
+            return said[:40] if _COMMIT.fullmatch(said) else ""
+    return ""
+
+
+def _git_folder(folder: Path) -> Path | None:
+    """Where a repository has its state: ``.git``, where a file of that name points, a bare one itself."""
+    git = folder / ".git"
+    if (pointer := _text_of(git)).startswith("gitdir:"):
+        return folder / pointer.removeprefix("gitdir:").strip()
+    is_bare = (folder / "objects").is_dir() and (folder / "refs").is_dir()
+    candidates = (git, folder) if is_bare else (git,)
+    return next((one for one in candidates if (one / "HEAD").is_file()), None)
+
+
+def _text_of(file: Path) -> str:
     try:
-        run = subprocess.run(  # noqa: S603 - git itself, with words of ours
-            _GIT, cwd=folder, capture_output=True, timeout=_GIT_PATIENCE_S, check=True,
-            stdin=subprocess.DEVNULL, text=True, encoding="utf-8", errors="replace",
-        )  # fmt: skip
-    except (OSError, subprocess.SubprocessError):
-        return "", None
-    lines = run.stdout.splitlines()
-    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
-    return commit.strip("()")[:40], any(not line.startswith("#") for line in lines)
+        is_small = is_regular(file) and file.stat().st_size <= _LONGEST
+        return file.read_text("utf-8", "replace").strip() if is_small else ""
+    except OSError:
+        return ""
+
+
+def _packed(folder: Path, reference: str) -> str:
+    """The commit of a reference among the packed ones: lines of a commit, a blank and its name."""
+    file, end = folder / "packed-refs", f" {reference}".encode()
+    try:
+        if not is_regular(file) or file.stat().st_size > _MOST_PACKED:
+            return ""
+        with file.open("rb") as lines:
+            line = next((line for line in lines if line.rstrip().endswith(end)), b"")
+    except OSError:
+        return ""
+    return line.partition(b" ")[0].decode("ascii", "replace")
+
+
+def ask_git(folder: Path) -> "subprocess.Popen[bytes] | None":
+    """Have git look, beside this process, whether files that it follows differ from the commit.
+
+    Returns:
+        What exits with 0 for no and 1 for yes; None where there is no git.
+    """
+    silent = subprocess.DEVNULL
+    try:
+        return subprocess.Popen(_DIFF, cwd=folder, stdin=silent, stdout=silent, stderr=silent)  # noqa: S603 - git itself, with words of ours
+    except OSError:
+        return None
+
+
+def await_git(asked: "subprocess.Popen[bytes]", patience_s: float) -> bool | None:
+    """Wait for what git has to say; None where it says nothing within the time."""
+    try:
+        return {0: False, 1: True}.get(asked.wait(patience_s))
+    except subprocess.TimeoutExpired:
+        asked.kill()
+        asked.wait()
+        return None
 
 
 def describe_machine(boards: Iterable[str] = ()) -> str:

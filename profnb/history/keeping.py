@@ -2,14 +2,17 @@
 
 What has been worked out already is kept: a cell's report has the steady steps, the whole tree, the advice.
 Of a block, whose answers nobody has asked for yet, the clock's steps and the parts that the capture saw are.
-No source, path, host or user is.
+No source, host or user is, and no path but that of a trace which the user has kept.
 """
 
+import atexit
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from math import exp, nan
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from uuid import uuid4
 
@@ -24,9 +27,9 @@ from profnb.compare.speedup import block_medians, estimate_step
 from profnb.compare.tree_differences import Tree, tree_rows
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_MS
-from profnb.history.identity import describe_machine, find_commit
+from profnb.history.identity import ask_git, await_git, describe_machine, find_commit
 from profnb.history.place import history_file
-from profnb.history.store import HistoryError, Run, write_run
+from profnb.history.store import HistoryError, Run, add_git_state, write_run
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.system.machine_use import find_machine_use
@@ -36,6 +39,11 @@ FIRST = (
     "`profnb.configure(history=False)` keeps none."
 )
 _FEWEST_UNTRACED = 10
+_LATER_S, _PATIENCE_S, _AT_EXIT_S = (
+    1.0,
+    5.0,
+    0.5,
+)  # when to ask git, how long to wait, and at the end
 
 
 def keep_run(profile: Profile, code: str) -> str:
@@ -53,7 +61,10 @@ def keep_run(profile: Profile, code: str) -> str:
         return ""
     profile.code = code
     try:
-        written = write_run(path, run_of(profile))
+        run = run_of(profile)
+        written = write_run(path, run)
+        if run.commit:
+            _look_for_edits(path, run.key)
     except HistoryError as error:
         return str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
@@ -66,7 +77,6 @@ def run_of(profile: Profile) -> Run:
     profile.run_key = profile.run_key or uuid4().hex
     share = profile.sharing.text
     recording = profile.recordings[0]
-    commit, is_dirty = _commit_here()
     versions = {name: one for name, one in profile.environment.items() if name != CORES}
     boards = [] if recording.machine is None else [one.name for one in recording.machine.boards]
     run = Run(
@@ -74,14 +84,14 @@ def run_of(profile: Profile) -> Run:
         when=time.time(),
         cell=profile.code,
         label=share(profile.options.label or ""),
-        commit=commit,
-        is_dirty=is_dirty,
+        commit=_commit_here(),
         machine=describe_machine(filter(None, boards)),
         versions=_as_text(versions),
         runs=len(profile.recordings),
         cell_steps=_count_steps(recording),
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
+        trace=_kept_trace(profile),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
     )
     return _with_steps(run, profile)
@@ -177,11 +187,40 @@ def _others(recording: Recording) -> float:
     return float(np.nanmean(others)) if np.isfinite(others).any() else nan
 
 
-def _commit_here() -> tuple[str, bool | None]:
+def _kept_trace(profile: Profile) -> str:
+    path = profile.recordings[0].path
+    is_kept = profile.options.logdir is not None and path is not None and path.exists()
+    return str(path.absolute()) if is_kept and path is not None else ""
+
+
+def _commit_here() -> str:
     try:
         return find_commit(Path.cwd())
     except OSError:  # the folder is gone
-        return "", None
+        return ""
+
+
+def _look_for_edits(path: Path, key: str) -> None:
+    """Add to a run whether files differ from its commit: a moment later, or when the program ends."""
+    folder = Path.cwd()
+
+    def add(patience_s: float) -> None:
+        asked = ask_git(folder)
+        is_dirty = None if asked is None else await_git(asked, patience_s)
+        with suppress(HistoryError):
+            add_git_state(path, key, is_dirty)
+
+    def at_exit() -> None:
+        if not later.finished.is_set():
+            later.cancel()
+            add(_AT_EXIT_S)
+
+    later = Timer(
+        _LATER_S, add, [_PATIENCE_S]
+    )  # to start a process holds up all threads for a while
+    later.name, later.daemon = "profnb git", True
+    later.start()
+    atexit.register(at_exit)
 
 
 def _as_text(values: Mapping[str, Any]) -> str:

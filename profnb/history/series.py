@@ -23,7 +23,7 @@ from profnb.history.store import Run
 STEP, CELL = "step", "cell"
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
-_FEWEST, _MOST_FREEDOM, _CAUTIOUS = 2, 5, 75
+_FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS = 2, 4, 3, 80  # by simulation
 Key = tuple[object, ...]
 
 
@@ -110,8 +110,8 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
         machine: The hardware; "" for any.
 
     Returns:
-        That of this code where three runs or more tell it, else of other code on this machine (three in four
-        of which vary less); None where nothing tells it.
+        That of this code where three runs or more tell it, else that of other code on this machine: what four
+        in five of four or more others stay below; None where nothing tells it.
     """
     of_code: list[tuple[float, int]] = []
     of_others: list[tuple[float, int]] = []
@@ -128,9 +128,9 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
     if freedom >= _FEWEST:
         return Spread(sum(squares for squares, _ in of_code) / freedom, freedom, THIS_CODE)
     variances = [squares / one for squares, one in of_others if one >= _FEWEST]
-    if not variances:
+    if len(variances) < _FEWEST_CODES:
         return None
-    return Spread(float(np.percentile(variances, _CAUTIOUS)), _MOST_FREEDOM, OTHER_CODE)
+    return Spread(float(np.percentile(variances, _CAUTIOUS)), _FREEDOM_OF_OTHERS, OTHER_CODE)
 
 
 def _scatter(logs: Sequence[float]) -> tuple[float, int]:

@@ -9,10 +9,11 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from profnb.compare.section import titled_html
 from profnb.compare.tree_differences import PartDifference, compare_trees, difference_sentence
+from profnb.core.errors import ProfnbError
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import (
     MISSING,
@@ -38,6 +39,7 @@ _SHOWN_RUNS, _SHOWN_SERIES, _MOST_POINTS, _NEAR = 30, 4, 200, 10
 _STEADY, _SLOWER, _FASTER = (COLOURS[name] for name in ("device compute", "input", "host compute"))
 _ASIDE = COLOURS["all others"]
 _NAMED = 7  # characters of a commit
+_OPENED = Markup('<div class="profnb-run"></div>')  # where a run stands that was clicked
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,20 @@ class History:
         """Make it a MIME bundle: what it says, a picture of each series, the list."""
         alarms = [Markup("<div>{}</div>").format(one) for one in self.sentences()[:-1]]
         listed = section_block(self.section()) if self.rows else Markup("")
-        html = titled_html(self.title, Markup("").join(alarms), self.figures(), listed)
+        html = titled_html(self.title, Markup("").join(alarms), self.figures(), listed + _OPENED)
         return {"text/html": html, "text/plain": self.summary()}
+
+    def open_run(self, key: str) -> str:
+        """Give the report of a run whose trace was kept, as HTML, or a sentence; "" where none was."""
+        run = next((row.run for row in self.rows if row.run.key == key and row.run.trace), None)
+        if run is None:
+            return ""
+        from profnb.loading import load
+
+        try:
+            return str(load(run.trace)._repr_mimebundle_()["text/html"])
+        except (ProfnbError, OSError) as error:
+            return str(escape(printable(str(error))))
 
     def section(self) -> Section:
         """List the latest runs, the newest first."""
@@ -184,9 +198,10 @@ class History:
 
     def report(self) -> None:
         """Show it in the notebook, or as text in a terminal."""
-        from profnb.report.frontend import show_bundles
+        from profnb.report.frontend import show_answering
 
-        show_bundles([self.bundle()], self.summary())
+        has_traces = any(row.run.trace for row in self.rows)
+        show_answering(self.bundle(), self.summary(), self.open_run if has_traces else None)
 
     def to_csv(self) -> str:
         """Write the DataFrame as CSV."""
@@ -265,7 +280,11 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
         if has_bounds and not isnan(row.run.low_ms):
             bounds["x"] += [place, place, place]
             bounds["y"] += [round(row.run.low_ms, 6), round(row.run.high_ms, 6), None]
-    hovers = [_hover(row, value) for row, value in zip(rows, values, strict=True)]
+    hovers = [[_hover(row, value)] for row, value in zip(rows, values, strict=True)]
+    for row, hover in zip(rows, hovers, strict=True):
+        if row.run.trace:
+            hover[0] += "<br>click: opens the run"
+            hover += [row.run.key, "run"]
     data: list[dict[str, Any]] = [
         {
             "type": "scatter", "mode": "lines", "showlegend": False, **bounds,
@@ -282,7 +301,7 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
                     "type": "scatter", "mode": "markers", "name": name,
                     "x": [places[at] for at in chosen], "y": [values[at] for at in chosen],
                     "customdata": [hovers[at] for at in chosen],
-                    "hovertemplate": "%{customdata}<extra></extra>",
+                    "hovertemplate": "%{customdata[0]}<extra></extra>",
                     "marker": {"size": 7 if name == "steady" else 11, "color": colour},
                 }
             )  # fmt: skip

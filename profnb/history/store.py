@@ -26,7 +26,7 @@ from profnb.capture.machine.network_files import MOUNTS, network_mounts
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 
-_OURS, _SCHEMA = 0x70726E62, 1  # "prnb"
+_OURS, _SCHEMA = 0x70726E62, 2  # "prnb"; 2 has where a trace was kept
 _PATIENCE_S = 5.0
 MOST_RUNS, MOST_BYTES = 20_000, 64_000_000
 _CHECKED_EACH = 64  # runs
@@ -63,6 +63,7 @@ class Run:
         peak_bytes: Most memory of an allocator; NaN where none was recorded.
         others: Share of all cores that other programs took; NaN where nobody looked.
         advice: Rules, and what each saves at least and at most, in ms.
+        trace: The file of its trace, where the user had it kept; "" for none.
         tree: Nodes of the cell's tree: parent, kind, name, occurrences, own time in ms.
     """
 
@@ -86,6 +87,7 @@ class Run:
     peak_bytes: float = nan
     others: float = nan
     advice: Sequence[Sequence[Any]] = ()
+    trace: str = ""
     tree: Tree = ()
 
 
@@ -132,6 +134,21 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
         name, why = printable(path.name), printable(str(error))
         raise HistoryError(
             f"This run was not kept in {name}: {why}. profnb.configure(history=False) keeps none."
+        ) from None
+
+
+def add_git_state(path: Path, key: str, is_dirty: bool | None) -> None:
+    """Add to a run that is kept whether files differed from its commit.
+
+    Raises:
+        HistoryError: It was not written.
+    """
+    try:
+        with _opened(path) as (database, _):
+            database.execute("UPDATE runs SET is_dirty = ? WHERE key = ?", (is_dirty, key))
+    except (sqlite3.Error, OSError) as error:
+        raise HistoryError(
+            f"{printable(path.name)} was not written: {printable(str(error))}."
         ) from None
 
 
@@ -216,7 +233,7 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
 
 
 def _prepared(database: sqlite3.Connection, version: int, path: Path) -> sqlite3.Connection:
-    """Make the table where there is none."""
+    """Make the table where there is none, and the columns that an earlier profnb had not."""
     database.execute("PRAGMA synchronous=NORMAL")
     if version < _SCHEMA:
         if not _is_remote(path):  # the log is shared memory, which no network file system has
@@ -225,6 +242,9 @@ def _prepared(database: sqlite3.Connection, version: int, path: Path) -> sqlite3
         database.execute(f"PRAGMA application_id={_OURS}")
         database.execute(f"CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, {_TABLE})")
         database.execute("CREATE INDEX IF NOT EXISTS by_code ON runs (cell, label)")
+        there = {row[1] for row in database.execute("PRAGMA table_info(runs)")}
+        for name in set(_COLUMNS) - there:
+            database.execute(f'ALTER TABLE runs ADD COLUMN "{name}"')
         database.execute(f"PRAGMA user_version={_SCHEMA}")
         database.execute("COMMIT")
     return database
@@ -245,7 +265,9 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     packed = zlib.compress(json.dumps(run.tree, separators=(",", ":")).encode())
     values["tree"] = packed if run.tree else None
     names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
-    renewed = ", ".join(f'"{name}" = excluded."{name}"' for name in values)
+    renewed = ", ".join(
+        f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values
+    )  # what comes later is added
     database.execute("BEGIN IMMEDIATE")
     cursor = database.execute(
         f"INSERT INTO runs ({names}) VALUES ({marks}) ON CONFLICT (key) DO UPDATE SET {renewed}",  # noqa: S608 - names of columns
@@ -280,6 +302,7 @@ def _as_run(values: dict[str, Any]) -> Run:
     values |= {name: nan if values[name] is None else float(values[name]) for name in _NUMBERS}
     values["is_dirty"] = None if values["is_dirty"] is None else bool(values["is_dirty"])
     values["advice"] = json.loads(values["advice"])
+    values["trace"] = values["trace"] or ""
     return Run(**values)
 
 

@@ -1,4 +1,4 @@
-"""The tree of the cell as an icicle, the first picture of a report, and as a table.
+"""The tree of the cell as an icicle, the first picture of a report, as a table, and beside another one.
 
 Each node lies under the one above it, as wide as its share. Nodes next to each other abut; what is left of a
 node without others below it is its own time. The script draws the picture. Without it the largest nodes
@@ -7,12 +7,21 @@ stand in a table of text bars.
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
 from markupsafe import Markup
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EPOCH, LINES
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
-from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
+from profnb.compare.tree_differences import GONE, NEW, compare_nodes
+from profnb.core.units import (
+    MISSING,
+    bar_text,
+    count_text,
+    duration_text,
+    percent_text,
+    signed_text,
+)
 from profnb.drawing.drawn_tables import Cell, html_table
 from profnb.drawing.markup import json_attribute
 from profnb.drawing.section import Bar, Section, Shown, section_of
@@ -32,6 +41,10 @@ _TITLES = {
     **dict.fromkeys((LINES, parts.OTHER, parts.EAGER, parts.FRAMEWORK, parts.WAITING), "Python"),
     **dict.fromkeys((parts.IMPORTS, parts.BUILDING), "imports, building"),
 }  # fmt: skip
+_GROWN, _SHRUNK, _LEAST_SEEN = "#c62828", "#2e7d32", 0.005  # of the longer cell
+_BESIDE = (
+    "display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:0 14px"
+)
 Places = Callable[[str], str]
 
 
@@ -43,29 +56,53 @@ def cell_picture(tree: CellTree, whole: str, places: Places) -> Markup:
         whole: What all of it is: "the cell".
         places: Where a layer's ops are: words to search; "" for nowhere.
     """
-    return Markup('<div class="profnb-icicle" data-tree={}>{}</div>').format(
-        json_attribute(_drawn(tree, whole, places)), _largest(tree)
+    wall_ps = tree.wall_ps.tolist()
+    return icicle(
+        tree,
+        [whole, *map(tree.title, range(1, len(tree)))],
+        [look_of(tree, row) for row in range(len(tree))],
+        [f"{duration_text(one)}, {percent_text(one / (tree.whole_ps or 1))}" for one in wall_ps],
+        places=places,
     )
 
 
-def _drawn(tree: CellTree, whole: str, places: Places) -> dict[str, object]:
-    """What the script draws: a row per node, behind the one above it."""
-    begin = _begins(tree)
+def icicle(
+    tree: CellTree,
+    titles: Sequence[str],
+    look: Sequence[tuple[str, str]],
+    times: Sequence[str],
+    *,
+    places: Places = lambda _: "",
+    order: Sequence[int] = (),
+    wide_ps: int = 0,
+) -> Markup:
+    """Draw a tree of N nodes.
+
+    Args:
+        tree: The tree.
+        titles: What each node is called.
+        look: The entry of each in the legend, and its colour.
+        times: What is said of its time.
+        places: Where a layer's ops are.
+        order: The largest number stands first; by default a node's time.
+        wide_ps: What is as wide as the picture; the whole tree by default.
+    """
+    begin = _begins(tree, order or tree.wall_ps.tolist())
     largest = sorted(range(len(tree)), key=lambda row: -int(tree.wall_ps[row]))
     drawn = sorted(row for row in largest[:_MOST_DRAWN] if row == 0 or tree.wall_ps[row] > 0)
     place = {row: at for at, row in enumerate(drawn)}
-    looks = list(dict.fromkeys(look_of(tree, row) for row in drawn))
-    whole_ps = max(tree.whole_ps, 1)
-    return {
+    looks = list(dict.fromkeys(look[row] for row in drawn))
+    whole_ps = wide_ps or max(tree.whole_ps, 1)
+    data = {
         "looks": looks,
         "nodes": [
             [
                 place.get(int(tree.parent[row]), -1),
                 begin[row] * _MILLION // whole_ps,
                 (begin[row] + int(tree.wall_ps[row])) * _MILLION // whole_ps,
-                tree.title(row) if row else whole,
-                looks.index(look_of(tree, row)),
-                _about(tree, row),
+                titles[row],
+                looks.index(look[row]),
+                _about(tree, row, times[row]),
                 _time_itself(tree, row),
                 _leads_to(tree, row, places),
                 row,
@@ -73,9 +110,46 @@ def _drawn(tree: CellTree, whole: str, places: Places) -> dict[str, object]:
             for row in drawn
         ],
     }
+    return Markup('<div class="profnb-icicle" data-tree={}>{}</div>').format(
+        json_attribute(data), _largest(tree)
+    )
 
 
-def _begins(tree: CellTree) -> list[int]:
+def difference_picture(trees: Sequence[CellTree], labels: Sequence[str]) -> Markup:
+    """Two trees side by side on one scale: what B takes longer for is red, what it takes less for is green.
+
+    Args:
+        trees: A's and B's.
+        labels: What they are called.
+    """
+    wide_ps = max(1, *(tree.whole_ps for tree in trees))
+    looks = {1: (f"longer in {labels[1]}", _GROWN), -1: (f"shorter in {labels[1]}", _SHRUNK)}
+    pictures = []
+    for tree, label, nodes in zip(trees, labels, compare_nodes(trees), strict=True):
+        signs = [
+            int(np.sign(node.difference_ps)) * (abs(node.difference_ps) >= _LEAST_SEEN * wide_ps)
+            for node in nodes
+        ]
+        times = [
+            f"{duration_text(wall_ps)}, "
+            + (node.status if node.status in (NEW, GONE) else signed_text(node.difference_ps))
+            if sign
+            else duration_text(wall_ps)
+            for wall_ps, node, sign in zip(tree.wall_ps.tolist(), nodes, signs, strict=True)
+        ]
+        picture = icicle(
+            tree,
+            [label, *map(tree.title, range(1, len(tree)))],
+            [looks.get(sign, (_HELD, "")) for sign in signs],
+            times,
+            order=[node.most_ps for node in nodes],
+            wide_ps=wide_ps,
+        )
+        pictures.append(Markup('<div style="min-width:0">{}</div>').format(picture))
+    return Markup('<div style="{}">{}</div>').format(_BESIDE, Markup("").join(pictures))
+
+
+def _begins(tree: CellTree, size: Sequence[int]) -> list[int]:
     """Where each node begins in the picture: below one node the largest first, the rest and profnb last."""
     below: dict[int, list[int]] = {}
     for row, above in enumerate(tree.parent.tolist()):
@@ -83,7 +157,7 @@ def _begins(tree: CellTree) -> list[int]:
     begin = [0] * len(tree)
     for above, rows in below.items():
         at = begin[above] if above >= 0 else 0
-        for row in sorted(rows, key=lambda row: (_is_last(tree, row), -int(tree.wall_ps[row]))):
+        for row in sorted(rows, key=lambda row: (_is_last(tree, row), -size[row])):
             begin[row] = at
             at += int(tree.wall_ps[row])
     return begin
@@ -104,7 +178,7 @@ def look_of(tree: CellTree, row: int) -> tuple[str, str]:
     return _TITLES.get(kind, kind_title(kind)), CELL_COLOURS[kind]
 
 
-def _about(tree: CellTree, row: int) -> str:
+def _about(tree: CellTree, row: int, time: str) -> str:
     """What is said of a node under the pointer, and to readers."""
     title, kind = tree.title(row), kind_title(tree.kind[row])
     times = int(tree.occurrences[row])
@@ -112,7 +186,7 @@ def _about(tree: CellTree, row: int) -> str:
         "" if title.startswith(kind) else kind,
         "" if title == tree.line[row] else tree.line[row],
         f"{count_text(times)} times" if times > 1 else "",
-        f"{duration_text(int(tree.wall_ps[row]))}, {percent_text(float(tree.fraction[row]))}",
+        time,
     ]
     return " · ".join(part for part in said if part)
 
@@ -158,7 +232,7 @@ def _colour(tree: CellTree, row: int) -> str:
 
 def _order(tree: CellTree) -> list[int]:
     """The nodes as they stand in the picture, from top to bottom and from left to right."""
-    begin = _begins(tree)
+    begin = _begins(tree, tree.wall_ps.tolist())
     return sorted(range(len(tree)), key=lambda row: (begin[row], int(tree.depth[row])))
 
 

@@ -157,6 +157,24 @@ def show_bundles(bundles: Sequence[dict[str, Any]], text: str = "") -> None:
         display(bundle, raw=True)
 
 
+def show_answering(bundle: dict[str, Any], text: str, answer: Callable[[str], str] | None) -> None:
+    """Show an output, or in a terminal its text; what is clicked in it the kernel answers, with HTML.
+
+    Args:
+        bundle: The output.
+        text: The same as plain text.
+        answer: The answer to a question; None where there is nothing to ask.
+    """
+    shell = _kernel_shell()
+    if answer is None or shell is None or not _is_live(shell, None, default=True):
+        show_bundles([bundle], text)
+        return
+    name = uuid4().hex
+    html = f'<div data-answers="{name}">{bundle["text/html"]}</div>'
+    show_bundles([{**bundle, "text/html": html}], text)
+    _keep_until_replaced(shell, show_bridge(name, answer))
+
+
 def show_sentence(sentence: str) -> None:
     """Show one sentence in the cell's output, apart from what the cell printed."""
     from IPython.display import display

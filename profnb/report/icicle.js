@@ -7,7 +7,7 @@
  * @typedef {{looks: [string, string][], nodes: DrawnNode[]}} DrawnTree
  */
 
-const ICICLE_ROW = 22, ICICLE_LEVELS = 6;
+const ICICLE_ROW = 22, ICICLE_LEVELS = 6, MILLION = 1e6;
 const HOLDS = 'rgba(128,128,128,.17)', ITSELF = 'rgba(128,128,128,.07)';
 
 /** Black or white, whichever reads better on a colour; what the page has on none. @param {string} colour */
@@ -87,7 +87,7 @@ class Icicle {
   /** @param {number} at @param {number} level */
   place(at, level) {
     const [, begin, end, title, look, about, own] = this.nodes[at];
-    const [, from, to] = this.nodes[this.view], whole = to - from || 1;
+    const [, from, to] = this.nodes[this.view], whole = this.view ? to - from || 1 : MILLION;  // two beside each other have one scale
     const wide = (end - begin) / whole * this.width;
     if (level >= ICICLE_LEVELS || (at !== this.view && wide < 1)) return;
     const share = `left:${(begin - from) / whole * 100}%;width:${(end - begin) / whole * 100}%;`;

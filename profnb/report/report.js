@@ -82,11 +82,22 @@ function follow(from, data) {
   if (!Array.isArray(data)) return;
   const [, words, where] = data;
   if (where === 'ops') { findOps(from, words); return; }
+  if (where === 'run') { openRun(from, words); return; }
   const box = document.querySelector('.profnb-timeline input[type=search]');
   if (!(box instanceof HTMLInputElement) || typeof words !== 'string') return;
   box.value = words;
   box.dispatchEvent(new Event('input', {bubbles: true}));
   box.closest('.profnb-timeline')?.scrollIntoView({block: 'nearest', behavior: 'smooth'});
+}
+
+/** Shows the report of a run below the picture in which it was clicked. @param {Element} from @param {string} key */
+async function openRun(from, key) {
+  const root = /** @type {HTMLElement | null} */ (from.closest('[data-answers]')), place = root?.querySelector('.profnb-run');
+  if (!root || !place) return;
+  place.textContent = 'Opening the run …';
+  const reply = await findSource(root.dataset.answers || '')?.ask(key);
+  if (reply) { place.innerHTML = reply; run(); } else place.textContent = 'The kernel does not answer.';
+  place.scrollIntoView({block: 'nearest', behavior: 'smooth'});
 }
 
 /** Keys typed here are not a notebook's: of JupyterLab two d would delete the cell. @param {HTMLElement} root */

@@ -1,6 +1,8 @@
 """How often the history's alarm is false, how soon it is right, and how often a comparison's interval holds the truth.
 
-python tests/benchmarks/history.py [SERIES]      by simulation; 20,000 series by default, a minute or two
+python tests/benchmarks/history.py [SERIES]      by simulation; 20,000 series by default, some minutes
+python tests/benchmarks/history.py --runs [N]    by how much two runs of one program differ, on this machine and in recorded pairs; 12 runs by default
+python tests/benchmarks/history.py --file        what the file bears: 8 processes that write 1,000 runs each, 300 kills, 10,000 runs
 
 Prints the rates that docs/history.md has: false alarms of steady series of 50 runs, by kind of noise; slow-downs of 10 % at
 3 % noise found with the third and the fourth slow run, by how many runs were before them; and of comparisons with one or two
@@ -8,15 +10,27 @@ runs a side, whose spread past runs tell, how many intervals hold the truth and 
 """
 
 import math
+import signal
+import sqlite3
+import subprocess
 import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
 
 import numpy as np
 
 from profnb.compare.estimates import THIS_CODE, UNKNOWN_SPREAD, Spread
 from profnb.compare.speedup import RunSet, compare_runs
 from profnb.history.change_points import find_changes
+from profnb.history.series import spread_of_runs
+from profnb.history.showing import open_history
+from profnb.history.store import Run, read_runs, write_run
 
 NOISE, SLOWER, RUNS = 0.03, 1.1, 50
+RECORDED = (0.009, 0.008, 0.025, 0.004, 0.015, 0.042, 0.006, 0.035)  # by how much runs of recorded programs vary (--runs)
+ROOT = Path(__file__).parents[2]
 
 
 def noise(kind, count, random):
@@ -54,15 +68,30 @@ def found_within(before, series, random):
     return [count / series for count in counts]
 
 
-def covered(past, count, ratio, spread_of_runs, trials, random):
-    """Of comparisons with so many past runs (0: nobody knows) and runs a side: intervals that hold the truth, and claims."""
+def told_by_others(random):
+    """What the history tells of code that it has not, and how that varies: five other codes, of six runs each."""
+    runs = [
+        Run(key=f"{code}-{at}", cell=str(code), median_ms=float(np.exp(random.normal(0, spread))))
+        for code, spread in enumerate(random.choice(RECORDED, 5))
+        for at in range(6)
+    ]
+    return spread_of_runs(runs, "new", ""), float(random.choice(RECORDED))
+
+
+def covered(past, count, ratio, spread_seen, trials, random):
+    """Of comparisons with so many past runs and runs a side: intervals that hold the truth, and claims.
+
+    With 0 past runs nobody knows how runs vary; with -1 other codes tell it. A spread of 0 is that of a recorded program.
+    """
     held = claims = 0
     for trial in range(trials):
-        spread = UNKNOWN_SPREAD
-        if past:
-            spread = Spread(float(random.normal(0, spread_of_runs, past).var(ddof=1)), past - 1, THIS_CODE)
+        spread, spread_of_run = UNKNOWN_SPREAD, spread_seen or float(random.choice(RECORDED))
+        if past > 0:
+            spread = Spread(float(random.normal(0, spread_of_run, past).var(ddof=1)), past - 1, THIS_CODE)
+        if past < 0:
+            spread, spread_of_run = told_by_others(random)
         sides = [
-            RunSet("x", tuple(level * np.exp(random.normal(0, spread_of_runs)) * random.normal(1, 0.02, 60) for _ in range(count)))
+            RunSet("x", tuple(level * np.exp(random.normal(0, spread_of_run)) * random.normal(1, 0.02, 60) for _ in range(count)))
             for level in (1.0, ratio)
         ]
         difference = compare_runs(*sides, trial, (spread, spread))
@@ -71,7 +100,146 @@ def covered(past, count, ratio, spread_of_runs, trials, random):
     return held / trials, claims / trials
 
 
+def written_by(file, count, processes, begin=0):
+    """Processes that each write so many runs, and print the number of each one that is kept."""
+    code = f"""
+        import sys; from pathlib import Path
+        from profnb.history.store import Run, write_run
+        for number in range({count}):
+            write_run(Path(sys.argv[1]), Run(key=f"{{sys.argv[2]}}-{{number}}", cell="abcd", tree=[[-1, "cell", "", 0, 1.0]] * 40))
+            print(number, flush=True)
+    """
+    return [
+        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(file), str(begin + at)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        for at in range(processes)
+    ]
+
+
+def kept_of_many(file, count, processes):
+    """How many runs are kept of those that processes wrote at once."""
+    for process in (started := written_by(file, count, processes)):
+        process.communicate()
+    assert [process.returncode for process in started] == [0] * processes
+    return len({run.key for run in read_runs(file)})
+
+
+def kept_of_killed(file, kills):
+    """Runs that writers said were kept before they were killed, runs that are kept, and what SQLite says of the file."""
+    said = 0
+    for kill in range(kills):
+        (process,) = written_by(file, 10_000, 1, begin=kill)
+        for _ in range(1 + kill % 7):
+            process.stdout.readline()
+            said += 1
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    return said, len(read_runs(file)), sqlite3.connect(file).execute("PRAGMA integrity_check").fetchone()[0]
+
+
+def fill(file, count):
+    """A file of so many runs in 20 series."""
+    write_run(file, Run(key="first", cell="0"))
+    names = 'cell, label, machine, versions, settings, runs, steps, cell_steps, median_ms, low_ms, high_ms, wall_ms, advice, "commit"'
+    times = 2 * np.exp(np.random.default_rng(4).normal(0, NOISE, count))
+    database = sqlite3.connect(file)
+    database.executemany(
+        f"INSERT INTO runs (key, {names}) VALUES (?, ?, '', '', '{{}}', '{{}}', 1, 1, 100, ?, ?, ?, ?, '[]', '')",
+        [(f"more {at}", str(at % 20), ms, 0.9 * ms, 1.1 * ms, 100 * ms) for at, ms in enumerate(times.tolist())],
+    )
+    database.commit()
+    database.close()
+
+
+def file_bears():
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "history.sqlite"
+        print(f"8 processes wrote 1,000 runs each; kept: {kept_of_many(file, 1000, 8):,}")
+        killed = file.with_name("killed.sqlite")
+        print("300 kills during writes; runs said to be kept {:,}, kept {:,}, integrity {}".format(*kept_of_killed(killed, 300)))
+        large = file.with_name("large.sqlite")
+        fill(large, 10_000)
+        took = []
+        for _ in range(6):
+            began, used = time.perf_counter(), time.process_time()
+            count = len(open_history(path=large).rows)
+            took.append((time.perf_counter() - began, time.process_time() - used))
+        print(f"{count:,} runs read and judged in {min(took)[0]:.2f} s, {min(took)[1]:.2f} s of a processor; at first {took[0][0]:.2f} s")
+
+
+def small_programs():
+    """A step of each program, by its name."""
+    random = np.random.default_rng(0)
+    square, large, table = random.random((300, 300)), random.random(2_000_000), random.integers(0, 9, 30_000).tolist()
+    tf = import_if_there("tensorflow")
+    programs = {
+        "a product of matrices": lambda: square @ square,
+        "a copy of 16 MB": large.copy,
+        "a sort": lambda: np.sort(large[:100_000]),
+        "a loop of Python": lambda: sum(value * 3 for value in table),
+        "counting in a dictionary": lambda: {value: at for at, value in enumerate(table)},
+        "exponentials": lambda: np.exp(large[:300_000]),
+    }
+    if tf is not None:
+        x, product = tf.random.normal((256, 256)), tf.function(lambda x: tf.reduce_sum(tf.nn.relu(x @ x)))
+        programs["a function of TensorFlow"] = lambda: product(x).numpy()
+        programs["eager ops"] = lambda: [tf.reduce_sum(x * at).numpy() for at in range(4)]
+    return programs
+
+
+def import_if_there(name):
+    try:
+        return __import__(name)
+    except ImportError:
+        return None
+
+
+def recorded_programs():
+    """The typical steps of each run of programs that were recorded several times (tests/data)."""
+    import profnb
+    from profnb.compare.speedup import estimate_step
+
+    sys.path[:0] = [str(ROOT / "tests")]
+    from recorded import program
+
+    for name in ("once", "twice", "short-sleep", "long-sleep", "without-extra", "with-extra"):
+        profiles = [program(f"{name}-{turn}") for turn in range(3)]
+        yield name, [estimate_step([profile.steady_step_times[0][0]]).mean for profile in profiles]
+    pairs = next((pairs for above in ROOT.parents if (pairs := above / "shared" / "traces" / "gpu-cnn-pairs").exists()), None)
+    for name in ("batch32-fp32-global", "batch32-fp32-private") if pairs else ():
+        profiles = [profnb.load(pairs / f"{name}-{letter}.xplane.pb") for letter in "ab"]
+        yield name, [estimate_step([profile.steady_step_times[0][0]]).mean for profile in profiles]
+
+
+def runs_differ(runs):
+    """Print how far two runs of one program are apart, of programs that ran by turns here and of recorded ones."""
+    programs, logs = small_programs(), {}
+    for _ in range(runs):
+        for name, step in programs.items():
+            times = []
+            for _ in range(150):
+                began = time.perf_counter()
+                step()
+                times.append(time.perf_counter() - began)
+            logs.setdefault(name, []).append(math.log(np.median(times[20:])))
+    logs |= dict(recorded_programs())
+    apart, weights = [], []
+    for name, values in logs.items():
+        pairs = [abs(one - two) for at, one in enumerate(values) for two in values[:at]]
+        apart, weights = apart + pairs, weights + [1 / len(pairs)] * len(pairs)
+        print(f"  {name}: {len(values)} runs vary by {np.std(values, ddof=1):.1%}, two are {max(pairs):.1%} apart at most")
+    order = np.argsort(apart)
+    share = np.cumsum(np.array(weights)[order]) / sum(weights)
+    for wanted in (0.5, 0.8, 0.95):
+        print(f"  {wanted:.0%} of pairs of runs are within {np.array(apart)[order][np.searchsorted(share, wanted)]:.1%}, each program counting alike")
+
+
 def main():
+    if sys.argv[1:2] == ["--runs"]:
+        runs_differ(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
+        return
+    if sys.argv[1:] == ["--file"]:
+        file_bears()
+        return
     series, random = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000, np.random.default_rng(0)
     print(f"False alarms in a steady series of {RUNS} runs ({series:,} series):")
     for kind in KINDS:
@@ -81,10 +249,11 @@ def main():
         third, fourth = found_within(before, series // 10, random)
         print(f"  behind {before} runs: {third:.1%}, {fourth:.1%}")
     print("Comparisons: intervals that hold the truth, and equal programs that are called different:")
-    for past, count, spread in ((3, 1, 0.04), (10, 1, 0.04), (30, 1, 0.04), (10, 2, 0.04), (10, 1, 0.1), (0, 1, 0.03), (0, 1, 0.06)):
-        told = [covered(past, count, ratio, spread, max(series // 20, 20), random) for ratio in (1.0, 1.1)]
-        known = f"{past} past runs" if past else "nobody knows"
-        print(f"  {known}, {count} run(s) a side, runs vary by {spread:.0%}: {np.mean([held for held, _ in told]):.1%}, {told[0][1]:.1%}")
+    for past, count, spread in ((3, 1, 0.04), (10, 1, 0.04), (30, 1, 0.04), (10, 2, 0.04), (10, 1, 0.1), (-1, 1, 0), (0, 1, 0), (0, 1, 0.06)):
+        rates = [covered(past, count, ratio, spread, max(series // 20, 20), random) for ratio in (1.0, 1.1)]
+        known = {0: "nobody knows", -1: "other code tells"}.get(past, f"{past} past runs")
+        vary = f"by {spread:.0%}" if spread else "as those of recorded programs do"
+        print(f"  {known}, {count} run(s) a side, runs vary {vary}: {np.mean([held for held, _ in rates]):.1%}, {rates[0][1]:.1%}")
 
 
 if __name__ == "__main__":

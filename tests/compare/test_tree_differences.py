@@ -1,9 +1,15 @@
 """Two trees of a cell's time to the parts that differ: they add up, whatever each side knows below a node."""
 
+import html
+import json
+import re
+
+import numpy as np
 import pytest
 
 from profnb.compare.part_section import markdown, part_section
-from profnb.compare.tree_differences import compare_trees, difference_sentence
+from profnb.compare.tree_differences import compare_nodes, compare_trees, difference_sentence
+from profnb.report.cell_picture import difference_picture
 
 
 def tree(callback=20.0, steps=200.0, epochs=3, extra=()):
@@ -86,3 +92,43 @@ def test_the_section_shows_bars_to_the_largest_difference():
     section = part_section(("a", "b"), compare_trees(tree(), tree(callback=320.0, steps=190.0)))
     assert [row[-2] for row in section.rows] == ["+300 ms", "-10.0 ms"]
     assert section.rows[0][0] == "█" * 8
+
+
+def drawn(rows):
+    """A tree of rows as they are kept, in picoseconds."""
+    from profnb.causes.cell_tree import CellTree
+
+    parent, kind, name, count, own_ms = zip(*rows, strict=True)
+    depth, wall = [0] * len(rows), [int(own * 1e9) for own in own_ms]
+    for at in range(1, len(rows)):
+        depth[at] = depth[parent[at]] + 1
+    for at in range(len(rows) - 1, 0, -1):
+        wall[parent[at]] += wall[at]
+    numbers = [np.array(values, np.int64) for values in (parent, depth, count, [own * 1e9 for own in own_ms], wall, [0] * len(rows))]
+    return CellTree(numbers[0], numbers[1], kind, name, ("",) * len(rows), *numbers[2:], numbers[-1])
+
+
+def test_each_node_is_held_against_its_like():
+    """The callback takes 300 ms longer, so do the epoch, the fit and the cell; profnb's own time is in neither."""
+    slower = tree(callback=320.0)
+    slower[5] = [0, "profnb", "page", 1, 900.0]
+    one, two = compare_nodes([drawn(tree()), drawn(slower)])
+    assert [node.difference_ps // 10**9 for node in one] == [300, 300, 300, 0, 300, 0] == [node.difference_ps // 10**9 for node in two]
+    assert one[5].status == two[5].status == ""
+    new = compare_nodes([drawn(tree()), drawn(tree(extra=[[0, "own lines", "plot", 1, 40.0]]))])[1][-1]
+    assert (new.status, new.difference_ps, new.most_ps) == ("new", 40 * 10**9, 40 * 10**9)
+
+
+def test_both_trees_are_drawn_on_one_scale():
+    """A takes 276 ms, B 576, so A's cell is 276 / 576 of the width; what is longer in B is red in both."""
+    picture = difference_picture([drawn(tree()), drawn(tree(callback=320.0))], ("a", "b"))
+    one, two = (json.loads(html.unescape(text)) for text in re.findall(r'data-tree="([^"]*)"', picture))
+    assert (one["nodes"][0][2], two["nodes"][0][2]) == (276 * 10**6 // 576, 10**6)
+    for side, times in ((one, "20.0 ms, +300 ms"), (two, "320 ms, +300 ms")):
+        callback = next(node for node in side["nodes"] if node[3] == "callback Score.on_epoch_end" or "Score" in node[3])
+        assert side["looks"][callback[4]][0] == "longer in b"
+        assert callback[5].endswith(times)
+        steps = next(node for node in side["nodes"] if node[3] == "train steps")
+        assert side["looks"][steps[4]] == ["holds others", ""]
+    order = [[node[3] for node in sorted(side["nodes"], key=lambda node: node[1]) if "steps" in node[3] or "Score" in node[3]] for side in (one, two)]
+    assert order[0] == order[1]  # one order, though the longest is another one

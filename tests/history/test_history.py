@@ -2,21 +2,25 @@
 
 import math
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-import textwrap
+import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import history as bench
+from traces import event, host, line, xspace
+
 import profnb
+from profnb.compare.estimates import OTHER_CODE, THIS_CODE
 from profnb.core.errors import ProfnbError
 from profnb.history.change_points import find_changes
-from profnb.history.door import keep
-from profnb.history.identity import find_commit, identify_block, identify_code, identify_script
+from profnb.history.door import keep as keep_result
+from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code, identify_script
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
 from profnb.history.showing import open_history
@@ -57,40 +61,16 @@ def test_a_run_comes_back_as_it_was(file):
     assert read_tree(file, "4") == ()
 
 
-def written_by(file, count, processes, begin=0):
-    code = f"""
-        import sys; from pathlib import Path
-        from profnb.history.store import Run, write_run
-        for number in range({count}):
-            write_run(Path(sys.argv[1]), Run(key=f"{{sys.argv[2]}}-{{number}}", cell="abcd", tree=[[-1, "cell", "", 0, 1.0]] * 40))
-            print(number, flush=True)
-    """
-    return [
-        subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(file), str(begin + at)], cwd=PARENT, stdout=subprocess.PIPE, text=True)
-        for at in range(processes)
-    ]
-
-
 @pytest.mark.slow
 def test_eight_processes_write_at_once_and_none_is_lost(file):
-    for process in (processes := written_by(file, 100, 8)):
-        process.communicate()
-    assert [process.returncode for process in processes] == [0] * 8
-    assert len({run.key for run in read_runs(file)}) == 800
+    assert bench.kept_of_many(file, 100, 8) == 800
 
 
 @pytest.mark.slow
 def test_kills_during_writes_leave_a_sound_file(file):
-    said = 0
-    for kill in range(20):
-        (process,) = written_by(file, 10_000, 1, begin=kill)
-        for _ in range(1 + kill % 7):
-            process.stdout.readline()
-            said += 1
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    assert len(read_runs(file)) >= said  # whatever was written stays
-    assert sqlite3.connect(file).execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    said, kept, verdict = bench.kept_of_killed(file, 20)
+    assert said <= kept  # whatever was written stays
+    assert verdict == "ok"
 
 
 def test_a_locked_file_is_a_sentence(file, monkeypatch):
@@ -229,21 +209,108 @@ def test_a_script_and_a_block_are_told_by_their_code(tmp_path):
     assert identify_script(str(tmp_path / "none.py")) == identify_block(str(tmp_path / "none.py"), 1) == ""
 
 
-def test_the_commit_and_whether_files_differ(tmp_path):
-    assert find_commit(tmp_path) == ("", None)
+def git(folder, *words):
+    words = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always", *words]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
 
-    def git(*words):
-        subprocess.run(["git", "-C", tmp_path, "-c", "user.name=a", "-c", "user.email=a@b", *words], check=True, capture_output=True)
 
-    git("init")
-    (tmp_path / "a.py").write_text("1")
-    git("add", "a.py")
-    git("commit", "-m", "a")
-    commit, is_dirty = find_commit(tmp_path)
-    assert len(commit) == 40
-    assert is_dirty is False
-    (tmp_path / "a.py").write_text("22")
-    assert find_commit(tmp_path) == (commit, True)
+@pytest.fixture
+def repository(tmp_path):
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    git(folder, "init")
+    (folder / "a.py").write_text("1")
+    git(folder, "add", "a.py")
+    git(folder, "commit", "-m", "a")
+    return folder
+
+
+def test_the_commit_and_whether_files_differ(repository):
+    assert find_commit(repository.parent) == ""
+    commit = git(repository, "rev-parse", "HEAD")
+    assert find_commit(repository) == commit
+    assert await_git(ask_git(repository), 60) is False
+    (repository / "new.py").write_text("which git doesn't follow")
+    (repository / "a.py").touch()  # other times, the same content
+    assert await_git(ask_git(repository), 60) is False
+    (repository / "a.py").write_text("22")
+    (repository / "folder").mkdir()
+    assert find_commit(repository / "folder") == commit
+    assert await_git(ask_git(repository / "folder"), 60) is True
+
+
+def packed(folder):
+    git(folder, "pack-refs", "--all")
+    return folder
+
+
+def detached(folder):
+    git(folder, "checkout", "--detach")
+    return folder
+
+
+def worktree(folder):
+    git(folder, "worktree", "add", "-b", "side", folder.parent / "side")
+    git(folder.parent / "side", "commit", "--allow-empty", "-m", "b")
+    return packed(folder) and folder.parent / "side"
+
+
+def submodule(folder):
+    above = folder.parent / "above"
+    git(folder.parent, "init", "above")
+    git(above, "submodule", "add", folder, "below")
+    return above / "below"
+
+
+def bare(folder):
+    git(folder.parent, "clone", "--bare", folder, "bare")
+    return folder.parent / "bare" / "refs"
+
+
+@pytest.mark.parametrize("made_odd", [packed, detached, worktree, submodule, bare])
+def test_the_commit_of_odd_repositories(repository, made_odd):
+    folder = made_odd(repository)
+    assert find_commit(folder) == git(folder, "rev-parse", "HEAD") != ""
+
+
+def test_of_repositories_without_a_commit_nothing_is_said(tmp_path):
+    git(tmp_path, "init")
+    assert find_commit(tmp_path) == ""
+    head = tmp_path / ".git" / "HEAD"
+    for text in ("ref: refs/../../../etc/hostname", "ref: HEAD", "ref: refs/heads/none", "", "x" * 40, "ref: " * 1000):
+        head.write_text(text)
+        assert find_commit(tmp_path) == ""
+    (tmp_path / ".git" / "refs" / "heads" / "a").write_text("ref: refs/heads/a")
+    head.write_text("ref: refs/heads/a")  # which points at itself
+    assert find_commit(tmp_path) == ""
+    if hasattr(os, "mkfifo"):
+        os.mkfifo(tmp_path / ".git" / "packed-refs")  # which no reading comes to an end of
+        assert find_commit(tmp_path) == ""
+
+
+def test_a_git_that_says_nothing_is_not_waited_for():
+    asked = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert await_git(asked, 0.0) is None
+    assert asked.returncode is not None
+
+
+def test_whether_files_differ_is_added_when_git_has_answered(repository, file, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(file))
+    monkeypatch.chdir(repository)
+    monkeypatch.setattr(keeping, "_LATER_S", 0)
+    with profnb.profile():
+        pass
+    for thread in threading.enumerate():
+        if thread.name == "profnb git":
+            thread.join()
+    (run,) = read_runs(file)
+    assert (run.commit, run.is_dirty) == (git(repository, "rev-parse", "HEAD"), False)
+    code = f"import profnb\nwith profnb.profile(label='ends at once'):\n    pass\n"
+    (repository / "a.py").write_text(code)
+    subprocess.run([sys.executable, "a.py"], cwd=repository, env={**os.environ, "PYTHONPATH": str(PARENT)}, check=True)
+    assert [one.is_dirty for one in read_runs(file)] == [False, True]
+    write_run(file, Run(key=run.key))  # what comes later leaves what is known
+    assert read_runs(file)[0].is_dirty is False
 
 
 def test_a_slow_down_is_found_with_its_third_or_fourth_run():
@@ -345,15 +412,8 @@ def test_a_dataframe_has_a_row_per_run(file):
 
 
 def test_ten_thousand_runs_are_read_and_judged(file):
-    keep(file, [2.0])
-    database = sqlite3.connect(file)
-    names = "cell, label, machine, versions, settings, runs, steps, cell_steps, median_ms, wall_ms, advice, \"commit\""
-    database.executemany(
-        f"INSERT INTO runs (key, {names}) VALUES (?, 'abcd', '', '', '{{}}', '{{}}', 1, 1, 100, ?, ?, '[]', '')",
-        [(f"more {at}", ms, 100 * ms) for at, ms in enumerate(steady(10_000, seed=4))],
-    )
-    database.commit()
-    database.close()
+    file.parent.mkdir()
+    bench.fill(file, 10_000)
     assert len(profnb.history(path=file)) == 10_001
 
 
@@ -367,14 +427,41 @@ def test_the_picture_and_the_list_render(file, count):
     assert len(history.figures()) == (count > 1)
 
 
+def test_a_file_of_an_earlier_profnb_gets_what_it_has_not(file):
+    keep(file, [2.0])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("ALTER TABLE runs DROP COLUMN trace")
+        database.execute("PRAGMA user_version=1")
+    write_run(file, made(1, trace="/a/b"))
+    assert [run.trace for run in read_runs(file)] == ["", "/a/b"]
+
+
+def test_a_run_whose_trace_was_kept_opens(file, tmp_path):
+    steps = [event("train", at * 10**10, 8 * 10**9, step_num=at, _r=1) for at in range(6)]
+    trace = tmp_path / "a.xplane.pb"
+    trace.write_bytes(xspace(host(line("python", *steps))))
+    write_run(file, made(0, trace=str(trace)))
+    write_run(file, made(1))
+    write_run(file, made(2, trace=str(tmp_path / "<gone>.xplane.pb")))
+    history = open_history(path=file)
+    (figure,) = history.figures().values()
+    marks = [mark for one in figure["data"] for mark in one.get("customdata", [])]
+    assert [mark[1:] for mark in marks] == [["0", "run"], [], ["2", "run"]]
+    assert all(("click" in mark[0]) == (len(mark) > 1) for mark in marks)
+    assert "8.00 ms" in history.open_run("0")
+    assert history.open_run("1") == history.open_run("none") == ""
+    assert "&lt;gone&gt;" in history.open_run("2") and str(tmp_path) not in open_history(path=file).bundle()["text/html"]
+
+
 def test_how_runs_of_a_cell_vary():
     runs = [made(number, ms) for number, ms in enumerate(steady(200, seed=3))]
     spread = spread_of_runs(runs, "abcd", "")
-    assert spread.of == "this code"
+    assert spread.of == THIS_CODE
     assert spread.variance == pytest.approx(0.03**2, rel=0.2)
-    other = spread_of_runs(runs, "none", "")
-    assert other.of == "other code on this machine"
-    assert spread_of_runs(runs[:2], "none", "") is None
+    assert spread_of_runs(runs, "none", "") is None  # one other code tells nothing of this one
+    others = [made(number, ms, cell=str(code)) for code in range(4) for number, ms in enumerate(steady(20, seed=code))]
+    other = spread_of_runs(others, "none", "")
+    assert (other.of, other.variance) == (OTHER_CODE, pytest.approx(0.03**2, rel=0.4))
 
 
 @pytest.mark.tensorflow
@@ -412,7 +499,7 @@ def test_trouble_of_the_history_is_no_trouble_of_the_block(tmp_path, monkeypatch
         pass
     assert any("not kept" in note for note in result.notes)
     monkeypatch.setattr(keeping, "run_of", lambda profile: 1 / 0)
-    assert "ZeroDivisionError" in keep(result, file=__file__, line=1)
+    assert "ZeroDivisionError" in keep_result(result, file=__file__, line=1)
 
 
 @pytest.mark.kernel
