@@ -16,7 +16,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.capture.step_records import INVOKE
 from profnb.causes.cell_tree import STEPS
-from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
+from profnb.causes.numbers import FEWEST, LEFT, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
     EagerRuns,
     find_eager_runs,
@@ -161,8 +161,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     what = name or f"the code at {where}"
     left, has_device = 1 - python / took, model.is_traced and model.traced.has_device
     meanwhile = "the device idled" if has_device else "nothing computed"
-    # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
-    most = left + (1 - left) * 2 / SELDOM
+    most = left + (1 - left) * LEFT
     yield Proposal(
         "own-python", f"Do less in {what}",
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{', with nearby lines' if line else ''}, "
@@ -192,7 +191,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
                 return
     evidence = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
-    least, most, code, is_together = 0.0, HALF, _less_python(study), False
+    least, most, code, is_together = 0.0, LEFT, _less_python(study), False
     if seldom:
         most, evidence = 1.0, evidence + seldom
         code = (
@@ -206,7 +205,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
             title, code = "Run several steps in one call", _OF_FIT
             least, most = 1 / _IN_ONE_CALL, QUARTER
     if share and input_runs_python(study):  # of both only one runs at a time
-        most = max(most, min(input_work_share(study) / share, 1.0))
+        work = min(input_work_share(study), 1.0)
+        least, most = max(least, 1 - (1 - work) / share), max(most, min(work / share, 1.0))
     edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
     more = f" Most of the time goes to {feeding.named()}." if feeding and feeding.named() else ""
     if is_together:
@@ -215,7 +215,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
         around, short = shares_of_calls(study)
         if around:
             more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-            left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
+            left = around / _IN_ONE_CALL + short / 2, around * QUARTER + short
             whole = around + short
             edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
     yield Proposal(
@@ -265,7 +265,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
         _FUNCTION_GUIDE,
-        [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
+        [model.some_of(("host compute", OTHERS), share, (0.0, LEFT))],
     )  # fmt: skip
 
 

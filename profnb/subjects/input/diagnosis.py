@@ -49,6 +49,11 @@ CAUSES = {
         "Pack the files into TFRecords once and read with tf.data.TFRecordDataset(files, "
         "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
     ),
+    "each element": (
+        "runs a short function once for each element",
+        ".batch(n) before .map(f) calls f once for a whole batch. Most TensorFlow ops take a batch as it is: "
+        "casts, arithmetic, strings, tf.io.parse_example.",
+    ),
     "sequential map": (
         "runs one element at a time",
         "Use several threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
@@ -267,6 +272,9 @@ def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: 
         "python": runs_python(table, row),
         "busy": in_function and kind not in _MAPS,
         "small files": is_map and 0 < runs < reads * 2 and reading_ps > other_ps,
+        "each element": is_map
+        and 0 < table.function_ps[row] < runs * _HAND_OVER_PS
+        and batch_above(table, row) > 1,
         "decode": is_map and is_parallel and ops and ops[0][0].startswith(_DECODERS),
         "transform": is_map and is_parallel,
         "sequential map": is_map,
@@ -277,6 +285,14 @@ def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: 
         "other": True,
     }
     return next(cause for cause, holds in causes.items() if holds)
+
+
+def batch_above(table: InputPipeline, row: int) -> float:
+    """Elements of an iterator that a later one puts into one batch; 0 where none does."""
+    above = int(table.tree.parent[row])
+    while above >= 0 and table.kind[above] not in _BATCHING:
+        above = int(table.tree.parent[above])
+    return float(table.occurrences[row] / max(table.occurrences[above], 1)) if above >= 0 else 0.0
 
 
 def runs_python(table: InputPipeline, row: int) -> bool:
