@@ -23,7 +23,7 @@ from profnb.causes.starving import (
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, guide, input_shares, is_loop_of_keras, period_ps
-from profnb.subjects.input.diagnosis import CAUSES, batch_above, runs_ahead, runs_python
+from profnb.subjects.input.diagnosis import CAUSES, runs_ahead, runs_in_batch, runs_python
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 
@@ -91,7 +91,7 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
         return least, min(most, beside)
     if cause == "each element":  # of what it is waited for one call a batch, with larger ops
         table = study.input.pipeline
-        least = 1 - float(table.waited_fraction[row]) * (1 - 1 / batch_above(table, row))
+        least = 1 - float(table.waited_fraction[row]) * (1 - 1 / runs_in_batch(table, row))
         return least, least + (1 - least) * QUARTER
     # Of the work so much is left at most, behind the rest of the step where it runs ahead.
     return 0.0, min(max(LEFT - rest, 0.0) / wait if is_ahead else LEFT, beside)
