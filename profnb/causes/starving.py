@@ -303,8 +303,5 @@ def room_for_batch(study: Study) -> tuple[int, float, float]:
     sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
     size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
     idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
-    return (
-        size,
-        idle,
-        idle - sum(idle_share_of(study, cause) for cause in ("waiting for input", "copying input")),
-    )
+    waits = ("waiting for input", "copying input")
+    return size, idle, idle - sum(idle_share_of(study, cause) for cause in waits)

@@ -25,6 +25,7 @@ from profnb.causes.python_work import (
     shares_of_calls,
 )
 from profnb.causes.starving import input_runs_python, input_work_share
+from profnb.causes.unlearned import longest_line
 from profnb.core.printable import printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
@@ -257,15 +258,17 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     largest = int(names[np.bincount(row, took_ps).argmax()])
     op = parse_op(study.trace.names[largest])
     each = functions.size / study.summary.counted.size
+    where = longest_line(study, np.isin(np.arange(len(events)), functions))
+    what = f"the Python at {where}" if where else "Python functions"
     yield Proposal(
-        "python-in-the-step", "Take Python functions out of the step",
+        "python-in-the-step", f"Take {what} out of the step",
         f"A step's graph calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
         f"({printable(op[0] if op else '')[:_LONGEST]}), for {duration_text(float(took_ps.mean()))} each "
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
         _FUNCTION_GUIDE,
-        [model.some_of(("host compute", OTHERS), share, (0.0, LEFT))],
+        [model.some_of(("host compute", OTHERS), share, (0.0, LEFT))], where,
     )  # fmt: skip
 
 
