@@ -12,7 +12,7 @@ from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
-from profnb.causes.numbers import HALF, QUARTER
+from profnb.causes.numbers import LEFT, QUARTER
 from profnb.causes.python_work import computing_shares, python_alone_share
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
@@ -178,9 +178,9 @@ class Model:
         return [self.some_of(kinds, part, remains) for kinds, part in parts if part]
 
     def left_by_a_call(self, share: float) -> tuple[float, float]:
-        """Of a share of each step that one call starts all at once: that call at least, half at most."""
+        """Of a share of each step that one call starts all at once: that call at least."""
         step_ps = self.study.summary.mean_period_ps if self.study is not None else 0.0
-        return min(self.costs.call_ps[0] / max(share * step_ps, 1), HALF), HALF
+        return min(self.costs.call_ps[0] / max(share * step_ps, 1), LEFT), LEFT
 
     def steps_behind(self, times: int, took_ps: float) -> list[Edit]:
         """The steps, as far as they take longer behind what runs so often between them.
@@ -193,7 +193,7 @@ class Model:
         steps = [row for row in self.main_steps if 0 < tree.occurrences[row] <= 2 * times]
         rows = tree.with_below(steps)
         whole = float(tree.self_ps[rows].sum())
-        colder = min(QUARTER * whole, HALF * took_ps)
+        colder = min(QUARTER * whole, took_ps / 2)
         return [Edit(rows, whole - colder, whole)] if colder else []
 
     @property

@@ -5,10 +5,13 @@ has each instant of the thread once: waiting for the pipeline is "input", and wh
 nothing else could go on is "device compute". So an edit of the thread's own work saves what it takes away. An
 edit of the device's work saves at most that, and at least what the host's hidden work leaves of it.
 
-Nothing is assumed to become free: an edit says what remains at least and at most. Edits of the same node
-count once: the one that comes first takes what it speaks of, and leaves the others their share of the rest.
+Nothing is assumed to become free: an edit says what remains at least and at most. What looks may be wrong by
+has nothing to do with that, so the two make a range as independent errors do: the root of their squares.
+Edits of the same node count once: the one that comes first takes what it speaks of, and leaves the others
+their share of the rest.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -66,17 +69,20 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         before: What other edits have taken already; the saving is what these add.
     """
     taken = np.zeros(len(tree)) if before is None else before.taken.copy()
-    low = high = 0.0
+    saved = spread = squares = 0.0
     for edit in edits:
         spoken_ps = tree.self_ps[edit.rows] * edit.share
         left_ps = spoken_ps * (1 - taken[edit.rows])
         whole, left = float(spoken_ps.sum()), float(left_ps.sum())
         share = left / whole if whole else 0.0
-        error = tree.error_of(edit.rows) * edit.share * share
-        low += max(left - error - edit.most_ps * share, 0.0)
-        high += max(min(left + error, tree.whole_ps) - edit.least_ps * share, 0.0)
+        least, most = (min(end * share, left) for end in (edit.least_ps, edit.most_ps))
+        saved += left - (least + most) / 2
+        spread += (most - least) / 2
+        squares += (tree.error_of(edit.rows) * edit.share * share) ** 2
         taken[edit.rows] += (1 - taken[edit.rows]) * edit.share
-    return Saving(min(low, tree.whole_ps), min(high, tree.whole_ps), taken)
+    either = math.sqrt(spread**2 + squares)
+    low, high = (min(max(end, 0.0), tree.whole_ps) for end in (saved - either, saved + either))
+    return Saving(low, high, taken)
 
 
 def scale(

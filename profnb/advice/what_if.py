@@ -127,9 +127,7 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
         times = int(model.tree.occurrences[epoch])
         nodes = model.tree.rows(SETTING_UP, parts.EPOCH_ENDS, below=epoch)
         for steps in model.tree.rows(*STEADY_STEPS, below=epoch):
-            if (
-                model.tree.occurrences[steps] < 2 * times
-            ):  # each waits for the new iterator's first batch
+            if model.tree.occurrences[steps] < 2 * times:  # each waits for a new iterator's batch
                 nodes += model.tree.rows(parts.INPUT, below=steps)
         if times > 1 and nodes:
             took = _took(model, nodes)

@@ -12,15 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import (
-    CALL,
-    CELL,
-    EPOCH,
-    FRAMEWORK,
-    LINES,
-    CellRecords,
-    TreeNode,
-)
+from profnb.capture.parts.part_records import CellRecords, TreeNode
 from profnb.capture.source.user_code import file_title
 from profnb.capture.step_records import SESSION_RUN
 from profnb.core.columns import Floats, Int64s, RowColumns
@@ -45,8 +37,11 @@ PHASE_OF_STEPS = {
 }  # fmt: skip
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
-_OF_TRACE = (parts.INPUT, FRAMEWORK)  # which looks see, too, and the trace knows of every step
-_WAITS = (FRAMEWORK, parts.WAITING)
+_OF_TRACE = (
+    parts.INPUT,
+    parts.FRAMEWORK,
+)  # which looks see, too, and the trace knows of every step
+_WAITS = (parts.FRAMEWORK, parts.WAITING)
 _OF_DEVICE = (
     "device compute", "device to device", "device collectives", "kernel launch", "input", "output",
 )  # fmt: skip
@@ -54,9 +49,9 @@ STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 
 _NAMED_KINDS = (
-    LINES, CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
+    parts.LINES, parts.CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
-_CALLED_BY_NAME = (LINES, CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
+_CALLED_BY_NAME = (parts.LINES, parts.CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
 _MOST_NAMES_OF_NODE = 8
 
 
@@ -126,7 +121,7 @@ class CellTree(RowColumns):
 
     def has_steps(self, row: int) -> bool:
         """Whether steps, or epochs of them, are below a node, or it is some."""
-        return any(self.kind[at] in (*STEPS, EPOCH) for at in self.rows_below(row).tolist())
+        return any(self.kind[at] in (*STEPS, parts.EPOCH) for at in self.rows_below(row).tolist())
 
     def title(self, row: int) -> str:
         """A node's own name; its line, or its kind, where it has none."""
@@ -286,9 +281,9 @@ def _as_columns(nodes: Sequence[TreeNode], cells: dict[str, int]) -> CellTree:
 def _recorded(study: Study) -> list[TreeNode]:
     """What a trace recorded, in picoseconds: its steps by phase, and what lies between them."""
     steps, gaps = study.steps, study.gaps
-    nodes = [TreeNode(-1, CELL)]
+    nodes = [TreeNode(-1, parts.CELL)]
     if steps.is_window:
-        return [TreeNode(-1, CELL, self_ns=int(steps.duration_ps.sum()))]
+        return [TreeNode(-1, parts.CELL, self_ns=int(steps.duration_ps.sum()))]
     for phase in dict.fromkeys(steps.phase):
         rows = np.array([at == phase for at in steps.phase], np.bool_)
         kind = _STEPS_OF_PART.get(phase, parts.MARKED)
@@ -336,7 +331,7 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         left = round(times * (took - (on_thread if seen else 0)))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
         _move(made, _waits_around(made, row), row, left)
-        if study.program.has_device and made[node.parent].kind == LINES:
+        if study.program.has_device and made[node.parent].kind == parts.LINES:
             gaps = study.breakdown.gap_picoseconds[rows].sum(axis=0) * times
             _divide_gaps(made, node.parent, dict(zip(CATEGORIES, gaps.tolist(), strict=True)))
     return made
@@ -371,9 +366,9 @@ def _calls_that_nobody_counted(made: Sequence[TreeNode], study: Study) -> list[T
 
 def _lines_of(made: Sequence[TreeNode], row: int) -> list[int]:
     """The lines of a function, in one node; of a cell, one each, the longest first."""
-    if made[row].kind == LINES:
+    if made[row].kind == parts.LINES:
         return [row]
-    lines = [at for at in _below(made, row, (LINES,)) if not made[at].name]
+    lines = [at for at in _below(made, row, (parts.LINES,)) if not made[at].name]
     return sorted(lines, key=lambda at: -made[at].self_ns)
 
 
@@ -388,7 +383,7 @@ def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
         around += [*_below(made, above, _WAITS), *_lines_of(made, above)]
         above = made[above].parent
     others = [at for at, node in enumerate(made) if node.kind in _WAITS and at not in around]
-    return [*around, *(at for at in others if made[made[at].parent].kind == LINES)]
+    return [*around, *(at for at in others if made[made[at].parent].kind == parts.LINES)]
 
 
 def _move(made: list[TreeNode], rows: Sequence[int], to: int, most: int) -> None:

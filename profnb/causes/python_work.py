@@ -86,9 +86,8 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
     long = np.concatenate([on_device, ops[trace.events.duration_ps[ops] >= LONG_OP_PS]])
     starting = min(share_beyond(study, close, kernels), usual_share_beyond(study, close, kernels))
     share = min(share_beyond(study, far, hidden), usual_share_beyond(study, far, hidden))
-    gaps = (
-        np.count_nonzero(study.gaps.own_ps[counted]) if between else 0
-    )  # behind the last one is none
+    # Behind the last one is none.
+    gaps = np.count_nonzero(study.gaps.own_ps[counted]) if between else 0
     if not starting:
         return None
     computing = max(share - share_beyond(study, far, spans_of(study, long)), 0.0)

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.causes.numbers import HALF
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.subjects.advising import (
@@ -259,7 +258,7 @@ def crowded_share(study: Study) -> tuple[float, float]:
     waits, computing = study.recording.core_waits, share_of(study, "host compute")
     works = input_work_share(study) / computing if computing else 0.0
     if input_runs_python(study):
-        return min(works, 1.0), min(works, 1.0) * HALF
+        return min(works, 1.0), min(works, 1.0) / 2
     held_up = min(works, waits.waited_fraction / (1 + waits.waited_fraction))
     every = waits.wall_ns * waits.cores
     busy = min((waits.ran_ns + waits.others_ns) / every, 1.0) if every else 0.0
@@ -304,8 +303,5 @@ def room_for_batch(study: Study) -> tuple[int, float, float]:
     sizes = [(use.batch_size or 0, use.largest_batch) for use in study.memory.use]
     size = next((now for now, largest in sizes if 0 < 2 * now <= largest), 0)
     idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
-    return (
-        size,
-        idle,
-        idle - sum(idle_share_of(study, cause) for cause in ("waiting for input", "copying input")),
-    )
+    waits = ("waiting for input", "copying input")
+    return size, idle, idle - sum(idle_share_of(study, cause) for cause in waits)

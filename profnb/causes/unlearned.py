@@ -15,6 +15,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.causes.numbers import LEAST_SHARE
+from profnb.core.columns import Bools
 from profnb.core.printable import printable
 from profnb.subjects.advising import share_of
 from profnb.subjects.bounds.op_costs import locate_ops
@@ -98,16 +99,20 @@ def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: floa
     learning = [at.path for at in facts.values() if at.is_trainable]
     whole_of = {path for path in facts if not any(at.startswith(f"{path}/") for at in learning)}
     is_of_layers = 2 * sum(of_layer[path] for path in paths) > took
-    lines = study.source.lines_without(~within)
-    most = -1 if lines is None or not len(lines) else int(np.argmax(lines.side_ps))
     return Unlearned(
         share,
         _together(weighty or paths, whole_of) if is_of_layers else "",
         len(weighty),
-        printable(f"{lines.file[most]}:{lines.line[most]}")
-        if lines and most >= 0 and lines.line[most]
-        else "",
+        longest_line(study, within),
     )
+
+
+def longest_line(study: Study, within: Bools) -> str:
+    """Give the user's line that made most of the ops of some events; "" where that is not known."""
+    lines = study.source.lines_without(~within)
+    most = -1 if lines is None or not len(lines) else int(np.argmax(lines.side_ps))
+    is_known = lines is not None and most >= 0 and lines.line[most]
+    return printable(f"{lines.file[most]}:{lines.line[most]}") if lines and is_known else ""
 
 
 def _together(paths: list[str], layers: set[str]) -> str:

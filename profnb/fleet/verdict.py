@@ -24,7 +24,7 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Advice, Proposal, as_advice
-from profnb.causes.numbers import HALF
+from profnb.causes.numbers import LEFT
 from profnb.core.columns import Floats, Int64s
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.digest import (
@@ -418,7 +418,7 @@ def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposa
     verdict = judge(meeting, merged, times)
     if verdict.findings:
         (named,) = verdict.findings
-        edit = model.some_of((), verdict.gain_fraction, (0.0, HALF), "the others wait for it")
+        edit = model.some_of((), verdict.gain_fraction, (0.0, LEFT), "the others wait for it")
         slow = Proposal(
             named.rule, named.title, f"{named.evidence} {verdict.why}", named.code + _ALL, named.link, [edit]
         )  # fmt: skip
@@ -430,7 +430,7 @@ def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposa
         "waiting for other devices (means of all devices). In most steps no single device is "
         f"late.{verdict.remark and ' '}{verdict.remark}"
     )
-    edit = model.some_of(("device collectives",), share, (0.0, HALF), "exchange can be hidden")
+    edit = model.some_of(("device collectives",), share, (0.0, LEFT), "exchange can be hidden")
     return [
         replace(one, evidence=one.evidence + more, edits=[edit]) if one.rule == _EXCHANGE else one
         for one in proposals

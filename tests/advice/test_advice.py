@@ -63,9 +63,9 @@ def test_launch_bound():
         return [event("cuLaunchKernel", at + n * 100 * US, 90 * US, correlation_id=at // MS * 1000 + n) for n in range(80)]
 
     found = advised(on_gpu(kernels, launches))["launch-bound"]
-    # The host launches 90 of each 100 us, 80 times in 10 ms, and a kernel of 3 us runs meanwhile; half of it or a call remains.
+    # The host launches 90 of each 100 us, 80 times in 10 ms, and a kernel of 3 us runs meanwhile; two fifths of it or a call remain.
     low, high = found.saves_ms[0] / found.wall_ms, found.bound_fraction
-    assert (low, high) == (pytest.approx(0.7 / 2, abs=0.02), pytest.approx(0.7, abs=0.02))
+    assert (low, high) == (pytest.approx(0.7 * 0.6, abs=0.02), pytest.approx(0.7, abs=0.02))
     assert "jit_compile=True" in found.code
 
 
@@ -152,7 +152,7 @@ def test_copying_input_from_pageable_memory_and_pinned():
     found = advised(on_gpu(work(memcpy_details="kind_src:pageable kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert found.bound_fraction == pytest.approx(0.3, abs=0.02)
     assert "30.2 % of the time the device computed nothing while data moved to the device, 40.0 MB of it from pageable memory." in found.evidence
-    assert found.saves_ms[0] == pytest.approx(found.saves_ms[1] / 2)  # computing takes longer, and hides them
+    assert found.saves_ms[0] == pytest.approx(found.saves_ms[1] * 0.6)  # computing takes longer, and hides them
     found = advised(on_gpu(work(memcpy_details="kind_src:pinned kind_dst:device size:4000000 dest:0 async:1")))["copying-input"]
     assert "pageable" not in found.evidence
     assert advised(on_gpu(work()))["copying-input"].bound_fraction == pytest.approx(0.3, abs=0.02)
@@ -323,7 +323,7 @@ def test_synchronising_reads():
     found = advised(on_gpu(lambda at: busy(at, share=0.6), lambda at: [event("cuStreamSynchronize", at + 6 * MS, 3 * MS)]))
     reads = found["synchronising-reads"]
     assert reads.bound_fraction == pytest.approx(0.3, abs=0.04)
-    assert reads.saves_ms[0] == pytest.approx(reads.saves_ms[1] / 2, rel=0.02)
+    assert reads.saves_ms[0] == pytest.approx(reads.saves_ms[1] * 0.6 / 0.99, rel=0.02)
 
 
 def test_python_between_steps():
@@ -737,7 +737,7 @@ def test_a_gpu_that_is_not_used_is_the_first_advice_and_the_headline():
     first = next(iter(advised(study).values()))
     assert first.rule == "unused-gpu"
     assert first.bound_fraction == pytest.approx(0.6, abs=0.01)  # 80 of 99 us, less a call of 20 at least
-    assert first.saves_ms[0] == pytest.approx(0.4 * first.wall_ms, rel=0.02)
+    assert first.saves_ms[0] == pytest.approx(0.48 * first.wall_ms, rel=0.02)
     assert "16 bits" not in first.evidence
     assert build_report(study, title="t", notes=(), overhead_ps=None).alarm.startswith("This training does not use the GPU.")
 

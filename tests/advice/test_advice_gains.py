@@ -6,7 +6,7 @@ has to tell for a rule to speak is looked for in programs that run here, by coun
 
 import numpy as np
 import pytest
-from recorded import FACTS, program, rules
+from recorded import FACTS, FOLDER, program, rules
 
 import profnb
 from profnb.subjects.ops.op_table import is_of_optimizer
@@ -160,3 +160,11 @@ def test_a_real_session_whose_graph_grows(tf):
             grown, same = versions(lambda: tf.reduce_mean(loss * 2)), versions(lambda: fixed)
     assert len(set(grown)) == len(grown) == 10
     assert len(set(same)) == 1
+
+
+@pytest.mark.parametrize("name", sorted({file.name.partition(".")[0] for file in FOLDER.glob("*.xz")}))
+def test_a_promise_that_is_sure_of_something_is_no_wider_than_40_points(name):
+    """What begins at nothing says "up to", and only bounds."""
+    widths = {advice.rule: advice.bound_fraction - advice.saves_ms[0] / advice.wall_ms for advice in program(name).advice
+              if advice.saves_ms[0] >= 0.01 * advice.wall_ms}  # fmt: skip
+    assert {rule: round(width, 3) for rule, width in widths.items() if width > 0.4} == {}

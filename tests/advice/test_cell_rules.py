@@ -194,6 +194,40 @@ def test_the_function_that_holds_nearly_all_of_another_is_named(cell):
     assert [one.title for one in advise(model_of(both))] == ["Put `run` into a tf.function"]
 
 
+CONVERTS = (
+    ("convert_to_tensor", f"{TENSORFLOW}/framework/ops.py", 100, 120),
+    ("weak_tensor_op_wrapper", f"{TENSORFLOW}/ops/weak_tensor_ops.py", 80, 88),
+    ("convert_to_eager_tensor", f"{TENSORFLOW}/framework/constant_op.py", 90, 108),
+)
+
+
+def loop_that_converts(cell, converting, eager=0, around=()):
+    for _ in range(10):
+        trained(cell, 1, 10, kind=CALL, name="learn")
+        cell.work(converting, mine("replay"), *around, *CONVERTS)
+        if eager:
+            cell.work(eager, mine("replay"), EAGER_OP)
+
+
+def test_a_function_that_makes_tensors_of_lists_is_named(cell):
+    loop_that_converts(cell, 40, eager=5)
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title) == ("values-to-tensors", "Make the tensors of `replay` once")
+    assert advice.where == "me/mine.py:42"  # the line of it that takes most
+    assert "`replay` took 400 ms to make tensors of Python lists and arrays." in advice.evidence
+    assert advice.saves_ms[0] <= 450 * 0.75 and 400 <= advice.saves_ms[1]  # of its ops a quarter remains at most
+
+
+@pytest.mark.parametrize(("converting", "eager", "around", "said"), [
+    (4, 0, (), []),  # 40 ms: nobody waits for that
+    (10, 30, (), ["eager-ops"]),  # its ops take longer than the tensors that they are given
+    (40, 0, (COMPILED,), ["own-python"]),  # what a compiled call makes of its arguments
+], ids=["short", "ops take longer", "in a compiled call"])  # fmt: skip
+def test_few_values_and_those_of_calls_are_not_told_to_be_made_once(cell, converting, eager, around, said):
+    loop_that_converts(cell, converting, eager, around)
+    assert rules(cell) == said
+
+
 READS = (
     ("KerasVariable.numpy", f"{KERAS_3}/backend/common/variables.py", 100, 102),
     ("convert_to_numpy", f"{KERAS_3}/backend/tensorflow/core.py", 170, 172),

@@ -83,6 +83,8 @@ def test_looks_make_the_range_as_wide_as_chance_does():
     found = replay(tree, [scale(tree, [1], 0, 0)])
     assert (found.low_ps / MS, found.high_ps / MS) == pytest.approx((402, 598))
     assert replay(tree, [scale(tree, [1, 2], 0, 0)]).low_ps / MS == 1_000  # all of what they divide is certain
+    some = replay(tree, [scale(tree, [1], 0, 0.4)])  # 400, give or take 100 for the remedy and 98 for chance: 140
+    assert (some.low_ps / MS, some.high_ps / MS) == pytest.approx((260, 540), abs=0.1)
 
 
 def test_the_changes_of_a_tree_by_hand(monkeypatch):

@@ -270,9 +270,9 @@ def siamese_networks_tell_digits_apart():
             keras.Input((28, 28, 1)),
             keras.layers.BatchNormalization(),
             keras.layers.Conv2D(8, 5, activation="tanh"),
-            keras.layers.AveragePooling2D(),
+            keras.layers.AveragePooling2D(2),
             keras.layers.Conv2D(16, 5, activation="tanh"),
-            keras.layers.AveragePooling2D(),
+            keras.layers.AveragePooling2D(2),
             keras.layers.Flatten(),
             keras.layers.Dense(10, activation="tanh"),
         ]

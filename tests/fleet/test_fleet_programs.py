@@ -135,7 +135,7 @@ def test_waiting_in_an_exchange_is_no_work_that_is_uneven(tmp_path):
     fleet_of(tmp_path, 4, lambda one, step: [("idle", 2.0 * one), *plain(one, step)])
     assert "imbalance" not in advice_of(tmp_path)
     fleet_of(tmp_path, 2, lambda one, step: plain(one, step, work=10.0 + 30 * one), 5)  # too few to name one
-    assert alone(profnb.load(tmp_path / "one.xplane.pb").study)["imbalance"] == pytest.approx((15 / 47 / 2, 15 / 47), abs=0.02)
+    assert alone(profnb.load(tmp_path / "one.xplane.pb").study)["imbalance"] == pytest.approx((15 / 47 * 0.6, 15 / 47), abs=0.02)
 
 
 def test_a_device_of_another_program_is_no_uneven_replica(tmp_path):

@@ -12,7 +12,7 @@ from traces import event, host, line, read
 import profnb
 from profnb import Profile
 from profnb.report.notes import note_starvation, notes_of
-from profnb.subjects.input.diagnosis import CAUSES
+from profnb.subjects.input.diagnosis import CAUSES, runs_in_batch
 from profnb.subjects.input.iterators import keras_array_rows, label_of
 from profnb.subjects.study import Study
 from profnb.capture.recording import Recording
@@ -46,6 +46,36 @@ def starved(count=8, **more):
     runs = [event("ExecutorState::Process", at * 20 * MS + 11 * MS, 6 * MS, id=70 + at) for at in range(count)]
     ops = [event("decode/MatMul:MatMul", at * 20 * MS + 11 * MS, 5 * MS) for at in range(count)]
     return read(host(line("python", *steps, *waits), line("tf_data_1", *feeds, line_id=2), line("pool", *runs, *ops, line_id=3)), **more)
+
+
+def mapped_one_by_one(op_us, last="BatchV2", count=12):
+    """Steps of 2 ms that wait 8 ms each for 20 elements, whose function runs an op of so long in 330 us."""
+    steps, waits, pool = [], [], []
+    for at in range(count):
+        begin = at * 10 * MS
+        steps.append(event("train", begin, 2 * MS, step_num=at, _r=1))
+        waits += [event(ROOT, begin + 2 * MS, 8 * MS, id=1), event(f"{ROOT}::{last}", begin + 2 * MS + 50 * US, 7900 * US, id=2)]
+        for number in range(20):
+            asked, run = begin + 2 * MS + (100 + number * 380) * US, 100 + at * 20 + number
+            waits += [event(f"{ROOT}::{last}::MapV2", asked, 370 * US, id=3), event("InstantiatedCapturedFunction::Run", asked + 10 * US, 350 * US, id=run)]
+            pool += [event("ExecutorState::Process", asked + 20 * US, 330 * US, id=run), event("scale/Cast:Cast", asked + 30 * US, op_us * US)]
+    return Study(read(host(line("python", *steps, *waits), line("pool", *pool, line_id=2))))
+
+
+def test_a_map_of_short_ops_is_told_to_come_behind_the_batch():
+    """It takes nearly all of 8 in 10 ms: of that a call in 20 remains, and up to a quarter of what the others took."""
+    study = mapped_one_by_one(op_us=2)
+    assert (study.input.diagnosis.cause, runs_in_batch(study.input.pipeline, 2)) == ("each element", 20)
+    said = advised(study)["input-bound"]
+    assert said.title == "Batch before you map" and ".batch(n) before .map(f)" in said.code
+    assert said.saves_ms[1] / said.wall_ms == pytest.approx(0.8 * 0.92 * 19 / 20, abs=0.03)
+    assert said.saves_ms[0] == pytest.approx(said.saves_ms[1] * 3 / 4, rel=0.01)
+
+
+@pytest.mark.parametrize(("op_us", "last"), [(300, "BatchV2"), (50, "Take")])
+def test_a_map_whose_ops_compute_and_one_before_no_batch_are_not(op_us, last):
+    """Most of the function's time is its op's; and there is no batch that it could take at once."""
+    assert mapped_one_by_one(op_us, last).input.diagnosis.cause == "sequential map"
 
 
 def test_an_iterator_that_only_hands_over_is_not_blamed():

@@ -1,6 +1,6 @@
 """Rules on devices: what they compute and exchange, and why they idle.
 
-Of what a remedy is for half remains at most, but where facts tell more. A device that idles more than it
+A device that idles more than it
 works always gets its cause, or the sentence that the cause is unknown.
 """
 
@@ -13,7 +13,7 @@ from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propos
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
 from profnb.causes import reads
-from profnb.causes.numbers import HALF, LEAST_SHARE, LIMITING, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.numbers import LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.python_work import starts_ops_singly
 from profnb.causes.starving import room_for_batch
 from profnb.core.columns import Bools
@@ -99,12 +99,12 @@ def narrower_numbers(model: Model, study: Study) -> Proposals:
         is_wide = np.array([width == "64-bit" for width in placed.width], np.bool_)
         of_side = float(placed.self_ps[is_wide].sum() / placed.self_ps.sum())
         wide = of_side * share_of(study, kinds[0])
-        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, HALF)
+        least = min(rates.get("64-bit", 0) / rates.get("32-bit", np.inf) or QUARTER, 1 / 2)
         yield propose(
             study, "wide-numbers", _NARROWER["32-bit"],
             f"{percent_text(wide)} of the time goes to ops on 64-bit numbers. 32 bits keep 7 digits, and a "
             "processor computes twice as many of these at once.",
-            model.some_of(kinds, wide, (least, HALF)),
+            model.some_of(kinds, wide, (least, 1 / 2)),
         )  # fmt: skip
     chosen = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     share = _kernel_share(study, chosen)
@@ -198,7 +198,7 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
         f"{percent_text(share)} of the time goes to exchange while {meanwhile}."
         + (" One trace does not show how much of the exchange is waiting." if is_alone else ""),
-        *model.of_category("device collectives", share, (0.0, HALF)),
+        *model.of_category("device collectives", share, (0.0, LEFT)),
     )  # fmt: skip
 
 
@@ -227,7 +227,7 @@ def imbalance(model: Model, study: Study) -> Proposals:
         study, "imbalance", _SPREAD,
         f"The busiest of {busy.size} devices works {percent_text(most)} of the time, collectives left out. "
         f"The mean is {percent_text(mean)}.",
-        model.some_of(kinds, most - mean, (0.0, HALF)),
+        model.some_of(kinds, most - mean, (0.0, LEFT)),
     )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def _kernel_share(study: Study, chosen: Bools) -> float:
 def _of_kernels(model: Model, study: Study, chosen: Bools, least: float) -> Edit:
     """Kernels that take less of the device's time from now on."""
     share = _kernel_share(study, chosen) * share_of(study, "device compute")
-    return model.some_of(("device compute",), share, (min(least, HALF), HALF))
+    return model.some_of(("device compute",), share, (min(least, 1 / 2), 1 / 2))
 
 
 _OF_STEP = (*(set(CATEGORIES) - {"device compute", "input"}), GAPS, EPOCH_ENDS)
@@ -297,7 +297,7 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
             study, "gpu-thread-mode", _THREADS_CHANGE,
             "The thread pool of ops and input also launched the kernels. Meanwhile the device idled "
             f"{percent_text(idle)} of the time.",
-            *model.of_category("kernel launch", idle, (HALF, 1 - 1 / SELDOM)),  # left in 14 runs
+            *model.of_category("kernel launch", idle, (1 / 2, 1 - 1 / SELDOM)),  # left in 14 runs
         )  # fmt: skip
 
 
@@ -334,7 +334,7 @@ def copying_input(model: Model, study: Study) -> Proposals:
     evidence += f", {bytes_text(slow)} of it from pageable memory." if slow else "."
     hidden = share_of(study, "device compute") / share
     # Beside computing a copy takes no time, as far as that is as long; a float has four bytes, a uint8 one.
-    remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, HALF)
+    remains = max(1 / 4 - hidden, 0.0), max(1 - hidden, LEFT)
     edits = model.of_category("input", share, remains)
     yield propose(study, "copying-input", words, evidence, *edits)
 
@@ -369,7 +369,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
         f"For {percent_text(share)} of the time the host waited for a result and the device idled."
     )
     evidence += f" Most reads are in {name}, {count_text(round(each))} a step." if name else ""
-    remains = 0.01, HALF  # one of 100 reads, and what the host then waits for anyway
+    remains = 0.01, LEFT  # one of 100 reads, and what the host then waits for anyway
     edits = model.of_category("output", share, remains)
     if not study.program.has_device:
         times, waiting, unused = reads.find_reads_beside_programs(study)
@@ -459,7 +459,7 @@ def idle_device(model: Model, study: Study) -> Proposals:
                 f", mostly for one op: {printable(ops.op_name[first][:_LONGEST_LAYER])} took {took}"
             )
             words = "Record a later run", _LATER, _GUIDE
-    remains = (0.0 if is_open or cause == "unknown" else HALF), 1.0
+    remains = (0.0 if is_open or cause == "unknown" else 1 / 2), 1.0
     share = float(idle.total_ps.sum() / idle.window_ps)
     yield propose(
         study, "idle-device", words,

@@ -5,8 +5,6 @@ takes W of it, one that works beside them all of it. Given threads it takes that
 computing that itself uses one of them or all; with one thread beside the steps it hides behind C.
 """
 
-import math
-
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
@@ -14,7 +12,7 @@ from profnb.advice.what_if import held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.recording import BEFORE, FEEDS
-from profnb.causes.numbers import HALF, HAND_OVER_PS
+from profnb.causes.numbers import HAND_OVER_PS, LEFT, QUARTER
 from profnb.causes.starving import (
     diagnose_queue,
     find_loaders,
@@ -25,7 +23,7 @@ from profnb.causes.starving import (
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, input_shares, period_ps
-from profnb.subjects.input.diagnosis import CAUSES, runs_ahead, runs_python
+from profnb.subjects.input.diagnosis import CAUSES, runs_ahead, runs_in_batch, runs_python
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 
@@ -33,6 +31,7 @@ _LINK = f"{GUIDE}/data_performance"
 _IDS = {
     "python": ("python-input", "Feed the model without Python"),
     "bursts": ("prefetch-more", "Prefetch more elements"),
+    "each element": ("input-bound", "Batch before you map"),
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
 
@@ -58,7 +57,7 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     rule, title = _IDS.get(diagnosis.cause, _FEED_FASTER)
     yield Proposal(
         rule, title, diagnosis.sentence, diagnosis.fix, _LINK,
-        input_scaled(model, *_remains(model, diagnosis.cause)),
+        input_scaled(model, *_remains(model, diagnosis.cause, diagnosis.iterator)),
         study.input.function_lines[diagnosis.iterator], {"input": 0},
     )  # fmt: skip
 
@@ -67,32 +66,42 @@ def _held_up(model: Model, study: Study) -> Proposals:
     """Python makes elements in time, and holds up the steps' own Python meanwhile."""
     table = study.input.pipeline
     rows = [row for row in range(len(table)) if runs_python(table, row)]
-    if not rows or not held_up(model, 0.0, HALF):
+    if not rows or not held_up(model, 0.0, LEFT):
         return
     row = max(rows, key=lambda row: int(table.total_ps[row]))
     yield Proposal(
         "python-input", "Feed the model without Python",
         f"{table.name(row)} runs Python beside the steps. Under the interpreter's lock only one of the two "
         "runs at a time.",
-        CAUSES["python"][1], _LINK, held_up(model, 0.0, HALF), study.input.function_lines[row],
+        CAUSES["python"][1], _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
 
 
-def _remains(model: Model, cause: str) -> tuple[float, float]:
-    """The least and the most of the waiting that is left with the remedy of a cause; see above."""
+def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
+    """The least and the most of the waiting left with the remedy of an iterator's cause; see above."""
     study = model.traced
-    wait, cores = study.input.waiting.fraction, max(model.cores, 1)
-    many = model.cores or math.inf  # where nobody knows how many there are
-    is_ahead = runs_ahead(study.input.pipeline)
+    wait, is_ahead = study.input.waiting.fraction, runs_ahead(study.input.pipeline)
     rest, work = 1 - wait, 1.0 if is_ahead else wait
-    beside = 1.0 if is_ahead else max(1 - rest / wait, 1 / cores)
+    beside = 1.0 if is_ahead else max(1 - rest / wait, 1 / max(model.cores, 1))
     if cause == "no prefetch":
         return max(1 - rest / wait, 0.0), beside
     if cause in ("sequential map", "read"):
-        return max(work / many - rest, 0.0) / wait, min(work / cores / wait, beside)
-    # Half of the work at most is left, behind the rest of the step where it runs ahead.
-    return 0.0, min(max(HALF - rest, 0.0) / wait if is_ahead else HALF, beside)
+        least, most = _on_all_cores(model, wait, work)
+        return least, min(most, beside)
+    if cause == "each element":  # of what it is waited for one call a batch, with larger ops
+        table = study.input.pipeline
+        least = 1 - float(table.waited_fraction[row]) * (1 - 1 / runs_in_batch(table, row))
+        return least, least + (1 - least) * QUARTER
+    # Of the work so much is left at most, behind the rest of the step where it runs ahead.
+    return 0.0, min(max(LEFT - rest, 0.0) / wait if is_ahead else LEFT, beside)
+
+
+def _on_all_cores(model: Model, wait: float, work: float) -> tuple[float, float]:
+    """The same of so much work, once threads or processes on all cores do it; of unknown cores, all."""
+    each = work / max(model.cores, 1)
+    least = each - (1 - wait) if model.cores else 0.0
+    return max(least, 0.0) / wait, each / wait
 
 
 @of_trace
@@ -109,7 +118,7 @@ def files_read_singly(model: Model, study: Study) -> Proposals:
         "small-files", "Pack small files together",
         f"{reads_singly(study, files)}. Reading takes {duration_text(files.reading_ps)}, most of the "
         f"function's time. Steps wait {percent_text(waiting.fraction)} of the time for input.",
-        CAUSES["small files"][1], _LINK, input_scaled(model, 1 - reading, 1 - reading * HALF),
+        CAUSES["small files"][1], _LINK, input_scaled(model, 1 - reading, 1 - reading * (1 - LEFT)),
     )  # fmt: skip
 
 
@@ -123,7 +132,7 @@ def starved_by_queue(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "python-input" if is_python else "input-bound",
         "Fill the queue without Python" if is_python else "Fill the queue faster",
-        starving.sentence, starving.fix, _LINK, input_scaled(model, 0.0, HALF),
+        starving.sentence, starving.fix, _LINK, input_scaled(model, 0.0, LEFT),
     )  # fmt: skip
 
 
@@ -144,7 +153,7 @@ def fed_by_hand(model: Model, study: Study) -> Proposals:
         "Prepare the data once: write the arrays with tf.io.TFRecordWriter. Read with "
         "tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2). "
         "tf.compat.v1.data.make_one_shot_iterator(dataset).get_next() replaces the placeholder.",
-        _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, HALF))],
+        _LINK, [model.some_of((parts.GAPS, OTHERS), feeding.share, (0.0, LEFT))],
     )  # fmt: skip
 
 
@@ -157,7 +166,7 @@ _MORE_WORKERS = (
     "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "If the examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
+    "With examples in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
 )
 
 
@@ -173,16 +182,15 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
     why = "The trace does not show how batches are made."
     code, remains = study.program.text_of(READY), (0.0, 1.0)
-    beside = max(2 - 1 / share, 1 / max(model.cores, 1), 0.0)
     title = "Have the next batch ready"
     if is_keras:
         why = "Keras makes each batch only when a step asks for data."
-        code, remains = _READY_FOR_KERAS, (0.0, beside)
+        code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
     elif on_the_spot and is_short:
-        title, code, remains = "Take batches by index", _BY_INDEX, (0.0, HALF)
+        title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
         why = "The DataLoader makes a batch faster than a worker process could hand one over."
     elif on_the_spot:
-        remains = 0.0, beside
+        remains = _on_all_cores(model, share, share)
         why = "The DataLoader has no workers: the training process makes each batch on request."
     elif has_workers:
         why = "The DataLoader's workers did not have the batch ready in time."

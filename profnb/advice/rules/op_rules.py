@@ -14,7 +14,7 @@ from profnb.capture.models.layer_facts import WITHOUT_CUDNN
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import COMPILATION, EAGER, TRACING
 from profnb.causes.compiled_again import SAME_SHAPES, find_compiled_again
-from profnb.causes.numbers import HALF, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.numbers import LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.pieces import (
     ELEMENTWISE,
     Pieces,
@@ -174,7 +174,7 @@ def large_optimizer(model: Model, study: Study) -> Proposals:
     larger, obstacle = "A larger batch runs the optimizer less often.", find_uncompilable(study)
     code = f"model.compile(..., jit_compile=True) fuses the optimizer's ops. {larger}"
     if obstacle:  # of a batch two to five times as large it runs as much less often
-        whole, remains = share, [1 / SELDOM, HALF]
+        whole, remains = share, [1 / SELDOM, 1 / 2]
         code = f"{larger} jit_compile=True would fuse the ops, but XLA cannot compile this step: the step "
         code += f"runs {quoted(obstacle)}."
     side = "host compute" if obstacle else study.program.computing
@@ -263,10 +263,7 @@ def growing_graph(model: Model, study: Study) -> Proposals:
         "Make every op before the loop and feed changing values. graph.finalize() raises where an op is "
         "added.",
         f"{_TF_API}Graph#finalize",
-        [
-            Edit(runs, least, most),
-            Edit(between, making / times, making),
-        ],
+        [Edit(runs, least, most), Edit(between, making / times, making)],
     )  # fmt: skip
 
 
@@ -316,10 +313,8 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
 def summaries(model: Model, study: Study) -> Proposals:
     """Session runs make summaries: ops do, and Python between the runs writes them."""
     made, making, writing, each_ps = find_summaries(study)
-    seldom, writes = (
-        (0.01, 1 / SELDOM),
-        f", writing {duration_text(each_ps)} a run" if each_ps else "",
-    )
+    seldom = 0.01, 1 / SELDOM
+    writes = f", writing {duration_text(each_ps)} a run" if each_ps else ""
     if not made:
         return
     yield Proposal(

@@ -15,7 +15,7 @@ from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
 from profnb.causes.cell_tree import STEPS
-from profnb.causes.numbers import FEWEST, HALF, NEARLY_ALL, QUARTER, SELDOM
+from profnb.causes.numbers import FEWEST, LEFT, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
     EagerRuns,
     find_eager_runs,
@@ -24,6 +24,7 @@ from profnb.causes.python_work import (
     shares_of_calls,
 )
 from profnb.causes.starving import input_runs_python, input_work_share
+from profnb.causes.unlearned import longest_line
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -159,8 +160,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     what = name or f"the code at {where}"
     left, has_device = 1 - python / took, model.is_traced and model.program.has_device
     meanwhile = "the device idled" if has_device else "nothing computed"
-    # What people reached in the programs of tests/benchmarks/gains.py was 60 to 100 %.
-    most = left + (1 - left) * 2 / SELDOM
+    most = left + (1 - left) * LEFT
     yield Proposal(
         "own-python", f"Do less in {what}",
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{', with nearby lines' if line else ''}, "
@@ -190,7 +190,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
                 return
     evidence = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
-    least, most, code, is_together = 0.0, HALF, _less_python(study), False
+    least, most, code, is_together = 0.0, LEFT, _less_python(study), False
     if seldom:
         most, evidence = 1.0, evidence + seldom
         code = (
@@ -204,7 +204,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
             title, code = "Run several steps in one call", _OF_FIT
             least, most = 1 / _IN_ONE_CALL, QUARTER
     if share and input_runs_python(study):  # of both only one runs at a time
-        most = max(most, min(input_work_share(study) / share, 1.0))
+        work = min(input_work_share(study), 1.0)
+        least, most = max(least, 1 - (1 - work) / share), max(most, min(work / share, 1.0))
     edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
     more = f" Most of the time goes to {feeding.named()}." if feeding and feeding.named() else ""
     if is_together:
@@ -213,7 +214,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
         around, short = shares_of_calls(study)
         if around:
             more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
-            left = around / _IN_ONE_CALL + short * HALF, around * QUARTER + short
+            left = around / _IN_ONE_CALL + short / 2, around * QUARTER + short
             whole = around + short
             edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
     yield Proposal(
@@ -254,15 +255,17 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     largest = int(names[np.bincount(row, took_ps).argmax()])
     op = parse_op(study.trace.names[largest])
     each = functions.size / study.summary.counted.size
+    where = longest_line(study, np.isin(np.arange(len(events)), functions))
+    what = f"the Python at {where}" if where else "Python functions"
     yield Proposal(
-        "python-in-the-step", "Take Python functions out of the step",
+        "python-in-the-step", f"Take {what} out of the step",
         f"A step's graph calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
         f"({printable(op[0] if op else '')[:LONGEST_NAME]}), for {duration_text(float(took_ps.mean()))} each "
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
         _FUNCTION_GUIDE,
-        [model.some_of(("host compute", OTHERS), share, (0.0, HALF))],
+        [model.some_of(("host compute", OTHERS), share, (0.0, LEFT))], where,
     )  # fmt: skip
 
 

@@ -14,15 +14,6 @@ from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_t
 from profnb.advice.replay import Edit, once, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import (
-    CALL,
-    COMPILATION,
-    EAGER,
-    EPOCH,
-    LINES,
-    SETTING_UP,
-    TRACING,
-)
 from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
@@ -43,14 +34,14 @@ _ONCE = {
     "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
     "model.train_on_batch(x, y), without set-up.",
 }
-_APART = (parts.CALLBACKS, parts.CHECKPOINTING, LINES)
+_APART = (parts.CALLBACKS, parts.CHECKPOINTING, parts.LINES)
 
 
 @of_cell
 def runs_in_a_loop(model: Model) -> Proposals:
     """``predict``, ``evaluate`` or ``fit`` is called several times, and each call sets everything up."""
     tree = model.tree
-    for row in tree.rows(CALL):
+    for row in tree.rows(parts.CALL):
         method, times = tree.name[row], int(tree.occurrences[row])
         below = tree.rows_below(row).tolist()
         traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
@@ -76,7 +67,7 @@ _SELDOM_IN_CALLBACK = {
     False: _EVERY.format("epoch", SELDOM, "on a part of the data"),
     True: _EVERY.format("batch", SELDOM, "at the end of an epoch"),
 }
-_TELLING = (CALL, parts.CHECKPOINTING, LINES, parts.CALLS, EAGER)
+_TELLING = (parts.CALL, parts.CHECKPOINTING, parts.LINES, parts.CALLS, parts.EAGER)
 
 
 @of_cell
@@ -98,7 +89,7 @@ def callbacks(model: Model) -> Proposals:
         if most:  # the outermost of them
             at = min(most)
             inside = "ops that are not compiled"
-            if tree.kind[at] != EAGER:
+            if tree.kind[at] != parts.EAGER:
                 inside = quoted(tree.name[at])
             inside = f", mostly in {inside}"
         edit = _less_often(model, rows)
@@ -119,7 +110,7 @@ def _less_often(model: Model, rows: Sequence[int]) -> Edit:
 @of_cell
 def epochs_restarted(model: Model) -> Proposals:
     """Each epoch of a fit makes a new iterator, which is ready only after a while."""
-    epochs = [row for row in model.tree.rows(EPOCH) if model.tree.occurrences[row] >= FEWEST]
+    epochs = [row for row in model.tree.rows(parts.EPOCH) if model.tree.occurrences[row] >= FEWEST]
     if not epochs or not (edits := epochs_restart_free(model, wanted=True)):
         return
     times = sum(int(model.tree.occurrences[row]) for row in epochs)
@@ -144,8 +135,8 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     if study.steps.is_window or study.program.is_taped:
         return  # it trains on batches of its own; the iterators are of something else
     passes = find_passes(study)
-    nodes = tree.rows(SETTING_UP, parts.EPOCH_ENDS)
-    if passes.ends < FEWEST or not nodes or (model.has_looks and tree.rows(EPOCH)):
+    nodes = tree.rows(parts.SETTING_UP, parts.EPOCH_ENDS)
+    if passes.ends < FEWEST or not nodes or (model.has_looks and tree.rows(parts.EPOCH)):
         return
     each, count = passes.each_ps, passes.count
     below = tree.with_below(nodes)
@@ -153,8 +144,8 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     spoken = whole if model.has_looks else min(each * count, whole)
     if not spoken:
         return
-    tracing = tree.rows(TRACING) if model.has_looks else []
-    others = set(tree.kind) - {LINES}
+    tracing = tree.rows(parts.TRACING) if model.has_looks else []
+    others = set(tree.kind) - {parts.LINES}
     traced = [row for row in tracing if not tree.is_inside(row, others, 0, itself=False)]
     took = int(tree.self_ps[traced].sum())
     if took > spoken:  # in what makes the pipeline: its functions are new each time
@@ -190,7 +181,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 @of_steps
 def unlearned(model: Model, study: Study) -> Proposals:
     """Ops depend on nothing learned: the same in each step, or of an example in each epoch."""
-    epochs = max((int(model.tree.occurrences[row]) for row in model.tree.rows(EPOCH)), default=1)
+    epochs = max([1, *model.tree.occurrences[model.tree.rows(parts.EPOCH)].tolist()])
     for kind, work in find_unlearned(study, (SAME, DATA) if epochs > 1 else (SAME,)):
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
@@ -226,7 +217,7 @@ _UNLEARNED = {
 @of_cell
 def validation(model: Model) -> Proposals:
     """The validation inside ``fit`` takes longer than the training."""
-    rows = [row for row in model.tree.rows(CALL) if model.tree.name[row] == "validation"]
+    rows = [row for row in model.tree.rows(parts.CALL) if model.tree.name[row] == "validation"]
     yield from _validate_less(
         model, rows, model.tree.rows(parts.TRAIN), "The validation inside fit",
         f"fit(...): validation_freq={SELDOM} validates every {SELDOM}th epoch, validation_steps=... looks "
@@ -272,7 +263,7 @@ def _function_around(model: Model, row: int, others: Sequence[int]) -> int:
     """The outermost function of the user's around some steps that runs no others."""
     tree = model.tree
     above = int(tree.parent[row])
-    if tree.kind[above] != LINES or np.isin(others, tree.rows_below(above)).any():
+    if tree.kind[above] != parts.LINES or np.isin(others, tree.rows_below(above)).any():
         return row
     return _function_around(model, above, others)
 
@@ -353,7 +344,7 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     rows = tree.with_below(tree.rows(parts.FIRST))
     if taken is None or not tree.self_ps[rows].sum():
         calls_ps = float(study.trace.events.duration_ps[again.events].sum())
-        nodes = tree.rows(TRACING, COMPILATION) or tree.rows(parts.GAPS) or [0]
+        nodes = tree.rows(parts.TRACING, parts.COMPILATION) or tree.rows(parts.GAPS) or [0]
         rows = tree.with_below(nodes)
         whole = float(tree.self_ps[rows].sum())
         spoken = whole * again.share if model.has_looks else min(calls_ps, whole)
@@ -363,7 +354,7 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     spoken = float(tree.self_ps[rows].sum()) * share
     least, most = (spoken * min(each / taken.spent_ps, 1.0) for each in taken.left_ps)
     # Beside tracing and compiling, which the tree has apart, all may remain.
-    inside = [row for row in rows.tolist() if tree.kind[row] in (TRACING, COMPILATION)]
+    inside = [row for row in rows.tolist() if tree.kind[row] in (parts.TRACING, parts.COMPILATION)]
     most = min(most, max(spoken - share * float(tree.self_ps[inside].sum()), least))
     return Edit(rows, least, most, share)
 

@@ -49,6 +49,11 @@ CAUSES = {
         "Pack the files into TFRecords once and read with tf.data.TFRecordDataset(files, "
         "num_parallel_reads=tf.data.AUTOTUNE), or .cache() after the reading.",
     ),
+    "each element": (
+        "runs a short function once for each element",
+        ".batch(n) before .map(f) calls f once for a whole batch. Most TensorFlow ops take a batch as it is: "
+        "casts, arithmetic, strings, tf.io.parse_example.",
+    ),
     "sequential map": (
         "runs one element at a time",
         "Use several threads: .map(..., num_parallel_calls=tf.data.AUTOTUNE), after .cache() if the data "
@@ -267,6 +272,7 @@ def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: 
         "python": runs_python(table, row),
         "busy": in_function and kind not in _MAPS,
         "small files": is_map and 0 < runs < reads * 2 and reading_ps > other_ps,
+        "each element": is_map and _starts_ops(table, row) and runs_in_batch(table, row) > 1,
         "decode": is_map and is_parallel and ops and ops[0][0].startswith(_DECODERS),
         "transform": is_map and is_parallel,
         "sequential map": is_map,
@@ -277,6 +283,23 @@ def _cause_of(table: InputPipeline, waiting: Waiting, row: int, *, in_function: 
         "other": True,
     }
     return next(cause for cause, holds in causes.items() if holds)
+
+
+def _starts_ops(table: InputPipeline, row: int) -> bool:
+    """Tell if an iterator's function mostly starts ops: they are short, and compute for less than half."""
+    ops = table.function_ops[row]
+    computing = sum(spent for _, spent, _ in ops)
+    are_short = all(spent < count * _HAND_OVER_PS for _, spent, count in ops)
+    return are_short and 0 < 2 * computing < table.function_ps[row]
+
+
+def runs_in_batch(table: InputPipeline, row: int) -> float:
+    """How often an iterator's function runs for a batch that it, or a later one, makes; 0 where none does."""
+    above = row
+    while above >= 0 and table.kind[above] not in _BATCHING:
+        above = int(table.tree.parent[above])
+    runs, batches = table.function_occurrences[row], table.occurrences[above]
+    return float(runs / max(batches, 1)) if above >= 0 else 0.0
 
 
 def runs_python(table: InputPipeline, row: int) -> bool:
