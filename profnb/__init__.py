@@ -30,6 +30,7 @@ Each folder's own docstring says what is in it.
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
+    trials/     advice tried: the code as it is and as edited by turns, and everything put back
     magic/, magics, demo, terminal_line, program, __main__   the doors: magics and the command line
 """
 

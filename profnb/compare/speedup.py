@@ -188,8 +188,8 @@ class Difference:
         factor = 1 / self.ratio if faster else self.ratio
         bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
         word = "faster" if faster else "slower"
-        sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
-        interval = range_text(*map(_factor, bounds))
+        sentence = f"{second} is {factor_text(factor)}x {word}{of} than {first}"
+        interval = range_text(*map(factor_text, bounds))
         if not self.is_different and self.spread is not None and self.spread.of == NOBODY:
             sentence = f"No verdict: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
@@ -215,8 +215,8 @@ class Difference:
         return f"One run a side could be {reach:.0%} off either way. {repeat}".replace("%", " %")
 
 
-def _factor(value: float) -> str:
-    """A factor with three digits at least, and no more after the point than it is worth."""
+def factor_text(value: float) -> str:
+    """Write a factor with three digits at least, and no more after the point than it is worth."""
     return f"{value:.2f}" if value < 9.995 else f"{value:,.0f}"
 
 

@@ -3,6 +3,7 @@
 magic_options    the options of every magic, and their help
 known_results    results by name, label or path; traces opened; %tflite
 cell_runs        a cell captured, repeated, compared and shown
+trial_cell       a cell whose advice is tried
 sweep_magic      %%tfsweep
 memory_line      %tfmemory
 """
