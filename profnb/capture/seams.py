@@ -348,6 +348,7 @@ POLICY = Seam("keras:mixed_precision.dtype_policy|global_policy", "the precision
 _STAYS = "random numbers behind a trial go on from where it ended"
 EAGER_CONTEXT = on_objects("tensorflow.python.eager.context:context", _STAYS)
 EAGER_RANDOM = on_objects("tensorflow.python.eager.context:Context._rng", _STAYS)
+EAGER_RESEED = on_objects("tensorflow.python.eager.context:Context._set_global_seed", _STAYS)
 EAGER_SEED = on_objects("tensorflow.python.eager.context:Context._seed", _STAYS)
 KERAS_STATE = on_objects("keras.src.backend.common.global_state:GLOBAL_STATE_TRACKER", _STAYS)
 FIGURES = on_objects("matplotlib._pylab_helpers:Gcf.figs", "trials add to open figures")

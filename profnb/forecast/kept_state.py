@@ -22,7 +22,14 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from profnb.capture.environment import chain_of
-from profnb.capture.seams import DATASET, EAGER_CONTEXT, EAGER_RANDOM, EAGER_SEED, KERAS_STATE
+from profnb.capture.seams import (
+    DATASET,
+    EAGER_CONTEXT,
+    EAGER_RANDOM,
+    EAGER_RESEED,
+    EAGER_SEED,
+    KERAS_STATE,
+)
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.units import bytes_text
 
@@ -416,10 +423,9 @@ def _restores_of_process() -> Iterator[Restore]:
         if torch.cuda.is_available() and torch.cuda.is_initialized():
             yield partial(torch.cuda.set_rng_state_all, torch.cuda.get_rng_state_all())
     context = EAGER_CONTEXT.find()
-    if context is not None and (generator := EAGER_RANDOM.of(context())) is not None:
-        yield partial(generator.setstate, generator.getstate())
-        yield partial(setattr, context(), EAGER_RANDOM.attributes[0], generator)
-        yield partial(setattr, context(), EAGER_SEED.attributes[0], EAGER_SEED.of(context()))
+    if context is not None and (seed := EAGER_SEED.of(context())) is not None:
+        state = EAGER_RANDOM.of(context()).getstate()
+        yield partial(_reseed, context(), seed, state)
     if (keras := KERAS_STATE.find()) is not None:
         yield restore_names(vars(keras))
         for value in vars(keras).values():
@@ -427,3 +433,9 @@ def _restores_of_process() -> Iterator[Restore]:
                 yield _restore_container(value)
             elif (state := getattr(value, "state", None)) is not None:
                 yield partial(state.assign, state.numpy())
+
+
+def _reseed(context: Any, seed: int, state: Any) -> None:
+    """Seed TensorFlow anew, which forgets ops that have drawn numbers, and go on from a state."""
+    EAGER_RESEED.of(context)(seed)
+    EAGER_RANDOM.of(context).setstate(state)

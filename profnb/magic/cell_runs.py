@@ -89,7 +89,7 @@ class CellRuns:
         if arguments.vs is not None:
             arguments.vs = self._results.source(arguments.vs), arguments.vs
         captured = CapturedProfile(options)
-        arguments.cell = TriedCell(self.shell, *cell)
+        arguments.cell = TriedCell(self.shell, *cell, self._warming())
         if arguments.tries:
             arguments.cell.keep(options)
         live = self._is_live() if arguments.live is None else arguments.live

@@ -4,7 +4,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -19,6 +19,7 @@ from profnb.report.progress import LiveLine
 from profnb.trials.alternating import SourceEdit, promises_of
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.trying import declined, try_in_order
+from profnb.warm import Warming
 
 _NAMELESS = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
@@ -70,11 +71,13 @@ class TriedCell:
         shell: What runs it.
         file: The file that it is compiled as; "" where that is not known.
         text: Its text, without our magic's line.
+        warming: Pauses meanwhile.
     """
 
-    def __init__(self, shell: Any, file: str, text: str) -> None:
+    def __init__(self, shell: Any, file: str, text: str, warming: Warming) -> None:
         """Keep nothing yet."""
         self._shell, self._file, self._text = shell, file, text
+        self._warming = warming
         self._again: CellAgain | None = None
         self.has_failed = False
 
@@ -103,8 +106,13 @@ class TriedCell:
         if self.has_failed:
             return [declined(_FAILED)]
         again, self._again = self._again or self.keep(profile.options), None
-        sources, finder = again.sources, import_module("profnb.edits") if edits is None else None
-        found_edits = finder.find_edits(profile.advice, sources, again.named) if finder else edits
+        sources, finder = (
+            again.sources,
+            import_module("profnb.edits.editing") if edits is None else None,
+        )
+        found_edits = (
+            finder.find_edits(profile.advice, sources, dict(again.namespace)) if finder else edits
+        )
         chosen = list(found_edits or ())[:count]
         if not chosen:
             return [declined("No advice has an edit that surely fits this code.")]
@@ -113,7 +121,11 @@ class TriedCell:
         tried = [edit for edit, reason in zip(chosen, reasons, strict=True) if not reason]
         join = partial(finder.join, sources=sources) if finder else lambda _: None
         now = ["trying"]
-        with closing(LiveLine(lambda: now[0])) as line, again.left_as_it_was():
+        with ExitStack() as stack:
+            stack.callback(self._warming.go_on)
+            self._warming.pause()
+            line = stack.enter_context(closing(LiveLine(lambda: now[0])))
+            stack.enter_context(again.left_as_it_was())
             line.start()
             trials = try_in_order(
                 tried,

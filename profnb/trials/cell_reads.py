@@ -2,11 +2,12 @@
 
 import ast
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from profnb.core.errors import CaptureError
 from profnb.core.parsing import warned_before
 from profnb.forecast.kept_state import names_in
 
@@ -47,10 +48,7 @@ def names_read_first(tree: ast.Module, namespace: Mapping[str, Any]) -> dict[str
     read: set[str] = set()
     bound: set[str] = set()
     for statement in tree.body:
-        named = {
-            n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and _is_read(n, statement)
-        }
-        read |= named - bound
+        read |= names_read_by_statement(statement) - bound
         bound |= names_bound_by(statement)
     return {name: namespace[name] for name in sorted(read) if name in namespace}
 
@@ -177,21 +175,63 @@ def changed_statements(before: str, after: str) -> list[ast.stmt]:
     return [one for one in ast.parse(after).body if ast.dump(one) not in there]
 
 
-def refuse_definitions(statements: Collection[ast.stmt]) -> str:
-    """Say why changed statements of an earlier cell may not run again; "" where they may."""
-    for one in statements:
-        bound = names_bound_by(one)
-        read = {
-            node.id for node in ast.walk(one) if isinstance(node, ast.Name) and _is_read(node, one)
-        }
-        is_definition = isinstance(
-            one, ast.FunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom
+def made_by(statement: ast.stmt) -> set[str]:
+    """What a statement defines, by name: also the state of a model that it compiles, as "model.compile"."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "compile"
+    ):
+        return {ast.unparse(call.func)}
+    return names_bound_by(statement)
+
+
+def statements_to_repeat(
+    texts: Sequence[str], changed: Collection[ast.stmt], needed: Collection[str]
+) -> set[str]:
+    """What earlier cells have to define again, where some of their statements change.
+
+    That is what changed, and what was made of it and is needed: of ``ds = read()`` and ``t = ds.batch(8)``
+    the second too, if the cell reads ``t``.
+
+    Args:
+        texts: The earlier cells, in order.
+        changed: The statements that an edit changes.
+        needed: The names that the cell, or a function that it calls, reads.
+
+    Raises:
+        CaptureError: A statement may not run again.
+    """
+    changing = set().union(*map(made_by, changed))
+    if nothing := [one.lineno for one in changed if not made_by(one)]:
+        raise CaptureError(
+            f"The edit changes line {nothing[0]} of an earlier cell, which defines nothing."
         )
-        if not bound:
-            return f"Line {one.lineno} of an earlier cell, which the edit changes, defines nothing."
-        if not is_definition and bound & read:
-            return f"`{min(bound & read)}` of an earlier cell, which the edit changes, is made of itself."
-    return ""
+    statements = [one for text in texts for one in ast.parse(text).body]
+    wanted = {*needed, *changing}
+    for one in reversed(statements):
+        if made_by(one) & wanted:
+            wanted |= names_read_by_statement(one)
+    remade: set[str] = set()
+    for one in statements:
+        made, is_function = made_by(one), isinstance(one, ast.FunctionDef | ast.ClassDef)
+        if made & changing or (
+            made & wanted and names_read_by_statement(one) & changing and not is_function
+        ):
+            if not is_function and made & names_read_by_statement(one) - remade:
+                raise CaptureError(
+                    f"The edit needs `{min(made)}` of an earlier cell, which is made of itself."
+                )
+            changing |= made
+            remade |= made
+    return changing
+
+
+def names_read_by_statement(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads, in functions too."""
+    named = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return {node.id for node in named if _is_read(node, statement)}
 
 
 def only_lines(text: str, statements: Collection[ast.stmt]) -> str:

@@ -9,8 +9,8 @@ import ast
 import gc
 import linecache
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FunctionType
@@ -24,17 +24,18 @@ from profnb.capture.source.user_code import is_user_file
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
-from profnb.forecast.kept_state import KeptState, restore_names
+from profnb.forecast.kept_state import KeptState, names_in, restore_names
 from profnb.trials.alternating import SourceEdit, TrialRun
 from profnb.trials.cell_reads import (
     changed_statements,
     existing_places,
-    names_bound_by,
+    made_by,
+    names_read_by_statement,
     names_read_first,
     only_lines,
     places_named,
     refuse_code,
-    refuse_definitions,
+    statements_to_repeat,
     writes_files,
 )
 from profnb.trials.workplace import cut_after, working_elsewhere
@@ -76,7 +77,7 @@ class CellAgain:
         self.sources: dict[str, str] = {}
         self.named: dict[str, Any] = {}
         self.refusals = [code.refusal] if code.refusal else []
-        self._redefined: dict[str, set[str]] = {}
+        self._repeated: set[str] = set()
         try:
             tree = parse_again(code.text)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -89,7 +90,9 @@ class CellAgain:
         self.refusals += [*self._start.refusals, *refuse_code(tree, self.named, objects)]
         self._writes = writes_files(tree, objects)
         self._places = list(places_named(tree, self.named, objects)) if self._writes else []
-        self.sources = {code.name: code.text, **_earlier_cells(code, self.named, objects)}
+        functions = [one.__code__ for one in objects if isinstance(one, FunctionType)]
+        self._needed = set(self.named).union(*map(names_in, functions))
+        self.sources = {code.name: code.text, **_earlier_cells(code.name, self._needed)}
 
     def cell_ended(self) -> None:
         """Keep what the cell left behind, if it was kept before what it found."""
@@ -98,17 +101,29 @@ class CellAgain:
 
     def refuse_edit(self, edit: SourceEdit) -> str:
         """Say why an edit cannot be tried; else make ready for it and return ""."""
-        for name, text in edit.sources.items():
-            if name not in self.sources:
-                return "The edit is of a file that is no cell of the notebook."
-            statements = changed_statements(self.sources[name], text)
-            if name == self._code.name:
-                continue
-            if reason := refuse_definitions(statements):
-                return reason
-            bound = set().union(*map(names_bound_by, statements))
-            self._redefined.setdefault(name, set()).update(bound)
+        if not edit.sources.keys() <= self.sources.keys():
+            return "The edit is of a file that is no cell of the notebook."
+        changed = [
+            one
+            for name, text in edit.sources.items()
+            if name != self._code.name
+            for one in changed_statements(self.sources[name], text)
+        ]
+        try:
+            texts = list(self._earlier.values())
+            self._repeated |= statements_to_repeat(texts, changed, self._needed)
+        except CaptureError as error:
+            return str(error)
         return ""
+
+    @property
+    def namespace(self) -> Mapping[str, Any]:
+        """The notebook's names."""
+        return self._code.namespace
+
+    @property
+    def _earlier(self) -> dict[str, str]:
+        return {name: text for name, text in self.sources.items() if name != self._code.name}
 
     @contextmanager
     def left_as_it_was(self) -> Iterator[None]:
@@ -144,8 +159,8 @@ class CellAgain:
                 needed = existing_places(self._places, Path.cwd())
                 stack.enter_context(working_elsewhere(needed))
             stack.enter_context(self._start.guard())
-            for name, bound in self._redefined.items():
-                self._define(changed.get(name, self.sources[name]), bound)
+            for name, text in self._earlier.items():
+                self._define(changed.get(name, text))
             text = changed.get(self._code.name, self._code.text)
             capture = Capture(self._options, traces=False)
             capture.start()
@@ -161,10 +176,10 @@ class CellAgain:
         _raise(error)
         return TrialRun(recording)
 
-    def _define(self, text: str, bound: set[str]) -> None:
-        body = ast.parse(text).body
-        chosen = [one for one in body if bound & names_bound_by(one)]
-        _raise(self._code.run(only_lines(text, chosen)))
+    def _define(self, text: str) -> None:
+        chosen = [one for one in ast.parse(text).body if made_by(one) & self._repeated]
+        if chosen:
+            _raise(self._code.run(only_lines(text, chosen)))
 
 
 def _raise(error: BaseException | None) -> None:
@@ -177,28 +192,19 @@ def _raise(error: BaseException | None) -> None:
         raise CaptureError(f"{type(error).__name__}: {said}".removesuffix(": ") + why)
 
 
-def _earlier_cells(
-    code: CellCode, named: Mapping[str, Any], objects: Sequence[Any]
-) -> dict[str, str]:
-    """The texts of cells that made what a cell reads: of names, the cell that bound each last."""
-    files = {
-        one.__code__.co_filename
-        for one in objects
-        if isinstance(one, FunctionType) and one.__globals__ is code.namespace
-    }
-    last: dict[str, str] = {}
-    for name in list(linecache.cache):
-        if name == code.name or not _is_cell(name):
-            continue
-        try:
-            body = ast.parse("".join(linecache.getlines(name))).body
-        except (SyntaxError, ValueError):
-            continue
-        last |= dict.fromkeys(set().union(*map(names_bound_by, body)), name)
-    files |= {file for name, file in last.items() if name in named}
-    texts = {file: "".join(linecache.getlines(file)) for file in sorted(files - {code.name})}
-    return {file: text for file, text in texts.items() if text}
-
-
-def _is_cell(file: str) -> bool:
-    return is_user_file(file) and (file.startswith("<") or "ipykernel" in file)
+def _earlier_cells(name: str, needed: Collection[str]) -> dict[str, str]:
+    """The texts of the cells that made what a cell needs, in order; of a name the cell that bound it last."""
+    statements: list[tuple[str, ast.stmt]] = []
+    for file in list(linecache.cache):
+        if file != name and is_user_file(file) and (file.startswith("<") or "ipykernel" in file):
+            with suppress(SyntaxError, ValueError):
+                body = parse_again("".join(linecache.getlines(file))).body
+                statements += [(file, one) for one in body]
+    wanted, files = set(needed), set()
+    for file, one in reversed(statements):
+        made = made_by(one)
+        if made & wanted or {each.partition(".")[0] for each in made} & wanted:
+            files.add(file)
+            wanted = (wanted - made) | names_read_by_statement(one)
+    in_order = [file for file in linecache.cache if file in files]
+    return {file: "".join(linecache.getlines(file)) for file in in_order}

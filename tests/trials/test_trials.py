@@ -18,6 +18,7 @@ from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.forecast.kept_state import KeptState
 from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
+from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.trying import declined, try_in_order
 
@@ -368,7 +369,19 @@ def test_an_edited_function_of_an_earlier_cell_is_seen_by_the_functions_that_cal
 
 
 def test_changes_of_earlier_cells_that_would_happen_twice_are_declined(monkeypatch):
-    cell, _, edit = with_earlier(("data = data + [1]", "data = data + [2]"), monkeypatch)
-    assert cell.refuse_edit(edit) == "`data` of an earlier cell, which the edit changes, is made of itself."
     cell, _, edit = with_earlier(("f(4)\n", "f(5)\n"), monkeypatch)
-    assert cell.refuse_edit(edit) == "Line 9 of an earlier cell, which the edit changes, defines nothing."
+    assert cell.refuse_edit(edit) == "The edit changes line 9 of an earlier cell, which defines nothing."
+
+
+def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
+    import ast
+
+    before = "ds = read()\nother = 1\nhistory = fit(ds)\ntrain = ds.batch(8)\nmodel.compile('sgd')"
+    changed = ast.parse("ds = read().cache()").body
+    assert statements_to_repeat([before], changed, {"train"}) == {"ds", "train"}
+    assert statements_to_repeat([before, "last = train.take(1)"], changed, {"last"}) == {"ds", "train", "last"}
+    assert statements_to_repeat([before], ast.parse("model.compile('adam')").body, {"model"}) == {"model.compile"}
+    with pytest.raises(CaptureError, match="needs `ds` of an earlier cell, which is made of itself"):
+        statements_to_repeat(["ds = ds.map(f)"], ast.parse("ds = ds.map(f).cache()").body, {"ds"})
+    again_from_its_source = ["ds = read()", "ds = ds.map(f)"]
+    assert statements_to_repeat(again_from_its_source, ast.parse("ds = ds.map(f).cache()").body, {"ds"}) == {"ds"}

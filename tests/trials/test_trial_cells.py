@@ -1,0 +1,131 @@
+"""Cells of a real shell whose edits are tried: what they leave behind is what one run leaves."""
+
+import linecache
+
+import numpy as np
+import pytest
+from test_trials import Edit
+
+from profnb.capture.switches import run_fresh  # noqa: F401 - what scripts run by is there
+
+pytestmark = pytest.mark.tensorflow
+
+SETUP = """
+import keras, numpy as np, tensorflow as tf
+%load_ext profnb
+import random
+keras.utils.set_random_seed(1)
+x, y = np.random.rand(512, 8).astype("float32"), np.random.rand(512, 1).astype("float32")
+shared = keras.layers.Dense(8, activation="relu", name="shared")
+def make():
+    return keras.Sequential([keras.layers.Input((8,)), shared, keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+model, other = make(), make()
+model.compile("adam", "mse")
+other.compile("adam", "mse")
+seen = []
+class Seen(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        seen.append(epoch)
+"""
+FIT = "history = model.fit(x, y, batch_size=64, epochs=2, verbose=2, callbacks=[Seen()])\nnumber = np.random.rand() + random.random() + float(tf.random.normal(()))"
+STATE = """
+state = [w.numpy() for m in (model, other) for w in m.variables], [w.numpy() for w in model.optimizer.variables], list(seen), number, history.history["loss"]
+after = np.random.rand(), random.random(), float(tf.random.normal(())), model.stop_training, keras.layers.Dense(1).name
+"""
+
+
+def ran(shell, head, edits=()):
+    """Run the setup, then the cell under a line; its state, and the profile."""
+    for cell in (SETUP, f"{head}{FIT}"):
+        result = shell.run_cell(cell, store_history=True)
+        assert result.success, result
+    profile = shell.user_ns.get("_tfprofile")
+    if edits:
+        profile.try_advice(edits=edits(profile), seconds=2)
+    assert shell.run_cell(STATE).success
+    return shell.user_ns["state"], shell.user_ns["after"], profile
+
+
+def cell_file(text):
+    return [name for name, entry in linecache.cache.items() if len(entry) > 2 and "".join(entry[2]).endswith(text + "\n")][-1]
+
+
+def edits_of(profile):
+    file = cell_file(FIT)
+    lines = "".join(linecache.getlines(file)).splitlines(keepends=True)
+    text = "#\n" + "".join(lines[1:])
+    return [
+        Edit(change="larger batches", sources={file: text.replace("batch_size=64", "batch_size=512")}),
+        Edit(change="fails", sources={file: text.replace("epochs=2", "epochs=two")}),
+    ]
+
+
+def same(one, two):
+    if isinstance(one, list | tuple):
+        return len(one) == len(two) and all(map(same, one, two))
+    if isinstance(one, float | np.ndarray):
+        return np.allclose(one, two, atol=1e-5)
+    return one == two
+
+
+def test_a_fit_leaves_what_one_run_leaves(shell, capsys):
+    plain = ran(shell, "")
+    shell.reset(new_session=False)
+    state, after, profile = ran(shell, "%%tfprofile -q --no-live\n", edits_of)
+    assert same(state, plain[0])
+    assert same(after[:4], plain[1][:4])
+    frame = profile.trials
+    assert frame.change.tolist() == ["larger batches", "fails"]
+    assert frame.error.tolist()[1].startswith("NameError: name 'two'")
+    assert frame.error.tolist()[0] == ""
+    assert 0 < frame.ratio[0] < 1.5
+    assert frame.metric_before[0] > 0 and frame.metric[0] > 0
+    text = profile.summary()
+    assert "larger batches" in text and "NameError" in text
+    assert "Traceback" not in "".join(capsys.readouterr())
+    assert profile.to_dict()["tables"]["trials"]["rows"] == 2
+    assert "trials" in {section.tab.lower() for section in profile._report.sections}
+
+
+def tried(shell, *cells):
+    for cell in ("%load_ext profnb", *cells):
+        assert shell.run_cell(cell, store_history=True).success
+    profile = shell.user_ns["_tfprofile"]
+    return profile.try_advice(edits=[Edit(sources={})], seconds=0.1).error[0]
+
+
+def test_time_above_the_cell_is_no_matter(shell):
+    assert tried(shell, "items = []", "%%tfprofile -q --no-live\n%%time\nitems.append(1)") == ""
+    assert shell.user_ns["items"] == [1]
+
+
+def test_a_cell_that_awaits_is_declined(shell):
+    assert tried(shell, "%%tfprofile -q --no-live\nimport asyncio\nawait asyncio.sleep(0)").startswith("The cell awaits something")
+
+
+def test_magics_that_only_show_run_and_others_are_declined(shell):
+    assert tried(shell, "%%tfprofile -q --no-live\n%config InlineBackend\nx = 1") == ""
+    assert tried(shell, "%%tfprofile -q --no-live\n%alias\nx = 1") == "The cell uses the magic `%alias`."
+
+
+def test_plots_of_trials_are_gone_and_those_of_the_cell_stay(shell):
+    pytest.importorskip("matplotlib")
+    cell = "%%tfprofile -q --no-live\nimport matplotlib; matplotlib.use('agg')\nimport matplotlib.pyplot as plt\nfig, ax = plt.subplots()\nax.plot([1])"
+    assert tried(shell, cell) == ""
+    pyplot = shell.user_ns["plt"]
+    assert pyplot.get_fignums() == [1] and pyplot.figure(1) is shell.user_ns["fig"]
+    assert len(shell.user_ns["ax"].lines) == 1
+    pyplot.close("all")
+
+
+def test_a_cell_that_failed_is_not_tried(shell, capsys):
+    shell.run_cell("%load_ext profnb")
+    shell.run_cell("%%tfprofile -q --no-live --try\nfor step in range(40):\n    assert step < 30")
+    profile = shell.user_ns["_tfprofile"]
+    assert profile.try_advice(edits=[Edit(sources={})]).error.tolist() == ["The cell failed, so no edit was tried."]
+
+
+def test_a_seeded_shuffle_is_declined(shell):
+    cell = "import tensorflow as tf\nds = tf.data.Dataset.range(9).shuffle(9, seed=3)\nfree = tf.data.Dataset.range(9).shuffle(9)"
+    assert tried(shell, cell, "%%tfprofile -q --no-live\nfirst = list(ds)") == "`ds` shuffles by a seed, and its order would move on."
+    assert tried(shell, "%%tfprofile -q --no-live\nfirst = list(free)") == ""
