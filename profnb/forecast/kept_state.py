@@ -75,6 +75,7 @@ class KeptState:
     Attributes:
         refusals: Why something cannot be put back, in sentences.
         iterators: What iterators are called, which are among that.
+        shuffled: What datasets are called that shuffle by a seed: their order moves on.
     """
 
     def __init__(self, named: Mapping[str, Any], *, only: "KeptState | None" = None) -> None:
@@ -86,6 +87,7 @@ class KeptState:
         """
         self.refusals: list[str] = []
         self.iterators: list[str] = []
+        self.shuffled: list[str] = []
         self._restores = list(_restores_of_process())
         self._seen: dict[int, Any] = {}
         self._guarded: list[Any] = []
@@ -172,7 +174,8 @@ class KeptState:
         kind, root, is_users = type(value), _root(value), is_of_user(type(value))
         refused = ""
         if _is_dataset(value):
-            refused = _seeded_shuffle(path, value)
+            if is_strict and shuffles_by_seed(value):
+                self.shuffled.append(path)
         elif root in _CONSTANT or kind.__name__ in _WITHOUT_STATE:
             return
         elif root == "tensorflow" and not hasattr(value, "variables"):
@@ -361,13 +364,13 @@ def _is_kept_in_library(value: Any) -> bool:
     return root in _LIBRARIES or isinstance(value, _CONTAINERS) or is_of_user(type(value))
 
 
-def _seeded_shuffle(path: str, dataset: Any) -> str:
-    """Say that a dataset, or one that it is made of, shuffles in an order that a seed decides; "" if not."""
-    for one in chain_of(dataset):
-        seeds = [int(getattr(one, name, 0)) for name in ("_seed", "_seed2")]
-        if type(one).__name__ == "_ShuffleDataset" and any(seeds):
-            return f"`{path}` shuffles by a seed, and its order would move on."
-    return ""
+def shuffles_by_seed(dataset: Any) -> bool:
+    """Tell whether a dataset, or one that it is made of, shuffles in an order that a seed decides."""
+    return any(
+        type(one).__name__ == "_ShuffleDataset"
+        and any(int(getattr(one, name, 0)) for name in ("_seed", "_seed2"))
+        for one in (chain_of(dataset) if _is_dataset(dataset) else ())
+    )
 
 
 def _restore_container(value: Any) -> Restore:

@@ -106,20 +106,14 @@ class TriedCell:
         if self.has_failed:
             return [declined(_FAILED)]
         again, self._again = self._again or self.keep(profile.options), None
-        sources, finder = (
-            again.sources,
-            import_module("profnb.edits.editing") if edits is None else None,
-        )
-        found_edits = (
-            finder.find_edits(profile.advice, sources, dict(again.namespace)) if finder else edits
-        )
-        chosen = list(found_edits or ())[:count]
+        if edits is None:
+            edits = _find_edits(profile, again)
+        chosen = list(edits)[:count]
         if not chosen:
             return [declined("No advice has an edit that surely fits this code.")]
         refusals = [] if anyway else again.refusals
         reasons = [" ".join(refusals[:1]) or again.refuse_edit(edit) for edit in chosen]
         tried = [edit for edit, reason in zip(chosen, reasons, strict=True) if not reason]
-        join = partial(finder.join, sources=sources) if finder else lambda _: None
         now = ["trying"]
         with ExitStack() as stack:
             stack.callback(self._warming.go_on)
@@ -129,7 +123,7 @@ class TriedCell:
             line.start()
             trials = try_in_order(
                 tried,
-                join,
+                partial(_join_edits, again),
                 again.run_once,
                 seconds,
                 study=profile.study if profile.has_trace else None,
@@ -138,3 +132,17 @@ class TriedCell:
             )
         pairs = zip(chosen, reasons, strict=True)
         return trials + [declined(reason, edit) for edit, reason in pairs if reason]
+
+
+def _find_edits(profile: Profile, again: CellAgain) -> Sequence[SourceEdit]:
+    edits = import_module("profnb.edits.editing")
+    listed: list[SourceEdit] = edits.find_edits(
+        profile.advice, again.sources, dict(again.namespace)
+    )
+    return listed
+
+
+def _join_edits(again: CellAgain, best: Sequence[SourceEdit]) -> SourceEdit | None:
+    edits = import_module("profnb.edits.editing")
+    joined: SourceEdit | None = edits.join(best, again.sources)
+    return joined

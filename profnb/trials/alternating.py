@@ -151,7 +151,7 @@ def _trial(edit: SourceEdit, before: _Side, after: _Side, study: Study | None) -
         reached=None if is_cut else next(iter(compare_metrics(*fits)), None),
         steps=sum(len(run.recording.steps) for run in after.runs),
         is_cut=is_cut,
-        error="The code takes longer than there is time for, and has no steps to compare."
+        error="The code takes longer than there is time (--try-seconds), and has no steps to compare."
         if math.isnan(difference.ratio)
         else "",
     )

@@ -48,7 +48,7 @@ def names_read_first(tree: ast.Module, namespace: Mapping[str, Any]) -> dict[str
     read: set[str] = set()
     bound: set[str] = set()
     for statement in tree.body:
-        read |= names_read_by_statement(statement) - bound
+        read |= names_read_by_statement(statement) - bound - {"get_ipython"}
         bound |= names_bound_by(statement)
     return {name: namespace[name] for name in sorted(read) if name in namespace}
 

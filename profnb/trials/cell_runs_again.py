@@ -9,7 +9,7 @@ import ast
 import gc
 import linecache
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from profnb.capture.source.user_code import is_user_file
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
-from profnb.forecast.kept_state import KeptState, names_in, restore_names
+from profnb.forecast.kept_state import KeptState, names_in, restore_names, shuffles_by_seed
 from profnb.trials.alternating import SourceEdit, TrialRun
 from profnb.trials.cell_reads import (
     changed_statements,
@@ -93,6 +93,27 @@ class CellAgain:
         functions = [one.__code__ for one in objects if isinstance(one, FunctionType)]
         self._needed = set(self.named).union(*map(names_in, functions))
         self.sources = {code.name: code.text, **_earlier_cells(code.name, self._needed)}
+        self.refusals += list(self._make_datasets_again())
+
+    def _make_datasets_again(self) -> Iterator[str]:
+        """Have trials make datasets of their own where the order of these would move on; or say why not."""
+        statements = [one for text in self._earlier.values() for one in parse_again(text).body]
+        names = list(self._start.shuffled)
+        for name in names:  # more of them as we go
+            makers = [one for one in statements if name in made_by(one)]
+            if reason := self._repeat(makers) if makers else "No cell makes it.":
+                yield f"`{name}` shuffles by a seed, and its order would move on. {reason}"
+            read = set().union(*map(names_read_by_statement, makers)) - set(names)
+            names += [one for one in read if shuffles_by_seed(self.namespace.get(one))]
+
+    def _repeat(self, statements: Sequence[ast.stmt]) -> str:
+        """Have trials run statements of earlier cells again; say why they cannot, or ""."""
+        try:
+            texts = list(self._earlier.values())
+            self._repeated |= statements_to_repeat(texts, statements, self._needed)
+        except CaptureError as error:
+            return str(error)
+        return ""
 
     def cell_ended(self) -> None:
         """Keep what the cell left behind, if it was kept before what it found."""
@@ -109,12 +130,7 @@ class CellAgain:
             if name != self._code.name
             for one in changed_statements(self.sources[name], text)
         ]
-        try:
-            texts = list(self._earlier.values())
-            self._repeated |= statements_to_repeat(texts, changed, self._needed)
-        except CaptureError as error:
-            return str(error)
-        return ""
+        return self._repeat(changed)
 
     @property
     def namespace(self) -> Mapping[str, Any]:

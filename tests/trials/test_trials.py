@@ -333,7 +333,7 @@ def test_a_run_that_is_too_long_is_cut_and_without_steps_says_so():
     with cell.left_as_it_was():
         (trial,) = try_edits([Edit(sources={FILE: "while True: 1"})], cell.run_once, 0.1)
     assert trial.is_cut
-    assert trial.error == "The code takes longer than there is time for, and has no steps to compare."
+    assert trial.error == "The code takes longer than there is time (--try-seconds), and has no steps to compare."
 
 
 EARLIER = "<ipython-input-earlier>"
@@ -354,7 +354,7 @@ def with_earlier(edited, monkeypatch):
 
 
 def test_an_edited_function_of_an_earlier_cell_is_seen_by_the_functions_that_call_it(monkeypatch):
-    cell, namespace, edit = with_earlier(("return [n] * 100_000", "seen.append(n)\n    return n"), monkeypatch)
+    cell, namespace, edit = with_earlier(("return [n] * 100_000", "seen.append(n)\n    return [n]"), monkeypatch)
     namespace["seen"] = seen = []
     before = namespace["f"], namespace["out"]
     cell, run = again("out = g(len(data))", namespace)
