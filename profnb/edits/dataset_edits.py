@@ -330,7 +330,7 @@ def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
         and all(_ELEMENT_WISE.match(program.meaning(text, one.func)) for one in calls)
         and all(
             one.value in parameters
-            or isinstance(program.value(text, one), ModuleType | int | float)
+            or issubclass(type(program.value(text, one)), ModuleType | int | float)
             for one in names
         )
     )

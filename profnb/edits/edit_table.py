@@ -71,7 +71,7 @@ EDITS: dict[str, Alternatives] = {
     "work-outside-jit": _JIT,
     "mixed-precision": (
         (("set_global_policy", arguments.in_16_bits),),
-        (("", arguments.setting),),
+        (("32", arguments.setting),),
     ),
     "idle-cores": ((("set_intra_op_parallelism_threads", arguments.all_cores),),),
     "oversubscribed": ((("num_parallel_calls", arguments.threads_as_needed),),),

@@ -7,14 +7,23 @@ reads is bound once, because what it read first stays in what is compiled.
 
 import re
 from collections.abc import Callable
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import libcst as cst
 from libcst.metadata.scope_provider import BuiltinAssignment
 
 from profnb.advice.proposals import Advice
-from profnb.edits.program_text import LOOPS, ROUNDING, Change, ProgramText, is_a, is_keras, only
+from profnb.edits.program_text import (
+    LOOPS,
+    ROUNDING,
+    Change,
+    ProgramText,
+    is_a,
+    is_keras,
+    is_module,
+    only,
+)
 from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
@@ -139,7 +148,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
     if isinstance(func, cst.Name):
         value = program.value(text, func)
         called = value if program.is_global(text, func) else program.names.get(func.value)
-        is_known = is_keras(called, *_CALLED_OF_KERAS) or isinstance(value, FunctionType)
+        is_known = is_keras(called, *_CALLED_OF_KERAS) or type(value) is FunctionType
         return is_known or func.value in _BUILTINS or _is_compiled(value)
     return not meaning and method_of(call) in _METHODS[library]
 
@@ -159,15 +168,15 @@ def _stays(
     if scope is None or not program.is_global(text, name):
         return True  # an attribute, a keyword, or the function's own
     value = program.value(text, name)
-    if isinstance(value, ModuleType):
+    if is_module(value):
         return True
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])
         return is_builtin and name.value in _BUILTINS
-    if isinstance(value, _NO_TENSORS) or not program.is_bound_once(name.value):
+    if issubclass(type(value), _NO_TENSORS) or not program.is_bound_once(name.value):
         return False
-    if isinstance(value, FunctionType):
-        if value.__module__.partition(".")[0] not in _PACKAGES[library]:
+    if type(value) is FunctionType:
+        if str(value.__module__).partition(".")[0] not in _PACKAGES[library]:
             check_compiled(program, *program.function(name.value), library, around)
         return True
     return True
@@ -187,7 +196,8 @@ def _decorated(
             if path_of(call.func) == name and (
                 has_stars(call)
                 or any(
-                    isinstance(value, int | float | str) and not program.is_bound_once(argument)
+                    issubclass(type(value), int | float | str)
+                    and not program.is_bound_once(argument)
                     for value, argument in zip(values, names, strict=True)
                 )
             ):
@@ -233,7 +243,7 @@ def jax_function(program: ProgramText, _: Advice) -> Change:
         for call in text.find(cst.Call)
         if any(isinstance(one, LOOPS) for one in text.above(call))
         and not _is_inner(text, call)
-        and isinstance(program.value(text, call.func), FunctionType)
+        and type(program.value(text, call.func)) is FunctionType
         and program.bindings(path_of(call.func))
     }
     where, node = program.function(only(sorted(called)))

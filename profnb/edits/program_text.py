@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
-from typing import TypeVar
+from typing import TypeGuard, TypeVar, cast
 
 import libcst as cst
 from libcst.metadata.scope_provider import Assignment, GlobalScope
@@ -45,6 +45,11 @@ def is_a(value: object, name: str, *packages: str) -> bool:
 def is_keras(value: object, *names: str) -> bool:
     """Whether a value is of a class of Keras, whichever that is."""
     return any(is_a(value, name, "keras", "tf_keras", "tensorflow") for name in names)
+
+
+def is_module(value: object) -> TypeGuard[ModuleType]:
+    """Whether a value is a module, without asking it."""
+    return issubclass(type(value), ModuleType)
 
 
 def only(some: Sequence[_T]) -> _T:
@@ -107,17 +112,18 @@ class ProgramText:
         """What names with dots stand for, as "tensorflow.data.AUTOTUNE"; "" where that is not known."""
         root, path = root_of(node), path_of(node)
         value, behind = self.value(text, root), path[len(path_of(root)) :]
-        if isinstance(value, ModuleType):
+        if is_module(value):
             return f"{value.__name__}{behind}"
-        if isinstance(value, type | FunctionType):
-            return f"{value.__module__}.{value.__qualname__}{behind}"
+        if issubclass(type(value), type | FunctionType):
+            named = cast("type", value)
+            return f"{named.__module__}.{named.__qualname__}{behind}"
         return ""
 
     def alias(self, module: str, text: SourceText, node: cst.CSTNode) -> str:
         """How the user writes a module where a node stands."""
         scope = text.scope(node)
         for name, value in list(self.names.items()):
-            if not isinstance(value, ModuleType) or value.__name__ != module or name[:1] == "_":
+            if not is_module(value) or value.__name__ != module or name[:1] == "_":
                 continue
             bound = [] if scope is None else [a for a in scope[name] if isinstance(a, Assignment)]
             if all(
@@ -201,7 +207,7 @@ class ProgramText:
                 continue
             seen.add(name.value)
             value = self.value(text, name)
-            if isinstance(value, FunctionType):
+            if type(value) is FunctionType:
                 try:
                     self.words(*self.function(name.value), seen)
                 except DoesNotFitError:
