@@ -14,7 +14,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
-    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"causes"}, {"advice"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"}, {"forecast"},
+    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"causes"}, {"advice"}, {"edits"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"}, {"forecast"},
     {"tables"}, {"profile"}, {"loading"}, {"last_result"}, {"many_traces"}, {"history"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm"}, {"trials"}, {"magic"}, {"magics", "demo", "terminal_line", "program"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.

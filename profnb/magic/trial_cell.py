@@ -6,7 +6,6 @@ import linecache
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 from profnb.capture.cell import awaits, body_of, run_quietly
@@ -14,9 +13,10 @@ from profnb.capture.seams import TRANSFORM_CELL
 from profnb.capture.source.user_code import outward
 from profnb.compare.trial_table import Trial
 from profnb.core.options import CaptureOptions
+from profnb.edits.editing import Edit, find_edits, join
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine
-from profnb.trials.alternating import SourceEdit, promises_of
+from profnb.trials.alternating import promises_of
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.trying import declined, try_in_order
 from profnb.warm import Warming
@@ -100,14 +100,14 @@ class TriedCell:
         seconds: float,
         *,
         anyway: bool = False,
-        edits: Sequence[SourceEdit] | None = None,
+        edits: Sequence[Edit] | None = None,
     ) -> list[Trial]:
         """Try what a profile advises; see ``Profile.try_advice``."""
         if self.has_failed:
             return [declined(_FAILED)]
         again, self._again = self._again or self.keep(profile.options), None
         if edits is None:
-            edits = _find_edits(profile, again)
+            edits = find_edits(profile.advice, again.sources, dict(again.namespace))
         chosen = list(edits)[:count]
         if not chosen:
             return [declined("No advice has an edit that surely fits this code.")]
@@ -123,7 +123,7 @@ class TriedCell:
             line.start()
             trials = try_in_order(
                 tried,
-                partial(_join_edits, again),
+                partial(join, sources=again.sources),
                 again.run_once,
                 seconds,
                 study=profile.study if profile.has_trace else None,
@@ -132,17 +132,3 @@ class TriedCell:
             )
         pairs = zip(chosen, reasons, strict=True)
         return trials + [declined(reason, edit) for edit, reason in pairs if reason]
-
-
-def _find_edits(profile: Profile, again: CellAgain) -> Sequence[SourceEdit]:
-    edits = import_module("profnb.edits.editing")
-    listed: list[SourceEdit] = edits.find_edits(
-        profile.advice, again.sources, dict(again.namespace)
-    )
-    return listed
-
-
-def _join_edits(again: CellAgain, best: Sequence[SourceEdit]) -> SourceEdit | None:
-    edits = import_module("profnb.edits.editing")
-    joined: SourceEdit | None = edits.join(best, again.sources)
-    return joined

@@ -9,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from profnb.advice.proposals import Advice
 from profnb.capture.recording import Recording
@@ -20,36 +19,13 @@ from profnb.compare.trial_table import UNTRIED, Trial, promised_ratio
 from profnb.core.columns import Floats
 from profnb.core.errors import CaptureError
 from profnb.core.units import PS_PER_NS
+from profnb.edits.editing import Edit
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
 from profnb.sweep import run_order
 
 AS_IS = -1
 _MOST_ROUNDS, _LEAST_ROUNDS, _NARROW = 30, 3, 0.02
-
-
-class SourceEdit(Protocol):
-    """An edit of sources, as ``profnb.edits`` makes them."""
-
-    @property
-    def rule(self) -> str:
-        """The rule of the advice."""
-
-    @property
-    def change(self) -> str:
-        """What it does, in a few words."""
-
-    @property
-    def alters(self) -> str:
-        """What it changes in results."""
-
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """The texts that it changes, by name."""
-
-    @property
-    def diff(self) -> str:
-        """The change as a unified diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +56,7 @@ class _Side:
 
 
 def try_edits(
-    edits: Sequence[SourceEdit],
+    edits: Sequence[Edit],
     run_once: RunOnce,
     seconds: float,
     study: Study | None = None,
@@ -136,7 +112,7 @@ def _is_known(one: Difference, rounds: int) -> bool:
     return rounds >= _LEAST_ROUNDS and width < max(abs(1 - one.ratio) / 3, _NARROW)
 
 
-def _trial(edit: SourceEdit, before: _Side, after: _Side, study: Study | None) -> Trial:
+def _trial(edit: Edit, before: _Side, after: _Side, study: Study | None) -> Trial:
     row = Trial(edit.rule, edit.change, edit.alters, edit.diff)
     if before.error:
         return replace(row, error=f"The code as it is cannot be run again: {before.error}")

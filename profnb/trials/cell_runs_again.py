@@ -24,8 +24,9 @@ from profnb.capture.source.user_code import is_user_file
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
+from profnb.edits.editing import Edit
 from profnb.forecast.kept_state import KeptState, names_in, restore_names, shuffles_by_seed
-from profnb.trials.alternating import SourceEdit, TrialRun
+from profnb.trials.alternating import TrialRun
 from profnb.trials.cell_reads import (
     changed_statements,
     existing_places,
@@ -120,7 +121,7 @@ class CellAgain:
         self._end = KeptState({}, only=self._start)
         self._end_names = restore_names(self._code.namespace)
 
-    def refuse_edit(self, edit: SourceEdit) -> str:
+    def refuse_edit(self, edit: Edit) -> str:
         """Say why an edit cannot be tried; else make ready for it and return ""."""
         if not edit.sources.keys() <= self.sources.keys():
             return "The edit is of a file that is no cell of the notebook."

@@ -2,20 +2,18 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
 from profnb.compare.trial_table import Trial
+from profnb.edits.editing import Edit
 from profnb.subjects.study import Study
-from profnb.trials.alternating import RunOnce, SourceEdit, try_edits, with_promise
+from profnb.trials.alternating import RunOnce, try_edits, with_promise
 
 _ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
 
-E = TypeVar("E", bound=SourceEdit)
-
 
 def try_in_order(
-    edits: Sequence[E],
-    join: Callable[[Sequence[E]], E | None],
+    edits: Sequence[Edit],
+    join: Callable[[Sequence[Edit]], Edit | None],
     run_once: RunOnce,
     seconds: float,
     *,
@@ -43,7 +41,7 @@ def try_in_order(
     return trials
 
 
-def declined(reason: str, edit: SourceEdit | None = None) -> Trial:
+def declined(reason: str, edit: Edit | None = None) -> Trial:
     """A trial that was not made, and why."""
     if edit is None:
         return Trial("", "nothing was tried", "nothing", "", error=reason)
