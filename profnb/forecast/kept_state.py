@@ -16,7 +16,7 @@ import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -115,9 +115,10 @@ class KeptState:
         return list(self._seen.values())
 
     def put_back(self) -> None:
-        """Give everything the state that it had; as often as asked."""
-        for restore in self._restores:
-            restore()
+        """Give everything the state that it had; as often as asked, and all even if one fails."""
+        with ExitStack() as stack:
+            for restore in reversed(self._restores):
+                stack.callback(restore)
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -376,7 +377,9 @@ def shuffles_by_seed(dataset: Any) -> bool:
 def _restore_container(value: Any) -> Restore:
     """Put back what a container holds, by its base's own methods: a library's subclass may watch others."""
     before = value.copy()
-    base: Any = next(kind for kind in (OrderedDict, *_CONTAINERS) if isinstance(value, kind))
+    kinds = (OrderedDict, *_CONTAINERS)
+    base: Any = next((kind for kind in kinds if kind in type(value).__mro__), None)
+    fill = "update" if isinstance(value, dict | set) else "extend"
 
     def restore() -> None:
         held = [list(one.items() if isinstance(one, dict) else one) for one in (value, before)]
@@ -385,8 +388,11 @@ def _restore_container(value: Any) -> Restore:
             for a, b in zip(*held, strict=True)
         ):
             return
-        base.clear(value)
-        (base.update if base in (OrderedDict, dict, set) else base.extend)(value, before)
+        for name, *given in (("clear",), (fill, before)):
+            if base is None:  # a proxy of one
+                getattr(value, name)(*given)
+            else:
+                getattr(base, name)(value, *given)
 
     return restore
 

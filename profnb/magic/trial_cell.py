@@ -14,6 +14,7 @@ from profnb.capture.source.user_code import outward
 from profnb.compare.trial_table import Trial
 from profnb.core.options import CaptureOptions
 from profnb.edits.editing import Edit, find_edits, join
+from profnb.history.lookup import find_spread
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine
 from profnb.trials.alternating import promises_of
@@ -127,6 +128,7 @@ class TriedCell:
                 again.run_once,
                 seconds,
                 study=profile.study if profile.has_trace else None,
+                spread=find_spread(profile),
                 promised=promises_of(profile.advice),
                 tell=lambda text: now.__setitem__(0, text),
             )

@@ -5,4 +5,5 @@ alternating      runs by turns, until the difference is known or the time is spe
 cell_runs_again  a cell of the notebook, run with everything put back
 cell_reads       what a cell reads, and why it may not be run again
 workplace        a temporary folder for what trials write
+script_runs      a script's advice, tried in fresh processes
 """

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from profnb.compare.estimates import Spread
 from profnb.compare.trial_table import Trial
 from profnb.edits.editing import Edit
 from profnb.subjects.study import Study
@@ -18,6 +19,7 @@ def try_in_order(
     seconds: float,
     *,
     study: Study | None = None,
+    spread: Spread | None = None,
     promised: Mapping[str, tuple[float, float]] | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Trial]:
@@ -29,15 +31,18 @@ def try_in_order(
         run_once: See ``alternating.try_edits``.
         seconds: How long to go on, about.
         study: The captured run; None for none.
+        spread: How much its runs vary; None where nobody knows.
         promised: What the advice of each rule promised of the time.
         tell: Is told what is being tried.
     """
     share = _ONE_BY_ONE if len(edits) > 1 else 1.0
-    trials = with_promise(try_edits(edits, run_once, share * seconds, study, tell), promised or {})
+    trials = with_promise(
+        try_edits(edits, run_once, share * seconds, study, spread, tell), promised or {}
+    )
     best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
     joined = join(best) if len(best) > 1 else None
     if joined is not None and not any("interrupted" in trial.error for trial in trials):
-        trials += try_edits([joined], run_once, (1 - share) * seconds, study, tell)
+        trials += try_edits([joined], run_once, (1 - share) * seconds, study, spread, tell)
     return trials
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from profnb.capture.recording import Recording
+from profnb.compare.estimates import THIS_CODE, Spread
 from profnb.compare.trial_section import trial_sections
 from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
 from profnb.core.errors import CaptureError
@@ -57,6 +58,9 @@ def timed(clock, *walls):
 def test_rounds_are_compared_by_the_logarithm_of_their_ratio():
     one = compare_rounds([10.0, 8.0], [5.0, 4.0])
     assert (one.ratio, one.low, one.high) == (0.5, 0.5, 0.5)
+    # Two runs a side of a code that varies by 10 %: a variance of 0.02 / 2 of the mean of two, by 100 degrees of freedom and these.
+    one = compare_rounds([10.0, 8.0], [5.0, 4.0], Spread(0.01, 100, THIS_CODE))
+    assert math.log(one.high / 0.5) == pytest.approx(1.98 * 0.1, rel=0.02)
     # By hand: the first of three warms up; logs of 1/2 and 1/8 have the mean log(1/4), a standard error of log 2, and 12.71 of those each side.
     one = compare_rounds([9.0, 8.0, 8.0], [90.0, 4.0, 1.0])
     assert one.ratio == pytest.approx(0.25)
@@ -89,6 +93,14 @@ def test_runs_go_on_by_turns_until_the_time_is_spent():
     (trial,) = try_edits([Edit()], run_once, 10.0, clock=clock)
     assert clock.now == pytest.approx(12, abs=2)
     assert not trial.is_faster
+
+
+def test_what_there_is_no_time_for_says_so_and_the_largest_saving_comes_first():
+    clock = Clock()
+    run = timed(clock, 9000.0, {"x": 5000.0, "y": 5000.0})
+    first, second = try_edits([Edit(), Edit(sources={FILE: "y"})], run, 10.0, clock=clock)
+    assert first.difference.ratio == pytest.approx(5 / 9, rel=0.01)
+    assert second.error == "There was no time left for it (--try-seconds)."
 
 
 def test_where_nothing_helps_no_gain_is_claimed():
@@ -332,7 +344,6 @@ def test_a_run_that_is_too_long_is_cut_and_without_steps_says_so():
     cell, _ = again("while True: pass", notebook())
     with cell.left_as_it_was():
         (trial,) = try_edits([Edit(sources={FILE: "while True: 1"})], cell.run_once, 0.1)
-    assert trial.is_cut
     assert trial.error == "The code takes longer than there is time (--try-seconds), and has no steps to compare."
 
 
