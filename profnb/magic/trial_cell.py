@@ -80,19 +80,26 @@ class TriedCell:
         self._shell, self._file, self._text = shell, file, text
         self._warming = warming
         self._again: CellAgain | None = None
-        self.has_failed = False
+        self._trouble = ""
 
-    def keep(self, options: CaptureOptions) -> CellAgain:
+    def keep(self, options: CaptureOptions) -> CellAgain | None:
         """Keep what the cell can change, before it runs or, at the latest, before a trial."""
-        code = cell_code(self._shell, self._file, self._text)
-        self._again = CellAgain(code, options)
+        try:
+            code = cell_code(self._shell, self._file, self._text)
+            self._again = CellAgain(code, options)
+        except Exception as error:  # noqa: BLE001 - whatever objects do, the user's code comes first
+            self._trouble = f"What the cell reads cannot be kept ({type(error).__name__}: {error})."
         return self._again
 
     def ended(self, *, succeeded: bool) -> None:
         """Keep what the cell left behind, if it is to be tried at once."""
-        self.has_failed = not succeeded
-        if self._again is not None and succeeded:
-            self._again.cell_ended()
+        try:
+            if not succeeded:
+                self._trouble = _FAILED
+            elif self._again is not None:
+                self._again.cell_ended()
+        except Exception as error:  # noqa: BLE001 - likewise
+            self._trouble = f"What the cell left cannot be kept ({type(error).__name__}: {error})."
 
     def try_advice(
         self,
@@ -104,9 +111,10 @@ class TriedCell:
         edits: Sequence[Edit] | None = None,
     ) -> list[Trial]:
         """Try what a profile advises; see ``Profile.try_advice``."""
-        if self.has_failed:
-            return [declined(_FAILED)]
-        again, self._again = self._again or self.keep(profile.options), None
+        again = None if self._trouble else self._again or self.keep(profile.options)
+        self._again = None
+        if again is None:
+            return [declined(self._trouble)]
         if edits is None:
             edits = find_edits(profile.advice, again.sources, dict(again.namespace))
         chosen = list(edits)[:count]

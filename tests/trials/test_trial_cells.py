@@ -181,3 +181,10 @@ def tried_at_once(shell, options, cell):
     shell.run_cell("%load_ext profnb")
     assert shell.run_cell(f"%%tfprofile -q --no-live {options}\n{cell}").success
     return shell.user_ns["_tfprofile"].trials.error.tolist()
+
+
+def test_an_object_that_raises_when_it_is_looked_at_declines_the_trial_and_not_the_cell(shell):
+    shell.run_cell("class Odd:\n    @property\n    def __dict__(self):\n        raise RuntimeError('odd')\n    def go(self): return 1\nodd = Odd()")
+    errors = tried_at_once(shell, "--try --try-seconds 1", "value = odd.go()")
+    assert "cannot be kept (RuntimeError: odd)" in errors[0]
+    assert shell.user_ns["value"] == 1
