@@ -19,6 +19,7 @@ Each folder's own docstring says what is in it.
                 ``find`` has what is found of a trace, and ``study`` all of those
     causes/     what may be behind the time of steps, as far as several subjects tell
     advice/     what a change saves: the tree of the cell's time, its replay with an edit, the rules
+    edits/      advice as edits of the source, by LibCST: what is tried
     compare/    runs against runs, and the settings of a sweep
     timeline/   the trace itself: lanes, marks, a still picture, browser code
     report/     the page around the sections: words, notes, frontends
@@ -29,6 +30,7 @@ Each folder's own docstring says what is in it.
     many_traces/    fleets, running processes, many traces to one row each, rounds of a sweep on workers
     history/    every run's numbers: kept, listed, and where they changed
     captured, comparison, sweep*, warm                from code that runs to answers; runs against runs
+    trials/     advice tried: the code as it is and as edited by turns, and everything put back
     magic/, magics, demo, program, __main__   the doors: magics and the command line
 """
 

@@ -80,6 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
                 if not arguments.quiet:
                     print()
                     _answer(profile.summary())
+                _try(profile, arguments, stderr, is_whole=is_whole)
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out)}")
                 if options.logdir is not None:
@@ -106,6 +107,34 @@ def _run(arguments: argparse.Namespace) -> None:
     watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
     if not run_program(arguments.program, options, show, is_module=arguments.module, watch=watch):
         refuse(f"there is no {what} {name!r}")
+
+
+def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any, *, is_whole: bool) -> None:
+    """Try a script's advice, if that is asked for, and say what came of it."""
+    if not arguments.tries or not is_whole:
+        return
+    from contextlib import closing
+
+    from profnb.compare.trial_section import trial_sections
+    from profnb.drawing.section import section_text
+    from profnb.report.progress import LiveLine, bottom_line_of
+    from profnb.trials.script_runs import try_script
+
+    now = ["trying"]
+    bottom = None if arguments.quiet else bottom_line_of(stream)
+    with closing(LiveLine(lambda: f"profnb: {now[0]}", is_wanted=False, slot=bottom)) as line:
+        line.start()
+        profile.trying = partial(
+            try_script,
+            words=arguments.program,
+            is_module=arguments.module,
+            names=vars(sys.modules["__main__"]),
+            tell=lambda text: now.__setitem__(0, text),
+        )
+        asked = arguments.tries, arguments.try_seconds, arguments.try_anyway
+        profile.try_advice(asked[0], seconds=asked[1], anyway=asked[2])
+    for section in [] if arguments.quiet else trial_sections(profile.tried):
+        _say(f"\n{section_text(section)}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
@@ -346,6 +375,19 @@ def _parser() -> argparse.ArgumentParser:
         "--history",
         metavar="FILE",
         help=f"keep the run's numbers in this file (default: {VARIABLE})",
+    )
+    run.add_argument(
+        "--try",
+        action="store_const",
+        const=3,
+        dest="tries",
+        help="try the three largest savings that are a safe edit, in fresh processes",
+    )
+    run.add_argument(
+        "--try-seconds", type=float, default=60.0, metavar="SECONDS", help="... for this long"
+    )
+    run.add_argument(
+        "--try-anyway", action="store_true", help="... though the script may write elsewhere"
     )
     run.add_argument(
         "-m", "--module", action="store_true", help="run a module, as `python -m` does"

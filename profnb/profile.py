@@ -23,11 +23,16 @@ from profnb.report.result import SharedResult
 from profnb.tables import Tables
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pandas as pd
+
     from profnb.advice.cell_model import Model
     from profnb.advice.proposals import Advice
     from profnb.advice.what_if import WhatIf
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.causes.cell_tree import CellTree
+    from profnb.compare.trial_table import Trial
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
     from profnb.report.report import Report
@@ -62,6 +67,8 @@ class Profile(Tables, SharedResult):
         remarks: What is to be said of how it was opened, in sentences; the first of its notes.
         event_files: TensorBoard's event files of its folder or logdir, whose scalars it has.
         other_hosts: How many more hosts the capture has that are not shown.
+        trying: Tries edits of its code, which is a cell of this notebook; None where it is none.
+        tried: The trials that were made.
         code: What the history calls the code that ran; "" where it keeps nothing of it.
         run_key: What the history calls this run.
     """
@@ -89,6 +96,8 @@ class Profile(Tables, SharedResult):
         self.event_files: list[Path] = []
         self.title = self.opened_as = self.code = self.run_key = ""
         self.ran_here = False
+        self.trying: Callable[..., list[Trial]] | None = None
+        self.tried: list[Trial] = []
         self._shown: tuple[tuple[MeasuredPeak | None, str], Report] | None = None
 
     def _set_trace(self, trace: "Trace") -> None:
@@ -317,7 +326,10 @@ class Profile(Tables, SharedResult):
             again=again,
             times=None if self.has_trace or self.recording is None else self._step_times,
         )
-        return replace(report, sharing=self.sharing)
+        from profnb.compare.trial_section import trial_sections
+
+        sections = [*report.sections, *trial_sections(self.tried)]
+        return replace(report, sections=sections, sharing=self.sharing)
 
     @cached_property
     def advice(self) -> "list[Advice]":
@@ -367,6 +379,36 @@ class Profile(Tables, SharedResult):
         if model is None:
             raise ValueError("Nothing was recorded, so no change can save time.")
         return what_if(model, changes)
+
+    def try_advice(
+        self,
+        n: int = 3,
+        *,
+        seconds: float = 60.0,
+        anyway: bool = False,
+        edits: "Sequence[Any] | None" = None,
+    ) -> "pd.DataFrame":
+        """Try the advice that saves most: edit the cell, run it beside the cell as it is, put all back.
+
+        Args:
+            n: How many edits to try one by one; the best are then tried together.
+            seconds: How long to go on, about.
+            anyway: Whether to try what may change files or other things that nobody can put back.
+            edits: Edits to try; by default those of the advice.
+
+        Returns:
+            ``p.trials``, which the report shows as well.
+
+        Raises:
+            CaptureError: Its code is no cell of this notebook.
+        """
+        if self.trying is None:
+            raise CaptureError(
+                "Only a cell's advice can be tried here. For a script: profnb run --try SCRIPT."
+            )
+        self.tried = self.trying(self, n, seconds, anyway=anyway, edits=edits)
+        self._shown = None
+        return self.trials
 
     @cached_property
     def notes(self) -> list[str]:

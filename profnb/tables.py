@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from profnb.capture.recording import Recording
     from profnb.causes.cell_tree import CellTree
+    from profnb.compare.trial_table import Trial
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
@@ -27,6 +28,7 @@ class Tables:
     """The tables of ``Profile``."""
 
     recording: "Recording | None"
+    tried: "list[Trial]"
 
     if TYPE_CHECKING:
 
@@ -100,6 +102,7 @@ class Tables:
     energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
     scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
+    trials = TableOf("profnb.compare.trial_table", "TRIALS", "tried")
 
     @property
     def utilisation(self) -> "pd.DataFrame":

@@ -14,8 +14,8 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "profnb"
 ORDER = [
-    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"causes"}, {"advice"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"}, {"forecast"},
-    {"tables"}, {"profile"}, {"loading"}, {"many_traces"}, {"history"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm"}, {"magic"}, {"magics", "demo", "program"}, {"__init__"}, {"__main__"},
+    {"core"}, {"trace"}, {"capture"}, {"tf1"}, {"steps"}, {"drawing"}, {"subjects"}, {"causes"}, {"advice"}, {"edits"}, {"compare"}, {"timeline"}, {"report"}, {"fleet"}, {"lite"}, {"forecast"},
+    {"tables"}, {"profile"}, {"loading"}, {"many_traces"}, {"history"}, {"captured", "comparison"}, {"sweep_process"}, {"sweep"}, {"warm"}, {"trials"}, {"magic"}, {"magics", "demo", "program"}, {"__init__"}, {"__main__"},
 ]  # fmt: skip
 # The one module through which each heavy library comes in.
 DOORS = {"tensorflow": {"capture", "tf1", "demo", "lite"}, "plotly": {"drawing/figures"}, "ipywidgets": {"drawing/live_outputs"}, "numba": {"core/jit"}}

@@ -208,12 +208,13 @@ def awaits(shell: Any, body: str) -> bool:
     return bool(is_async(body, transformed_cell=transform(body)))
 
 
-def run_quietly(shell: Any, body: str) -> BaseException | None:
+def run_quietly(shell: Any, body: str, *, shows_errors: bool = True) -> BaseException | None:
     """Run a cell's body again without its output, which the first run has shown.
 
     Args:
         shell: The IPython shell.
         body: See ``body_of``.
+        shows_errors: Whether a traceback is shown.
 
     Returns:
         The error it ended with, or None. A traceback is shown, but not that of an interrupt.
@@ -237,7 +238,7 @@ def run_quietly(shell: Any, body: str) -> BaseException | None:
     if not errors:  # it did not compile, and its traceback went where syntax errors go
         failure = seams.FAILED_BEFORE.of(result) or seams.FAILED_INSIDE.of(result)
         return failure or SyntaxError("the cell is no Python")
-    if not issubclass(errors[0][0], KeyboardInterrupt):
+    if shows_errors and not issubclass(errors[0][0], KeyboardInterrupt):
         show(errors[0])
     error: BaseException = errors[0][1]
     return error

@@ -135,7 +135,7 @@ def describe_datasets(
     placed: list[Chain] = []
     for value in list(namespace.values()):
         if len(named) < _MOST_DATASETS and _is_dataset(value):
-            links = [(_kind_of(one), _function_of(one)) for one in _chain_of(value)]
+            links = [(_kind_of(one), _function_of(one)) for one in chain_of(value)]
             names = [(kind, str(getattr(function, "__name__", ""))) for kind, function in links]
             if any(name for _, name in names):
                 named.append(tuple(names))
@@ -159,7 +159,7 @@ def _function_of(dataset: object) -> object:
     return None
 
 
-def _chain_of(dataset: object) -> list[object]:
+def chain_of(dataset: object) -> list[object]:
     """A dataset and those that it is made of, from the source on; none unless that is straight."""
     chain: list[object] = []
     inputs: Sequence[object] = (dataset,)
@@ -204,7 +204,7 @@ def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[st
     """
 
     def files_of(dataset: object) -> tuple[int, int] | None:
-        for tensor in seams.DATASET_TENSORS.of(next(iter(_chain_of(dataset)), None), ()):
+        for tensor in seams.DATASET_TENSORS.of(next(iter(chain_of(dataset)), None), ()):
             if tensor.dtype.name == "string" and tensor.shape.rank == 1:
                 files = list(tensor.numpy())
                 size = mean_size(files)

@@ -8,5 +8,6 @@ timeline_differences          two timelines aligned by step: events new, gone, l
 part_section                  how that is shown, and written for a pull request
 section                       how a comparison is shown, its runs as boxes
 ranking                       settings that were run in rounds, to how each stands to the best one
+trial_table, trial_section    trials of edits, as rows and as a section of the report
 sweeps, sweep_section         the runs of a sweep to what each setting achieves; how it is shown
 """

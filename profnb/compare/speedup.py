@@ -195,8 +195,8 @@ class Difference:
             factor = 1 / self.ratio if faster else self.ratio
             bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
             word = "faster" if faster else "slower"
-            sentence = f"{second} is {_factor(factor)}x {word}{of} than {first}"
-            interval = range_text(*map(_factor, bounds))
+            sentence = f"{second} is {factor_text(factor)}x {word}{of} than {first}"
+            interval = range_text(*map(factor_text, bounds))
         else:
             said = (
                 "No verdict from one run a side"
@@ -222,8 +222,8 @@ class Difference:
         )
 
 
-def _factor(value: float) -> str:
-    """A factor with three digits at least, and no more after the point than it is worth."""
+def factor_text(value: float) -> str:
+    """Write a factor with three digits at least, and no more after the point than it is worth."""
     return f"{value:.2f}" if value < 9.995 else f"{value:,.0f}"
 
 

@@ -15,6 +15,7 @@ from profnb.core.printable import open_output
 from profnb.history.door import keep
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
 from profnb.magic.magic_options import capture_options
+from profnb.magic.trial_cell import TriedCell, running_cell
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, LiveText, Progress, run_words
 from profnb.warm import Warming
@@ -57,7 +58,7 @@ class CellRuns:
         succeeded = False
         try:
             with interrupt_held_back():
-                captured = self._begin(arguments)
+                captured = self._begin(arguments, ("", cell))
             result = self.shell.run_cell(body_of(whole))
             succeeded = SUCCESS.of(result, default=True)
         finally:
@@ -79,15 +80,18 @@ class CellRuns:
                 )
 
         with interrupt_held_back():  # until there is somebody to end what was begun
-            captured = self._begin(arguments)
+            captured = self._begin(arguments, running_cell(self.shell))
             call_after_cell(self.shell, cell_ended)
 
-    def _begin(self, arguments: Namespace) -> CapturedProfile:
+    def _begin(self, arguments: Namespace, cell: tuple[str, str]) -> CapturedProfile:
         options = capture_options(arguments)
         check_name(arguments.out)
         if arguments.vs is not None:
             arguments.vs = self._results.source(arguments.vs), arguments.vs
         captured = CapturedProfile(options)
+        arguments.cell = TriedCell(self.shell, *cell, self._warming())
+        if arguments.tries:
+            arguments.cell.keep(options)
         live = self._is_live() if arguments.live is None else arguments.live
         arguments.is_silent = arguments.quiet or live is False
         text, is_wanted = LiveText(), not arguments.is_silent
@@ -119,7 +123,12 @@ class CellRuns:
                 profile.title = title_of(cell)
                 captured.finish(self.shell.user_ns)
                 arguments.line.close()
+                arguments.cell.ended(succeeded=succeeded)
+                profile.trying = arguments.cell.try_advice
             sentence = self._repeat(captured, arguments, cell) if succeeded else ""
+            if arguments.tries:
+                asked = {"seconds": arguments.try_seconds, "anyway": arguments.try_anyway}
+                profile.try_advice(arguments.tries, **asked)
             if arguments.label is not None:
                 self._results.by_label[arguments.label] = profile
             if arguments.vs is not None and profile.has_trace:

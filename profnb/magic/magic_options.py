@@ -66,6 +66,19 @@ CELL_ARGUMENTS = (
         help="run the cell N times: the first under trace, the others only timed; a repetition that fails "
         "ends the series, not the cell",
     ),
+    argument(
+        "--try", type=_count, nargs="?", const=3, dest="tries", metavar="N",
+        help="try the N largest savings (3) that are a safe edit: run the cell as it is and as edited by "
+        "turns, and put everything back",
+    ),
+    argument(
+        "--try-seconds", type=float, default=60.0, metavar="SECONDS", dest="try_seconds",
+        help="try for this long, about (default %(default)s)",
+    ),
+    argument(
+        "--try-anyway", action="store_true", dest="try_anyway",
+        help="try edits although the cell may write elsewhere, or change what nobody can put back",
+    ),
     *SHOW_ARGUMENTS,
 )  # fmt: skip
 OPEN_ARGUMENTS = (

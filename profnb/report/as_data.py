@@ -52,6 +52,20 @@ _TOP: TopColumns = {
         ("allocator", "peak_bytes", "limit_bytes", "growth_bytes_per_step"),
     ),
     "python": ("self_ms", ("function", "file", "line", "self_ms", "total_ms")),
+    "trials": (
+        "ratio",
+        (
+            "change",
+            "ratio",
+            "interval_low",
+            "interval_high",
+            "promised_low",
+            "promised_high",
+            "metric",
+            "metric_before",
+            "error",
+        ),
+    ),
 }
 _DEFINITIONS = {
     "median_ms": "median time of a counted step; warm-up and a few far slower steps are left out",

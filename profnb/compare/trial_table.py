@@ -1,0 +1,135 @@
+"""Trials of edits: how much faster the code became, what the advice had promised, what it cost in quality."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from profnb.compare.differences import columns_of
+from profnb.compare.quality import MetricDifference
+from profnb.compare.speedup import Difference, factor_text
+from profnb.core.table import Table
+from profnb.core.units import MISSING, range_text
+
+UNTRIED = Difference(math.nan, math.nan, math.nan, math.nan, (0, 0), (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One edit, run beside the code as it is.
+
+    Attributes:
+        rule: The rule of the advice; of several together all of them, with a plus between.
+        change: What was edited, in a few words.
+        alters: What the edit changes in results, in a few words; "nothing" for nothing.
+        diff: The edit as a unified diff.
+        difference: The time as edited against that as it is.
+        promised: The least and the most of the time that the advice had left over; NaN where unknown.
+        reached: What the training reached by both; None where it told nothing.
+        steps: How many steps were timed as edited.
+        is_cut: Whether each run was ended after its first steps, whose times are then compared.
+        error: Why there is no result, or no more; "" where there is.
+    """
+
+    rule: str
+    change: str
+    alters: str
+    diff: str
+    difference: Difference = UNTRIED
+    promised: tuple[float, float] = (math.nan, math.nan)
+    reached: MetricDifference | None = None
+    steps: int = 0
+    is_cut: bool = False
+    error: str = ""
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the edit surely made the code faster."""
+        return self.difference.is_different and self.difference.ratio < 1
+
+    @property
+    def promised_low(self) -> float:
+        """The least of the time that the advice had left over."""
+        return self.promised[0]
+
+    @property
+    def promised_high(self) -> float:
+        """The most of it."""
+        return self.promised[1]
+
+    @property
+    def metric(self) -> float:
+        """The median of the metric as edited; NaN where there is none."""
+        return math.nan if self.reached is None else median(self.reached.second)
+
+    @property
+    def metric_before(self) -> float:
+        """That of the code as it is."""
+        return math.nan if self.reached is None else median(self.reached.first)
+
+    def words(self) -> str:
+        """The result: "1.90x faster (1.80 to 2.00)"; why there is none."""
+        one = self.difference
+        if self.error or math.isnan(one.ratio):
+            return self.error or MISSING
+        return f"{_speed_text(one.ratio)} ({_interval_text(one)})"
+
+    def promise_words(self) -> str:
+        """The range that the advice had promised: "1.50 to 2.20x faster"."""
+        low, high = self.promised
+        if math.isnan(low) or high <= 0:
+            return MISSING
+        most = factor_text(1 / low) if low > 0.01 else "more"
+        return f"{range_text(factor_text(1 / high), most)}x faster"
+
+    def metric_words(self) -> str:
+        """What the training reached: "loss 0.412 against 0.409", "loss the same"."""
+        if self.reached is None:
+            return MISSING
+        texts = [self.reached.text(value) for value in (self.metric, self.metric_before)]
+        said = "the same" if texts[0] == texts[1] else " against ".join(texts)
+        return f"{self.reached.metric} {said}"
+
+
+def _speed_text(ratio: float) -> str:
+    return f"{factor_text(1 / ratio)}x faster" if ratio < 1 else f"{factor_text(ratio)}x slower"
+
+
+def _interval_text(one: Difference) -> str:
+    """The interval in the words of the ratio; where it holds 1, both ends in their own."""
+    if not one.is_different:
+        return f"no difference shown: {range_text(f'{one.low:.2f}', f'{one.high:.2f}')} of the time"
+    ends = (1 / one.high, 1 / one.low) if one.ratio < 1 else (one.low, one.high)
+    return range_text(*map(factor_text, ends))
+
+
+def promised_ratio(saves_ms: tuple[float, float], wall_ms: float) -> tuple[float, float]:
+    """Of what an advice saves, make the part of the time that is left: 2 to 5 of 10 ms is 0.5 to 0.8."""
+    if not wall_ms:
+        return math.nan, math.nan
+    low, high = (max(1 - ms / wall_ms, 0.0) for ms in reversed(saves_ms))
+    return low, high
+
+
+TRIALS = Table[Sequence[Trial]](
+    "trials",
+    "One row per edit that was tried (`%%tfprofile --try`, `p.try_advice()`); the best together come last.",
+    columns_of(
+        ("rule", "rule", "the rule of the advice; of several together all of them"),
+        ("change", "change", "what was edited"),
+        (
+            "ratio",
+            "difference.ratio",
+            "the time as edited over that as it is; below 1 it is faster",
+        ),
+        ("interval_low", "difference.low", "where its 95 % interval begins"),
+        ("interval_high", "difference.high", "where it ends"),
+        ("promised_low", "promised_low", "the least that the advice had promised this ratio to be"),
+        ("promised_high", "promised_high", "the most that it had promised"),
+        ("steps", "steps", "steps that were timed as edited, in all runs"),
+        ("metric", "metric", "what the training reached as edited, by the metric to look at first"),
+        ("metric_before", "metric_before", "what it reached as it is"),
+        ("diff", "diff", "the edit, as a unified diff"),
+        ("error", "error", 'why there is no result; "" where there is one'),
+    ),
+)

@@ -1,0 +1,366 @@
+"""Edits of a tf.data pipeline: its stages in parallel, cached, prefetched, in another order."""
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+import libcst as cst
+
+from profnb.advice.proposals import Advice
+from profnb.edits.program_text import (
+    NOTHING,
+    CallPlace,
+    Change,
+    Expression,
+    Place,
+    ProgramText,
+    is_a,
+    only,
+)
+from profnb.edits.source_text import (
+    DoesNotFitError,
+    Piece,
+    SourceText,
+    has_stars,
+    method_of,
+    path_of,
+    receiver,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ORDER, _NUMBERS = "order of examples", "order of random numbers"
+_KINDS = {
+    "apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map",
+    "padded_batch", "prefetch", "ragged_batch", "repeat", "shard", "shuffle", "skip", "take", "unbatch",
+    "window", "with_options",
+}  # fmt: skip
+_IN_PARALLEL = ("map", "interleave")
+_WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
+_UNLIKE = (
+    "repeat",
+    "apply",
+    "take",
+    "skip",
+    "shard",
+    "concatenate",
+)  # nothing is kept behind these
+_RANDOM = ("random", "dropout", "noise", "augment", "shuffle")
+_PYTHON = {"numpy_function", "py_function", "py_func"}
+_ELEMENT_WISE = re.compile(
+    r"tensorflow\.(cast|sqrt|square|abs|(math\.)?(log|exp|divide|multiply|add|subtract)|one_hot)$"
+)
+_CALCULATION = (
+    cst.Tuple, cst.Element, cst.BinaryOperation, cst.UnaryOperation, cst.Name, cst.Attribute, cst.Call,
+    cst.Arg, cst.BaseNumber, cst.BaseBinaryOp, cst.BaseUnaryOp, cst.BaseParenthesizableWhitespace,
+    cst.TrailingWhitespace, cst.EmptyLine, cst.Comment, cst.Newline, cst.Comma, cst.Dot, cst.LeftParen,
+    cst.RightParen, cst.AssignEqual,
+)  # fmt: skip
+_LARGEST = 1 << 30  # bytes of arrays that a dataset may copy
+_OF_FIT = {
+    "batch_size",
+    "epochs",
+    "verbose",
+    "callbacks",
+    "validation_data",
+    "shuffle",
+    "validation_freq",
+}
+_GAP = re.compile(r"(\s*(?:\\\r?\n\s*)?)\.\w")
+
+
+def is_dataset(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
+    """Whether an expression is a dataset of tf.data for sure."""
+    if isinstance(node, cst.Name):
+        value = program.value(text, node)
+        defined = None if program.is_global(text, node) else program.definition(text, node)
+        return is_a(value, "DatasetV2", "tensorflow") or (
+            defined is not None and is_dataset(program, *defined)
+        )
+    if not isinstance(node, cst.Call):
+        return False
+    if method_of(node) in _KINDS and (behind := receiver(node)) is not None:
+        return is_dataset(program, text, behind)
+    return is_source(program, text, node)
+
+
+def is_source(program: ProgramText, text: SourceText, call: cst.Call) -> bool:
+    """Whether a call makes a dataset of something else."""
+    meaning = program.meaning(text, call.func)
+    is_of_library = meaning.partition(".")[0] in ("tensorflow", "keras")
+    last = meaning.rpartition(".")[2]
+    return is_of_library and (".data." in meaning or last.endswith("_dataset_from_directory"))
+
+
+def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> list[CallPlace]:
+    """The calls that make a dataset, the last stage first and the source last."""
+    if isinstance(node, cst.Name):
+        defined = program.definition(text, node)
+        if defined is None:
+            raise DoesNotFitError
+        return stages_of(program, *defined)
+    if not isinstance(node, cst.Call):
+        raise DoesNotFitError
+    if is_source(program, text, node):
+        return [(text, node)]
+    behind = receiver(node)
+    if method_of(node) not in _KINDS or behind is None:
+        raise DoesNotFitError
+    return [(text, node), *stages_of(program, text, behind)]
+
+
+def fed(program: ProgramText, place: Place | None) -> Expression:
+    """The dataset that the training takes, as it stands in its ``fit`` or its loop."""
+
+    def find(text: SourceText, *, in_fit: bool) -> list[cst.BaseExpression]:
+        fits = [c for c in text.find(cst.Call) if program.is_of_model(text, c, "fit")]
+        given = [c.args[0].value for c in fits if c.args and c.args[0].keyword is None]
+        if not in_fit:
+            loops = text.find(cst.For)
+            given = [_without_enumerate(loop.iter) for loop in loops]
+        return [one for one in given if is_dataset(program, text, one)]
+
+    fits = program.nearest(lambda text: find(text, in_fit=True))
+    feeds = fits or program.nearest(lambda text: find(text, in_fit=False))
+    if len(feeds) > 1 and place is not None:
+        feeds = [one for one in feeds if _is_made_at(program, one, place)]
+    return only(feeds)
+
+
+def _without_enumerate(node: cst.BaseExpression) -> cst.BaseExpression:
+    is_one = (
+        isinstance(node, cst.Call) and path_of(node.func) == "enumerate" and len(node.args) == 1
+    )
+    return node.args[0].value if isinstance(node, cst.Call) and is_one else node
+
+
+def _is_made_at(program: ProgramText, feed: Expression, place: Place) -> bool:
+    try:
+        return any(_is_at(program, stage, place) for stage in stages_of(program, *feed))
+    except DoesNotFitError:
+        return False
+
+
+def _is_at(program: ProgramText, stage: CallPlace, place: Place) -> bool:
+    """Whether the function of a stage stands on a line."""
+    (text, call), (at, line) = stage, place
+    function: cst.CSTNode | None = call.args[0].value if call.args else None
+    if isinstance(function, cst.Name):
+        try:
+            text, function = program.function(function.value)
+        except DoesNotFitError:
+            return False
+    return function is not None and text is at and text.has_line(function, line)
+
+
+def _function_of(program: ProgramText, stage: CallPlace) -> set[str]:
+    """The names that the function of a stage uses."""
+    text, call = stage
+    if has_stars(call) or not call.args or call.args[0].keyword is not None:
+        raise DoesNotFitError
+    function = call.args[0].value
+    root = program.meaning(text, function).partition(".")[0]
+    if not isinstance(function, cst.Lambda | cst.Name) and root not in ("tensorflow", "keras"):
+        raise DoesNotFitError  # a method, or what a call gives
+    return program.words(text, function)
+
+
+def _is_random(words: set[str]) -> bool:
+    return any(part in word.lower() for word in words for part in _RANDOM)
+
+
+def _chosen(
+    program: ProgramText, advice: Advice, is_meant: Callable[[cst.Call], bool]
+) -> CallPlace:
+    """The only stage that is meant: at the advice's line, or else of the nearest source."""
+
+    def find(text: SourceText) -> list[cst.Call]:
+        return [c for c in text.find(cst.Call) if is_meant(c) and is_dataset(program, text, c)]
+
+    place = program.place_of(advice.where)
+    everywhere = [(text, call) for text in program.texts for call in find(text)]
+    there = [stage for stage in everywhere if place and _is_at(program, stage, place)]
+    return only(there or program.nearest(find))
+
+
+def in_parallel(program: ProgramText, advice: Advice) -> Change:
+    """Run the function of a stage on several threads."""
+    text, call = _chosen(
+        program, advice, lambda c: method_of(c) in _IN_PARALLEL and len(c.args) == 1
+    )
+    words = _function_of(program, (text, call))
+    if words & _PYTHON:
+        raise DoesNotFitError  # one thread at a time, which may rely on that
+    pieces = text.put_argument(
+        call, f"num_parallel_calls={program.alias('tensorflow', text, call)}.data.AUTOTUNE"
+    )
+    named = _named(text, call)
+    return f"{named} in parallel", _NUMBERS if _is_random(words) else NOTHING, pieces
+
+
+def _named(text: SourceText, call: cst.Call) -> str:
+    """A stage with its function, as it is called in a sentence."""
+    function = call.args[0].value if call.args else None
+    return (
+        f"{method_of(call)}({text.text(function)})"
+        if isinstance(function, cst.Name)
+        else method_of(call)
+    )
+
+
+def _append(text: SourceText, node: cst.BaseExpression, method: str) -> Piece:
+    """Put one more stage behind a dataset, on a line of its own where the last one has such."""
+    behind = receiver(node)
+    gap = _GAP.match(text.between(behind, node)) if behind is not None else None
+    space = gap[1] if gap is not None and "\n" in gap[1] else ""
+    return text.put_behind(node, f"{space}.{method}", is_line=bool(space))
+
+
+def _end_of(program: ProgramText, feed: Expression) -> Expression:
+    """The last stage of a dataset where its source makes it, or the name where the training takes it."""
+    text, node = feed
+    defined = program.definition(text, node) if isinstance(node, cst.Name) else None
+    if defined is None or defined[0] is not text or not isinstance(defined[1], cst.Call):
+        return feed
+    return defined
+
+
+def prefetched(program: ProgramText, advice: Advice, size: str = "") -> Change:
+    """Make elements ahead of the steps that take them."""
+    text, node = _end_of(program, fed(program, program.place_of(advice.where)))
+    if isinstance(node, cst.Call) and method_of(node) == "prefetch":
+        if not size or len(node.args) != 1 or not isinstance(node.args[0].value, cst.Integer):
+            raise DoesNotFitError
+        return f"prefetch({size})", NOTHING, [text.put(node.args[0].value, size)]
+    if isinstance(node, cst.Name) and _has_stage(program, (text, node), "prefetch") and not size:
+        raise DoesNotFitError
+    size = size or f"{program.alias('tensorflow', text, node)}.data.AUTOTUNE"
+    where = f"behind {method_of(node)}" if method_of(node) else f"on {text.text(node)}"
+    return f"prefetch() {where}", NOTHING, [_append(text, node, f"prefetch({size})")]
+
+
+def prefetched_more(program: ProgramText, advice: Advice) -> Change:
+    """Make sixteen elements ahead."""
+    return prefetched(program, advice, "16")
+
+
+def _has_stage(program: ProgramText, feed: Expression, kind: str) -> bool:
+    """Whether a dataset ends with a stage, as far as its sources tell."""
+    try:
+        return method_of(stages_of(program, *feed)[0][1]) == kind
+    except DoesNotFitError:
+        return False
+
+
+def copied_ahead(program: ProgramText, _: Advice) -> Change:
+    """Copy elements to the device ahead of the steps of a loop."""
+    text, node = fed(program, None)
+    if not any(isinstance(one, cst.For) and one.iter is node for one in text.above(node)):
+        raise DoesNotFitError  # what Keras puts behind it has to come before
+    tensorflow = program.alias("tensorflow", text, node)
+    method = f"apply({tensorflow}.data.experimental.prefetch_to_device('/GPU:0'))"
+    return "batches copied to the GPU ahead", NOTHING, [_append(text, node, method)]
+
+
+def cached(program: ProgramText, advice: Advice) -> Change:
+    """Keep what the stages make that are the same in each epoch."""
+    stages = stages_of(program, *fed(program, program.place_of(advice.where)))
+    kinds = [method_of(call) for _, call in stages]
+    if "cache" in kinds or kinds[-1] == "from_generator":
+        raise DoesNotFitError
+    kept: CallPlace | None = None
+    is_mixed, alters = kinds[-1] == "list_files", NOTHING
+    for stage in reversed(stages[:-1]):
+        kind = method_of(stage[1])
+        words = _function_of(program, stage) if kind in _WITH_FUNCTION else set()
+        if _is_random(words) or words & _PYTHON or kind in _UNLIKE:
+            break
+        is_mixed |= kind == "shuffle"
+        if kind in _WITH_FUNCTION:
+            kept, alters = stage, _ORDER if is_mixed else NOTHING
+    if kept is None:
+        raise DoesNotFitError
+    text, call = kept
+    pieces = [_append(text, call, "cache()")]
+    return f"cache() behind {_named(text, call)}", alters, pieces
+
+
+def batched_before_map(program: ProgramText, advice: Advice) -> Change:
+    """Make batches before a function that does the same to each number."""
+    text, batch = _chosen(
+        program, advice,
+        lambda c: method_of(c) == "batch" and len(c.args) == 1 and method_of(receiver(c)) == "map",
+    )  # fmt: skip
+    mapped = receiver(batch)
+    before = receiver(mapped)
+    assert isinstance(mapped, cst.Call)
+    assert before is not None
+    if not _is_element_wise(program, (text, mapped)):
+        raise DoesNotFitError
+    pieces = [
+        text.put_between(before, mapped, text.between(mapped, batch)),
+        text.put_between(mapped, batch, text.between(before, mapped)),
+    ]
+    return f"batch before {_named(text, mapped)}", NOTHING, pieces
+
+
+def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
+    """Whether a function computes with its arguments and plain numbers, each number for itself."""
+    text, call = stage
+    if len(call.args) < 1 or has_stars(call):
+        return False
+    function: cst.CSTNode = call.args[0].value
+    if isinstance(function, cst.Name):
+        text, function = program.function(function.value)
+    result: cst.CSTNode | None = function.body if isinstance(function, cst.Lambda) else None
+    if isinstance(function, cst.FunctionDef) and not function.decorators:
+        returned = text.find(cst.Return, function)
+        result = returned[0].value if len(returned) == 1 == len(function.body.body) else None
+    if result is None:
+        return False
+    nodes = list(text.below(result))
+    parameters = {one.name.value for one in text.find(cst.Param, function)}
+    calls = [one for one in nodes if isinstance(one, cst.Call)]
+    names = [one for one in nodes if isinstance(one, cst.Name) and text.scope(one) is not None]
+    return (
+        all(isinstance(one, _CALCULATION) for one in nodes)
+        and not any(isinstance(one, cst.MatrixMultiply) for one in nodes)
+        and all(_ELEMENT_WISE.match(program.meaning(text, one.func)) for one in calls)
+        and all(
+            one.value in parameters
+            or issubclass(type(program.value(text, one)), ModuleType | int | float)
+            for one in names
+        )
+    )
+
+
+def arrays_as_dataset(program: ProgramText, _: Advice) -> Change:
+    """Give ``fit`` a dataset of its arrays, which is made once."""
+    text, call = only(program.calls(lambda text, call: program.is_of_model(text, call, "fit")))
+    given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
+    arrays = [arg for arg in call.args if arg.keyword is None]
+    if has_stars(call) or len(arrays) != 2 or call.args[:2] != (*arrays,) or set(given) - _OF_FIT:
+        raise DoesNotFitError
+    values = [program.value(text, arg.value) for arg in arrays]
+    if not all(is_a(value, "ndarray", "numpy") for value in values):
+        raise DoesNotFitError
+    x, y = (cast("np.ndarray", value) for value in values)
+    if (
+        x.ndim < 1
+        or x.shape[:1] != y.shape[:1]
+        or x.nbytes + y.nbytes > _LARGEST
+        or x.dtype == object
+    ):
+        raise DoesNotFitError
+    size = text.text(given["batch_size"].value) if "batch_size" in given else "32"
+    is_shuffled = "shuffle" not in given
+    x_name, y_name = map(text.text, arrays)
+    dataset = f"{program.alias('tensorflow', text, call)}.data.Dataset"
+    dataset += f".from_tensor_slices(({x_name}, {y_name}))"
+    dataset += f".shuffle(len({x_name}))" * is_shuffled + f".batch({size})"
+    pieces = [text.put(arrays[0], dataset), text.without_argument(call, arrays[1])]
+    if "batch_size" in given:
+        pieces.append(text.without_argument(call, given["batch_size"]))
+    return "arrays as a dataset", _ORDER if is_shuffled else NOTHING, pieces

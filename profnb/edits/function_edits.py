@@ -1,0 +1,417 @@
+"""Edits that compile: a function under ``tf.function`` or ``jax.jit``, a model, its calls.
+
+A function is compiled only where nothing but its result comes of it, as far as its text and the values of its
+names tell. It sets no name, item or attribute outside, prints nothing and makes no tensor a number. What it
+reads is bound once, because what it read first stays in what is compiled.
+"""
+
+import re
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import libcst as cst
+from libcst.metadata.scope_provider import BuiltinAssignment
+
+from profnb.advice.proposals import Advice
+from profnb.edits.program_text import (
+    LOOPS,
+    ROUNDING,
+    Change,
+    ProgramText,
+    is_a,
+    is_keras,
+    is_module,
+    only,
+)
+from profnb.edits.source_text import (
+    DoesNotFitError,
+    Piece,
+    SourceText,
+    has_stars,
+    keyword_of,
+    method_of,
+    path_of,
+    receiver,
+)
+
+_RANDOM = "random numbers"
+_NO_PART = (
+    cst.Await, cst.Yield, cst.Try, cst.TryStar, cst.While, cst.Global, cst.Nonlocal, cst.Del, cst.ClassDef,
+    cst.Import, cst.ImportFrom, cst.Raise, cst.Assert, cst.Lambda, cst.NamedExpr, cst.Match, cst.CompIf,
+    cst.FormattedString, cst.FunctionDef,
+)  # fmt: skip
+_BUILTINS = {
+    "zip", "len", "range", "enumerate", "list", "tuple", "dict", "sum", "reversed", "isinstance", "True",
+    "False", "None",
+}  # fmt: skip
+# Methods of tensors, tapes, layers, optimizers and metrics that are ops, or read what Python has.
+_METHODS = {
+    "tensorflow": {
+        "gradient", "watch", "apply_gradients", "apply", "update_state", "result", "assign", "assign_add",
+        "assign_sub", "scale_loss", "get_scaled_loss", "get_unscaled_gradients", "items", "keys", "values",
+    },
+    "jax": {
+        "apply", "update", "items", "keys", "values", "mean", "sum", "max", "min", "astype", "reshape",
+        "transpose", "dot", "set", "add",
+    },
+}  # fmt: skip
+_PACKAGES = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax", "optax", "flax")}
+_TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
+_NOT_COMPILED = {
+    "py_function",
+    "numpy_function",
+    "py_func",
+    "summary",
+    "io",
+    "data",
+    "random",
+    "callbacks",
+}
+_NO_TENSORS = (list, dict, set, type)
+_MOST_TURNS = 32  # of a loop that is written out in the graph
+_FEW_ROWS = 256  # that one call predicts as one batch
+_ONE_ROW = re.compile(r"\[(None|np\.newaxis|tf\.newaxis)[,\]]|\[(\w+):\2\+(\d{1,2})[,\]]")
+_ROWS = re.compile(r"(np\.expand_dims\(.*,(axis=)?0\)|.*\.reshape\(\(?1,.*\))$")
+
+
+def check_compiled(
+    program: ProgramText,
+    text: SourceText,
+    node: cst.FunctionDef,
+    library: str,
+    around: tuple[str, ...] = (),
+) -> None:
+    """Look whether a function can be compiled.
+
+    Raises:
+        DoesNotFitError: It cannot, or that is not certain.
+    """
+    name, params = node.name.value, node.params
+    nodes = list(text.below(node.body))
+    targets = [
+        one.target for one in nodes if isinstance(one, cst.AssignTarget | cst.AugAssign | cst.For)
+    ]
+    if (
+        name in around
+        or node.asynchronous is not None
+        or isinstance(params.star_arg, cst.Param)
+        or params.star_kwarg is not None
+        or any(isinstance(one, _NO_PART) for one in nodes)
+        or any(
+            isinstance(one, cst.Attribute | cst.Subscript)
+            for target in targets
+            for one in text.below(target)
+        )
+        or (library == "jax" and any(isinstance(one, cst.If | cst.IfExp) for one in nodes))
+    ):
+        raise DoesNotFitError
+    is_fine: dict[type[cst.CSTNode], Callable[[Any], bool]] = {
+        cst.For: _is_short,
+        cst.CompFor: _is_short,
+        cst.With: lambda one: all(_is_tape(program, text, item) for item in one.items),
+        cst.Call: lambda one: _is_op(program, text, one, library),
+        cst.Name: lambda one: _stays(program, text, one, library, (*around, name)),
+    }
+    if not all(is_fine[type(one)](one) for one in nodes if type(one) in is_fine):
+        raise DoesNotFitError
+
+
+def _is_short(loop: cst.For | cst.CompFor) -> bool:
+    """Whether a loop has few turns for sure: as many as there are weights, or as a number says."""
+    call = loop.iter
+    name = path_of(call.func) if isinstance(call, cst.Call) else ""
+    if name != "range":
+        return name in ("zip", "enumerate", "reversed") or isinstance(call, cst.Attribute)
+    ends = [arg.value for arg in call.args] if isinstance(call, cst.Call) else []
+    return all(isinstance(end, cst.Integer) and int(end.value, 0) <= _MOST_TURNS for end in ends)
+
+
+def _is_tape(program: ProgramText, text: SourceText, item: cst.WithItem) -> bool:
+    call = item.item
+    return (
+        isinstance(call, cst.Call) and program.meaning(text, call.func) == "tensorflow.GradientTape"
+    )
+
+
+def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str) -> bool:
+    """Whether a call is one that a compiled function can make; what its names are is asked apart."""
+    func, meaning = call.func, program.meaning(text, call.func)
+    package, _, last = meaning.rpartition(".")
+    if package.partition(".")[0] in _PACKAGES[library]:
+        refused = _NOT_COMPILED - {"random"} if library == "jax" else _NOT_COMPILED
+        return not refused & set(meaning.split(".")) and (
+            last[:1].islower() or last == "GradientTape"
+        )
+    if isinstance(func, cst.Call):
+        return program.meaning(text, func.func) in _TRANSFORMS
+    if isinstance(func, cst.Name):
+        value = program.value(text, func)
+        called = value if program.is_global(text, func) else program.names.get(func.value)
+        is_known = is_keras(called, *_CALLED_OF_KERAS) or type(value) is FunctionType
+        return is_known or func.value in _BUILTINS or _is_compiled(value)
+    return not meaning and method_of(call) in _METHODS[library]
+
+
+_CALLED_OF_KERAS = ("Layer", "Loss", "Metric")
+
+
+def _is_compiled(value: object) -> bool:
+    return type(value).__name__ in ("Function", "PolymorphicFunction", "PjitFunction")
+
+
+def _stays(
+    program: ProgramText, text: SourceText, name: cst.Name, library: str, around: tuple[str, ...]
+) -> bool:
+    """Whether what a name stands for when the function is traced is what it stands for in all calls."""
+    scope = text.scope(name)
+    if scope is None or not program.is_global(text, name):
+        return True  # an attribute, a keyword, or the function's own
+    value = program.value(text, name)
+    if is_module(value):
+        return True
+    if name.value not in program.names:
+        is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])
+        return is_builtin and name.value in _BUILTINS
+    if issubclass(type(value), _NO_TENSORS) or not program.is_bound_once(name.value):
+        return False
+    if type(value) is FunctionType:
+        if str(value.__module__).partition(".")[0] not in _PACKAGES[library]:
+            check_compiled(program, *program.function(name.value), library, around)
+        return True
+    return True
+
+
+def _decorated(
+    program: ProgramText, text: SourceText, node: cst.FunctionDef, library: str, decorator: str
+) -> Change:
+    if node.decorators or not isinstance(next(text.above(node)), cst.Module):
+        raise DoesNotFitError
+    check_compiled(program, text, node, library)
+    name = node.name.value
+    for where in program.texts:
+        for call in where.find(cst.Call):
+            values = [program.value(where, arg.value) for arg in call.args]
+            names = [path_of(arg.value) for arg in call.args]
+            if path_of(call.func) == name and (
+                has_stars(call)
+                or any(
+                    issubclass(type(value), int | float | str)
+                    and not program.is_bound_once(argument)
+                    for value, argument in zip(values, names, strict=True)
+                )
+            ):
+                raise DoesNotFitError  # traced anew for each number
+    words = program.words(text, node)
+    alters = _RANDOM if any("dropout" in word.lower() for word in words) else ROUNDING
+    what = decorator.partition("(")[0]
+    return f"{what} over {name}", alters, [text.put_line(node, decorator)]
+
+
+def tensorflow_function(program: ProgramText, advice: Advice) -> Change:
+    """Compile the function that runs its ops one by one."""
+    place, name = program.place_of(advice.where), str((advice.edit or {}).get("compiled", ""))
+    if name:
+        text, node = program.function(name)
+    elif place is not None:
+        text, line = place
+        defined = text.find(cst.FunctionDef)
+        node = only([n for n in defined if text.has_line(n, line) and not _is_inner(text, n)])
+    else:
+        text, node = only(program.nearest(lambda text: _with_tapes(program, text)))
+    decorator = f"@{program.alias('tensorflow', text, node)}.function(reduce_retracing=True)"
+    return _decorated(program, text, node, "tensorflow", decorator)
+
+
+def _is_inner(text: SourceText, node: cst.CSTNode) -> bool:
+    return any(isinstance(one, cst.FunctionDef | cst.ClassDef) for one in text.above(node))
+
+
+def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]:
+    return [
+        node
+        for node in text.find(cst.FunctionDef)
+        if any(_is_tape(program, text, item) for item in text.find(cst.WithItem, node))
+    ]
+
+
+def jax_function(program: ProgramText, _: Advice) -> Change:
+    """Compile the function that the loop of the cell calls."""
+    text = program.texts[0]
+    called = {
+        path_of(call.func)
+        for call in text.find(cst.Call)
+        if any(isinstance(one, LOOPS) for one in text.above(call))
+        and not _is_inner(text, call)
+        and type(program.value(text, call.func)) is FunctionType
+        and program.bindings(path_of(call.func))
+    }
+    where, node = program.function(only(sorted(called)))
+    decorator = f"@{program.alias('jax', where, node)}.jit"
+    return _decorated(program, where, node, "jax", decorator)
+
+
+def torch_module(program: ProgramText, _: Advice) -> Change:
+    """Compile the module that the cell calls, before it does."""
+    text = program.texts[0]
+    calls = [
+        call
+        for call in text.find(cst.Call)
+        if is_a(program.value(text, call.func), "Module", "torch")
+        and not is_a(program.value(text, call.func), "OptimizedModule", "torch")
+    ]
+    name = only(sorted({path_of(call.func) for call in calls}))
+    statement = text.statement(min(calls, key=text.begin))
+    begin = text.begin(statement)
+    if any(text is at and text.end(node) > begin for at, node in program.bindings(name)):
+        raise DoesNotFitError
+    torch = program.alias("torch", text, statement)
+    line = text.put_line(statement, f"{name} = {torch}.compile({name})")
+    return f"torch.compile({name})", ROUNDING, [line]
+
+
+def option_of_function(
+    program: ProgramText, advice: Advice, argument: str, but: str = ""
+) -> Change:
+    """Give the tf.function that is meant one more argument."""
+
+    def find(text: SourceText) -> list[cst.CSTNode]:
+        calls = text.find(cst.Call)
+        plain = [one.decorator for one in text.find(cst.Decorator)]
+        both = [*calls, *(one for one in plain if not isinstance(one, cst.Call))]
+        return [one for one in both if _is_tensorflow_function(program, text, one)]
+
+    place = program.place_of(advice.where)
+    everywhere = [(text, node) for text in program.texts for node in find(text)]
+    there = [
+        (text, node)
+        for text, node in everywhere
+        if place and text is place[0] and text.has_line(text.line_statement(node), place[1])
+    ]
+    text, node = only(there or program.nearest(find))
+    what = f"{argument.partition('=')[0]} of tf.function"
+    if not isinstance(node, cst.Call):
+        return what, ROUNDING, [text.put_behind(node, f"({argument})")]
+    if but and keyword_of(node, but) is not None:
+        raise DoesNotFitError
+    return what, ROUNDING, text.put_argument(node, argument)
+
+
+def _is_tensorflow_function(program: ProgramText, text: SourceText, node: cst.CSTNode) -> bool:
+    named = node.func if isinstance(node, cst.Call) else node
+    return program.meaning(text, named) == "tensorflow.function"
+
+
+def jit_of_function(program: ProgramText, advice: Advice) -> Change:
+    """Let XLA compile the tf.function."""
+    return option_of_function(program, advice, "jit_compile=True")
+
+
+def relaxed_shapes(program: ProgramText, advice: Advice) -> Change:
+    """Trace a tf.function for shapes of any size."""
+    return option_of_function(program, advice, "reduce_retracing=True", "input_signature")
+
+
+def predicted_on_batch(program: ProgramText, advice: Advice) -> Change:
+    """Call the compiled function of ``predict`` without what ``predict`` sets up around it."""
+    calls = program.calls(lambda text, call: program.is_of_model(text, call, "predict"))
+    place = program.place_of(advice.where)
+    there = [
+        (text, call)
+        for text, call in calls
+        if place and text is place[0] and text.has_line(call, place[1])
+    ]
+    text, call = only(there or calls)
+    return "predict_on_batch instead of predict", ROUNDING, _on_batch(program, text, call)
+
+
+def _on_batch(program: ProgramText, text: SourceText, call: cst.Call) -> list[Piece]:
+    options = [
+        arg
+        for arg in call.args[1:]
+        if arg.keyword and arg.keyword.value in ("verbose", "batch_size")
+    ]
+    if (
+        has_stars(call)
+        or not call.args
+        or call.args[0].keyword
+        or len(options) + 1 != len(call.args)
+    ):
+        raise DoesNotFitError
+    if not _has_few_rows(program, text, call.args[0].value) or not isinstance(
+        call.func, cst.Attribute
+    ):
+        raise DoesNotFitError
+    removed = [text.without_argument(call, arg) for arg in options]
+    return [text.put(call.func.attr, "predict_on_batch"), *removed]
+
+
+def _has_few_rows(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
+    value = program.value(text, node)
+    if is_a(value, "ndarray", "numpy") or is_a(value, "Tensor", "tensorflow"):
+        rows = next(iter(getattr(value, "shape", ())), None)
+        return rows is not None and int(rows) <= _FEW_ROWS
+    typed = re.sub(r"\s", "", text.text(node))
+    if isinstance(node, cst.Subscript):
+        return _ONE_ROW.search(typed) is not None
+    return _ROWS.match(typed) is not None
+
+
+def compiled_calls(program: ProgramText, advice: Advice) -> Change:
+    """Have a callback, or the cell's own loop, call a model compiled."""
+    hook = str((advice.edit or {}).get("without", ""))
+    if hook:
+        name, _, method = hook.partition(".")
+        text, node = only(program.bindings(name))
+        inside = [one for one in text.find(cst.FunctionDef, node) if one.name.value == method]
+        scope: cst.CSTNode | None = only(inside)
+    else:
+        text, scope = program.texts[0], None
+    pieces = [
+        piece
+        for call in text.find(cst.Call, scope)
+        if scope is not None or not _is_inner(text, call)
+        for piece in _compiled_call(program, text, call)
+    ]
+    if not pieces:
+        raise DoesNotFitError
+    return "the model's compiled function instead of its layers", ROUNDING, pieces
+
+
+def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> list[Piece]:
+    """The pieces that compile a call of a model; none where it is something else."""
+    is_predict = method_of(call) == "predict"
+    model = receiver(call) if is_predict else call.func
+    if model is None or not _is_model(program, text, model):
+        return []
+    if is_predict:
+        return _on_batch(program, text, call)
+    training = keyword_of(call, "training")
+    is_taped = any(isinstance(one, cst.With) for one in text.above(call))
+    if (
+        is_taped
+        or training is None
+        or len(call.args) != 2
+        or call.args[0].keyword
+        or has_stars(call)
+    ):
+        raise DoesNotFitError
+    if path_of(training.value) != "False":
+        raise DoesNotFitError
+    tensorflow = program.alias("tensorflow", text, call)
+    return [
+        text.put(model, f"{tensorflow}.convert_to_tensor({text.text(model)}.predict_on_batch"),
+        text.without_argument(call, training),
+        text.put_behind(call, ")"),
+    ]
+
+
+def _is_model(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
+    """Whether this is a model of one output: one of the cell's, or the one that a callback is of."""
+    if path_of(node) == "self.model":
+        fits = program.calls(lambda at, call: program.is_of_model(at, call, "fit"))
+        names = {path_of(model) for _, call in fits if (model := receiver(call)) is not None}
+        value = program.names.get(only(sorted(names)))
+    else:
+        value = program.value(text, node)
+    return is_keras(value, "Model") and len(getattr(value, "outputs", None) or ()) == 1

@@ -1,0 +1,231 @@
+"""The sources of a cell together: what their names mean, and which datasets and models they use.
+
+What a name is follows from the value that it has after the cell, and from the place that binds it. Where that
+is not plain it is unknown, and nothing is changed because of it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from types import CodeType, FunctionType, ModuleType
+from typing import TypeGuard, TypeVar, cast
+
+import libcst as cst
+from libcst.metadata.scope_provider import Assignment, GlobalScope
+
+from profnb.capture.source.user_code import file_title, number_cells
+from profnb.edits.source_text import (
+    DoesNotFitError,
+    Piece,
+    SourceText,
+    method_of,
+    path_of,
+    receiver,
+    root_of,
+)
+
+LOOPS = (cst.For, cst.While, cst.CompFor, cst.ListComp, cst.GeneratorExp, cst.SetComp, cst.DictComp)
+_MISSING = object()
+_T = TypeVar("_T")
+Place = tuple[SourceText, int]
+Expression = tuple[SourceText, cst.BaseExpression]
+CallPlace = tuple[SourceText, cst.Call]
+Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
+NOTHING, ROUNDING = "nothing", "order of rounding"
+
+
+def is_a(value: object, name: str, *packages: str) -> bool:
+    """Whether a value is of a class of this name of some packages; none of its own code runs."""
+    return any(
+        cls.__name__ == name and cls.__module__.partition(".")[0] in packages
+        for cls in type(value).__mro__
+    )
+
+
+def is_keras(value: object, *names: str) -> bool:
+    """Whether a value is of a class of Keras, whichever that is."""
+    return any(is_a(value, name, "keras", "tf_keras", "tensorflow") for name in names)
+
+
+def is_module(value: object) -> TypeGuard[ModuleType]:
+    """Whether a value is a module, without asking it."""
+    return issubclass(type(value), ModuleType)
+
+
+def only(some: Sequence[_T]) -> _T:
+    """Take the only one; of several nobody knows which is meant."""
+    if len(some) != 1:
+        raise DoesNotFitError
+    return some[0]
+
+
+@dataclass(frozen=True)
+class ProgramText:
+    """The sources that a cell runs, and the values of its names.
+
+    Attributes:
+        texts: The sources, the cell's first.
+        names: The cell's global names.
+    """
+
+    texts: Sequence[SourceText]
+    names: Mapping[str, object]
+
+    def place_of(self, where: str) -> Place | None:
+        """The source and line that an advice calls "Cell [3]:8"; None where that is none of these."""
+        title, _, line = where.rpartition(":")
+        if not title or not line.isdecimal():
+            return None
+        cells = number_cells()
+        texts = [
+            text
+            for text in self.texts
+            if title in (text.name, file_title(text.name, cells))
+            or text.name.replace("\\", "/").endswith("/" + title)
+        ]
+        return (texts[0], int(line)) if len(texts) == 1 else None
+
+    def nearest(self, find: Callable[[SourceText], list[_T]]) -> list[tuple[SourceText, _T]]:
+        """What the first source has that has any, so the cell before those it builds on."""
+        lists = ([(text, one) for one in find(text)] for text in self.texts)
+        return next(filter(None, lists), [])
+
+    def calls(self, is_meant: Callable[[SourceText, cst.Call], bool]) -> list[CallPlace]:
+        """The calls that are meant, of the nearest source."""
+        return self.nearest(lambda text: [c for c in text.find(cst.Call) if is_meant(text, c)])
+
+    def is_global(self, text: SourceText, name: cst.Name) -> bool:
+        """Whether a name is one of the cell's, and no function's own."""
+        scope = text.scope(name)
+        if scope is None:
+            return False
+        bound = [one for one in scope[name.value] if isinstance(one, Assignment)]
+        return all(isinstance(one.scope, GlobalScope) for one in bound)
+
+    def value(self, text: SourceText, node: cst.CSTNode) -> object:
+        """The value that a global name has after the cell; something that is nothing for all else."""
+        if isinstance(node, cst.Name) and self.is_global(text, node):
+            return self.names.get(node.value, _MISSING)
+        return _MISSING
+
+    def meaning(self, text: SourceText, node: cst.CSTNode) -> str:
+        """What names with dots stand for, as "tensorflow.data.AUTOTUNE"; "" where that is not known."""
+        root, path = root_of(node), path_of(node)
+        value, behind = self.value(text, root), path[len(path_of(root)) :]
+        if is_module(value):
+            return f"{value.__name__}{behind}"
+        if issubclass(type(value), type | FunctionType):
+            named = cast("type", value)
+            return f"{named.__module__}.{named.__qualname__}{behind}"
+        return ""
+
+    def alias(self, module: str, text: SourceText, node: cst.CSTNode) -> str:
+        """How the user writes a module where a node stands."""
+        scope = text.scope(node)
+        for name, value in list(self.names.items()):
+            if not is_module(value) or value.__name__ != module or name[:1] == "_":
+                continue
+            bound = [] if scope is None else [a for a in scope[name] if isinstance(a, Assignment)]
+            if all(
+                isinstance(one.scope, GlobalScope)
+                and text.begin(text.statement(one.node)) < text.begin(text.statement(node))
+                for one in bound
+            ):
+                return name
+        raise DoesNotFitError
+
+    @cached_property
+    def _bindings(self) -> Mapping[str, list[tuple[SourceText, cst.CSTNode]]]:
+        listed: dict[str, list[tuple[SourceText, cst.CSTNode]]] = {}
+        for text in self.texts:
+            scope = next(filter(None, map(text.scope, text.nodes)), None)
+            for one in [] if scope is None else scope.globals.assignments:
+                if isinstance(one, Assignment):
+                    listed.setdefault(one.name, []).append((text, one.node))
+        return listed
+
+    def bindings(self, name: str) -> Sequence[tuple[SourceText, cst.CSTNode]]:
+        """The places that bind a global name."""
+        return self._bindings.get(name, [])
+
+    def is_bound_once(self, name: str) -> bool:
+        """Whether a global name keeps its value from where it is bound on."""
+        places = self.bindings(name)
+        return len(places) <= 1 and not any(
+            isinstance(above, (*LOOPS, cst.FunctionDef))
+            for text, node in places
+            for above in text.above(node)
+        )
+
+    def function(self, name: str) -> tuple[SourceText, cst.FunctionDef]:
+        """The only definition of a function of the cell or of a source before it."""
+        text, node = only(self.bindings(name))
+        if not isinstance(node, cst.FunctionDef) or not isinstance(
+            next(text.above(node)), cst.Module
+        ):
+            raise DoesNotFitError
+        return text, node
+
+    def definition(self, text: SourceText, name: cst.Name) -> Expression | None:
+        """What a name was last set to where it stands, if one plain assignment tells."""
+        scope, around = text.scope(name), [name, *text.above(name)]
+        if scope is None:
+            return None
+        nodes = [one.node for one in scope[name.value] if isinstance(one, Assignment)]
+        before = [
+            node
+            for node in nodes
+            if text.begin(node) < text.begin(name) and text.line_statement(node) not in around
+        ]
+        is_inside = any(isinstance(one, cst.FunctionDef | cst.Lambda) for one in around)
+        if self.is_global(text, name) and (is_inside or not before):
+            places = self.bindings(name.value)
+            return _assigned(*places[0]) if places and self.is_bound_once(name.value) else None
+        if not before:
+            return None
+        last = max(before, key=text.begin)
+        outside = set(around) - set(text.above(last))
+        block = next(text.above(text.line_statement(last)))
+        if block not in around or any(
+            one in outside and isinstance(one, LOOPS) for node in nodes for one in text.above(node)
+        ):
+            return None  # bound on some paths only, or in an earlier turn of a loop
+        return _assigned(text, last)
+
+    def is_of_model(self, text: SourceText, call: cst.Call, *methods: str) -> bool:
+        """Whether a call is of a method of a Keras model that the cell knows by name."""
+        model = receiver(call)
+        if method_of(call) not in methods or model is None:
+            return False
+        return is_keras(self.value(text, model), "Model")
+
+    def words(self, text: SourceText, node: cst.CSTNode, seen: set[str] | None = None) -> set[str]:
+        """All names that a function uses, with those of the functions and layers that it calls."""
+        seen = set() if seen is None else seen
+        for name in text.find(cst.Name, node):
+            if name.value in seen:
+                continue
+            seen.add(name.value)
+            value = self.value(text, name)
+            if type(value) is FunctionType:
+                try:
+                    self.words(*self.function(name.value), seen)
+                except DoesNotFitError:
+                    seen |= _words_of_code(value.__code__)
+            elif is_keras(value, "Layer", "KerasLayer"):
+                layers = [value, *getattr(value, "layers", ())]
+                seen |= {type(layer).__name__ for layer in layers}
+        return seen
+
+
+def _assigned(text: SourceText, node: cst.CSTNode) -> Expression | None:
+    """The value of a plain assignment to one name."""
+    for above in text.above(node):
+        if isinstance(above, cst.Assign) and len(above.targets) == 1:
+            return (text, above.value) if above.targets[0].target is node else None
+    return None
+
+
+def _words_of_code(code: CodeType) -> set[str]:
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return {*code.co_names, *code.co_varnames}.union(*map(_words_of_code, inner))

@@ -1,0 +1,322 @@
+"""One source of the user's: parsed by LibCST, and changed as text, so that all else stays as it was typed.
+
+A line that only IPython reads (``%matplotlib inline``, ``!pip install x``, ``fit?``) stands as a number and a
+comment of its length while the source is read. The changes are made in the text itself.
+"""
+
+import itertools
+import re
+from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import libcst as cst
+from libcst.metadata import (
+    ByteSpanPositionProvider,
+    MetadataWrapper,
+    ParentNodeProvider,
+    PositionProvider,
+    ScopeProvider,
+)
+from libcst.metadata.scope_provider import Scope
+
+from profnb.core.parsing import warned_before
+
+_LONGEST = 1 << 20  # bytes of a source that is read
+_CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
+_OF_PYTHON = (b"time", b"tfprofile", b"tftimeline", b"capture")  # the cell below is Python
+_MAGIC = re.compile(
+    rb"^([ \t]*(?:[\w., \t]+=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))", re.MULTILINE
+)
+_COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
+_HEAD = re.compile(r"\W*[\w.]+")
+_Node = TypeVar("_Node", bound=cst.CSTNode)
+
+
+class DoesNotFitError(Exception):
+    """An edit that is not certain to fit the source."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Piece:
+    """Text in place of some bytes of a source."""
+
+    source: str
+    begin: int
+    end: int
+    text: str
+
+
+class SourceText:
+    """One source, parsed.
+
+    Attributes:
+        name: The file name that it was compiled with.
+        nodes: All of its nodes, each before those inside it, in the order of the text.
+    """
+
+    def __init__(self, name: str, text: str) -> None:
+        """Parse a source.
+
+        Raises:
+            SyntaxError, ValueError, RecursionError, MemoryError: As from ``compile``; it is not Python, or
+                too long.
+        """
+        self.name, self._text = name, text.encode()
+        if len(self._text) > _LONGEST:
+            raise ValueError("The source is too long to be read; put the code into a cell.")
+        self._python = self._text
+        if not _compiles(self._text):
+            self._python = _without_magics(self._text)
+            _compile(self._python)
+        wrapper = MetadataWrapper(cst.parse_module(self._python.decode()))
+        if wrapper.module.bytes != self._python:
+            raise ValueError(
+                "LibCST reads another text; write the source without a byte order mark."
+            )
+        self._spans = wrapper.resolve(ByteSpanPositionProvider)
+        self._positions = wrapper.resolve(PositionProvider)
+        self._parents = wrapper.resolve(ParentNodeProvider)
+        self._scopes = wrapper.resolve(ScopeProvider)
+        self._newline = wrapper.module.default_newline
+        self.nodes = list(_walk(wrapper.module))
+
+    def below(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """A node and all inside it."""
+        return _walk(node)
+
+    def find(self, kind: type[_Node], inside: cst.CSTNode | None = None) -> list[_Node]:
+        """All nodes of a kind, of the whole source or in and below one."""
+        nodes = self.nodes if inside is None else _walk(inside)
+        return [node for node in nodes if isinstance(node, kind)]
+
+    def begin(self, node: cst.CSTNode) -> int:
+        """The byte at which a node begins, its own brackets left out."""
+        return int(self._spans[node].start)
+
+    def end(self, node: cst.CSTNode) -> int:
+        """The byte behind a node, its own brackets left out."""
+        return self.begin(node) + int(self._spans[node].length)
+
+    def text(self, node: cst.CSTNode) -> str:
+        """A node as it was typed."""
+        return self._text[self.begin(node) : self.end(node)].decode()
+
+    def between(self, node: cst.CSTNode, after: cst.CSTNode) -> str:
+        """The text behind a node up to the end of a later one."""
+        return self._text[self.end(node) : self.end(after)].decode()
+
+    def put_between(self, node: cst.CSTNode, after: cst.CSTNode, text: str) -> Piece:
+        """Put text in place of that."""
+        return self._piece(self.end(node), self.end(after), text)
+
+    def has_line(self, node: cst.CSTNode, line: int) -> bool:
+        """Whether a node stands on a line, counted from 1."""
+        place = self._positions[node]
+        return bool(place.start.line <= line <= place.end.line)
+
+    def above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """All nodes around one, the innermost first."""
+        while (parent := self._parents.get(node)) is not None:
+            assert isinstance(parent, cst.CSTNode)
+            yield parent
+            node = parent
+
+    def statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The statement of the source itself, in no other one, that holds a node."""
+        around = [node, *self.above(node)]
+        return around[-2]
+
+    def line_statement(self, node: cst.CSTNode) -> cst.CSTNode:
+        """The innermost statement that holds a node, or is it."""
+        kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        return next(one for one in [node, *self.above(node)] if isinstance(one, kinds))
+
+    @property
+    def statements(self) -> Sequence[cst.CSTNode]:
+        """The statements that stand in no other one."""
+        module = self.nodes[0]
+        return module.body if isinstance(module, cst.Module) else ()
+
+    def scope(self, node: cst.CSTNode) -> Scope | None:
+        """The scope that a name is looked up in; None where it is none."""
+        return self._scopes.get(node)
+
+    def put(self, node: cst.CSTNode, text: str) -> Piece:
+        """Put text in place of a node."""
+        return self._piece(self.begin(node), self.end(node), text)
+
+    def put_behind(self, node: cst.CSTNode, text: str, *, is_line: bool = False) -> Piece:
+        """Put text behind a node; a line of its own also behind the comment there."""
+        end = self.end(node)
+        comment = _COMMENT.match(self._text, end) if is_line else None
+        end = end if comment is None else comment.end()
+        return self._piece(end, end, text)
+
+    def put_line(self, statement: cst.CSTNode, text: str, *, is_behind: bool = False) -> Piece:
+        """Put a line of its own before or behind a statement, as far in as that one."""
+        begin = self.begin(statement)
+        line = self._line_of(begin)
+        before = self._text[line:begin]
+        if before.strip():
+            raise DoesNotFitError  # something stands before it on its line
+        if not is_behind:
+            return self._piece(line, line, f"{before.decode()}{text}{self._newline}")
+        end = self._text.find(b"\n", self.end(statement))
+        if end < 0:
+            end = len(self._text)
+            return self._piece(end, end, f"{self._newline}{before.decode()}{text}")
+        return self._piece(end + 1, end + 1, f"{before.decode()}{text}{self._newline}")
+
+    def put_argument(self, call: cst.Call, argument: str) -> list[Piece]:
+        """Give a call one more keyword argument, on a line of its own where the others have such."""
+        keyword = argument.partition("=")[0]
+        if has_stars(call) or keyword_of(call, keyword) is not None:
+            raise DoesNotFitError
+        close = self.end(call) - 1
+        if not call.args:
+            return [self._piece(close, close, argument)]
+        last = call.args[-1]
+        if isinstance(last.value, cst.GeneratorExp):
+            raise DoesNotFitError  # may need brackets of its own
+        end, line = self.end(last), self._line_of(close)
+        comma = last.comma if isinstance(last.comma, cst.Comma) else None
+        if line > end and not self._text[line:close].strip():
+            start = self._line_of(self.begin(last))
+            indent = self._text[start : self.begin(last)]
+            indent = indent[: len(indent) - len(indent.lstrip())]
+            commas = [] if comma else [self._piece(end, end, ",")]
+            return [
+                *commas,
+                self._piece(line, line, f"{indent.decode()}{argument},{self._newline}"),
+            ]
+        if comma is not None:
+            return [self.put_behind(comma, f" {argument}")]
+        return [self._piece(end, end, f", {argument}")]
+
+    def without_argument(self, call: cst.Call, argument: cst.Arg) -> Piece:
+        """Take an argument, not the first one, from a call, with the comma before it."""
+        before = call.args[list(call.args).index(argument) - 1]
+        return self._piece(self.end(before), self.end(argument), "")
+
+    def changed(self, pieces: Iterable[Piece]) -> str:
+        """The text with pieces put in.
+
+        Raises:
+            DoesNotFitError: It is the same, or is no Python.
+        """
+        mine = sorted(piece for piece in pieces if piece.source == self.name)
+        text = _put_in(self._text, mine)
+        if text == self._text or not _compiles(_put_in(self._python, mine)):
+            raise DoesNotFitError
+        return text.decode()
+
+    def _line_of(self, at: int) -> int:
+        return self._text.rfind(b"\n", 0, at) + 1
+
+    def _piece(self, begin: int, end: int, text: str) -> Piece:
+        return Piece(self.name, begin, end, text)
+
+
+def read_source(name: str, text: str) -> SourceText | None:
+    """Parse a source; None where it is no Python, or more than can be read."""
+    try:
+        return SourceText(name, text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def fit_together(pieces: Iterable[Piece]) -> list[Piece]:
+    """Sort pieces, each once.
+
+    Raises:
+        DoesNotFitError: Two are in each other's place, or say the same thing twice.
+    """
+    ordered = sorted(set(pieces))
+    for one, after in itertools.pairwise(ordered):
+        if one.source == after.source and (
+            after.begin < one.end
+            or (one.begin == after.begin and one.end == after.end and _head(one) == _head(after))
+        ):
+            raise DoesNotFitError
+    return ordered
+
+
+def _head(piece: Piece) -> str:
+    match = _HEAD.match(piece.text)
+    return match[0] if match else piece.text
+
+
+def has_stars(call: cst.Call) -> bool:
+    """Whether a call unpacks arguments, which may be any."""
+    return any(arg.star for arg in call.args)
+
+
+def keyword_of(call: cst.Call, keyword: str) -> cst.Arg | None:
+    """The argument of this keyword, or None."""
+    args = (arg for arg in call.args if arg.keyword is not None and arg.keyword.value == keyword)
+    return next(args, None)
+
+
+def path_of(node: cst.CSTNode) -> str:
+    """Names with dots between, as "tf.data.AUTOTUNE"; "" where it is anything else."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute) and (path := path_of(node.value)):
+        return f"{path}.{node.attr.value}"
+    return ""
+
+
+def receiver(call: cst.CSTNode | None) -> cst.BaseExpression | None:
+    """What a method is called on; None where it is no method."""
+    func = call.func if isinstance(call, cst.Call) else None
+    return func.value if isinstance(func, cst.Attribute) else None
+
+
+def method_of(call: cst.CSTNode | None) -> str:
+    """The name of a method that is called on something; "" where it is none."""
+    func = call.func if isinstance(call, cst.Call) else None
+    return func.attr.value if isinstance(func, cst.Attribute) else ""
+
+
+def root_of(node: cst.CSTNode) -> cst.CSTNode:
+    """What stands at the left end of attributes."""
+    while isinstance(node, cst.Attribute):
+        node = node.value
+    return node
+
+
+def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    yield node
+    for child in node.children:
+        yield from _walk(child)
+
+
+def _put_in(text: bytes, pieces: Iterable[Piece]) -> bytes:
+    parts, at = list[bytes](), 0
+    for piece in pieces:
+        parts += [text[at : piece.begin], piece.text.encode()]
+        at = piece.end
+    return b"".join([*parts, text[at:]])
+
+
+def _compile(text: bytes) -> None:
+    with warned_before():
+        compile(text.decode(), "<edit>", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+
+def _compiles(text: bytes) -> bool:
+    try:
+        _compile(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+def _without_magics(text: bytes) -> bytes:
+    cell = _CELL_MAGIC.match(text)
+    if cell is not None and cell[1] not in _OF_PYTHON:
+        raise SyntaxError("The cell is not Python.")
+
+    return _MAGIC.sub(lambda m: m[1] + b"0".ljust(len(m[0]) - len(m[1]), b"#"), text)

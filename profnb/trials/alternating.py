@@ -1,0 +1,195 @@
+"""Runs of code as it is and as edited, by turns, to how much faster each edit makes it.
+
+Runs of a round have in common what the machine does meanwhile. So whole runs are compared round by round: the
+mean over rounds of the logarithm of their ratio, with Student's interval. Where runs are ended after their
+first steps, the steps are compared as ``compare.speedup`` does.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from profnb.advice.proposals import Advice
+from profnb.capture.recording import Recording
+from profnb.compare.estimates import UNKNOWN_SPREAD, Estimate, Spread, estimate_mean
+from profnb.compare.quality import compare_metrics
+from profnb.compare.speedup import ENOUGH_RUNS, Difference, RunSet, compare_runs, steady_step_times
+from profnb.compare.trial_table import UNTRIED, Trial, promised_ratio
+from profnb.core.columns import Floats
+from profnb.core.errors import CaptureError
+from profnb.core.units import PS_PER_NS
+from profnb.edits.editing import Edit
+from profnb.steps.step_times import wall_step_times
+from profnb.subjects.study import Study
+from profnb.sweep import run_order
+
+_MOST_ROUNDS, _LEAST_ROUNDS, _NARROW = 30, 3, 0.02
+_FEWEST_STEPS = 4
+_TOO_LONG = "The code takes longer than there is time (--try-seconds), and has no steps to compare."
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRun:
+    """One run.
+
+    Attributes:
+        recording: What was seen of it.
+        is_cut: Whether it was ended before its end.
+    """
+
+    recording: Recording
+    is_cut: bool = False
+
+
+# Runs the code with these sources changed, for so many seconds at most.
+RunOnce = Callable[[Mapping[str, str], float], TrialRun]
+
+
+@dataclass
+class _Side:
+    """The code as it is, or with an edit: its runs, and why there are no more."""
+
+    sources: Mapping[str, str]
+    runs: list[TrialRun] = field(default_factory=list)
+    error: str = ""
+    is_known: bool = False
+
+
+def try_edits(
+    edits: Sequence[Edit],
+    run_once: RunOnce,
+    seconds: float,
+    study: Study | None = None,
+    spread: Spread | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
+) -> list[Trial]:
+    """Run code as it is and with each edit by turns.
+
+    Args:
+        edits: The edits.
+        run_once: Runs the code, and leaves nothing behind.
+        seconds: How long to go on, about; the first edit gets a run in any case.
+        study: The captured run, which knows which steps to compare; None where none is captured.
+        spread: How much runs of this code vary, where past runs tell it.
+        tell: Is told what is being tried.
+        clock: Seconds.
+
+    Returns:
+        A trial per edit. One that failed, or was interrupted, says so and has no difference.
+    """
+    sides = [_Side({}), *(_Side(edit.sources) for edit in edits)]
+    begin, limit = clock(), max(seconds / (2 * len(sides)), 1.0)
+    order = run_order(len(sides), _MOST_ROUNDS)
+    try:
+        for number in range(_MOST_ROUNDS if edits else 0):
+            rows = [next(order) for _ in sides]
+            for row in rows if number else range(len(sides)):
+                side, took = sides[row], clock() - begin
+                if side.is_known or side.error or sides[0].error or (took > seconds and row != 1):
+                    continue
+                what = "as it is" if row == 0 else edits[row - 1].change
+                tell(f"trying: {what} · round {number + 1} · {took:.0f} of {seconds:.0f} s")
+                try:
+                    run = run_once(side.sources, limit)
+                    if run.is_cut and len(run.recording.steps) < _FEWEST_STEPS and not number:
+                        limit = max(seconds / 2, limit)
+                        run = run_once(side.sources, limit)
+                    side.runs.append(run)
+                except CaptureError as error:
+                    side.error = str(error)
+            for side in sides[1:]:
+                side.is_known = _is_known(_difference(sides[0], side, study, spread), number + 1)
+            is_over = all(side.is_known or side.error for side in sides[1:])
+            if is_over or sides[0].error or clock() - begin > seconds:
+                break
+    except KeyboardInterrupt:
+        for side in sides:
+            side.error = side.error or ("" if len(side.runs) > 1 else "It was interrupted.")
+    return [
+        _trial(edit, sides[0], side, study, spread)
+        for edit, side in zip(edits, sides[1:], strict=True)
+    ]
+
+
+def _is_known(one: Difference, rounds: int) -> bool:
+    """Tell whether more rounds would say nothing new: the interval is a third of the gain, or very narrow."""
+    width = one.high - one.low
+    return rounds >= _LEAST_ROUNDS and width < max(abs(1 - one.ratio) / 3, _NARROW)
+
+
+def _trial(
+    edit: Edit, before: _Side, after: _Side, study: Study | None, spread: Spread | None
+) -> Trial:
+    row = Trial(edit.rule, edit.change, edit.alters, edit.diff)
+    if before.error:
+        return replace(row, error=f"The code as it is cannot be run again: {before.error}")
+    if after.error:
+        return replace(row, error=after.error)
+    if not after.runs:
+        return replace(row, error="There was no time left for it (--try-seconds).")
+    difference = _difference(before, after, study, spread)
+    if math.isnan(difference.ratio):
+        return replace(row, error=_TOO_LONG)
+    fits = [[run.recording.fits for run in side.runs] for side in (before, after)]
+    is_cut = any(run.is_cut for side in (before, after) for run in side.runs)
+    return replace(
+        row,
+        difference=difference,
+        reached=None if is_cut else next(iter(compare_metrics(*fits)), None),
+        steps=sum(len(run.recording.steps) for run in after.runs),
+        is_cut=is_cut,
+    )
+
+
+def _difference(
+    before: _Side, after: _Side, study: Study | None, spread: Spread | None
+) -> Difference:
+    rounds = min(len(before.runs), len(after.runs))
+    if not rounds:
+        return UNTRIED
+    sides = before.runs[:rounds], after.runs[:rounds]
+    if any(run.is_cut for side in sides for run in side):
+        first, second = (RunSet("", tuple(_step_ps(run, study) for run in side)) for side in sides)
+        return compare_runs(first, second, spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD))
+    first_ps, second_ps = ([run.recording.wall_ns * PS_PER_NS for run in side] for side in sides)
+    return compare_rounds(first_ps, second_ps, spread)
+
+
+def _step_ps(run: TrialRun, study: Study | None) -> Floats:
+    times = wall_step_times(run.recording.steps)
+    if study is None:
+        return times.duration_ps[1:].astype(float)
+    return steady_step_times(study, times)[0]
+
+
+def compare_rounds(
+    before: Sequence[float], after: Sequence[float], spread: Spread | None = None
+) -> Difference:
+    """Compare the wall times of whole runs, round by round; the first of several rounds warms up.
+
+    Rounds of 10 and 5, 8 and 4 have a ratio of a half. Where there are few rounds, what past runs varied by
+    counts too.
+    """
+    first = 1 if len(before) >= _LEAST_ROUNDS else 0
+    logs = [math.log(b / a) for a, b in zip(before[first:], after[first:], strict=True)]
+    estimate = estimate_mean(logs) if len(logs) > 1 else Estimate(logs[0], 0.0)
+    if len(logs) < ENOUGH_RUNS:
+        usual = spread or UNKNOWN_SPREAD
+        estimate = replace(usual, variance=2 * usual.variance).widen(estimate, len(logs))
+    low, high = map(math.exp, estimate.interval)
+    runs = len(logs), len(logs)
+    return Difference(math.exp(estimate.mean), low, high, math.nan, runs, (0, 0))
+
+
+def with_promise(
+    trials: Sequence[Trial], promised: Mapping[str, tuple[float, float]]
+) -> list[Trial]:
+    """Put beside each trial what its advice had promised."""
+    return [replace(one, promised=promised.get(one.rule, one.promised)) for one in trials]
+
+
+def promises_of(advice: Sequence[Advice]) -> dict[str, tuple[float, float]]:
+    """What each advice promises of the time, by its rule."""
+    return {one.rule: promised_ratio(one.saves_ms, one.wall_ms) for one in advice}

@@ -1,0 +1,245 @@
+"""A cell's code to what it reads of the notebook, and to reasons why it may not run again."""
+
+import ast
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+from profnb.core.errors import CaptureError
+from profnb.core.parsing import warned_before
+from profnb.forecast.kept_state import names_in
+
+_HARMLESS_MAGICS = ("matplotlib", "config", "time")
+_OUTSIDE: tuple[tuple[frozenset[str], str], ...] = (
+    (
+        frozenset(
+            ("requests", "urllib", "urlopen", "urlretrieve", "httpx", "aiohttp", "socket", "wandb", "mlflow",
+             "comet_ml", "boto3", "smtplib", "paramiko", "push_to_hub")
+        ),
+        "uses the network",
+    ),
+    (
+        frozenset(("subprocess", "Popen", "popen", "system", "getoutput", "multiprocessing", "fork")),
+        "starts other processes",
+    ),
+    (frozenset(("ipywidgets", "interact", "interactive", "widgets")), "shows widgets"),
+    (frozenset(("unlink", "rmtree", "rmdir", "removedirs")), "removes files"),
+)  # fmt: skip
+_WRITES = frozenset(
+    ("save", "save_weights", "savez", "savez_compressed", "savefig", "savetxt", "tofile", "to_csv",
+     "to_parquet", "to_pickle", "to_json", "dump", "write_text", "write_bytes", "mkdir", "makedirs", "export",
+     "ModelCheckpoint", "TensorBoard", "CSVLogger", "BackupAndRestore", "create_file_writer", "SummaryWriter",
+     "TFRecordWriter", "CheckpointManager", "snapshot")
+)  # fmt: skip
+_MODES = frozenset(f"{kind}{more}" for kind in "wax" for more in ("", "b", "t", "+", "b+")) | {
+    "r+",
+    "r+b",
+}
+_DEVICES = ("/device:", "/job:", "/cpu:", "/gpu:", "/CPU:", "/GPU:")
+
+
+def names_read_first(tree: ast.Module, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """What a cell reads of the notebook before it gives the name a value itself, by name.
+
+    ``model = make(); model.fit(x)`` reads ``make`` and ``x``: another run makes a model of its own.
+    """
+    read: set[str] = set()
+    bound: set[str] = set()
+    for statement in tree.body:
+        read |= names_read_by_statement(statement) - bound - {"get_ipython"}
+        bound |= names_bound_by(statement)
+    return {name: namespace[name] for name in sorted(read) if name in namespace}
+
+
+def _is_read(name: ast.Name, statement: ast.stmt) -> bool:
+    return not isinstance(name.ctx, ast.Store) or isinstance(statement, ast.AugAssign)
+
+
+def names_bound_by(statement: ast.stmt) -> set[str]:
+    """The names that a statement surely gives a value."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(one.asname or one.name).partition(".")[0] for one in statement.names}
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets = [statement.target]
+    return {
+        one.id
+        for target in targets
+        for one in (
+            [target, *target.elts] if isinstance(target, ast.Tuple | ast.List) else [target]
+        )
+        if isinstance(one, ast.Name)
+    }
+
+
+def refuse_code(
+    tree: ast.Module, named: Mapping[str, Any], objects: Collection[Any]
+) -> Iterator[str]:
+    """Give reasons, as far as names tell, why a cell may change what nobody can put back.
+
+    Args:
+        tree: The cell.
+        named: What it reads of the notebook.
+        objects: What that leads to.
+    """
+    codes = _codes_of(tree, objects)
+    names = set().union(*map(names_in, codes))
+    for words, reason in _OUTSIDE:
+        modules = {
+            value.__name__.partition(".")[0]
+            for value in named.values()
+            if isinstance(value, ModuleType)
+        }
+        if used := sorted(words & (names | modules)):
+            yield f"The cell {reason} (`{used[0]}`)."
+    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+        words_of_call = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant)]
+        function = call.func
+        if isinstance(function, ast.Name) and function.id == "input":
+            yield "The cell asks for input."
+        is_magic = isinstance(function, ast.Attribute) and function.attr in (
+            "run_line_magic",
+            "run_cell_magic",
+        )
+        if is_magic and words_of_call and words_of_call[0] not in _HARMLESS_MAGICS:
+            yield f"The cell uses the magic `%{words_of_call[0]}`."
+    for text in places_named(tree, named, objects) if writes_files(tree, objects) else ():
+        if (
+            "://" in text
+            or text.startswith("~")
+            or (Path(text).is_absolute() and not text.startswith(_DEVICES))
+        ):
+            yield f"The cell may write to `{text[:80]}`, which is outside the working folder."
+
+
+def writes_files(tree: ast.Module, objects: Collection[Any]) -> bool:
+    """Tell whether a cell may write files, as far as names tell."""
+    codes = _codes_of(tree, objects)
+    names = {type(one).__name__ for one in objects}.union(*map(names_in, codes))
+    modes = {one for code in codes for one in _constants(code) if isinstance(one, str)} & _MODES
+    return not _WRITES.isdisjoint(names) or ("open" in names and bool(modes))
+
+
+def places_named(
+    tree: ast.Module, named: Mapping[str, Any], objects: Collection[Any]
+) -> Iterator[str]:
+    """Texts and paths of a cell that may name files: constants, names' values, attributes of objects."""
+    for code in _codes_of(tree, objects):
+        yield from (one for one in _constants(code) if _is_place(one))
+    holders = [vars(one) for one in objects if _has_attributes(one)]
+    for holder in (named, *holders):
+        yield from (os.fspath(one) for one in holder.values() if _is_place(one))
+
+
+def _has_attributes(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not isinstance(value, ModuleType | type | FunctionType)
+
+
+def _is_place(value: Any) -> bool:
+    if isinstance(value, PurePath):
+        return True
+    return isinstance(value, str) and 1 < len(value) < 1024 and "\n" not in value
+
+
+def _constants(code: CodeType) -> Iterator[Any]:
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            yield from _constants(one)
+        else:
+            yield one
+
+
+def _codes_of(tree: ast.Module, objects: Collection[Any]) -> list[CodeType]:
+    with warned_before():
+        cell = compile(tree, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return [cell, *(one.__code__ for one in objects if isinstance(one, FunctionType))]
+
+
+def existing_places(texts: Collection[str], folder: Path) -> list[Path]:
+    """Which of these name files or folders below a folder, the first part of each relative path."""
+    parts = {
+        Path(text).parts[0] for text in texts if Path(text).parts and not Path(text).is_absolute()
+    }
+    return [folder / part for part in sorted(parts - {".", ".."}) if (folder / part).exists()]
+
+
+def changed_statements(before: str, after: str) -> list[ast.stmt]:
+    """The statements of a text that another did not have."""
+    there = {ast.dump(one) for one in ast.parse(before).body}
+    return [one for one in ast.parse(after).body if ast.dump(one) not in there]
+
+
+def made_by(statement: ast.stmt) -> set[str]:
+    """What a statement defines, by name: also the state of a model that it compiles, as "model.compile"."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "compile"
+    ):
+        return {ast.unparse(call.func)}
+    return names_bound_by(statement)
+
+
+def statements_to_repeat(
+    texts: Sequence[str], changed: Collection[ast.stmt], needed: Collection[str]
+) -> set[str]:
+    """What earlier cells have to define again, where some of their statements change.
+
+    That is what changed, and what was made of it and is needed: of ``ds = read()`` and ``t = ds.batch(8)``
+    the second too, if the cell reads ``t``.
+
+    Args:
+        texts: The earlier cells, in order.
+        changed: The statements that an edit changes.
+        needed: The names that the cell, or a function that it calls, reads.
+
+    Raises:
+        CaptureError: A statement may not run again.
+    """
+    changing = set().union(*map(made_by, changed))
+    if nothing := [one.lineno for one in changed if not made_by(one)]:
+        raise CaptureError(
+            f"The edit changes line {nothing[0]} of an earlier cell, which defines nothing."
+        )
+    statements = [one for text in texts for one in ast.parse(text).body]
+    wanted = {*needed, *changing}
+    for one in reversed(statements):
+        if made_by(one) & wanted:
+            wanted |= names_read_by_statement(one)
+    remade: set[str] = set()
+    for one in statements:
+        made, is_function = made_by(one), isinstance(one, ast.FunctionDef | ast.ClassDef)
+        if made & changing or (
+            made & wanted and names_read_by_statement(one) & changing and not is_function
+        ):
+            if not is_function and made & names_read_by_statement(one) - remade:
+                raise CaptureError(
+                    f"The edit needs `{min(made)}` of an earlier cell, which is made of itself."
+                )
+            changing |= made
+            remade |= made
+    return changing
+
+
+def names_read_by_statement(statement: ast.stmt) -> set[str]:
+    """The names that a statement reads, in functions too."""
+    named = (node for node in ast.walk(statement) if isinstance(node, ast.Name))
+    return {node.id for node in named if _is_read(node, statement)}
+
+
+def only_lines(text: str, statements: Collection[ast.stmt]) -> str:
+    """A text with these statements alone, each at its line."""
+    kept = set()
+    for one in statements:
+        decorators = getattr(one, "decorator_list", [])
+        first = min([one.lineno, *(decorator.lineno for decorator in decorators)])
+        kept |= set(range(first, (one.end_lineno or one.lineno) + 1))
+    lines = text.splitlines()
+    return "\n".join(line if number in kept else "" for number, line in enumerate(lines, 1)) + "\n"

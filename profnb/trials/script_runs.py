@@ -1,0 +1,124 @@
+"""A script's advice tried: the script as it is and as edited by turns, each time in a fresh process."""
+
+import ast
+import linecache
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from profnb.capture.saved.sidecar import read_recordings
+from profnb.capture.switches import run_fresh
+from profnb.compare.trial_table import Trial
+from profnb.core.parsing import parse_again
+from profnb.core.safe_files import folder_prefix
+from profnb.edits.editing import Edit, find_edits, join
+from profnb.history.lookup import find_spread
+from profnb.profile import Profile
+from profnb.sweep_process import UNTRACED
+from profnb.trials.alternating import TrialRun, promises_of
+from profnb.trials.cell_reads import existing_places, places_named, refuse_code, writes_files
+from profnb.trials.trying import declined, try_in_order
+from profnb.trials.workplace import cut_after, working_elsewhere
+
+_NS_PER_S = 1e9
+
+
+def try_script(
+    profile: Profile,
+    count: int,
+    seconds: float,
+    *,
+    words: Sequence[str],
+    anyway: bool = False,
+    edits: Sequence[Edit] | None = None,
+    is_module: bool = False,
+    names: Mapping[str, object] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Trial]:
+    """Try the advice on a script that has run.
+
+    Args:
+        profile: Its profile.
+        count: How many edits to try one by one.
+        seconds: How long to go on, about.
+        words: The script and its arguments.
+        anyway: Whether to try one that writes outside of its working folder, too.
+        edits: What to try; by default the edits of its advice.
+        is_module: Whether it is no script, but a module.
+        names: The global names that it left.
+        tell: Is told what is being tried.
+    """
+    if is_module:
+        return [declined("A module's advice cannot be tried; a script's can.")]
+    file = str(Path.cwd() / words[0])
+    text = Path(file).read_text(encoding="utf-8")
+    tree = parse_again(text)
+    reasons = (
+        []
+        if anyway
+        else [one.replace("The cell", "The script") for one in refuse_code(tree, {}, ())]
+    )
+    if reasons:
+        return [declined(reasons[0])]
+    sources = {file: text}
+    if edits is None:
+        edits = find_edits(profile.advice, sources, names or {})
+    if not edits:
+        return [declined("No advice has an edit that surely fits this script.")]
+    return try_in_order(
+        edits[:count],
+        partial(join, sources=sources),
+        partial(_run_once, file, words, text, tree, profile),
+        seconds,
+        study=profile.study if profile.has_trace else None,
+        spread=find_spread(profile),
+        promised=promises_of(profile.advice),
+        tell=tell,
+    )
+
+
+def _run_once(
+    file: str,
+    words: Sequence[str],
+    text: str,
+    tree: ast.Module,
+    profile: Profile,
+    changed: Mapping[str, str],
+    seconds: float,
+) -> TrialRun:
+    """Run a script in a process of its own, where it writes files in a temporary folder.
+
+    Raises:
+        CaptureError: It failed; the message has its error.
+    """
+    given = file, list(words), changed.get(file, text), seconds
+    body = f"from profnb.trials.script_runs import run_here\nrun_here(globals(), *{given!r})"
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=folder_prefix()))
+        if writes_files(tree, ()):
+            needed = existing_places(list(places_named(tree, {}, ())), Path.cwd())
+            stack.enter_context(working_elsewhere(needed))
+        run_fresh(body, {}, Path(folder), profile.options, traces=False)
+        recording = read_recordings(Path(folder) / UNTRACED)[1][0]
+    return TrialRun(recording, is_cut=recording.wall_ns >= seconds * _NS_PER_S)
+
+
+def run_here(
+    namespace: dict[str, Any], file: str, words: Sequence[str], text: str, seconds: float
+) -> None:
+    """Run a script's text as Python runs the file, for so many seconds at most."""
+    sys.argv = list(words)
+    sys.path.insert(0, str(Path(file).parent))
+    namespace["__file__"] = file
+    # Whoever reads the source of a function, as AutoGraph does, reads the text that runs.
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    try:
+        with cut_after(seconds):
+            exec(compile(text, file, "exec", dont_inherit=True), namespace)  # noqa: S102 - likewise
+    except SystemExit as ended:
+        if ended.code not in (None, 0):
+            raise

@@ -1,0 +1,398 @@
+"""Edits tried beside the code as it is: the statistics by hand, everything put back, and what is declined and why."""
+
+import io
+import math
+import random
+import socket
+import threading
+from collections import namedtuple
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from profnb.capture.recording import Recording
+from profnb.compare.estimates import THIS_CODE, Spread
+from profnb.compare.trial_section import trial_sections
+from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
+from profnb.core.errors import CaptureError
+from profnb.core.options import CaptureOptions
+from profnb.forecast.kept_state import KeptState
+from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
+from profnb.trials.cell_reads import statements_to_repeat
+from profnb.trials.cell_runs_again import CellAgain, CellCode
+from profnb.trials.trying import declined, try_in_order
+
+FILE = "<ipython-input-cell>"
+MS = 10**6
+Edit = namedtuple("Edit", "rule change alters sources diff", defaults=("r", "change", "nothing", {FILE: "x"}, "-a\n+b"))
+
+
+def recorded(wall_ms):
+    return TrialRun(replace(Recording(), wall_ns=int(wall_ms * MS)))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def timed(clock, *walls):
+    """Runs that take these milliseconds: as it is, then by the edited text."""
+    made = []
+
+    def run_once(changed, seconds):
+        made.append(changed.get(FILE, ""))
+        wall = walls[0] if not changed else walls[1][changed[FILE]]
+        if isinstance(wall, BaseException):
+            raise wall
+        clock.now += wall / 1000
+        return recorded(wall * (1 + 0.001 * len(made)))
+
+    run_once.made = made
+    return run_once
+
+
+def test_rounds_are_compared_by_the_logarithm_of_their_ratio():
+    one = compare_rounds([10.0, 8.0], [5.0, 4.0])
+    assert (one.ratio, one.low, one.high) == (0.5, 0.5, 0.5)
+    # Two runs a side of a code that varies by 10 %: a variance of 0.02 / 2 of the mean of two, by 100 degrees of freedom and these.
+    one = compare_rounds([10.0, 8.0], [5.0, 4.0], Spread(0.01, 100, THIS_CODE))
+    assert math.log(one.high / 0.5) == pytest.approx(1.98 * 0.1, rel=0.02)
+    # By hand: the first of three warms up; logs of 1/2 and 1/8 have the mean log(1/4), a standard error of log 2, and 12.71 of those each side.
+    one = compare_rounds([9.0, 8.0, 8.0], [90.0, 4.0, 1.0])
+    assert one.ratio == pytest.approx(0.25)
+    assert math.log(one.high / one.ratio) == pytest.approx(12.71 * math.log(2), rel=1e-3)
+
+
+def test_one_round_is_as_sure_as_runs_usually_are():
+    one = compare_rounds([10.0], [5.0])
+    assert one.low < 0.5 < one.high < 0.6
+
+
+def test_a_gain_is_known_after_a_few_rounds_and_the_rest_of_the_time_is_not_spent():
+    clock = Clock()
+    run = timed(clock, 2000.0, {"x": 1000.0})
+    (trial,) = try_edits([Edit()], run, 60.0, clock=clock)
+    assert trial.is_faster
+    assert trial.difference.ratio == pytest.approx(0.5, rel=0.01)
+    assert 3 <= run.made.count("x") <= 5
+    assert trial.words() == "2.00x faster (1.99 to 2.01)" or trial.words().startswith("2.00x faster (")
+
+
+def test_runs_go_on_by_turns_until_the_time_is_spent():
+    clock = Clock()
+    walls = iter([3.0, 1.0, 2.5, 1.5] * 20)
+
+    def run_once(changed, seconds):
+        clock.now += 1
+        return recorded(next(walls))
+
+    (trial,) = try_edits([Edit()], run_once, 10.0, clock=clock)
+    assert clock.now == pytest.approx(12, abs=2)
+    assert not trial.is_faster
+
+
+def test_what_there_is_no_time_for_says_so_and_the_largest_saving_comes_first():
+    clock = Clock()
+    run = timed(clock, 9000.0, {"x": 5000.0, "y": 5000.0})
+    first, second = try_edits([Edit(), Edit(sources={FILE: "y"})], run, 10.0, clock=clock)
+    assert first.difference.ratio == pytest.approx(5 / 9, rel=0.01)
+    assert second.error == "There was no time left for it (--try-seconds)."
+
+
+def test_where_nothing_helps_no_gain_is_claimed():
+    numbers, claims = np.random.default_rng(0), 0
+    for _ in range(60):
+        clock = Clock()
+
+        def run_once(changed, seconds, clock=clock):
+            clock.now += 1
+            return recorded(100 * math.exp(0.03 * numbers.standard_normal()))
+
+        claims += try_edits([Edit()], run_once, 12.0, clock=clock)[0].is_faster
+    assert claims <= 4
+
+
+def test_an_error_is_a_row_and_the_others_go_on():
+    clock = Clock()
+    run = timed(clock, 100.0, {"x": CaptureError("ValueError: shapes"), "y": 50.0})
+    bad, good = try_edits([Edit(), Edit(sources={FILE: "y"})], run, 10.0, clock=clock)
+    assert (bad.error, bad.words()) == ("ValueError: shapes", "ValueError: shapes")
+    assert math.isnan(bad.difference.ratio)
+    assert good.is_faster
+    assert run.made.count("x") == 1
+
+
+def test_an_interrupt_is_a_row():
+    (trial,) = try_edits([Edit()], timed(Clock(), KeyboardInterrupt(), {}), 10.0)
+    assert trial.error.endswith("It was interrupted.")
+
+
+def test_the_best_together_are_tried_after_them():
+    clock = Clock()
+    run = timed(clock, 100.0, {"x": 50.0, "y": 70.0, "both": 35.0, "z": 130.0})
+    edits = [Edit(rule=name, sources={FILE: name}) for name in ("x", "y", "z")]
+    joined = []
+
+    def join(best):
+        joined.extend(best)
+        return Edit(rule="x + y", sources={FILE: "both"})
+
+    trials = try_in_order(edits, join, run, 20.0, promised={"x": (0.4, 0.6)})
+    assert [one.rule for one in joined] == ["x", "y"]
+    assert trials[-1].rule == "x + y"
+    assert trials[-1].difference.ratio == pytest.approx(0.35, rel=0.05)
+    assert (trials[0].promised_low, trials[0].promised_high) == (0.4, 0.6)
+    assert trials[2].words().startswith("1.30x slower")
+
+
+def test_promises_are_ratios_and_words():
+    assert promised_ratio((2.0, 5.0), 10.0) == (0.5, 0.8)
+    assert Trial("r", "c", "nothing", "", promised=(0.5, 0.8)).promise_words() == "1.25 to 2.00x faster"
+    assert promises_of([]) == {}
+
+
+def test_the_table_and_the_section_say_what_was_tried():
+    rows = try_edits([Edit(diff="-ds\n+ds.cache() <b>")], timed(Clock(), 10.0, {"x": 5.0}), 1.0)
+    rows.append(declined("`lock` is a lock."))
+    frame = TRIALS.frame(rows)
+    assert list(frame) == [
+        "rule", "change", "ratio", "interval_low", "interval_high", "promised_low", "promised_high", "steps", "metric", "metric_before", "diff", "error",
+    ]  # fmt: skip
+    assert frame.error.tolist() == ["", "`lock` is a lock."]
+    assert frame.metric.isna().all()
+    (section,) = trial_sections(rows)
+    html = str(section.html)
+    assert "profnb-code" in html and "+ds.cache() &lt;b&gt;" in html
+    assert "2.00x faster" in html and "`lock` is a lock." in html
+    assert trial_sections([]) == []
+
+
+def notebook(**names):
+    return {"__name__": "__main__", **names}
+
+
+def again(text, namespace, **more):
+    def run(source):
+        try:
+            exec(compile(source, FILE, "exec"), namespace)
+        except BaseException as error:
+            return error
+        return None
+
+    code = CellCode(FILE, text, namespace, run, **more)
+    return CellAgain(code, CaptureOptions()), run
+
+
+def tried(text, namespace, edited=None):
+    """Run a cell as its user does, then an edit of it by turns; give the trial."""
+    cell, run = again(text, namespace)
+    assert cell.refusals == []
+    assert run(text) is None
+    cell.cell_ended()
+    edit = Edit(sources={FILE: edited or text})
+    assert cell.refuse_edit(edit) == ""
+    with cell.left_as_it_was():
+        return try_edits([edit], cell.run_once, 0.2)[0]
+
+
+def test_containers_names_arrays_and_random_numbers_are_as_after_one_run():
+    class Holder:
+        count = 0
+        seen = []
+
+    Holder.__module__ = "__main__"
+    holder, nested, array = Holder(), {"a": [1, {2}]}, np.zeros(3)
+    inner = nested["a"]
+    alias = [array]
+    random.seed(1)
+    np.random.seed(1)
+    namespace = notebook(np=np, random=random, holder=holder, Holder=Holder, nested=nested, array=array, alias=alias, items=[3, 2, 1])
+    text = (
+        "nested['a'].append(len(nested['a'])); nested['a'][1].add(5); nested['new'] = 1\n"
+        "array += 1; alias.append(2); item = items.pop()\n"
+        "holder.count += 1; holder.other = 3; Holder.seen.append(1); Holder.total = 1\n"
+        "value = random.random() + np.random.rand()\n"
+    )
+    trial = tried(text, namespace)
+    assert trial.error == ""
+    assert nested == {"a": [1, {2, 5}, 2], "new": 1}
+    assert nested["a"] is inner
+    assert array.tolist() == [1, 1, 1] and namespace["array"] is array
+    assert (alias[1:], namespace["items"], namespace["item"]) == ([2], [3, 2], 1)
+    assert (holder.count, holder.other, Holder.seen, Holder.total) == (1, 3, [1], 1)
+    random.seed(1)
+    np.random.seed(1)
+    assert namespace["value"] == random.random() + np.random.rand()
+
+
+def test_each_trial_begins_with_what_the_cell_found():
+    namespace = notebook(items=[3, 2, 1], x=8.0, seen=[])
+    assert tried("x = x / 2; items.pop(); items.pop(); assert x == 4", namespace).error == ""
+    assert (namespace["x"], namespace["items"]) == (4.0, [3])
+
+
+def test_what_an_error_leaves_is_put_back():
+    namespace = notebook(items=[])
+    trial = tried("items.append(1)", namespace, "items.append(1)\nitems.append(2)\nfresh = 1\nraise ValueError('step 30')")
+    assert trial.error == "ValueError: step 30"
+    assert namespace["items"] == [1] and "fresh" not in namespace
+
+
+def test_a_cell_that_raises_at_step_30_is_declined_as_it_is():
+    cell, _ = again("for step in range(40):\n    seen.append(step)\n    assert step < 30", namespace := notebook(seen=[]))
+    with cell.left_as_it_was():
+        (trial,) = try_edits([Edit()], cell.run_once, 0.2)
+    assert trial.error == "The code as it is cannot be run again: AssertionError"
+    assert namespace["seen"] == []
+
+
+def used(value):
+    return again("value.go()", notebook(value=value))[0].refusals
+
+
+def test_what_cannot_be_put_back_is_declined_with_its_name():
+    generator = (n for n in range(5))
+    next(generator)
+    assert used(generator) == ["`value` is an iterator, which may be half used."]
+    assert next(generator) == 1
+    assert used(threading.Lock()) == used(threading.RLock()) == ["`value` is a lock."]
+    with socket.socket() as one:
+        assert used(one) == ["`value` is a socket."]
+    assert used(io.StringIO()) == ["`value` is an open file."]
+    assert used({"deep": [threading.Lock()]}) == ["`value` is a lock."]
+    assert used(memoryview(b"")) == ["`value` is a builtins.memoryview, whose state cannot be put back."] or used(memoryview(b"")) == []
+
+
+def test_what_only_a_function_of_the_users_reaches_is_declined_too():
+    namespace = notebook()
+    exec(compile("batches = iter([1, 2])\ndef step():\n    return next(batches)", FILE, "exec"), namespace)
+    assert again("step()", namespace)[0].refusals == ["`batches` is an iterator, which may be half used."]
+
+
+def test_names_that_the_cell_makes_itself_are_nothing_to_keep():
+    namespace = notebook(lock=threading.Lock())
+    assert again("lock = 1\nprint(lock)", namespace)[0].refusals == []
+
+
+def test_forty_gigabytes_are_not_copied_and_not_written(tmp_path):
+    large = np.lib.stride_tricks.as_strided(np.zeros(1), (5 * 10**9,), (0,))
+    array = np.memmap(tmp_path / "large", np.uint8, "w+", shape=(10,))
+    namespace = notebook(large=large, array=array)
+    assert tried("total = int(array[:4].sum())", namespace).error == ""
+    cell, run = again("array[0] = array[0] + 1", namespace)
+    assert run("array[0] = array[0] + 1") is None
+    cell.cell_ended()
+    with cell.left_as_it_was():
+        (trial,) = try_edits([Edit()], cell.run_once, 0.2)
+    assert "too large to copy" in trial.error
+    assert array[0] == 1 and array.flags.writeable
+
+
+def test_a_large_array_is_guarded_not_copied(monkeypatch):
+    monkeypatch.setattr("profnb.forecast.kept_state._COPIED_BYTES", 100)
+    array = np.zeros(1000)
+    kept = KeptState({"array": array})
+    with kept.guard(), pytest.raises(ValueError, match="read-only"):
+        array[0] = 1
+    array[0] = 2
+    kept.put_back()
+    assert array[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import requests\nrequests.post('https://a')", "The cell uses the network (`requests`)."),
+        ("import os\nos.system('rm x')", "The cell starts other processes (`system`)."),
+        ("get_ipython().system('ls')", "The cell starts other processes (`system`)."),
+        ("get_ipython().run_line_magic('cd', '..')", "The cell uses the magic `%cd`."),
+        ("name = input()", "The cell asks for input."),
+        ("import ipywidgets\nipywidgets.IntSlider()", "The cell shows widgets (`ipywidgets`)."),
+        ("open('/tmp/x', 'w').write('a')", "The cell may write to `/tmp/x`, which is outside the working folder."),
+        ("model.save('gs://bucket/a.keras')", "The cell may write to `gs://bucket/a.keras`, which is outside the working folder."),
+        ("%matplotlib inline\n1", "The cell is no Python that can be edited"),
+    ],
+)
+def test_what_reaches_outside_is_declined(text, reason):
+    assert again(text, notebook())[0].refusals[0].startswith(reason)
+
+
+@pytest.mark.parametrize("text", ["get_ipython().run_line_magic('matplotlib', 'inline')", "open('/tmp/x').read()", "x = ds.cache()", "print('/tmp')"])
+def test_what_only_reads_or_shows_is_not(text):
+    assert again(text, notebook())[0].refusals == []
+
+
+def test_files_of_trials_go_to_a_temporary_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data.txt").write_text("4")
+    (tmp_path / "logs").mkdir()
+    text = (
+        "number = int(open('data.txt').read())\n"
+        "open('data.txt', 'w').write(str(number + 1))\n"
+        "open(f'logs/{number}.txt', 'w').write('seen')\n"
+    )
+    assert tried(text, notebook()).error == ""
+    assert (tmp_path / "data.txt").read_text() == "5"
+    assert [path.name for path in (tmp_path / "logs").iterdir()] == ["4.txt"]
+
+
+def test_a_run_that_is_too_long_is_cut_and_without_steps_says_so():
+    cell, _ = again("while True: pass", notebook())
+    with cell.left_as_it_was():
+        (trial,) = try_edits([Edit(sources={FILE: "while True: 1"})], cell.run_once, 0.1)
+    assert trial.error == "The code takes longer than there is time (--try-seconds), and has no steps to compare."
+
+
+EARLIER = "<ipython-input-earlier>"
+DEFINED = "def f(n):\n    return [n] * 100_000\n\ndef g(n):\n    return f(n)\n\ndata = f(3)\ndata = data + [1]\nf(4)\n"
+
+
+def with_earlier(edited, monkeypatch):
+    import linecache
+
+    monkeypatch.setitem(linecache.cache, EARLIER, (len(DEFINED), None, DEFINED.splitlines(keepends=True), EARLIER))
+    namespace = notebook()
+    exec(compile(DEFINED, EARLIER, "exec"), namespace)
+    cell, run = again("out = g(len(data))", namespace)
+    assert set(cell.sources) == {FILE, EARLIER}
+    run("out = g(len(data))")
+    cell.cell_ended()
+    return cell, namespace, Edit(sources={EARLIER: DEFINED.replace(*edited)})
+
+
+def test_an_edited_function_of_an_earlier_cell_is_seen_by_the_functions_that_call_it(monkeypatch):
+    cell, namespace, edit = with_earlier(("return [n] * 100_000", "seen.append(n)\n    return [n]"), monkeypatch)
+    namespace["seen"] = seen = []
+    before = namespace["f"], namespace["out"]
+    cell, run = again("out = g(len(data))", namespace)
+    run("out = g(len(data))")
+    cell.cell_ended()
+    assert cell.refuse_edit(edit) == ""
+    with cell.left_as_it_was():
+        (trial,) = try_edits([edit], cell.run_once, 0.2)
+    assert trial.error == ""
+    assert seen  # the edit ran: the cell itself never reads this list, so nothing kept it
+    assert namespace["f"] is before[0] and len(namespace["out"]) == 100_000
+
+
+def test_changes_of_earlier_cells_that_would_happen_twice_are_declined(monkeypatch):
+    cell, _, edit = with_earlier(("f(4)\n", "f(5)\n"), monkeypatch)
+    assert cell.refuse_edit(edit) == "The edit changes line 9 of an earlier cell, which defines nothing."
+
+
+def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
+    import ast
+
+    before = "ds = read()\nother = 1\nhistory = fit(ds)\ntrain = ds.batch(8)\nmodel.compile('sgd')"
+    changed = ast.parse("ds = read().cache()").body
+    assert statements_to_repeat([before], changed, {"train"}) == {"ds", "train"}
+    assert statements_to_repeat([before, "last = train.take(1)"], changed, {"last"}) == {"ds", "train", "last"}
+    assert statements_to_repeat([before], ast.parse("model.compile('adam')").body, {"model"}) == {"model.compile"}
+    with pytest.raises(CaptureError, match="needs `ds` of an earlier cell, which is made of itself"):
+        statements_to_repeat(["ds = ds.map(f)"], ast.parse("ds = ds.map(f).cache()").body, {"ds"})
+    again_from_its_source = ["ds = read()", "ds = ds.map(f)"]
+    assert statements_to_repeat(again_from_its_source, ast.parse("ds = ds.map(f).cache()").body, {"ds"}) == {"ds"}
