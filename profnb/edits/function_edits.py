@@ -173,7 +173,8 @@ def _stays(
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])
         return is_builtin and name.value in _BUILTINS
-    if issubclass(type(value), _NO_TENSORS) or not program.is_bound_once(name.value):
+    is_kept = program.is_bound_once(name.value) and not program.is_set_inside(name.value)
+    if issubclass(type(value), _NO_TENSORS) or not is_kept:
         return False
     if type(value) is FunctionType:
         if str(value.__module__).partition(".")[0] not in _PACKAGES[library]:
@@ -227,6 +228,11 @@ def _is_inner(text: SourceText, node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.FunctionDef | cst.ClassDef) for one in text.above(node))
 
 
+def _is_in_loop(text: SourceText, node: cst.CSTNode) -> bool:
+    """Whether a loop of the source itself, and of none of its functions, repeats a node."""
+    return not _is_inner(text, node) and any(isinstance(one, LOOPS) for one in text.above(node))
+
+
 def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]:
     return [
         node
@@ -241,8 +247,7 @@ def jax_function(program: ProgramText, _: Advice) -> Change:
     called = {
         path_of(call.func)
         for call in text.find(cst.Call)
-        if any(isinstance(one, LOOPS) for one in text.above(call))
-        and not _is_inner(text, call)
+        if _is_in_loop(text, call)
         and type(program.value(text, call.func)) is FunctionType
         and program.bindings(path_of(call.func))
     }
@@ -281,14 +286,7 @@ def option_of_function(
         both = [*calls, *(one for one in plain if not isinstance(one, cst.Call))]
         return [one for one in both if _is_tensorflow_function(program, text, one)]
 
-    place = program.place_of(advice.where)
-    everywhere = [(text, node) for text in program.texts for node in find(text)]
-    there = [
-        (text, node)
-        for text, node in everywhere
-        if place and text is place[0] and text.has_line(text.line_statement(node), place[1])
-    ]
-    text, node = only(there or program.nearest(find))
+    text, node = program.only_at(advice.where, find)
     what = f"{argument.partition('=')[0]} of tf.function"
     if not isinstance(node, cst.Call):
         return what, ROUNDING, [text.put_behind(node, f"({argument})")]
@@ -314,33 +312,16 @@ def relaxed_shapes(program: ProgramText, advice: Advice) -> Change:
 
 def predicted_on_batch(program: ProgramText, advice: Advice) -> Change:
     """Call the compiled function of ``predict`` without what ``predict`` sets up around it."""
-    calls = program.calls(lambda text, call: program.is_of_model(text, call, "predict"))
-    place = program.place_of(advice.where)
-    there = [
-        (text, call)
-        for text, call in calls
-        if place and text is place[0] and text.has_line(call, place[1])
-    ]
-    text, call = only(there or calls)
+    text, call = program.call("model.predict", advice)
     return "predict_on_batch instead of predict", ROUNDING, _on_batch(program, text, call)
 
 
 def _on_batch(program: ProgramText, text: SourceText, call: cst.Call) -> list[Piece]:
-    options = [
-        arg
-        for arg in call.args[1:]
-        if arg.keyword and arg.keyword.value in ("verbose", "batch_size")
-    ]
-    if (
-        has_stars(call)
-        or not call.args
-        or call.args[0].keyword
-        or len(options) + 1 != len(call.args)
-    ):
-        raise DoesNotFitError
-    if not _has_few_rows(program, text, call.args[0].value) or not isinstance(
-        call.func, cst.Attribute
-    ):
+    given, options = next(iter(call.args), None), call.args[1:]
+    keywords = [arg.keyword.value for arg in options if arg.keyword is not None]
+    is_fit = given is not None and not given.keyword and _has_few_rows(program, text, given.value)
+    is_plain = len(keywords) == len(options) and {"verbose", "batch_size"}.issuperset(keywords)
+    if has_stars(call) or not is_fit or not is_plain or not isinstance(call.func, cst.Attribute):
         raise DoesNotFitError
     removed = [text.without_argument(call, arg) for arg in options]
     return [text.put(call.func.attr, "predict_on_batch"), *removed]
@@ -370,7 +351,7 @@ def compiled_calls(program: ProgramText, advice: Advice) -> Change:
     pieces = [
         piece
         for call in text.find(cst.Call, scope)
-        if scope is not None or not _is_inner(text, call)
+        if scope is not None or _is_in_loop(text, call)
         for piece in _compiled_call(program, text, call)
     ]
     if not pieces:
@@ -388,15 +369,8 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
         return _on_batch(program, text, call)
     training = keyword_of(call, "training")
     is_taped = any(isinstance(one, cst.With) for one in text.above(call))
-    if (
-        is_taped
-        or training is None
-        or len(call.args) != 2
-        or call.args[0].keyword
-        or has_stars(call)
-    ):
-        raise DoesNotFitError
-    if path_of(training.value) != "False":
+    is_plain = len(call.args) == 2 and call.args[0].keyword is None and not has_stars(call)
+    if is_taped or training is None or not is_plain or path_of(training.value) != "False":
         raise DoesNotFitError
     tensorflow = program.alias("tensorflow", text, call)
     return [
@@ -409,8 +383,9 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
 def _is_model(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
     """Whether this is a model of one output: one of the cell's, or the one that a callback is of."""
     if path_of(node) == "self.model":
-        fits = program.calls(lambda at, call: program.is_of_model(at, call, "fit"))
-        names = {path_of(model) for _, call in fits if (model := receiver(call)) is not None}
+        calls = [(at, call) for at in program.texts for call in at.find(cst.Call)]
+        fits = [call for at, call in calls if program.is_call(at, call, "model.fit")]
+        names = {path_of(model) for call in fits if (model := receiver(call)) is not None}
         value = program.names.get(only(sorted(names)))
     else:
         value = program.value(text, node)

@@ -287,6 +287,14 @@ def root_of(node: cst.CSTNode) -> cst.CSTNode:
     return node
 
 
+def holder_of(node: cst.CSTNode) -> str:
+    """The name whose item or attribute this is; "" where it is anything else."""
+    is_part = isinstance(node, cst.Attribute | cst.Subscript)
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        node = node.value
+    return node.value if is_part and isinstance(node, cst.Name) else ""
+
+
 def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     yield node
     for child in node.children:
