@@ -334,3 +334,24 @@ def test_what_is_in_each_other_s_place_does_not_join():
 def test_order_of_random_numbers_is_said():
     source = "model.fit(ds.map(lambda a: a + tf.random.normal(())))"
     assert edit_of("input-bound", "num_parallel_calls", source).alters == "order of random numbers"
+
+
+def test_a_cell_is_found_by_its_number():
+    """The sources are named as IPython compiles them, the advice as a person calls them."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    try:
+        look_for_a_cell(shell)
+    finally:
+        type(shell).clear_instance()
+
+
+def look_for_a_cell(shell):
+    shell.user_ns.update(names_of())
+    cells = ["def first(a):\n    return tf.square(a)\n", "def second(a):\n    return tf.abs(a)\n\ndef third(a):\n    return tf.sin(a)\n"]
+    for cell in cells:
+        shell.run_cell(cell, store_history=True)
+    number = shell.execution_count - 1
+    files = [shell.user_ns[name].__code__.co_filename for name in ("first", "second")]
+    (edit,) = find_edits([advice("eager-ops", EAGER, f"Cell [{number}]:4")], dict(zip(files, cells)), shell.user_ns)
+    assert list(edit.sources) == [files[1]] and edit.change == "@tf.function over third"
+    assert edit.diff.startswith(f"--- Cell [{number}]\n+++ Cell [{number}] (edited)\n")
