@@ -58,16 +58,9 @@ _METHODS = {
 }  # fmt: skip
 _PACKAGES = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax", "optax", "flax")}
 _TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
-_NOT_COMPILED = {
-    "py_function",
-    "numpy_function",
-    "py_func",
-    "summary",
-    "io",
-    "data",
-    "random",
-    "callbacks",
-}
+_NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "data", "callbacks"}
+_CALLED = ("Layer", "Loss", "Metric")
+_COMPILED = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
@@ -89,21 +82,16 @@ def check_compiled(
     """
     name, params = node.name.value, node.params
     nodes = list(text.below(node.body))
-    targets = [
-        one.target for one in nodes if isinstance(one, cst.AssignTarget | cst.AugAssign | cst.For)
-    ]
+    targets = [n.target for n in nodes if isinstance(n, cst.AssignTarget | cst.AugAssign | cst.For)]
+    set_parts = (part for target in targets for part in text.below(target))
+    refused = (*_NO_PART, cst.If, cst.IfExp) if library == "jax" else _NO_PART
+    has_stars = isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None
     if (
         name in around
+        or has_stars
         or node.asynchronous is not None
-        or isinstance(params.star_arg, cst.Param)
-        or params.star_kwarg is not None
-        or any(isinstance(one, _NO_PART) for one in nodes)
-        or any(
-            isinstance(one, cst.Attribute | cst.Subscript)
-            for target in targets
-            for one in text.below(target)
-        )
-        or (library == "jax" and any(isinstance(one, cst.If | cst.IfExp) for one in nodes))
+        or any(isinstance(one, refused) for one in nodes)
+        or any(isinstance(one, cst.Attribute | cst.Subscript) for one in set_parts)
     ):
         raise DoesNotFitError
     is_fine: dict[type[cst.CSTNode], Callable[[Any], bool]] = {
@@ -128,36 +116,27 @@ def _is_short(loop: cst.For | cst.CompFor) -> bool:
 
 
 def _is_tape(program: ProgramText, text: SourceText, item: cst.WithItem) -> bool:
-    call = item.item
-    return (
-        isinstance(call, cst.Call) and program.meaning(text, call.func) == "tensorflow.GradientTape"
-    )
+    named = item.item.func if isinstance(item.item, cst.Call) else item.item
+    return program.meaning(text, named) == "tensorflow.GradientTape"
 
 
 def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str) -> bool:
     """Whether a call is one that a compiled function can make; what its names are is asked apart."""
     func, meaning = call.func, program.meaning(text, call.func)
-    package, _, last = meaning.rpartition(".")
-    if package.partition(".")[0] in _PACKAGES[library]:
-        refused = _NOT_COMPILED - {"random"} if library == "jax" else _NOT_COMPILED
-        return not refused & set(meaning.split(".")) and (
-            last[:1].islower() or last == "GradientTape"
-        )
+    parts = meaning.split(".")
+    if parts[0] in _PACKAGES[library]:
+        is_drawn = "random" in parts and library != "jax"
+        is_made = parts[-1][:1].isupper() and parts[-1] != "GradientTape"
+        return not is_drawn and not is_made and _NOT_COMPILED.isdisjoint(parts)
     if isinstance(func, cst.Call):
         return program.meaning(text, func.func) in _TRANSFORMS
-    if isinstance(func, cst.Name):
-        value = program.value(text, func)
-        called = value if program.is_global(text, func) else program.names.get(func.value)
-        is_known = is_keras(called, *_CALLED_OF_KERAS) or type(value) is FunctionType
-        return is_known or func.value in _BUILTINS or _is_compiled(value)
-    return not meaning and method_of(call) in _METHODS[library]
-
-
-_CALLED_OF_KERAS = ("Layer", "Loss", "Metric")
-
-
-def _is_compiled(value: object) -> bool:
-    return type(value).__name__ in ("Function", "PolymorphicFunction", "PjitFunction")
+    if not isinstance(func, cst.Name):
+        return not meaning and method_of(call) in _METHODS[library]
+    # An argument is taken for what the cell has by that name.
+    value = program.names.get(func.value)
+    is_callable = is_keras(value, *_CALLED) or type(value).__name__ in _COMPILED
+    is_function = type(program.value(text, func)) is FunctionType
+    return is_callable or is_function or func.value in _BUILTINS
 
 
 def _stays(
@@ -176,10 +155,9 @@ def _stays(
     is_kept = program.is_bound_once(name.value) and not program.is_set_inside(name.value)
     if issubclass(type(value), _NO_TENSORS) or not is_kept:
         return False
-    if type(value) is FunctionType:
-        if str(value.__module__).partition(".")[0] not in _PACKAGES[library]:
-            check_compiled(program, *program.function(name.value), library, around)
-        return True
+    is_library = str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES[library]
+    if type(value) is FunctionType and not is_library:
+        check_compiled(program, *program.function(name.value), library, around)
     return True
 
 
@@ -190,23 +168,20 @@ def _decorated(
         raise DoesNotFitError
     check_compiled(program, text, node, library)
     name = node.name.value
-    for where in program.texts:
-        for call in where.find(cst.Call):
-            values = [program.value(where, arg.value) for arg in call.args]
-            names = [path_of(arg.value) for arg in call.args]
-            if path_of(call.func) == name and (
-                has_stars(call)
-                or any(
-                    issubclass(type(value), int | float | str)
-                    and not program.is_bound_once(argument)
-                    for value, argument in zip(values, names, strict=True)
-                )
-            ):
-                raise DoesNotFitError  # traced anew for each number
+    calls = ((where, call) for where in program.texts for call in where.find(cst.Call))
+    for where, call in calls:
+        numbers = [a.value for a in call.args if _is_number(program.value(where, a.value))]
+        is_new = not all(program.is_bound_once(path_of(number)) for number in numbers)
+        if path_of(call.func) == name and (is_new or has_stars(call)):
+            raise DoesNotFitError  # traced anew for each number
     words = program.words(text, node)
     alters = _RANDOM if any("dropout" in word.lower() for word in words) else ROUNDING
     what = decorator.partition("(")[0]
     return f"{what} over {name}", alters, [text.put_line(node, decorator)]
+
+
+def _is_number(value: object) -> bool:
+    return issubclass(type(value), int | float | str)
 
 
 def tensorflow_function(program: ProgramText, advice: Advice) -> Change:

@@ -7,7 +7,6 @@ is not plain it is unknown, and nothing is changed because of it.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import TypeGuard, TypeVar, cast
 
@@ -189,19 +188,15 @@ class ProgramText:
                 return name
         raise DoesNotFitError
 
-    @cached_property
-    def _bindings(self) -> Mapping[str, list[tuple[SourceText, cst.CSTNode]]]:
-        listed: dict[str, list[tuple[SourceText, cst.CSTNode]]] = {}
-        for text in self.texts:
-            scope = next(filter(None, map(text.scope, text.nodes)), None)
-            for one in [] if scope is None else scope.globals.assignments:
-                if isinstance(one, Assignment):
-                    listed.setdefault(one.name, []).append((text, one.node))
-        return listed
-
     def bindings(self, name: str) -> Sequence[tuple[SourceText, cst.CSTNode]]:
         """The places that bind a global name."""
-        return self._bindings.get(name, [])
+        return [
+            (text, one.node)
+            for text in self.texts
+            if text.has_word(name) and (scope := text.global_scope) is not None
+            for one in scope[name]
+            if isinstance(one, Assignment)
+        ]
 
     def is_bound_once(self, name: str) -> bool:
         """Whether a global name keeps its value from where it is bound on."""
