@@ -9,13 +9,12 @@ import libcst as cst
 
 from profnb.advice.proposals import Advice
 from profnb.causes.numbers import SELDOM
-from profnb.edits.dataset_edits import is_dataset
 from profnb.edits.program_text import (
     NOTHING,
     ROUNDING,
-    CallPlace,
     Change,
     ProgramText,
+    is_a,
     is_keras,
     only,
 )
@@ -26,198 +25,134 @@ from profnb.edits.source_text import (
     keyword_of,
     method_of,
     path_of,
+    receiver,
     root_of,
 )
 
-_STEPS_IN_ONE_CALL = 16
-_MOST_WORKERS = 4
+_SAVED, _LAST_BATCH = "what is saved", "last batch of an epoch"
+_LOADER, _CHECKPOINT = r"torch\.utils\.data\..*\bDataLoader", r".*\.ModelCheckpoint"
+_THREADS = r"tensorflow\.config\.threading\.set_intra_op_parallelism_threads"
 _WAITS_FOR_VALIDATION = ("EarlyStopping", "ReduceLROnPlateau")
-_LAST = ("softmax", "sigmoid", "exponential")
-_THREADS = "tensorflow.config.threading.set_intra_op_parallelism_threads"
-_GPU_THREADS = "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'"
+_NO_16_BITS = ("softmax", "sigmoid", "exponential")
+_WORKERS = f"num_workers={min(os.cpu_count() or 1, 4)}, persistent_workers=True"
+_GPU_THREADS = "import os; os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private'"
+Condition = Callable[[ProgramText, SourceText, cst.Call], bool]
 
 
 def _given(
-    find: Callable[[ProgramText], CallPlace], arguments: str, alters: str, what: str = ""
+    what: str, arguments: str, alters: str, fits: Condition = lambda *_: True
 ) -> Callable[[ProgramText, Advice], Change]:
     """An edit that gives the only call of a kind one argument more, or some."""
 
-    def give(program: ProgramText, _: Advice) -> Change:
-        text, call = find(program)
+    def give(program: ProgramText, advice: Advice) -> Change:
+        text, call = program.call(what, advice)
+        if not fits(program, text, call):
+            raise DoesNotFitError
         pieces = [piece for one in arguments.split(", ") for piece in text.put_argument(call, one)]
-        return f"{arguments} in {what or path_of(call.func)}()", alters, pieces
+        return f"{arguments} in {path_of(call.func) or method_of(call)}()", alters, pieces
 
     return give
 
 
-def _compile_call(program: ProgramText) -> CallPlace:
-    return only(program.calls(lambda text, call: program.is_of_model(text, call, "compile")))
-
-
-def _fit_call(program: ProgramText) -> CallPlace:
-    return only(program.calls(lambda text, call: program.is_of_model(text, call, "fit")))
-
-
-def _loader_call(program: ProgramText) -> CallPlace:
-    def is_loader(text: SourceText, call: cst.Call) -> bool:
-        meaning = program.meaning(text, call.func)
-        return meaning.startswith("torch.utils.data.") and meaning.endswith(".DataLoader")
-
-    return only(program.calls(is_loader))
-
-
-def _loader_without_workers(program: ProgramText) -> CallPlace:
-    text, call = _loader_call(program)
-    # Elsewhere a new process begins without what the notebook has defined.
-    if not sys.platform.startswith("linux") or (os.cpu_count() or 1) < 2:
-        raise DoesNotFitError
-    if len(call.args) > 1 and any(arg.keyword is None for arg in call.args[1:]):
-        raise DoesNotFitError
-    return text, call
-
-
-def _validating_fit(program: ProgramText) -> CallPlace:
-    """The fit that validates, of enough epochs and with nothing that waits for each validation."""
-    text, call = _fit_call(program)
+def _may_validate_less(program: ProgramText, text: SourceText, call: cst.Call) -> bool:
+    """Whether a fit validates, in enough epochs and with nothing that waits for each time."""
     epochs, callbacks = keyword_of(call, "epochs"), keyword_of(call, "callbacks")
     validates = keyword_of(call, "validation_data") or keyword_of(call, "validation_split")
     if validates is None or epochs is None or not isinstance(epochs.value, cst.Integer):
-        raise DoesNotFitError
+        return False
     words = set() if callbacks is None else program.words(text, callbacks)
-    if int(epochs.value.value, 0) < SELDOM or words.intersection(_WAITS_FOR_VALIDATION):
-        raise DoesNotFitError
-    return text, call
+    return int(epochs.value.value, 0) >= SELDOM and words.isdisjoint(_WAITS_FOR_VALIDATION)
 
 
-def _training_batch(program: ProgramText) -> CallPlace:
-    def is_batch(text: SourceText, call: cst.Call) -> bool:
-        is_one = method_of(call) in ("batch", "padded_batch") and len(call.args) < 3
-        return is_one and is_dataset(program, text, call)
-
-    return only(program.calls(is_batch))
+def _may_have_workers(_: ProgramText, __: SourceText, call: cst.Call) -> bool:
+    """Whether a process of its own begins with all that the notebook has defined, and has a core."""
+    is_named = all(arg.keyword is not None for arg in call.args[1:])
+    return is_named and sys.platform.startswith("linux") and (os.cpu_count() or 1) > 1
 
 
-_WORKERS = f"num_workers={min(os.cpu_count() or 1, _MOST_WORKERS)}, persistent_workers=True"
-several_steps = _given(
-    _compile_call, f"steps_per_execution={_STEPS_IN_ONE_CALL}", "how often batch callbacks run"
+several_steps = _given("model.compile", "steps_per_execution=16", "how often batch callbacks run")
+jit_of_model = _given("model.compile", "jit_compile=True", ROUNDING)
+validated_less = _given(
+    "model.fit", f"validation_freq={SELDOM}", "how often it validates", _may_validate_less
 )
-jit_of_model = _given(_compile_call, "jit_compile=True", ROUNDING)
-validated_less = _given(_validating_fit, f"validation_freq={SELDOM}", "how often it validates")
-even_batches = _given(_training_batch, "drop_remainder=True", "last batch of an epoch", "batch")
-even_loader = _given(_loader_call, "drop_last=True", "last batch of an epoch")
-workers = _given(_loader_without_workers, _WORKERS, "random numbers in the dataset")
-pinned = _given(_loader_call, "pin_memory=True", NOTHING)
-
-
-def _torch_compile_call(program: ProgramText) -> CallPlace:
-    return only(program.calls(lambda text, c: program.meaning(text, c.func) == "torch.compile"))
-
-
-any_shapes = _given(_torch_compile_call, "dynamic=True", ROUNDING)
+even_batches = _given(
+    "dataset.batch", "drop_remainder=True", _LAST_BATCH, lambda _, __, call: len(call.args) == 1
+)
+even_loader = _given(_LOADER, "drop_last=True", _LAST_BATCH)
+workers = _given(_LOADER, _WORKERS, "random numbers in the dataset", _may_have_workers)
+pinned = _given(_LOADER, "pin_memory=True", NOTHING)
+any_shapes = _given(r"torch\.compile", "dynamic=True", ROUNDING)
 
 
 def _replaced(
-    program: ProgramText, is_meant: Callable[[SourceText, cst.Arg, cst.Call], bool], value: str
-) -> Change:
-    """Put another value in place of the only argument that is meant."""
+    what: str, keyword: str, value: str, alters: str
+) -> Callable[[ProgramText, Advice], Change]:
+    """An edit that puts another value in place of a number, or of True, that the only call has."""
 
-    def find(text: SourceText) -> list[tuple[cst.Call, cst.Arg]]:
-        pairs = ((call, arg) for call in text.find(cst.Call) for arg in call.args)
-        return [(call, arg) for call, arg in pairs if is_meant(text, arg, call)]
+    def replace(program: ProgramText, advice: Advice) -> Change:
+        text, call = program.call(what, advice)
+        arg = keyword_of(call, keyword) if keyword else only(call.args)
+        if arg is None or not (isinstance(arg.value, cst.Integer) or path_of(arg.value) == "True"):
+            raise DoesNotFitError
+        new = value.format(tf=program.alias("tensorflow", text, call)) if "{tf}" in value else value
+        said = f"{keyword}={new}" if keyword else new
+        return (
+            f"{said} in {path_of(call.func) or method_of(call)}()",
+            alters,
+            [text.put(arg.value, new)],
+        )
 
-    text, (call, arg) = only(program.nearest(find))
-    named = f"{arg.keyword.value}=" if arg.keyword is not None else ""
-    what = f"{named}{value} in {path_of(call.func) or method_of(call)}()"
-    return what, ROUNDING, [text.put(arg.value, value)]
-
-
-def not_eager(program: ProgramText, _: Advice) -> Change:
-    """Let Keras compile its steps."""
-    return _replaced(
-        program,
-        lambda text, arg, call: (
-            program.is_of_model(text, call, "compile")
-            and keyword_of(call, "run_eagerly") is arg
-            and path_of(arg.value) == "True"
-        ),
-        "False",
-    )
+    return replace
 
 
-def all_cores(program: ProgramText, _: Advice) -> Change:
-    """Let each op use all cores; it takes a fresh process."""
-    return _replaced(
-        program, lambda text, _, call: program.meaning(text, call.func) == _THREADS, "0"
-    )
+not_eager = _replaced("model.compile", "run_eagerly", "False", ROUNDING)
+all_cores = _replaced(_THREADS, "", "0", ROUNDING)  # takes a fresh process
+threads_as_needed = _replaced("dataset.map", "num_parallel_calls", "{tf}.data.AUTOTUNE", NOTHING)
+saved_at_epoch_ends = _replaced(_CHECKPOINT, "save_freq", '"epoch"', _SAVED)
 
 
-def threads_as_needed(program: ProgramText, _: Advice) -> Change:
-    """Let tf.data choose how many elements it makes at once."""
-    tensorflow = program.alias("tensorflow", program.texts[0], program.texts[0].nodes[1])
-    what, _alters, pieces = _replaced(
-        program,
-        lambda text, arg, call: (
-            keyword_of(call, "num_parallel_calls") is arg
-            and isinstance(arg.value, cst.Integer)
-            and is_dataset(program, text, call)
-        ),
-        f"{tensorflow}.data.AUTOTUNE",
-    )
-    return what, NOTHING, pieces
-
-
-def saved_at_epoch_ends(program: ProgramText, _: Advice) -> Change:
-    """Save once an epoch, not after so many batches."""
-    what, _alters, pieces = _replaced(
-        program,
-        lambda text, arg, call: (
-            program.meaning(text, call.func).endswith(".ModelCheckpoint")
-            and keyword_of(call, "save_freq") is arg
-            and isinstance(arg.value, cst.Integer)
-        ),
-        '"epoch"',
-    )
-    return what, "what is saved", pieces
-
-
-def saved_less(program: ProgramText, _: Advice) -> Change:
+def saved_less(program: ProgramText, advice: Advice) -> Change:
     """Save after several epochs over arrays, not after each."""
-    text, call = only(
-        program.calls(lambda t, c: program.meaning(t, c.func).endswith(".ModelCheckpoint"))
-    )
-    if keyword_of(call, "save_best_only") is not None:
-        raise DoesNotFitError  # it compares what only epochs have
-    at, fit = _fit_call(program)
-    size, split = keyword_of(fit, "batch_size"), keyword_of(fit, "validation_split")
+    text, call = program.call(_CHECKPOINT, advice)
+    at, fit = program.call("model.fit", advice)
+    size = keyword_of(fit, "batch_size")
     arrays = [arg.value for arg in fit.args[:1] if arg.keyword is None]
-    is_array = bool(arrays) and type(program.value(at, arrays[0])).__name__ == "ndarray"
-    if at is not text or has_stars(fit) or not is_array or split is not None:
+    is_array = bool(arrays) and is_a(program.value(at, arrays[0]), "ndarray", "numpy")
+    if (
+        at is not text
+        or not is_array
+        or has_stars(fit)
+        or keyword_of(fit, "validation_split") is not None
+        or keyword_of(call, "save_best_only") is not None  # it compares what only epochs have
+        or (size is not None and not isinstance(size.value, cst.Integer | cst.Name))
+    ):
         raise DoesNotFitError
-    count, of = text.text(arrays[0]), "32" if size is None else text.text(size.value)
-    if size is not None and not isinstance(size.value, cst.Integer | cst.Name):
-        raise DoesNotFitError
-    argument = f"save_freq={SELDOM} * -(-len({count}) // {of})"
-    return f"saved after every {SELDOM}th epoch", "what is saved", text.put_argument(call, argument)
+    of = "32" if size is None else text.text(size.value)
+    argument = f"save_freq={SELDOM} * -(-len({text.text(arrays[0])}) // {of})"
+    return f"saved after every {SELDOM}th epoch", _SAVED, text.put_argument(call, argument)
 
 
-def in_16_bits(program: ProgramText, _: Advice) -> Change:
+def in_16_bits(program: ProgramText, advice: Advice) -> Change:
     """Set Keras' policy before the model is built, where its last layer can compute in 16 bits."""
-    at, fit = _fit_call(program)
-    assert isinstance(fit.func, cst.Attribute)
-    model = program.value(at, fit.func.value)
-    text, _node = only(program.bindings(path_of(fit.func.value)))
-    last = [*getattr(model, "layers", ())][-1:]
+    at, fit = program.call("model.fit", advice)
+    name = receiver(fit)
+    assert name is not None
+    text, _node = only(program.bindings(path_of(name)))
+    last = [*getattr(program.value(at, name), "layers", ())][-1:]
     activations = {getattr(getattr(one, "activation", None), "__name__", "") for one in last}
-    if not last or activations.intersection(_LAST) or is_keras(last[0], "Softmax", "Activation"):
+    if (
+        not last
+        or activations.intersection(_NO_16_BITS)
+        or is_keras(last[0], "Softmax", "Activation")
+    ):
         raise DoesNotFitError
-    layers = [
-        call
-        for call in text.find(cst.Call)
-        if re.search(r"\blayers\.|\.Sequential$|\.Input$", program.meaning(text, call.func))
-    ]
-    if not layers:
+    layers = re.compile(
+        r"(keras|tensorflow)\..*(\blayers\.\w+|\.Sequential|\.Input)|keras\.(Sequential|Input)"
+    )
+    built = [c for c in text.find(cst.Call) if layers.fullmatch(program.meaning(text, c.func))]
+    if not built:
         raise DoesNotFitError
-    first = text.statement(min(layers, key=text.begin))
+    first = text.statement(min(built, key=text.begin))
     try:
         keras = program.alias("keras", text, first)
     except DoesNotFitError:
@@ -255,4 +190,4 @@ def gpu_threads(program: ProgramText, _: Advice) -> Change:
         return [node for node in imports if "tensorflow" in text.text(node)][:1]
 
     text, node = only(program.nearest(find))
-    return "threads of the GPU's own", NOTHING, [text.put_line(node, f"import os; {_GPU_THREADS}")]
+    return "threads of the GPU's own", NOTHING, [text.put_line(node, _GPU_THREADS)]

@@ -10,6 +10,7 @@ import libcst as cst
 from profnb.advice.proposals import Advice
 from profnb.edits.program_text import (
     NOTHING,
+    STAGES,
     CallPlace,
     Change,
     Expression,
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 _ORDER, _NUMBERS = "order of examples", "order of random numbers"
-_KINDS = {
-    "apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map",
-    "padded_batch", "prefetch", "ragged_batch", "repeat", "shard", "shuffle", "skip", "take", "unbatch",
-    "window", "with_options",
-}  # fmt: skip
 _IN_PARALLEL = ("map", "interleave")
 _WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
 _UNLIKE = (
@@ -60,38 +56,9 @@ _CALCULATION = (
 )  # fmt: skip
 _LARGEST = 1 << 30  # bytes of arrays that a dataset may copy
 _OF_FIT = {
-    "batch_size",
-    "epochs",
-    "verbose",
-    "callbacks",
-    "validation_data",
-    "shuffle",
-    "validation_freq",
-}
+    "batch_size", "epochs", "verbose", "callbacks", "validation_data", "shuffle", "validation_freq",
+}  # fmt: skip
 _GAP = re.compile(r"(\s*(?:\\\r?\n\s*)?)\.\w")
-
-
-def is_dataset(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
-    """Whether an expression is a dataset of tf.data for sure."""
-    if isinstance(node, cst.Name):
-        value = program.value(text, node)
-        defined = None if program.is_global(text, node) else program.definition(text, node)
-        return is_a(value, "DatasetV2", "tensorflow") or (
-            defined is not None and is_dataset(program, *defined)
-        )
-    if not isinstance(node, cst.Call):
-        return False
-    if method_of(node) in _KINDS and (behind := receiver(node)) is not None:
-        return is_dataset(program, text, behind)
-    return is_source(program, text, node)
-
-
-def is_source(program: ProgramText, text: SourceText, call: cst.Call) -> bool:
-    """Whether a call makes a dataset of something else."""
-    meaning = program.meaning(text, call.func)
-    is_of_library = meaning.partition(".")[0] in ("tensorflow", "keras")
-    last = meaning.rpartition(".")[2]
-    return is_of_library and (".data." in meaning or last.endswith("_dataset_from_directory"))
 
 
 def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> list[CallPlace]:
@@ -103,10 +70,10 @@ def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) 
         return stages_of(program, *defined)
     if not isinstance(node, cst.Call):
         raise DoesNotFitError
-    if is_source(program, text, node):
+    if program.is_source(text, node):
         return [(text, node)]
     behind = receiver(node)
-    if method_of(node) not in _KINDS or behind is None:
+    if method_of(node) not in STAGES or behind is None:
         raise DoesNotFitError
     return [(text, node), *stages_of(program, text, behind)]
 
@@ -114,26 +81,25 @@ def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) 
 def fed(program: ProgramText, place: Place | None) -> Expression:
     """The dataset that the training takes, as it stands in its ``fit`` or its loop."""
 
-    def find(text: SourceText, *, in_fit: bool) -> list[cst.BaseExpression]:
-        fits = [c for c in text.find(cst.Call) if program.is_of_model(text, c, "fit")]
-        given = [c.args[0].value for c in fits if c.args and c.args[0].keyword is None]
-        if not in_fit:
-            loops = text.find(cst.For)
-            given = [_without_enumerate(loop.iter) for loop in loops]
-        return [one for one in given if is_dataset(program, text, one)]
+    def datasets(text: SourceText, given: list[cst.BaseExpression]) -> list[cst.BaseExpression]:
+        return [one for one in given if program.is_dataset(text, one)]
 
-    fits = program.nearest(lambda text: find(text, in_fit=True))
-    feeds = fits or program.nearest(lambda text: find(text, in_fit=False))
+    def of_fits(text: SourceText) -> list[cst.BaseExpression]:
+        fits = [c for c in text.find(cst.Call) if program.is_call(text, c, "model.fit")]
+        return datasets(text, [call.args[0].value for call in fits if call.args])
+
+    def of_loops(text: SourceText) -> list[cst.BaseExpression]:
+        return datasets(text, [_without_enumerate(loop.iter) for loop in text.find(cst.For)])
+
+    feeds = program.nearest(of_fits) or program.nearest(of_loops)
     if len(feeds) > 1 and place is not None:
         feeds = [one for one in feeds if _is_made_at(program, one, place)]
     return only(feeds)
 
 
 def _without_enumerate(node: cst.BaseExpression) -> cst.BaseExpression:
-    is_one = (
-        isinstance(node, cst.Call) and path_of(node.func) == "enumerate" and len(node.args) == 1
-    )
-    return node.args[0].value if isinstance(node, cst.Call) and is_one else node
+    is_one = isinstance(node, cst.Call) and path_of(node.func) == "enumerate"
+    return node.args[0].value if isinstance(node, cst.Call) and is_one and node.args else node
 
 
 def _is_made_at(program: ProgramText, feed: Expression, place: Place) -> bool:
@@ -177,7 +143,7 @@ def _chosen(
     """The only stage that is meant: at the advice's line, or else of the nearest source."""
 
     def find(text: SourceText) -> list[cst.Call]:
-        return [c for c in text.find(cst.Call) if is_meant(c) and is_dataset(program, text, c)]
+        return [c for c in text.find(cst.Call) if is_meant(c) and program.is_dataset(text, c)]
 
     place = program.place_of(advice.where)
     everywhere = [(text, call) for text in program.texts for call in find(text)]
@@ -193,21 +159,17 @@ def in_parallel(program: ProgramText, advice: Advice) -> Change:
     words = _function_of(program, (text, call))
     if words & _PYTHON:
         raise DoesNotFitError  # one thread at a time, which may rely on that
-    pieces = text.put_argument(
-        call, f"num_parallel_calls={program.alias('tensorflow', text, call)}.data.AUTOTUNE"
-    )
-    named = _named(text, call)
-    return f"{named} in parallel", _NUMBERS if _is_random(words) else NOTHING, pieces
+    number = f"{program.alias('tensorflow', text, call)}.data.AUTOTUNE"
+    pieces = text.put_argument(call, f"num_parallel_calls={number}")
+    alters = _NUMBERS if _is_random(words) else NOTHING
+    return f"{_named(call)} in parallel", alters, pieces
 
 
-def _named(text: SourceText, call: cst.Call) -> str:
+def _named(call: cst.Call) -> str:
     """A stage with its function, as it is called in a sentence."""
     function = call.args[0].value if call.args else None
-    return (
-        f"{method_of(call)}({text.text(function)})"
-        if isinstance(function, cst.Name)
-        else method_of(call)
-    )
+    name = f"({function.value})" if isinstance(function, cst.Name) else ""
+    return f"{method_of(call)}{name}"
 
 
 def _append(text: SourceText, node: cst.BaseExpression, method: str) -> Piece:
@@ -284,7 +246,7 @@ def cached(program: ProgramText, advice: Advice) -> Change:
         raise DoesNotFitError
     text, call = kept
     pieces = [_append(text, call, "cache()")]
-    return f"cache() behind {_named(text, call)}", alters, pieces
+    return f"cache() behind {_named(call)}", alters, pieces
 
 
 def batched_before_map(program: ProgramText, advice: Advice) -> Change:
@@ -303,7 +265,7 @@ def batched_before_map(program: ProgramText, advice: Advice) -> Change:
         text.put_between(before, mapped, text.between(mapped, batch)),
         text.put_between(mapped, batch, text.between(before, mapped)),
     ]
-    return f"batch before {_named(text, mapped)}", NOTHING, pieces
+    return f"batch before {_named(mapped)}", NOTHING, pieces
 
 
 def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
@@ -336,9 +298,9 @@ def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
     )
 
 
-def arrays_as_dataset(program: ProgramText, _: Advice) -> Change:
+def arrays_as_dataset(program: ProgramText, advice: Advice) -> Change:
     """Give ``fit`` a dataset of its arrays, which is made once."""
-    text, call = only(program.calls(lambda text, call: program.is_of_model(text, call, "fit")))
+    text, call = program.call("model.fit", advice)
     given = {arg.keyword.value: arg for arg in call.args if arg.keyword is not None}
     arrays = [arg for arg in call.args if arg.keyword is None]
     if has_stars(call) or len(arrays) != 2 or call.args[:2] != (*arrays,) or set(given) - _OF_FIT:
@@ -356,6 +318,8 @@ def arrays_as_dataset(program: ProgramText, _: Advice) -> Change:
         raise DoesNotFitError
     size = text.text(given["batch_size"].value) if "batch_size" in given else "32"
     is_shuffled = "shuffle" not in given
+    if not is_shuffled and path_of(given["shuffle"].value) != "False":
+        raise DoesNotFitError
     x_name, y_name = map(text.text, arrays)
     dataset = f"{program.alias('tensorflow', text, call)}.data.Dataset"
     dataset += f".from_tensor_slices(({x_name}, {y_name}))"

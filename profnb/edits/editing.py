@@ -112,7 +112,7 @@ def _change(make: "Make", program: "ProgramText", advice: Advice) -> "Change | N
 
     try:
         return make(program, advice)
-    except DoesNotFitError:
+    except (DoesNotFitError, RecursionError):
         return None
 
 

@@ -58,16 +58,9 @@ _METHODS = {
 }  # fmt: skip
 _PACKAGES = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax", "optax", "flax")}
 _TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
-_NOT_COMPILED = {
-    "py_function",
-    "numpy_function",
-    "py_func",
-    "summary",
-    "io",
-    "data",
-    "random",
-    "callbacks",
-}
+_NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "data", "callbacks"}
+_CALLED = ("Layer", "Loss", "Metric")
+_COMPILED = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
@@ -89,21 +82,16 @@ def check_compiled(
     """
     name, params = node.name.value, node.params
     nodes = list(text.below(node.body))
-    targets = [
-        one.target for one in nodes if isinstance(one, cst.AssignTarget | cst.AugAssign | cst.For)
-    ]
+    targets = [n.target for n in nodes if isinstance(n, cst.AssignTarget | cst.AugAssign | cst.For)]
+    set_parts = (part for target in targets for part in text.below(target))
+    refused = (*_NO_PART, cst.If, cst.IfExp) if library == "jax" else _NO_PART
+    has_stars = isinstance(params.star_arg, cst.Param) or params.star_kwarg is not None
     if (
         name in around
+        or has_stars
         or node.asynchronous is not None
-        or isinstance(params.star_arg, cst.Param)
-        or params.star_kwarg is not None
-        or any(isinstance(one, _NO_PART) for one in nodes)
-        or any(
-            isinstance(one, cst.Attribute | cst.Subscript)
-            for target in targets
-            for one in text.below(target)
-        )
-        or (library == "jax" and any(isinstance(one, cst.If | cst.IfExp) for one in nodes))
+        or any(isinstance(one, refused) for one in nodes)
+        or any(isinstance(one, cst.Attribute | cst.Subscript) for one in set_parts)
     ):
         raise DoesNotFitError
     is_fine: dict[type[cst.CSTNode], Callable[[Any], bool]] = {
@@ -128,36 +116,27 @@ def _is_short(loop: cst.For | cst.CompFor) -> bool:
 
 
 def _is_tape(program: ProgramText, text: SourceText, item: cst.WithItem) -> bool:
-    call = item.item
-    return (
-        isinstance(call, cst.Call) and program.meaning(text, call.func) == "tensorflow.GradientTape"
-    )
+    named = item.item.func if isinstance(item.item, cst.Call) else item.item
+    return program.meaning(text, named) == "tensorflow.GradientTape"
 
 
 def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str) -> bool:
     """Whether a call is one that a compiled function can make; what its names are is asked apart."""
     func, meaning = call.func, program.meaning(text, call.func)
-    package, _, last = meaning.rpartition(".")
-    if package.partition(".")[0] in _PACKAGES[library]:
-        refused = _NOT_COMPILED - {"random"} if library == "jax" else _NOT_COMPILED
-        return not refused & set(meaning.split(".")) and (
-            last[:1].islower() or last == "GradientTape"
-        )
+    parts = meaning.split(".")
+    if parts[0] in _PACKAGES[library]:
+        is_drawn = "random" in parts and library != "jax"
+        is_made = parts[-1][:1].isupper() and parts[-1] != "GradientTape"
+        return not is_drawn and not is_made and _NOT_COMPILED.isdisjoint(parts)
     if isinstance(func, cst.Call):
         return program.meaning(text, func.func) in _TRANSFORMS
-    if isinstance(func, cst.Name):
-        value = program.value(text, func)
-        called = value if program.is_global(text, func) else program.names.get(func.value)
-        is_known = is_keras(called, *_CALLED_OF_KERAS) or type(value) is FunctionType
-        return is_known or func.value in _BUILTINS or _is_compiled(value)
-    return not meaning and method_of(call) in _METHODS[library]
-
-
-_CALLED_OF_KERAS = ("Layer", "Loss", "Metric")
-
-
-def _is_compiled(value: object) -> bool:
-    return type(value).__name__ in ("Function", "PolymorphicFunction", "PjitFunction")
+    if not isinstance(func, cst.Name):
+        return not meaning and method_of(call) in _METHODS[library]
+    # An argument is taken for what the cell has by that name.
+    value = program.names.get(func.value)
+    is_callable = is_keras(value, *_CALLED) or type(value).__name__ in _COMPILED
+    is_function = type(program.value(text, func)) is FunctionType
+    return is_callable or is_function or func.value in _BUILTINS
 
 
 def _stays(
@@ -173,12 +152,12 @@ def _stays(
     if name.value not in program.names:
         is_builtin = any(isinstance(one, BuiltinAssignment) for one in scope[name.value])
         return is_builtin and name.value in _BUILTINS
-    if issubclass(type(value), _NO_TENSORS) or not program.is_bound_once(name.value):
+    is_kept = program.is_bound_once(name.value) and not program.is_set_inside(name.value)
+    if issubclass(type(value), _NO_TENSORS) or not is_kept:
         return False
-    if type(value) is FunctionType:
-        if str(value.__module__).partition(".")[0] not in _PACKAGES[library]:
-            check_compiled(program, *program.function(name.value), library, around)
-        return True
+    is_library = str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES[library]
+    if type(value) is FunctionType and not is_library:
+        check_compiled(program, *program.function(name.value), library, around)
     return True
 
 
@@ -189,23 +168,20 @@ def _decorated(
         raise DoesNotFitError
     check_compiled(program, text, node, library)
     name = node.name.value
-    for where in program.texts:
-        for call in where.find(cst.Call):
-            values = [program.value(where, arg.value) for arg in call.args]
-            names = [path_of(arg.value) for arg in call.args]
-            if path_of(call.func) == name and (
-                has_stars(call)
-                or any(
-                    issubclass(type(value), int | float | str)
-                    and not program.is_bound_once(argument)
-                    for value, argument in zip(values, names, strict=True)
-                )
-            ):
-                raise DoesNotFitError  # traced anew for each number
+    calls = ((where, call) for where in program.texts for call in where.find(cst.Call))
+    for where, call in calls:
+        numbers = [a.value for a in call.args if _is_number(program.value(where, a.value))]
+        is_new = not all(program.is_bound_once(path_of(number)) for number in numbers)
+        if path_of(call.func) == name and (is_new or has_stars(call)):
+            raise DoesNotFitError  # traced anew for each number
     words = program.words(text, node)
     alters = _RANDOM if any("dropout" in word.lower() for word in words) else ROUNDING
     what = decorator.partition("(")[0]
     return f"{what} over {name}", alters, [text.put_line(node, decorator)]
+
+
+def _is_number(value: object) -> bool:
+    return issubclass(type(value), int | float | str)
 
 
 def tensorflow_function(program: ProgramText, advice: Advice) -> Change:
@@ -227,6 +203,11 @@ def _is_inner(text: SourceText, node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.FunctionDef | cst.ClassDef) for one in text.above(node))
 
 
+def _is_in_loop(text: SourceText, node: cst.CSTNode) -> bool:
+    """Whether a loop of the source itself, and of none of its functions, repeats a node."""
+    return not _is_inner(text, node) and any(isinstance(one, LOOPS) for one in text.above(node))
+
+
 def _with_tapes(program: ProgramText, text: SourceText) -> list[cst.FunctionDef]:
     return [
         node
@@ -241,8 +222,7 @@ def jax_function(program: ProgramText, _: Advice) -> Change:
     called = {
         path_of(call.func)
         for call in text.find(cst.Call)
-        if any(isinstance(one, LOOPS) for one in text.above(call))
-        and not _is_inner(text, call)
+        if _is_in_loop(text, call)
         and type(program.value(text, call.func)) is FunctionType
         and program.bindings(path_of(call.func))
     }
@@ -281,14 +261,7 @@ def option_of_function(
         both = [*calls, *(one for one in plain if not isinstance(one, cst.Call))]
         return [one for one in both if _is_tensorflow_function(program, text, one)]
 
-    place = program.place_of(advice.where)
-    everywhere = [(text, node) for text in program.texts for node in find(text)]
-    there = [
-        (text, node)
-        for text, node in everywhere
-        if place and text is place[0] and text.has_line(text.line_statement(node), place[1])
-    ]
-    text, node = only(there or program.nearest(find))
+    text, node = program.only_at(advice.where, find)
     what = f"{argument.partition('=')[0]} of tf.function"
     if not isinstance(node, cst.Call):
         return what, ROUNDING, [text.put_behind(node, f"({argument})")]
@@ -314,33 +287,16 @@ def relaxed_shapes(program: ProgramText, advice: Advice) -> Change:
 
 def predicted_on_batch(program: ProgramText, advice: Advice) -> Change:
     """Call the compiled function of ``predict`` without what ``predict`` sets up around it."""
-    calls = program.calls(lambda text, call: program.is_of_model(text, call, "predict"))
-    place = program.place_of(advice.where)
-    there = [
-        (text, call)
-        for text, call in calls
-        if place and text is place[0] and text.has_line(call, place[1])
-    ]
-    text, call = only(there or calls)
+    text, call = program.call("model.predict", advice)
     return "predict_on_batch instead of predict", ROUNDING, _on_batch(program, text, call)
 
 
 def _on_batch(program: ProgramText, text: SourceText, call: cst.Call) -> list[Piece]:
-    options = [
-        arg
-        for arg in call.args[1:]
-        if arg.keyword and arg.keyword.value in ("verbose", "batch_size")
-    ]
-    if (
-        has_stars(call)
-        or not call.args
-        or call.args[0].keyword
-        or len(options) + 1 != len(call.args)
-    ):
-        raise DoesNotFitError
-    if not _has_few_rows(program, text, call.args[0].value) or not isinstance(
-        call.func, cst.Attribute
-    ):
+    given, options = next(iter(call.args), None), call.args[1:]
+    keywords = [arg.keyword.value for arg in options if arg.keyword is not None]
+    is_fit = given is not None and not given.keyword and _has_few_rows(program, text, given.value)
+    is_plain = len(keywords) == len(options) and {"verbose", "batch_size"}.issuperset(keywords)
+    if has_stars(call) or not is_fit or not is_plain or not isinstance(call.func, cst.Attribute):
         raise DoesNotFitError
     removed = [text.without_argument(call, arg) for arg in options]
     return [text.put(call.func.attr, "predict_on_batch"), *removed]
@@ -370,7 +326,7 @@ def compiled_calls(program: ProgramText, advice: Advice) -> Change:
     pieces = [
         piece
         for call in text.find(cst.Call, scope)
-        if scope is not None or not _is_inner(text, call)
+        if scope is not None or _is_in_loop(text, call)
         for piece in _compiled_call(program, text, call)
     ]
     if not pieces:
@@ -388,15 +344,8 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
         return _on_batch(program, text, call)
     training = keyword_of(call, "training")
     is_taped = any(isinstance(one, cst.With) for one in text.above(call))
-    if (
-        is_taped
-        or training is None
-        or len(call.args) != 2
-        or call.args[0].keyword
-        or has_stars(call)
-    ):
-        raise DoesNotFitError
-    if path_of(training.value) != "False":
+    is_plain = len(call.args) == 2 and call.args[0].keyword is None and not has_stars(call)
+    if is_taped or training is None or not is_plain or path_of(training.value) != "False":
         raise DoesNotFitError
     tensorflow = program.alias("tensorflow", text, call)
     return [
@@ -409,8 +358,9 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
 def _is_model(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
     """Whether this is a model of one output: one of the cell's, or the one that a callback is of."""
     if path_of(node) == "self.model":
-        fits = program.calls(lambda at, call: program.is_of_model(at, call, "fit"))
-        names = {path_of(model) for _, call in fits if (model := receiver(call)) is not None}
+        calls = [(at, call) for at in program.texts for call in at.find(cst.Call)]
+        fits = [call for at, call in calls if program.is_call(at, call, "model.fit")]
+        names = {path_of(model) for call in fits if (model := receiver(call)) is not None}
         value = program.names.get(only(sorted(names)))
     else:
         value = program.value(text, node)

@@ -4,20 +4,22 @@ What a name is follows from the value that it has after the cell, and from the p
 is not plain it is unknown, and nothing is changed because of it.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import TypeGuard, TypeVar, cast
 
 import libcst as cst
 from libcst.metadata.scope_provider import Assignment, GlobalScope
 
+from profnb.advice.proposals import Advice
 from profnb.capture.source.user_code import file_title, number_cells
 from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
     SourceText,
+    holder_of,
     method_of,
     path_of,
     receiver,
@@ -25,8 +27,15 @@ from profnb.edits.source_text import (
 )
 
 LOOPS = (cst.For, cst.While, cst.CompFor, cst.ListComp, cst.GeneratorExp, cst.SetComp, cst.DictComp)
+STAGES = {
+    "apply", "batch", "cache", "concatenate", "enumerate", "filter", "flat_map", "interleave", "map",
+    "padded_batch", "prefetch", "ragged_batch", "repeat", "shard", "shuffle", "skip", "take", "unbatch",
+    "window", "with_options",
+}  # fmt: skip
+_SOURCE = re.compile(r"tensorflow\..*\bdata\..*|(tensorflow|keras)\..*_dataset_from_directory")
 _MISSING = object()
 _T = TypeVar("_T")
+_Node = TypeVar("_Node", bound=cst.CSTNode)
 Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
@@ -90,9 +99,54 @@ class ProgramText:
         lists = ([(text, one) for one in find(text)] for text in self.texts)
         return next(filter(None, lists), [])
 
-    def calls(self, is_meant: Callable[[SourceText, cst.Call], bool]) -> list[CallPlace]:
-        """The calls that are meant, of the nearest source."""
-        return self.nearest(lambda text: [c for c in text.find(cst.Call) if is_meant(text, c)])
+    def only_at(
+        self, where: str, find: Callable[[SourceText], list[_Node]]
+    ) -> tuple[SourceText, _Node]:
+        """The only node that is meant: on the advice's line, or else of the nearest source."""
+        at, line = self.place_of(where) or (None, 0)
+        there = [
+            (text, node)
+            for text in self.texts
+            for node in (find(text) if text is at else ())
+            if text.has_line(text.line_statement(node), line)
+        ]
+        return only(there or self.nearest(find))
+
+    def call(self, what: str, advice: Advice) -> CallPlace:
+        """The only call of a kind, as ``is_call`` names it."""
+
+        def find(text: SourceText) -> list[cst.Call]:
+            return [call for call in text.find(cst.Call) if self.is_call(text, call, what)]
+
+        return self.only_at(advice.where, find)
+
+    def is_call(self, text: SourceText, call: cst.Call, what: str) -> bool:
+        """Whether a call is what is named: of "model.fit", "dataset.map", or a pattern of a full name."""
+        of, _, method = what.rpartition(".")
+        behind = receiver(call)
+        if of not in ("model", "dataset") or behind is None:
+            return re.fullmatch(what, self.meaning(text, call.func)) is not None
+        if method_of(call) != method:
+            return False
+        if of == "dataset":
+            return self.is_dataset(text, call)
+        return is_keras(self.value(text, behind), "Model")
+
+    def is_dataset(self, text: SourceText, node: cst.BaseExpression) -> bool:
+        """Whether an expression is a dataset of tf.data for sure."""
+        if isinstance(node, cst.Name):
+            defined = None if self.is_global(text, node) else self.definition(text, node)
+            is_one = is_a(self.value(text, node), "DatasetV2", "tensorflow")
+            return is_one or (defined is not None and self.is_dataset(*defined))
+        if not isinstance(node, cst.Call):
+            return False
+        if method_of(node) in STAGES and (behind := receiver(node)) is not None:
+            return self.is_dataset(text, behind)
+        return self.is_source(text, node)
+
+    def is_source(self, text: SourceText, call: cst.Call) -> bool:
+        """Whether a call makes a dataset of something else."""
+        return _SOURCE.fullmatch(self.meaning(text, call.func)) is not None
 
     def is_global(self, text: SourceText, name: cst.Name) -> bool:
         """Whether a name is one of the cell's, and no function's own."""
@@ -134,19 +188,15 @@ class ProgramText:
                 return name
         raise DoesNotFitError
 
-    @cached_property
-    def _bindings(self) -> Mapping[str, list[tuple[SourceText, cst.CSTNode]]]:
-        listed: dict[str, list[tuple[SourceText, cst.CSTNode]]] = {}
-        for text in self.texts:
-            scope = next(filter(None, map(text.scope, text.nodes)), None)
-            for one in [] if scope is None else scope.globals.assignments:
-                if isinstance(one, Assignment):
-                    listed.setdefault(one.name, []).append((text, one.node))
-        return listed
-
     def bindings(self, name: str) -> Sequence[tuple[SourceText, cst.CSTNode]]:
         """The places that bind a global name."""
-        return self._bindings.get(name, [])
+        return [
+            (text, one.node)
+            for text in self.texts
+            if text.has_word(name) and (scope := text.global_scope) is not None
+            for one in scope[name]
+            if isinstance(one, Assignment)
+        ]
 
     def is_bound_once(self, name: str) -> bool:
         """Whether a global name keeps its value from where it is bound on."""
@@ -156,6 +206,12 @@ class ProgramText:
             for text, node in places
             for above in text.above(node)
         )
+
+    def is_set_inside(self, name: str) -> bool:
+        """Whether an item or attribute of a global name is set anywhere."""
+        kinds = cst.AssignTarget | cst.AugAssign
+        targets = (n.target for text in self.texts for n in text.nodes if isinstance(n, kinds))
+        return any(holder_of(target) == name for target in targets)
 
     def function(self, name: str) -> tuple[SourceText, cst.FunctionDef]:
         """The only definition of a function of the cell or of a source before it."""
@@ -191,13 +247,6 @@ class ProgramText:
         ):
             return None  # bound on some paths only, or in an earlier turn of a loop
         return _assigned(text, last)
-
-    def is_of_model(self, text: SourceText, call: cst.Call, *methods: str) -> bool:
-        """Whether a call is of a method of a Keras model that the cell knows by name."""
-        model = receiver(call)
-        if method_of(call) not in methods or model is None:
-            return False
-        return is_keras(self.value(text, model), "Model")
 
     def words(self, text: SourceText, node: cst.CSTNode, seen: set[str] | None = None) -> set[str]:
         """All names that a function uses, with those of the functions and layers that it calls."""

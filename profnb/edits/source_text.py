@@ -4,30 +4,28 @@ A line that only IPython reads (``%matplotlib inline``, ``!pip install x``, ``fi
 comment of its length while the source is read. The changes are made in the text itself.
 """
 
+import ast
 import itertools
 import re
-from ast import PyCF_ALLOW_TOP_LEVEL_AWAIT
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import libcst as cst
-from libcst.metadata import (
-    ByteSpanPositionProvider,
-    MetadataWrapper,
-    ParentNodeProvider,
-    PositionProvider,
-    ScopeProvider,
-)
+from libcst.metadata import ByteSpanPositionProvider, CodeSpan, MetadataWrapper, ScopeProvider
 from libcst.metadata.scope_provider import Scope
 
 from profnb.core.parsing import warned_before
 
 _LONGEST = 1 << 20  # bytes of a source that is read
+_DEEPEST = 100  # nodes around one
 _CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
 _OF_PYTHON = (b"time", b"tfprofile", b"tftimeline", b"capture")  # the cell below is Python
 _MAGIC = re.compile(
-    rb"^([ \t]*(?:[\w., \t]+=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))", re.MULTILINE
+    rb"^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))",
+    re.MULTILINE,
 )
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
 _HEAD = re.compile(r"\W*[\w.]+")
@@ -53,11 +51,10 @@ class SourceText:
 
     Attributes:
         name: The file name that it was compiled with.
-        nodes: All of its nodes, each before those inside it, in the order of the text.
     """
 
     def __init__(self, name: str, text: str) -> None:
-        """Parse a source.
+        """Read a source.
 
         Raises:
             SyntaxError, ValueError, RecursionError, MemoryError: As from ``compile``; it is not Python, or
@@ -70,17 +67,44 @@ class SourceText:
         if not _compiles(self._text):
             self._python = _without_magics(self._text)
             _compile(self._python)
-        wrapper = MetadataWrapper(cst.parse_module(self._python.decode()))
-        if wrapper.module.bytes != self._python:
-            raise ValueError(
-                "LibCST reads another text; write the source without a byte order mark."
-            )
-        self._spans = wrapper.resolve(ByteSpanPositionProvider)
-        self._positions = wrapper.resolve(PositionProvider)
-        self._parents = wrapper.resolve(ParentNodeProvider)
-        self._scopes = wrapper.resolve(ScopeProvider)
-        self._newline = wrapper.module.default_newline
-        self.nodes = list(_walk(wrapper.module))
+        self._newline = "\r\n" if b"\r\n" in self._text else "\n"
+        self._lines = [0, *(match.end() for match in re.finditer(b"\n", self._text))]
+
+    @cached_property
+    def _wrapper(self) -> MetadataWrapper:
+        """The parsed source; an empty one where LibCST reads it in another way than Python."""
+        try:
+            module = cst.parse_module(self._python.decode())
+        except (cst.ParserSyntaxError, RecursionError):
+            module = cst.Module([])
+        same = module if module.bytes == self._python else cst.Module([])
+        return MetadataWrapper(same, unsafe_skip_copy=True)  # no node of a parsed one stands twice
+
+    @cached_property
+    def _spans(self) -> Mapping[cst.CSTNode, CodeSpan]:
+        return self._wrapper.resolve(ByteSpanPositionProvider)
+
+    @cached_property
+    def _scopes(self) -> Mapping[cst.CSTNode, Scope | None]:
+        return self._wrapper.resolve(ScopeProvider)
+
+    @cached_property
+    def nodes(self) -> list[cst.CSTNode]:
+        """All nodes, each before those inside it, in the order of the text."""
+        return list(_walk(self._wrapper.module))
+
+    @cached_property
+    def _parents(self) -> dict[cst.CSTNode, cst.CSTNode]:
+        return {below: node for node in self.nodes for below in node.children}
+
+    @cached_property
+    def global_scope(self) -> Scope | None:
+        """The scope of the source's own names; None where it is empty."""
+        return next((scope.globals for scope in self._scopes.values() if scope is not None), None)
+
+    def has_word(self, name: str) -> bool:
+        """Whether a name may be in the source."""
+        return name.encode() in self._text
 
     def below(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """A node and all inside it."""
@@ -113,13 +137,12 @@ class SourceText:
 
     def has_line(self, node: cst.CSTNode, line: int) -> bool:
         """Whether a node stands on a line, counted from 1."""
-        place = self._positions[node]
-        return bool(place.start.line <= line <= place.end.line)
+        first, last = (bisect(self._lines, at) for at in (self.begin(node), self.end(node)))
+        return first <= line <= last
 
     def above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         """All nodes around one, the innermost first."""
         while (parent := self._parents.get(node)) is not None:
-            assert isinstance(parent, cst.CSTNode)
             yield parent
             node = parent
 
@@ -287,6 +310,14 @@ def root_of(node: cst.CSTNode) -> cst.CSTNode:
     return node
 
 
+def holder_of(node: cst.CSTNode) -> str:
+    """The name whose item or attribute this is; "" where it is anything else."""
+    is_part = isinstance(node, cst.Attribute | cst.Subscript)
+    while isinstance(node, cst.Attribute | cst.Subscript):
+        node = node.value
+    return node.value if is_part and isinstance(node, cst.Name) else ""
+
+
 def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     yield node
     for child in node.children:
@@ -302,8 +333,20 @@ def _put_in(text: bytes, pieces: Iterable[Piece]) -> bytes:
 
 
 def _compile(text: bytes) -> None:
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     with warned_before():
-        compile(text.decode(), "<edit>", "exec", PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        tree = compile(
+            text.decode(), "<edit>", "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True
+        )
+        nodes, depth = list[ast.AST]([tree]), 0
+        while nodes:  # LibCST takes long for what is nested deeply, and gives up
+            nodes, depth = (
+                [below for node in nodes for below in ast.iter_child_nodes(node)],
+                depth + 1,
+            )
+            if depth > _DEEPEST:
+                raise RecursionError("The source is nested too deeply.")
+        compile(tree, "<edit>", "exec", flags, dont_inherit=True)
 
 
 def _compiles(text: bytes) -> bool:

@@ -72,13 +72,16 @@ GUILTY = {
     "shapes": ("retracing", "or @tf.function(reduce_retracing=True)", "g = tf.function(f)", "reduce_retracing of tf.function", "order of rounding", [
         "-g = tf.function(f)", "+g = tf.function(f, reduce_retracing=True)",
     ]),
-    "even batches": ("recompiling", ".batch(n, drop_remainder=True)", "model.fit(ds.batch(8))", "drop_remainder=True in batch()", "last batch of an epoch", [
+    "even batches": ("recompiling", ".batch(n, drop_remainder=True)", "model.fit(ds.batch(8))", "drop_remainder=True in ds.batch()", "last batch of an epoch", [
         "-model.fit(ds.batch(8))", "+model.fit(ds.batch(8, drop_remainder=True))",
     ]),
     "validation": ("validation", "validation_freq=5", "model.fit(x, y, epochs=20, validation_data=val)", "validation_freq=5 in model.fit()", "how often it validates", [
         "-model.fit(x, y, epochs=20, validation_data=val)", "+model.fit(x, y, epochs=20, validation_data=val, validation_freq=5)",
     ]),
     "step": ("eager-ops", EAGER, STEP + "for a, b in ds:\n    train_step(a, b)\n", "@tf.function over train_step", "order of rounding", ["+@tf.function(reduce_retracing=True)"]),
+    "model in a loop": ("eager-ops", EAGER, "for a in ds:\n    model(a, training=False)\n", "the model's compiled function instead of its layers", "order of rounding", [
+        "-    model(a, training=False)", "+    tf.convert_to_tensor(model.predict_on_batch(a))",
+    ]),
     "run_eagerly": ("eager-ops", EAGER, 'model.compile("sgd", run_eagerly=True)', "run_eagerly=False in model.compile()", "order of rounding", [
         '-model.compile("sgd", run_eagerly=True)', '+model.compile("sgd", run_eagerly=False)',
     ]),
@@ -134,6 +137,7 @@ INNOCENT = {
     "an item in the function": ("input-bound", ".batch() before .map()", "model.fit(ds.map(lambda a: a[0]).batch(8))"),
     "an array in the function": ("input-bound", ".batch() before .map()", "model.fit(ds.map(lambda a: a * x).batch(8))"),
     "lists": ("epoch-ends", "from_tensor_slices", "model.fit(files, y)"),
+    "shuffled as a name says": ("epoch-ends", "from_tensor_slices", "model.fit(x, y, shuffle=files)"),
     "a split": ("epoch-ends", "from_tensor_slices", "model.fit(x, y, validation_split=0.1)"),
     "an argument of one's own": ("python-between-steps", "steps_per_execution", 'model.compile("sgd", steps_per_execution=2)'),
     "unpacked": ("launch-bound", "jit_compile=True", "model.compile(**options)"),
@@ -150,6 +154,8 @@ INNOCENT = {
     "sets an item": ("eager-ops", EAGER, STEP.replace("return", "kept[0] = loss\n    return")),
     "sets a global": ("eager-ops", EAGER, STEP.replace("with", "global count\n    with", 1)),
     "reads what changes": ("eager-ops", EAGER, STEP.replace("loss_fn(b", "rate * loss_fn(b") + "rate = 1.0\nrate = 0.5\n"),
+    "sets what it reads": ("eager-ops", EAGER, STEP + "model.trainable = False\n"),
+    "builds a model": ("eager-ops", "tf.function", "out = model(x, training=False)\n"),
     "calls a library": ("eager-ops", EAGER, STEP.replace("model(a", "model(np.abs(a)")),
     "makes variables": ("eager-ops", EAGER, STEP.replace("return loss", "return tf.Variable(loss)")),
     "yields": ("eager-ops", EAGER, STEP.replace("return", "yield")),
@@ -328,3 +334,24 @@ def test_what_is_in_each_other_s_place_does_not_join():
 def test_order_of_random_numbers_is_said():
     source = "model.fit(ds.map(lambda a: a + tf.random.normal(())))"
     assert edit_of("input-bound", "num_parallel_calls", source).alters == "order of random numbers"
+
+
+def test_a_cell_is_found_by_its_number():
+    """The sources are named as IPython compiles them, the advice as a person calls them."""
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell.instance()
+    try:
+        look_for_a_cell(shell)
+    finally:
+        type(shell).clear_instance()
+
+
+def look_for_a_cell(shell):
+    shell.user_ns.update(names_of())
+    cells = ["def first(a):\n    return tf.square(a)\n", "def second(a):\n    return tf.abs(a)\n\ndef third(a):\n    return tf.sin(a)\n"]
+    for cell in cells:
+        shell.run_cell(cell, store_history=True)
+    number = shell.execution_count - 1
+    files = [shell.user_ns[name].__code__.co_filename for name in ("first", "second")]
+    (edit,) = find_edits([advice("eager-ops", EAGER, f"Cell [{number}]:4")], dict(zip(files, cells)), shell.user_ns)
+    assert list(edit.sources) == [files[1]] and edit.change == "@tf.function over third"
+    assert edit.diff.startswith(f"--- Cell [{number}]\n+++ Cell [{number}] (edited)\n")
