@@ -355,3 +355,10 @@ def look_for_a_cell(shell):
     (edit,) = find_edits([advice("eager-ops", EAGER, f"Cell [{number}]:4")], dict(zip(files, cells)), shell.user_ns)
     assert list(edit.sources) == [files[1]] and edit.change == "@tf.function over third"
     assert edit.diff.startswith(f"--- Cell [{number}]\n+++ Cell [{number}] (edited)\n")
+
+
+def test_of_two_fits_the_one_on_the_line_is_changed():
+    source = "model.fit(x, y)\nmodel.fit(x, y, epochs=70)\n"
+    edit = edit_of("epoch-ends", "from_tensor_slices", source, where="cell.py:2")
+    assert changed_lines(edit)[0] == "-model.fit(x, y, epochs=70)"
+    assert edit_of("epoch-ends", "from_tensor_slices", source) is None
