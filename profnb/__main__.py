@@ -64,8 +64,8 @@ def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
         _say(remark)
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    from profnb.program import run_program
+def _run(arguments: argparse.Namespace) -> None:  # noqa: C901
+    from profnb.program import run_program, try_program
     from profnb.report.progress import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
@@ -80,7 +80,9 @@ def _run(arguments: argparse.Namespace) -> None:
                 if not arguments.quiet:
                     print()
                     _answer(profile.summary())
-                _try(profile, arguments, stderr, is_whole=is_whole)
+                if arguments.tries and is_whole:
+                    tried = try_program(profile, arguments, stderr)
+                    _say("".join(f"\n{text}" for text in tried))
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out)}")
                 if options.logdir is not None:
@@ -107,34 +109,6 @@ def _run(arguments: argparse.Namespace) -> None:
     watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
     if not run_program(arguments.program, options, show, is_module=arguments.module, watch=watch):
         refuse(f"there is no {what} {name!r}")
-
-
-def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any, *, is_whole: bool) -> None:
-    """Try a script's advice, if that is asked for, and say what came of it."""
-    if not arguments.tries or not is_whole:
-        return
-    from contextlib import closing
-
-    from profnb.compare.trial_section import trial_sections
-    from profnb.drawing.section import section_text
-    from profnb.report.progress import LiveLine, bottom_line_of
-    from profnb.trials.script_runs import try_script
-
-    now = ["trying"]
-    bottom = None if arguments.quiet else bottom_line_of(stream)
-    with closing(LiveLine(lambda: f"profnb: {now[0]}", is_wanted=False, slot=bottom)) as line:
-        line.start()
-        profile.trying = partial(
-            try_script,
-            words=arguments.program,
-            is_module=arguments.module,
-            names=vars(sys.modules["__main__"]),
-            tell=lambda text: now.__setitem__(0, text),
-        )
-        asked = arguments.tries, arguments.try_seconds, arguments.try_anyway
-        profile.try_advice(asked[0], seconds=asked[1], anyway=asked[2])
-    for section in [] if arguments.quiet else trial_sections(profile.tried):
-        _say(f"\n{section_text(section)}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from profnb.capture import seams
 from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
-from profnb.core.columns import T
+from profnb.core.any_type import T
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"

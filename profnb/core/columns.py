@@ -12,7 +12,6 @@ Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-T = TypeVar("T")
 Value = TypeVar("Value", bound=np.generic)
 _CHUNK = 1 << 15  # rows
 _DENSE = 8  # numbers of which so few are missing fit a table

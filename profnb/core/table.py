@@ -18,7 +18,7 @@ from operator import attrgetter
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Generic, overload
 
-from profnb.core.columns import T
+from profnb.core.any_type import T
 from profnb.core.units import (
     PS_PER_MS,
     PS_PER_US,

@@ -21,7 +21,7 @@ from itertools import takewhile
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import NodeKey, TreeNode
-from profnb.core.columns import T
+from profnb.core.any_type import T
 
 Path = tuple[NodeKey, ...]
 _FIT_NODE, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")

@@ -24,7 +24,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
 from typing import Any, NoReturn
 
-from profnb.core.columns import T
+from profnb.core.any_type import T
 from profnb.core.errors import TraceFormatError
 
 _LONGEST_STRING, _MOST_ITEMS, _LARGEST_NUMBER = 2000, 10_000, 1e100

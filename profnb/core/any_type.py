@@ -1,0 +1,5 @@
+"""The type variable of what takes values of any one type."""
+
+from typing import TypeVar
+
+T = TypeVar("T")
