@@ -14,11 +14,11 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from profnb.capture import seams
 from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
-from profnb.core.columns import T
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
@@ -32,6 +32,7 @@ _INSTALL = (
     "'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU). Saved traces open without TensorFlow."
 )
 Chain = tuple[tuple[str, str], ...]
+T = TypeVar("T")
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
 _MOST_LOOKED_AT = 100  # files; on a network each takes a while
 
