@@ -13,7 +13,6 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 
-T = TypeVar("T")
 Value = TypeVar("Value", bound=np.generic)
 _CHUNK = 1 << 15  # rows
 _DENSE = 8  # numbers of which so few are missing fit a table

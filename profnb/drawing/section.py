@@ -14,10 +14,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profnb.core.columns import T
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, T, Table
 from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
 from profnb.drawing.theme import BAR, MUTED

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.signals import signal_of
 from profnb.capture.source.source_records import Shape
-from profnb.core.columns import T
+
+_Answer = TypeVar("_Answer")
 
 _MOST_LAYERS, _DEEPEST_MODULE, _DEEPEST_GRAPH = 20_000, 30, 900
 _LARGEST_SETTING, _LONGEST_SETTING = 1 << 40, 40
@@ -198,14 +199,14 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     )
 
 
-def _ask(read: Callable[..., T], *arguments: Any, otherwise: Any) -> T:
+def _ask(read: Callable[..., _Answer], *arguments: Any, otherwise: Any) -> _Answer:
     """Give what a layer tells, or something else where it cannot be asked."""
     try:
         return read(*arguments)
     except Exception as error:  # attributes of somebody's layer may do anything
         if signal_of(error):
             raise
-        answer: T = otherwise
+        answer: _Answer = otherwise
         return answer
 
 

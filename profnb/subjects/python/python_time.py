@@ -22,8 +22,8 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, T
-from profnb.core.table import Column, Table
+from profnb.core.columns import Bools, Int64s
+from profnb.core.table import Column, T, Table
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
