@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from profnb.capture import seams
 from profnb.capture.machine.memory_limits import resident_bytes
@@ -32,6 +33,7 @@ _INSTALL = (
     "'profnb[cpu]'` (or `profnb[tensorflow]` for a GPU). Saved traces open without TensorFlow."
 )
 Chain = tuple[tuple[str, str], ...]
+T = TypeVar("T")
 _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
 _MOST_LOOKED_AT = 100  # files; on a network each takes a while
 

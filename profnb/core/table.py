@@ -16,7 +16,7 @@ from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, Generic, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core.any_type import T
 from profnb.core.units import (
@@ -32,6 +32,7 @@ from profnb.core.units import (
 if TYPE_CHECKING:
     import pandas as pd
 
+T = TypeVar("T")
 _GIGA = 1e9
 _LINE_WIDTH = 108
 _ROWS = "One row per"

@@ -17,7 +17,7 @@ from profnb.core.any_type import T
 from profnb.core.columns import Floats, Int64s
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, T, Table
 from profnb.core.units import MISSING, bar_text
 from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
 from profnb.drawing.markup import json_attribute

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from operator import or_
-from typing import Any
+from typing import Any, TypeVar
 
 from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
@@ -198,14 +198,14 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
     )
 
 
-def _ask(read: Callable[..., T], *arguments: Any, otherwise: Any) -> T:
+def _ask(read: Callable[..., _Answer], *arguments: Any, otherwise: Any) -> _Answer:
     """Give what a layer tells, or something else where it cannot be asked."""
     try:
         return read(*arguments)
     except Exception as error:  # attributes of somebody's layer may do anything
         if signal_of(error):
             raise
-        answer: T = otherwise
+        answer: _Answer = otherwise
         return answer
 
 

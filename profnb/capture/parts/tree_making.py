@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from typing import TypeVar
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import NodeKey, TreeNode
@@ -28,6 +29,7 @@ _FIT_NODE, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "valida
 _OF_EPOCHS = re.compile(r"\.?on_(?:epoch|\w*batch)_\w+$")
 _MOST_NODES = 1_000
 _LEAVES = (parts.FRAMEWORK, parts.WAITING, parts.EAGER)
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -207,7 +209,7 @@ class Paths:
         return shares
 
 
-def divided(whole: int, shares: Mapping[T, int]) -> Iterator[tuple[T, int]]:
+def divided(whole: int, shares: Mapping[_T, int]) -> Iterator[tuple[_T, int]]:
     """Divide a whole number in the ratio of shares, the largest first; nothing is lost."""
     left, of_all = whole, sum(shares.values())
     for key, share in Counter(shares).most_common():

@@ -22,11 +22,12 @@ import types
 import typing
 from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from profnb.core.any_type import T
 from profnb.core.errors import TraceFormatError
 
+Decoded = TypeVar("Decoded")
 _LONGEST_STRING, _MOST_ITEMS, _LARGEST_NUMBER = 2000, 10_000, 1e100
 _CONTAINERS = {tuple: tuple, list: list, Sequence: list, frozenset: frozenset, Collection: list}
 
@@ -140,7 +141,7 @@ class Codec:
         items = self._limit(name).items
         return items[min(depth, len(items) - 1)]
 
-    def decode(self, value: Any, kind: type[T]) -> T:
+    def decode(self, value: Any, kind: type[Decoded]) -> Decoded:
         """Make a dataclass from JSON values.
 
         Raises:
@@ -225,7 +226,7 @@ class Codec:
         return _refuse(f"{str(value)[:40]!r} where {name} belongs")
 
 
-def _sized(value: Any, kind: type[T], most: int, name: str) -> T:
+def _sized(value: Any, kind: type[Decoded], most: int, name: str) -> Decoded:
     """Take a value as an object or a list that is not too long."""
     if not isinstance(value, kind) or len(typing.cast("typing.Sized", value)) > most:
         noun = "an object" if kind is dict else "a list"
