@@ -19,7 +19,6 @@ from typing import TypeVar
 from profnb.capture import seams
 from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
-from profnb.core.any_type import T
 
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"

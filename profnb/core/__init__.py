@@ -5,7 +5,6 @@ capture_arguments   the same as a magic and the command line take it
 units, printable    numbers to text; text of others for a terminal
 columns, joining    array types, and values looked up by key; rows of two tables by equal keys
 jit                 the door to Numba; plain Python while there is little to do
-any_type            the type variable of what takes values of any one type
 table, glossary     a table declared once; the field's terms, each once
 block               one block of an icicle
 parsing             Python's parser for the user's cells and modules, read once more

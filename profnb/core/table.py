@@ -18,7 +18,6 @@ from operator import attrgetter
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from profnb.core.any_type import T
 from profnb.core.units import (
     PS_PER_MS,
     PS_PER_US,

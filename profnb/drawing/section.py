@@ -13,7 +13,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from profnb.core.any_type import T
 from profnb.core.columns import Floats, Int64s
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable

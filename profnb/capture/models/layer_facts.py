@@ -17,7 +17,8 @@ from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
 from profnb.capture.signals import signal_of
 from profnb.capture.source.source_records import Shape
-from profnb.core.any_type import T
+
+_Answer = TypeVar("_Answer")
 
 _MOST_LAYERS, _DEEPEST_MODULE, _DEEPEST_GRAPH = 20_000, 30, 900
 _LARGEST_SETTING, _LONGEST_SETTING = 1 << 40, 40

@@ -22,7 +22,6 @@ from typing import TypeVar
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import NodeKey, TreeNode
-from profnb.core.any_type import T
 
 Path = tuple[NodeKey, ...]
 _FIT_NODE, _VALIDATION = NodeKey(parts.CALL, "fit"), NodeKey(parts.CALL, "validation")

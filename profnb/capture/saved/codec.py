@@ -24,7 +24,6 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, islice, pairwise, repeat
 from typing import Any, NoReturn, TypeVar
 
-from profnb.core.any_type import T
 from profnb.core.errors import TraceFormatError
 
 Decoded = TypeVar("Decoded")

@@ -22,10 +22,9 @@ import numpy as np
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
-from profnb.core.any_type import T
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Int64s, RowColumns
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.steps.spine import Spine
 from profnb.trace.pprof import SampledStacks
