@@ -15,7 +15,7 @@ import pytest
 import profnb
 from profnb.core.errors import ProfnbError
 from profnb.history.change_points import find_changes
-from profnb.history.door import keep
+from profnb.history.door import keep as keep_block
 from profnb.history.identity import find_commit, identify_block, identify_code, identify_script
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
@@ -412,7 +412,7 @@ def test_trouble_of_the_history_is_no_trouble_of_the_block(tmp_path, monkeypatch
         pass
     assert any("not kept" in note for note in result.notes)
     monkeypatch.setattr(keeping, "run_of", lambda profile: 1 / 0)
-    assert "ZeroDivisionError" in keep(result, file=__file__, line=1)
+    assert "ZeroDivisionError" in keep_block(result, file=__file__, line=1)
 
 
 @pytest.mark.kernel
