@@ -103,7 +103,9 @@ def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> E
         eager: What of it is compiled; None for all.
     """
     tree, times = model.tree, model.tree.times_of(row)
-    rows = tree.rows_below(row) if eager is None else np.array(eager, np.int64)
+    below = tree.rows_below(row).tolist() if eager is None else eager
+    # A compiled function makes tensors of Python's values as before.
+    rows = np.array([at for at in below if tree.name[at] != parts.TO_TENSORS], np.int64)
     whole, calls_ps = int(tree.self_ps[rows].sum()), model.costs.call_ps
     shares = model.kernel_shares
     least, most = (

@@ -5,6 +5,7 @@ from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, cal
 
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
+from profnb.advice.what_if import what_if
 from profnb.causes.cell_tree import grow_tree
 from profnb.capture.step_records import CALL, RUN
 
@@ -216,6 +217,11 @@ def test_a_function_that_makes_tensors_of_lists_is_named(cell):
     assert advice.where == "me/mine.py:42"  # the line of it that takes most
     assert "`replay` took 400 ms to make tensors of Python lists and arrays." in advice.evidence
     assert advice.saves_ms[0] <= 450 * 0.75 and 400 <= advice.saves_ms[1]  # of its ops a quarter remains at most
+
+
+def test_a_compiled_function_makes_tensors_of_values_as_before(cell):
+    loop_that_converts(cell, 40, eager=5)
+    assert what_if(model_of(cell), {"compiled": "replay"}).saves_ms[1] < 50 + 60  # its ops, and what few looks are sure of
 
 
 @pytest.mark.parametrize(("converting", "eager", "around", "said"), [

@@ -107,24 +107,26 @@ if has("jax"):
 
 @case("python-input")
 def a_generator_weighs_classes_and_cuts_windows():
-    """fit with class_weight over a generator that cuts windows by Python. Changed: windows by index, as arrays."""
+    """fit with class_weight over a PyDataset with two threads that cuts windows by Python. Changed: windows by index, as arrays."""
     keras, np, tf, rng = tools()
     series, kinds = rng.normal(size=40_000).astype("float32"), rng.integers(0, 3, 40_000)
     m = keras.Sequential([keras.Input((64,)), keras.layers.Dense(64, activation="relu"), keras.layers.Dense(3)])
     m.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     weights, starts = {0: 1.0, 1: 2.0, 2: 0.5}, np.arange(64)
 
-    def windows():
-        at = 0
-        while True:
+    class Windows(keras.utils.PyDataset):
+        def __len__(self):
+            return 100
+
+        def __getitem__(self, number):
             rows, labels = [], []
-            for _ in range(64):
-                at = (at + 37) % 39_000
+            for at in range(64):
+                at = (number * 64 + at + 1) * 37 % 39_000
                 window = [float(value) for value in series[at : at + 64]]
                 mean = sum(window) / 64
                 rows.append([value - mean for value in window])
                 labels.append(int(kinds[at]))
-            yield np.array(rows, "float32"), np.array(labels)
+            return np.array(rows, "float32"), np.array(labels)
 
     def by_index():
         at = np.arange(1, 6401) * 37 % 39_000
@@ -132,7 +134,7 @@ def a_generator_weighs_classes_and_cuts_windows():
         return rows - rows.mean(1, keepdims=True), kinds[at]
 
     return (
-        lambda: m.fit(windows(), steps_per_epoch=100, epochs=3, class_weight=weights, verbose=0),
+        lambda: m.fit(Windows(workers=2), epochs=3, class_weight=weights, verbose=0),
         lambda: m.fit(*by_index(), batch_size=64, epochs=3, class_weight=weights, verbose=0),
     )
 

@@ -124,11 +124,7 @@ def _cut_regions(_: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals:
     )  # fmt: skip
 
 
-_PIECES = (
-    (find_programs, _programs),
-    (find_torch_ops, _torch_ops),
-    (find_cut_regions, _cut_regions),
-)
+_PIECES = (find_programs, _programs), (find_torch_ops, _torch_ops), (find_cut_regions, _cut_regions)
 
 
 @of_trace
