@@ -257,6 +257,7 @@ def main() -> int:
         print("\n".join(write_address(arguments[1])))
         return 0
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+    os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()  # no cell of this machine has died there
     for path in sorted(NOTEBOOKS.glob("*.ipynb")):
         if not arguments or path.stem in arguments:
             print(save(path), flush=True)
