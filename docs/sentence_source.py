@@ -104,7 +104,11 @@ class Source:
 
     def _say_JoinedStr(self, node: ast.JoinedStr) -> list[object]:
         self.seen.add(node)
-        return _combined([self._part(part) for part in node.values])
+        said = _combined([self._part(part) for part in node.values])
+        first = node.values[0] if node.values else None
+        if isinstance(first, ast.FormattedValue) and ast.unparse(first.value).endswith("[:1].upper()"):
+            return [f"{text[:1].upper()}{text[1:]}" for text in map(str, said)]
+        return said
 
     def _part(self, node: ast.AST) -> list[object]:
         if isinstance(node, ast.FormattedValue):

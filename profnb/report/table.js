@@ -200,7 +200,7 @@ class ReportTable {
       const isPaged = state.page >= 0 && pages > 1;
       const seen = [rows.length > data.shown, isPaged && state.page > 0, isPaged && state.page < pages - 1];
       this.buttons.forEach((button, i) => { button.style.display = seen[i] ? '' : 'none'; });
-      this.buttons[0].textContent = state.page >= 0 ? 'show fewer' : `show all ${rows.length}`;
+      this.buttons[0].textContent = state.page >= 0 ? 'show fewer' : data.parts[state.part].hidden ? `show the ${rows.length} largest` : `show all ${rows.length}`;
     }
     if (data.wholes && this.foot) this.sum(shown, first, rows, data.wholes, this.foot);
   }
