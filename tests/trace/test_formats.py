@@ -214,6 +214,14 @@ def test_a_database_of_nvprof_has_the_same_tables(tmp_path):
     assert p.trace.lines.names.texts == ["Stream #7", "thread 77"]
 
 
+def test_ranges_that_take_no_time_are_no_steps(tmp_path):
+    path = nvvp(tmp_path / "x.nvvp")
+    with sqlite3.connect(path) as connection:
+        connection.execute("update CUPTI_ACTIVITY_KIND_MARKER set timestamp = 150000000")
+    connection.close()
+    assert profnb.load(path).steps.phase.tolist() == ["window"]
+
+
 def test_printed_rows_are_kernels_and_copies_in_their_own_units(tmp_path):
     (tmp_path / "x.csv").write_text(CSV)
     p = profnb.load(tmp_path / "x.csv")

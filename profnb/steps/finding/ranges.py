@@ -151,7 +151,8 @@ def ranged_steps(trace: Trace) -> Steps | None:
     names, name = np.unique(trace.events.name[marked], return_inverse=True)
     titles: dict[str, int] = {}
     texts = [trace.names[row] for row in names.tolist()]
-    family = np.array([titles.setdefault(family_of(t), len(titles)) for t in texts])[name]
+    rows = [titles.setdefault(family_of(t), len(titles)) for t in texts]
+    family = np.array(rows, np.int64)[name]  # of none where no range takes any time
     repeats = np.bincount(family) >= _FEWEST_RANGES
     marked, family = marked[repeats[family]], family[repeats[family]]
     if not marked.size:
