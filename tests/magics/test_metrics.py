@@ -56,5 +56,6 @@ def test_weights_and_biases_keeps_them_without_a_network(tmp_path, monkeypatch):
     with wandb.init(mode="offline", dir=tmp_path, project="p") as run:
         run.summary.update(numbers)
         assert {name: run.summary[name] for name in numbers} == numbers
+    wandb.teardown()  # which waits until the file is written
     kept = [path for path in tmp_path.rglob("*.wandb") if path.stat().st_size]
     assert kept and any(b"step_median_ms" in path.read_bytes() for path in kept)
