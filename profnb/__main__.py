@@ -113,29 +113,13 @@ def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any, *, is_w
     """Try a script's advice, if that is asked for, and say what came of it."""
     if not arguments.tries or not is_whole:
         return
-    from contextlib import closing
-
-    from profnb.compare.trial_section import trial_sections
-    from profnb.drawing.section import section_text
-    from profnb.report.progress import LiveLine
     from profnb.terminal_line import bottom_line_of
-    from profnb.trials.script_runs import try_script
+    from profnb.trials.script_runs import try_in_terminal
 
-    now = ["trying"]
-    bottom = None if arguments.quiet else bottom_line_of(stream)
-    with closing(LiveLine(lambda: f"profnb: {now[0]}", is_wanted=False, slot=bottom)) as line:
-        line.start()
-        profile.trying = partial(
-            try_script,
-            words=arguments.program,
-            is_module=arguments.module,
-            names=vars(sys.modules["__main__"]),
-            tell=lambda text: now.__setitem__(0, text),
-        )
-        asked = arguments.tries, arguments.try_seconds, arguments.try_anyway
-        profile.try_advice(asked[0], seconds=asked[1], anyway=asked[2])
-    for section in [] if arguments.quiet else trial_sections(profile.tried):
-        _say(f"\n{section_text(section)}")
+    slot = None if arguments.quiet else bottom_line_of(stream)
+    text = try_in_terminal(profile, arguments, vars(sys.modules["__main__"]), slot)
+    if not arguments.quiet:
+        _say(f"\n{text}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:
