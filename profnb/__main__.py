@@ -64,8 +64,8 @@ def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
         _say(remark)
 
 
-def _run(arguments: argparse.Namespace) -> None:  # noqa: C901
-    from profnb.program import run_program, try_program
+def _run(arguments: argparse.Namespace) -> None:
+    from profnb.program import run_program
     from profnb.report.progress import shown_at_bottom
 
     stderr = sys.stderr  # the program may put something else in its place, or close it
@@ -81,8 +81,7 @@ def _run(arguments: argparse.Namespace) -> None:  # noqa: C901
                     print()
                     _answer(profile.summary())
                 if arguments.tries and is_whole:
-                    tried = try_program(profile, arguments, stderr)
-                    _say("".join(f"\n{text}" for text in tried))
+                    _try(profile, arguments, stderr)
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out)}")
                 if options.logdir is not None:
@@ -109,6 +108,17 @@ def _run(arguments: argparse.Namespace) -> None:  # noqa: C901
     watch = None if arguments.quiet else partial(shown_at_bottom, stderr)
     if not run_program(arguments.program, options, show, is_module=arguments.module, watch=watch):
         refuse(f"there is no {what} {name!r}")
+
+
+def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any) -> None:
+    """Try a script's advice, and say what came of it."""
+    from profnb.report.progress import bottom_line_of
+    from profnb.trials.script_runs import try_in_terminal
+
+    slot = None if arguments.quiet else bottom_line_of(stream)
+    text = try_in_terminal(profile, arguments, vars(sys.modules["__main__"]), slot)
+    if not arguments.quiet:
+        _say(f"\n{text}")
 
 
 def _demo(arguments: argparse.Namespace) -> None:

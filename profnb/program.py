@@ -7,7 +7,6 @@ program, as ever, but the answer comes first. A process that the program forks g
 Threads that Python waits for at its end belong to the program: the capture waits for them too.
 """
 
-import argparse
 import builtins
 import io
 import os
@@ -15,8 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib.machinery import SourceFileLoader
 from importlib.util import find_spec
 from pathlib import Path
@@ -193,33 +191,3 @@ def _sigterm_waits_for(end: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         undo()
-
-
-def try_program(profile: Profile, arguments: argparse.Namespace, stream: Any) -> list[str]:
-    """Try the advice of a program that has run, and give what came of it as text; a live line tells how far.
-
-    Args:
-        profile: Its profile.
-        arguments: The command's.
-        stream: Of the terminal that shows the line.
-    """
-    from profnb.compare.trial_section import trial_sections
-    from profnb.drawing.section import section_text
-    from profnb.report.progress import LiveLine, bottom_line_of
-    from profnb.trials.script_runs import try_script
-
-    now = ["trying"]
-    bottom = None if arguments.quiet else bottom_line_of(stream)
-    with closing(LiveLine(lambda: f"profnb: {now[0]}", is_wanted=False, slot=bottom)) as line:
-        line.start()
-        profile.trying = partial(
-            try_script,
-            words=arguments.program,
-            is_module=arguments.module,
-            names=vars(sys.modules["__main__"]),
-            tell=lambda text: now.__setitem__(0, text),
-        )
-        profile.try_advice(
-            arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
-        )
-    return [] if arguments.quiet else [section_text(one) for one in trial_sections(profile.tried)]

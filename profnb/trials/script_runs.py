@@ -4,20 +4,24 @@ import ast
 import linecache
 import sys
 import tempfile
+from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.capture.switches import run_fresh
+from profnb.compare.trial_section import trial_sections
 from profnb.compare.trial_table import Trial
 from profnb.core.parsing import parse_again
 from profnb.core.safe_files import folder_prefix
+from profnb.drawing.section import section_text
 from profnb.edits.editing import Edit, find_edits, join
 from profnb.history.lookup import find_spread
 from profnb.profile import Profile
+from profnb.report.progress import LiveLine, Output
 from profnb.sweep_process import UNTRACED
 from profnb.trials.alternating import TrialRun, promises_of
 from profnb.trials.cell_reads import existing_places, places_named, refuse_code, writes_files
@@ -79,6 +83,26 @@ def try_script(
         promised=promises_of(profile.advice),
         tell=tell,
     )
+
+
+def try_in_terminal(
+    profile: Profile, arguments: Namespace, names: Mapping[str, object], slot: Output | None
+) -> str:
+    """Try a script's advice as a line of the terminal asks, and give what came of it as text."""
+    now = ["trying"]
+    with closing(LiveLine(lambda: f"profnb: {now[0]}", is_wanted=False, slot=slot)) as line:
+        line.start()
+        profile.trying = partial(
+            try_script,
+            words=arguments.program,
+            is_module=arguments.module,
+            names=names,
+            tell=lambda text: now.__setitem__(0, text),
+        )
+        profile.try_advice(
+            arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
+        )
+    return "\n".join(map(section_text, trial_sections(profile.tried)))
 
 
 def _run_once(
