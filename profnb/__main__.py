@@ -80,8 +80,7 @@ def _run(arguments: argparse.Namespace) -> None:
                 if not arguments.quiet:
                     print()
                     _answer(profile.summary())
-                if arguments.tries and is_whole:
-                    _try(profile, arguments, stderr)
+                _try(profile, arguments, stderr, is_whole=is_whole)
                 if arguments.out is not None:
                     _say(f"Report: {profile.to_html(arguments.out)}")
                 if options.logdir is not None:
@@ -110,8 +109,10 @@ def _run(arguments: argparse.Namespace) -> None:
         refuse(f"there is no {what} {name!r}")
 
 
-def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any) -> None:
-    """Try a script's advice, and say what came of it."""
+def _try(profile: "Profile", arguments: argparse.Namespace, stream: Any, *, is_whole: bool) -> None:
+    """Try a script's advice where that is asked for, and say what came of it."""
+    if not arguments.tries or not is_whole:
+        return
     from profnb.report.progress import bottom_line_of
     from profnb.trials.script_runs import try_in_terminal
 
