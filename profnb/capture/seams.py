@@ -33,6 +33,7 @@ _ONCE = "as it is called, once or twice a cell"
 _ANY = ("any_name",)
 _PHASES = ("train", "test", "predict")
 _KERAS_3 = "keras:ops"
+KERAS_LIBRARIES = ("keras", "tf_keras")
 _KERAS_ON_JAX = "keras.src.backend.jax.trainer:JAXTrainer"
 
 # TensorFlow's profiler.

@@ -26,7 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.hooks import on_import, replace_attribute
-from profnb.capture.seams import COMPILE, DATASET, FIT, MODEL, POLICY, SET_POLICY, THREADING
+from profnb.capture.seams import (
+    COMPILE,
+    DATASET,
+    FIT,
+    KERAS_LIBRARIES,
+    MODEL,
+    POLICY,
+    SET_POLICY,
+    THREADING,
+)
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 
@@ -35,7 +44,6 @@ _OF_COMPILE = ("jit_compile", "steps_per_execution")
 BACKEND = "backend"
 FRESH = (*THREADS, BACKEND)  # those that hold for a whole process
 SWITCHES = ("mixed_precision", "prefetch", *_OF_COMPILE, *FRESH)
-_KERAS = ("keras", "tf_keras")
 _KERAS_BACKEND = "KERAS_BACKEND"
 _MIXED_PRECISION, _FULL_PRECISION = "mixed_float16", "float32"
 _BACKEND_PACKAGES = {  # of Keras' backends: their names, and what of profnb's brings them
@@ -73,7 +81,7 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
             if MODEL.find(keras) is not None:
                 _apply(stack, keras, values, applied)
 
-        hooks = {name: functools.partial(imported, name) for name in _KERAS}
+        hooks = {name: functools.partial(imported, name) for name in KERAS_LIBRARIES}
         stack.enter_context(on_import(hooks))
         yield applied
 

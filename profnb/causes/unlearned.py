@@ -24,7 +24,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
 SAME, DATA, LEARNED = range(3)
-_CHANGES = re.compile(
+_CHANGING_OPS = re.compile(
     r"^(?:Resource(?!Gather)|Assign|(?:Stateful)?PartitionedCall$|(?:Stateless)?(?:While|If)$|Scatter)"
 )
 _DRAWS = re.compile(
@@ -134,7 +134,7 @@ def _levels(graph: GraphShapes, kind: int) -> list[int]:
     changed = {
         tensor
         for op_type, taken in zip(graph.op_types, graph.inputs, strict=True)
-        if _CHANGES.search(op_type)
+        if _CHANGING_OPS.search(op_type)
         for tensor in taken
         if tensor >= 0 and graph.dtypes[tensor] == "resource"
     }

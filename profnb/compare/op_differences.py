@@ -13,6 +13,7 @@ Of two frameworks the rows of the table of ops are the layers, too, and what is 
 are none where one side has no layers.
 """
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +35,6 @@ _DATASET_OP = "Dataset"
 _DEEPEST_SCOPE, _LONGEST_NUMBERS = 40, 40
 _MOST_BLOCKS_COMPARED, _LEAST_STEPS = 6, 3
 _FORWARD_PART, _UPDATE_PART = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
-_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def compare_ops(first: Study, second: Study) -> list[OpDifference]:
         one, two = tables[0].get(key), tables[1].get(key)
         shown = two or one
         assert shown is not None
-        first_ps, second_ps = (_NAN if op is None else op.self_ps for op in (one, two))
+        first_ps, second_ps = (math.nan if op is None else op.self_ps for op in (one, two))
         status = _status(key[0], one, two)
         rows.append(OpDifference(key[0], shown.op_name, shown.op_type, first_ps, second_ps, status))
     return sorted(rows, key=lambda row: (-abs(row.difference_ps), row.op_name))
@@ -224,7 +224,7 @@ class LayerTimes:
         return self.forward_ps + self.backward_ps
 
 
-_ABSENT = LayerTimes("", "", False, _NAN, _NAN, _NAN, np.empty(0))  # noqa: FBT003 - no layer
+_ABSENT = LayerTimes("", "", False, math.nan, math.nan, math.nan, np.empty(0))  # noqa: FBT003 - no layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ def _layer_times(study: Study) -> dict[str, LayerTimes]:
     update_ps = table.layer_part_ps[:, _UPDATE_PART].sum()
     if of_optimizer := float(update_ps + spent[named].sum()) / iterations:
         shared = update_blocks_ps.sum(axis=1) + blocks_ps[:, named].sum(axis=1)
-        rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, _NAN, 0.0, of_optimizer, shared)  # noqa: FBT003
+        rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, math.nan, 0.0, of_optimizer, shared)  # noqa: FBT003
     return rows
 
 
@@ -366,7 +366,7 @@ def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
 
 
 def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifference:
-    ratio = low = high = _NAN
+    ratio = low = high = math.nan
     if one is not None and two is not None:
         ratio = two.total_ps / one.total_ps
         sides = [row.blocks_ps for row in (two, one)]

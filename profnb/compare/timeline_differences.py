@@ -5,6 +5,7 @@ itself, without the events inside it, and when in the step it begins. Threads ar
 run, so an event is the same where its side and its name are, scopes numbered anew.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,8 +17,6 @@ from profnb.compare.tree_differences import GONE, LONGER, NEW, SHORTER
 from profnb.core.table import Table
 from profnb.core.units import signed_text
 from profnb.subjects.study import Study
-
-_NAN = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,7 @@ _Row = tuple[str, float, float, float]
 def compare_timelines(first: Study, second: Study) -> list[EventDifference]:
     """List the events whose self time differs, the largest difference first."""
     sides = _events_per_step(first), _events_per_step(second)
-    absent: _Row = ("", 0.0, _NAN, _NAN)
+    absent: _Row = ("", 0.0, math.nan, math.nan)
     rows = []
     for key in sides[0].keys() | sides[1].keys():
         one, two = (side.get(key, absent) for side in sides)

@@ -10,7 +10,7 @@ from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, MUTED
 
 TAB = "Trials"
-_FASTER, _OTHERS = COLOURS["host compute"], COLOURS["device compute"]
+_FASTER_COLOUR, _OTHERS = COLOURS["host compute"], COLOURS["device compute"]
 _DIFF = Markup(
     '<div style="{}">{}, alters {}:</div><code class="profnb-code" style="display:block;white-space:pre;'
     'overflow-x:auto;margin:2px 0 8px">{}</code>'
@@ -37,7 +37,7 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
         sentence=f"Each edit ran beside the cell as it is; everything was put back.{cut}",
         bar=Bar(
             lambda row: min(trials[row].difference.ratio, 1.0) if trials[row].is_faster else 0.0,
-            lambda row: _FASTER if trials[row].is_faster else _OTHERS,
+            lambda row: _FASTER_COLOUR if trials[row].is_faster else _OTHERS,
         ),
         rows=range(len(trials)),
         strip=Markup("").join(

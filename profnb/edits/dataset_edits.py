@@ -32,7 +32,7 @@ from profnb.edits.source_text import (
 if TYPE_CHECKING:
     import numpy as np
 
-_ORDER, _NUMBERS = "order of examples", "order of random numbers"
+_ORDER, _ORDER_OF_NUMBERS = "order of examples", "order of random numbers"
 _IN_PARALLEL = ("map", "interleave")
 _WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
 _UNLIKE = (
@@ -43,7 +43,7 @@ _UNLIKE = (
     "shard",
     "concatenate",
 )  # nothing is kept behind these
-_RANDOM = ("random", "dropout", "noise", "augment", "shuffle")
+_RANDOM_WORDS = ("random", "dropout", "noise", "augment", "shuffle")
 _PYTHON = {"numpy_function", "py_function", "py_func"}
 _ELEMENT_WISE = re.compile(
     r"tensorflow\.(cast|sqrt|square|abs|(math\.)?(log|exp|divide|multiply|add|subtract)|one_hot)$"
@@ -54,11 +54,11 @@ _CALCULATION = (
     cst.TrailingWhitespace, cst.EmptyLine, cst.Comment, cst.Newline, cst.Comma, cst.Dot, cst.LeftParen,
     cst.RightParen, cst.AssignEqual,
 )  # fmt: skip
-_LARGEST = 1 << 30  # bytes of arrays that a dataset may copy
+_LARGEST_ARRAY = 1 << 30  # bytes of arrays that a dataset may copy
 _OF_FIT = {
     "batch_size", "epochs", "verbose", "callbacks", "validation_data", "shuffle", "validation_freq",
 }  # fmt: skip
-_GAP = re.compile(r"(\s*(?:\\\r?\n\s*)?)\.\w")
+_CHAIN_GAP = re.compile(r"(\s*(?:\\\r?\n\s*)?)\.\w")
 
 
 def stages_of(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> list[CallPlace]:
@@ -134,7 +134,7 @@ def _function_of(program: ProgramText, stage: CallPlace) -> set[str]:
 
 
 def _is_random(words: set[str]) -> bool:
-    return any(part in word.lower() for word in words for part in _RANDOM)
+    return any(part in word.lower() for word in words for part in _RANDOM_WORDS)
 
 
 def _chosen(
@@ -161,7 +161,7 @@ def in_parallel(program: ProgramText, advice: Advice) -> Change:
         raise DoesNotFitError  # one thread at a time, which may rely on that
     number = f"{program.alias('tensorflow', text, call)}.data.AUTOTUNE"
     pieces = text.put_argument(call, f"num_parallel_calls={number}")
-    alters = _NUMBERS if _is_random(words) else NOTHING
+    alters = _ORDER_OF_NUMBERS if _is_random(words) else NOTHING
     return f"{_named(call)} in parallel", alters, pieces
 
 
@@ -175,7 +175,7 @@ def _named(call: cst.Call) -> str:
 def _append(text: SourceText, node: cst.BaseExpression, method: str) -> Piece:
     """Put one more stage behind a dataset, on a line of its own where the last one has such."""
     behind = receiver(node)
-    gap = _GAP.match(text.between(behind, node)) if behind is not None else None
+    gap = _CHAIN_GAP.match(text.between(behind, node)) if behind is not None else None
     space = gap[1] if gap is not None and "\n" in gap[1] else ""
     return text.put_behind(node, f"{space}.{method}", is_line=bool(space))
 
@@ -312,7 +312,7 @@ def arrays_as_dataset(program: ProgramText, advice: Advice) -> Change:
     if (
         x.ndim < 1
         or x.shape[:1] != y.shape[:1]
-        or x.nbytes + y.nbytes > _LARGEST
+        or x.nbytes + y.nbytes > _LARGEST_ARRAY
         or x.dtype == object
     ):
         raise DoesNotFitError

@@ -26,7 +26,7 @@ _JIT: Alternatives = (
     (("torch.compile", functions.torch_module),),
     (("jax.jit", functions.jax_function),),
 )
-_INPUT: Alternatives = (
+_INPUT_EDITS: Alternatives = (
     (_PARALLEL, _PREFETCH),
     ((".batch() before .map()", datasets.batched_before_map),),
     (_CACHE,),
@@ -59,11 +59,11 @@ EDITS: dict[str, Alternatives] = {
     "python-between-steps": ((("steps_per_execution", arguments.several_steps),),),
     "cache-input": ((_CACHE,),),
     "prefetch-more": (((".prefetch(16)", datasets.prefetched_more),),),
-    "input-bound": _INPUT,
-    "small-files": _INPUT,
-    "waiting-for-input": _INPUT,
-    "copying-input": _INPUT,
-    "idle-device": (*_INPUT, *_JIT),
+    "input-bound": _INPUT_EDITS,
+    "small-files": _INPUT_EDITS,
+    "waiting-for-input": _INPUT_EDITS,
+    "copying-input": _INPUT_EDITS,
+    "idle-device": (*_INPUT_EDITS, *_JIT),
     "small-ops-without-xla": _JIT,
     "large-optimizer": _JIT,
     "launch-bound": _JIT,

@@ -62,17 +62,19 @@ def join(edits: Sequence[Edit], sources: Mapping[str, str]) -> Edit | None:
     program = _read(sources, {})
     if program is None or not edits:
         return None
-    altered = [what for edit in edits for what in edit.alters.split(", ") if what != _NOTHING]
+    altered = [
+        what for edit in edits for what in edit.alters.split(", ") if what != _ALTERS_NOTHING
+    ]
     words = [", ".join(dict.fromkeys(edit.rule for edit in edits))]
     words += [", ".join(dict.fromkeys(edit.change for edit in edits))]
-    words += [", ".join(dict.fromkeys(altered)) or _NOTHING]
+    words += [", ".join(dict.fromkeys(altered)) or _ALTERS_NOTHING]
     try:
         return _made(program, sources, words, [piece for edit in edits for piece in edit.pieces])
     except DoesNotFitError:
         return None
 
 
-_NOTHING = "nothing"
+_ALTERS_NOTHING = "nothing"
 
 
 def _read(sources: Mapping[str, str], names: Mapping[str, object]) -> "ProgramText | None":
@@ -98,8 +100,8 @@ def _edit(program: "ProgramText", advice: Advice, sources: Mapping[str, str]) ->
         if not changes:
             continue
         what, alters, pieces = zip(*changes, strict=True)
-        altered = [one for one in dict.fromkeys(alters) if one != _NOTHING]
-        words = [advice.rule, " and ".join(what), ", ".join(altered) or _NOTHING]
+        altered = [one for one in dict.fromkeys(alters) if one != _ALTERS_NOTHING]
+        words = [advice.rule, " and ".join(what), ", ".join(altered) or _ALTERS_NOTHING]
         try:
             return _made(program, sources, words, [piece for some in pieces for piece in some])
         except DoesNotFitError:

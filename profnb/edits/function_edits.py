@@ -35,7 +35,7 @@ from profnb.edits.source_text import (
     receiver,
 )
 
-_RANDOM = "random numbers"
+_RANDOM_NUMBERS = "random numbers"
 _NO_PART = (
     cst.Await, cst.Yield, cst.Try, cst.TryStar, cst.While, cst.Global, cst.Nonlocal, cst.Del, cst.ClassDef,
     cst.Import, cst.ImportFrom, cst.Raise, cst.Assert, cst.Lambda, cst.NamedExpr, cst.Match, cst.CompIf,
@@ -56,16 +56,16 @@ _METHODS = {
         "transpose", "dot", "set", "add",
     },
 }  # fmt: skip
-_PACKAGES = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax", "optax", "flax")}
+_PACKAGES_OF = {"tensorflow": ("tensorflow", "keras", "tf_keras"), "jax": ("jax", "optax", "flax")}
 _TRANSFORMS = {"jax.grad", "jax.value_and_grad", "jax.vmap"}
 _NOT_COMPILED = {"py_function", "numpy_function", "py_func", "summary", "io", "data", "callbacks"}
-_CALLED = ("Layer", "Loss", "Metric")
+_CALLED_KINDS = ("Layer", "Loss", "Metric")
 _COMPILED = ("Function", "PolymorphicFunction", "PjitFunction")
 _NO_TENSORS = (list, dict, set, type)
 _MOST_TURNS = 32  # of a loop that is written out in the graph
 _FEW_ROWS = 256  # that one call predicts as one batch
 _ONE_ROW = re.compile(r"\[(None|np\.newaxis|tf\.newaxis)[,\]]|\[(\w+):\2\+(\d{1,2})[,\]]")
-_ROWS = re.compile(r"(np\.expand_dims\(.*,(axis=)?0\)|.*\.reshape\(\(?1,.*\))$")
+_MADE_ONE_ROW = re.compile(r"(np\.expand_dims\(.*,(axis=)?0\)|.*\.reshape\(\(?1,.*\))$")
 
 
 def check_compiled(
@@ -124,7 +124,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
     """Whether a call is one that a compiled function can make; what its names are is asked apart."""
     func, meaning = call.func, program.meaning(text, call.func)
     parts = meaning.split(".")
-    if parts[0] in _PACKAGES[library]:
+    if parts[0] in _PACKAGES_OF[library]:
         is_drawn = "random" in parts and library != "jax"
         is_made = parts[-1][:1].isupper() and parts[-1] != "GradientTape"
         return not is_drawn and not is_made and _NOT_COMPILED.isdisjoint(parts)
@@ -134,7 +134,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
         return not meaning and method_of(call) in _METHODS[library]
     # An argument is taken for what the cell has by that name.
     value = program.names.get(func.value)
-    is_callable = is_keras(value, *_CALLED) or type(value).__name__ in _COMPILED
+    is_callable = is_keras(value, *_CALLED_KINDS) or type(value).__name__ in _COMPILED
     is_function = type(program.value(text, func)) is FunctionType
     return is_callable or is_function or func.value in _BUILTINS
 
@@ -155,7 +155,7 @@ def _stays(
     is_kept = program.is_bound_once(name.value) and not program.is_set_inside(name.value)
     if issubclass(type(value), _NO_TENSORS) or not is_kept:
         return False
-    is_library = str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES[library]
+    is_library = str(getattr(value, "__module__", "")).partition(".")[0] in _PACKAGES_OF[library]
     if type(value) is FunctionType and not is_library:
         check_compiled(program, *program.function(name.value), library, around)
     return True
@@ -175,7 +175,7 @@ def _decorated(
         if path_of(call.func) == name and (is_new or has_stars(call)):
             raise DoesNotFitError  # traced anew for each number
     words = program.words(text, node)
-    alters = _RANDOM if any("dropout" in word.lower() for word in words) else ROUNDING
+    alters = _RANDOM_NUMBERS if any("dropout" in word.lower() for word in words) else ROUNDING
     what = decorator.partition("(")[0]
     return f"{what} over {name}", alters, [text.put_line(node, decorator)]
 
@@ -310,7 +310,7 @@ def _has_few_rows(program: ProgramText, text: SourceText, node: cst.BaseExpressi
     typed = re.sub(r"\s", "", text.text(node))
     if isinstance(node, cst.Subscript):
         return _ONE_ROW.search(typed) is not None
-    return _ROWS.match(typed) is not None
+    return _MADE_ONE_ROW.match(typed) is not None
 
 
 def compiled_calls(program: ProgramText, advice: Advice) -> Change:

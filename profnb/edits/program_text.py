@@ -34,7 +34,7 @@ STAGES = {
 }  # fmt: skip
 _SOURCE = re.compile(r"tensorflow\..*\bdata\..*|(tensorflow|keras)\..*_dataset_from_directory")
 _MISSING = object()
-_T = TypeVar("_T")
+_Only = TypeVar("_Only")
 _Node = TypeVar("_Node", bound=cst.CSTNode)
 Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
@@ -61,7 +61,7 @@ def is_module(value: object) -> TypeGuard[ModuleType]:
     return issubclass(type(value), ModuleType)
 
 
-def only(some: Sequence[_T]) -> _T:
+def only(some: Sequence[_Only]) -> _Only:
     """Take the only one; of several nobody knows which is meant."""
     if len(some) != 1:
         raise DoesNotFitError
@@ -94,7 +94,7 @@ class ProgramText:
         ]
         return (texts[0], int(line)) if len(texts) == 1 else None
 
-    def nearest(self, find: Callable[[SourceText], list[_T]]) -> list[tuple[SourceText, _T]]:
+    def nearest(self, find: Callable[[SourceText], list[_Only]]) -> list[tuple[SourceText, _Only]]:
         """What the first source has that has any, so the cell before those it builds on."""
         lists = ([(text, one) for one in find(text)] for text in self.texts)
         return next(filter(None, lists), [])

@@ -19,16 +19,16 @@ from libcst.metadata.scope_provider import Scope
 
 from profnb.core.parsing import warned_before
 
-_LONGEST = 1 << 20  # bytes of a source that is read
-_DEEPEST = 100  # nodes around one
+_LONGEST_SOURCE = 1 << 20  # bytes of a source that is read
+_DEEPEST_SOURCE = 100  # nodes around one
 _CELL_MAGIC = re.compile(rb"\s*%%(\w+)")
 _OF_PYTHON = (b"time", b"tfprofile", b"tftimeline", b"capture")  # the cell below is Python
-_MAGIC = re.compile(
+_MAGIC_LINE = re.compile(
     rb"^([ \t]*(?:[\w.,][\w., \t]*=[ \t]*)?)(?:[%!][^\r\n]*|[\w.]+\?{1,2}[ \t]*(?=\r?$))",
     re.MULTILINE,
 )
 _COMMENT = re.compile(rb"[ \t]*#[^\r\n]*")
-_HEAD = re.compile(r"\W*[\w.]+")
+_FIRST_WORD = re.compile(r"\W*[\w.]+")
 _Node = TypeVar("_Node", bound=cst.CSTNode)
 
 
@@ -61,7 +61,7 @@ class SourceText:
                 too long.
         """
         self.name, self._text = name, text.encode()
-        if len(self._text) > _LONGEST:
+        if len(self._text) > _LONGEST_SOURCE:
             raise ValueError("The source is too long to be read; put the code into a cell.")
         self._python = self._text
         if not _compiles(self._text):
@@ -267,7 +267,7 @@ def fit_together(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def _head(piece: Piece) -> str:
-    match = _HEAD.match(piece.text)
+    match = _FIRST_WORD.match(piece.text)
     return match[0] if match else piece.text
 
 
@@ -344,7 +344,7 @@ def _compile(text: bytes) -> None:
                 [below for node in nodes for below in ast.iter_child_nodes(node)],
                 depth + 1,
             )
-            if depth > _DEEPEST:
+            if depth > _DEEPEST_SOURCE:
                 raise RecursionError("The source is nested too deeply.")
         compile(tree, "<edit>", "exec", flags, dont_inherit=True)
 
@@ -362,4 +362,4 @@ def _without_magics(text: bytes) -> bytes:
     if cell is not None and cell[1] not in _OF_PYTHON:
         raise SyntaxError("The cell is not Python.")
 
-    return _MAGIC.sub(lambda m: m[1] + b"0".ljust(len(m[0]) - len(m[1]), b"#"), text)
+    return _MAGIC_LINE.sub(lambda m: m[1] + b"0".ljust(len(m[0]) - len(m[1]), b"#"), text)

@@ -28,6 +28,7 @@ from profnb.capture.seams import (
     EAGER_RANDOM,
     EAGER_RESEED,
     EAGER_SEED,
+    KERAS_LIBRARIES,
     KERAS_STATE,
 )
 from profnb.capture.source.user_code import is_user_file
@@ -38,14 +39,14 @@ Reached = tuple[
     str, Any, bool
 ]  # how it is called, the object, whether its state has to be known whole
 
-_COPIED_BYTES = 1 << 29  # of arrays, all together
+_KEPT_BYTES = 1 << 29  # of arrays, all together
 _MOST_OBJECTS = 100_000
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(len), CodeType, property,
     staticmethod, classmethod, os.PathLike, type(list.append), type(str.join),
 )  # fmt: skip
-_CONTAINERS = (list, dict, set, deque, bytearray)
-_GROUPS = (*_CONTAINERS, tuple, frozenset)
+_PLAIN_CONTAINERS = (list, dict, set, deque, bytearray)
+_GROUPS = (*_PLAIN_CONTAINERS, tuple, frozenset)
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition, threading.Semaphore)
 _UNSAFE: tuple[tuple[Any, str], ...] = (
     (io.IOBase, "an open file"),
@@ -59,10 +60,9 @@ _CONSTANT = (
     "builtins", "typing", "datetime", "decimal", "fractions", "re", "enum", "operator", "types", "logging",
     "jax", "jaxlib", "weakref", "abc", "functools",
 )  # fmt: skip
-_KERAS = ("keras", "tf_keras")
-_LIBRARIES = (*_KERAS, "torch", "tensorflow", "numpy")
+_COMPUTING_LIBRARIES = (*KERAS_LIBRARIES, "torch", "tensorflow", "numpy")
 _GENERATORS = ("random", "numpy", "torch")
-_CHANGES = {"close", "insert"}  # methods of what TensorFlow writes or looks up
+_CHANGING_METHODS = {"close", "insert"}  # methods of what TensorFlow writes or looks up
 _WITHOUT_STATE = (
     "EagerTensor", "Tensor", "SymbolicTensor", "TensorSpec", "DType", "TensorShape", "RaggedTensor",
     "SparseTensor", "IndexedSlices",
@@ -156,7 +156,7 @@ class KeptState:
             self.refusals.append(f"`{path}` is {_unsafe(value)}.")
 
     def _keep_group(self, path: str, value: Any, is_strict: bool) -> Iterator[Reached]:
-        if isinstance(value, _CONTAINERS):
+        if isinstance(value, _PLAIN_CONTAINERS):
             self._restores.append(_restore_container(value))
         members = value.values() if isinstance(value, dict) else value
         yield from ((path, one, is_strict) for one in members)
@@ -180,14 +180,14 @@ class KeptState:
         elif root in _CONSTANT or kind.__name__ in _WITHOUT_STATE:
             return
         elif root == "tensorflow" and not hasattr(value, "variables"):
-            refused = _unknown(path, kind) if _CHANGES.intersection(dir(value)) else ""
+            refused = _unknown(path, kind) if _CHANGING_METHODS.intersection(dir(value)) else ""
         elif hasattr(value, "__dict__"):
             self._restores.append(restore_names(vars(value)))
-            is_strict = is_users or (is_strict and root not in _LIBRARIES)
+            is_strict = is_users or (is_strict and root not in _COMPUTING_LIBRARIES)
             for name, one in list(vars(value).items()):
                 if is_strict or _is_kept_in_library(one):
                     yield f"{path}.{name}", one, is_strict
-        elif root not in _LIBRARIES:
+        elif root not in _COMPUTING_LIBRARIES:
             refused = _unknown(path, kind)
         if refused and is_strict:
             self.refusals.append(refused)
@@ -213,7 +213,7 @@ class KeptState:
         if not array.flags.writeable:
             return
         self._copied += array.nbytes
-        if self._copied > _COPIED_BYTES or type(array).__name__ == "memmap":
+        if self._copied > _KEPT_BYTES or type(array).__name__ == "memmap":
             self._copied -= array.nbytes
             self._guarded.append(array)
             return
@@ -224,7 +224,7 @@ class KeptState:
     def _keep_frame(self, path: str, frame: Any, is_strict: bool) -> None:
         usage = frame.memory_usage()
         size = int(usage if isinstance(usage, int) else usage.sum())
-        if self._copied + size > _COPIED_BYTES:
+        if self._copied + size > _KEPT_BYTES:
             if is_strict:
                 self.refusals.append(f"`{path}` is too large to copy ({bytes_text(size)}).")
             return
@@ -243,7 +243,7 @@ class KeptState:
         torch: Any = sys.modules["torch"]
         size = tensor.nelement() * tensor.element_size()
         if not tensor.requires_grad:  # data, which may be of any size
-            if self._copied + size > _COPIED_BYTES:
+            if self._copied + size > _KEPT_BYTES:
                 if is_strict:
                     self.refusals.append(f"`{path}` is too large to copy ({bytes_text(size)}).")
                 return
@@ -339,7 +339,9 @@ _is_tensor, _is_tensorflow_variable = _is_a("torch", "Tensor"), _is_a("tensorflo
 
 
 def _is_variable(value: Any) -> bool:
-    is_keras = _root(value) in _KERAS and hasattr(value, "assign") and hasattr(value, "numpy")
+    is_keras = (
+        _root(value) in KERAS_LIBRARIES and hasattr(value, "assign") and hasattr(value, "numpy")
+    )
     return is_keras or _is_tensorflow_variable(value)
 
 
@@ -362,7 +364,11 @@ def _accessors(value: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
 def _is_kept_in_library(value: Any) -> bool:
     """Tell whether an attribute of a library's object holds state of the training's; the rest is its own."""
     root = type(value).__module__.partition(".")[0]
-    return root in _LIBRARIES or isinstance(value, _CONTAINERS) or is_of_user(type(value))
+    return (
+        root in _COMPUTING_LIBRARIES
+        or isinstance(value, _PLAIN_CONTAINERS)
+        or is_of_user(type(value))
+    )
 
 
 def shuffles_by_seed(dataset: Any) -> bool:
@@ -377,7 +383,7 @@ def shuffles_by_seed(dataset: Any) -> bool:
 def _restore_container(value: Any) -> Restore:
     """Put back what a container holds, by its base's own methods: a library's subclass may watch others."""
     before = value.copy()
-    kinds = (OrderedDict, *_CONTAINERS)
+    kinds = (OrderedDict, *_PLAIN_CONTAINERS)
     base: Any = next((kind for kind in kinds if kind in type(value).__mro__), None)
     fill = "update" if isinstance(value, dict | set) else "extend"
 

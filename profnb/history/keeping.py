@@ -39,7 +39,7 @@ FIRST = (
     "`profnb.configure(history=False)` keeps none."
 )
 _FEWEST_UNTRACED = 10
-_LATER_S, _PATIENCE_S, _AT_EXIT_S = (
+_LATER_S, _GIT_PATIENCE_S, _AT_EXIT_S = (
     1.0,
     5.0,
     0.5,
@@ -216,7 +216,7 @@ def _look_for_edits(path: Path, key: str) -> None:
             add(_AT_EXIT_S)
 
     later = Timer(
-        _LATER_S, add, [_PATIENCE_S]
+        _LATER_S, add, [_GIT_PATIENCE_S]
     )  # to start a process holds up all threads for a while
     later.name, later.daemon = "profnb git", True
     later.start()

@@ -9,7 +9,6 @@ from profnb.core.table import Column, Table
 from profnb.core.units import MISSING, count_text, duration_text
 from profnb.lite.findings import LiteFindings
 
-_NAN = float("nan")
 _INTERVAL_BEGINS = "where its 95 % interval begins"
 
 
@@ -82,7 +81,9 @@ def _fraction(findings: LiteFindings) -> list[float]:
     for op in findings.ops:
         if not math.isnan(op.self_ps):
             whole[op.model] = whole.get(op.model, 0.0) + op.self_ps
-    return [op.self_ps / whole[op.model] if whole.get(op.model) else _NAN for op in findings.ops]
+    return [
+        op.self_ps / whole[op.model] if whole.get(op.model) else math.nan for op in findings.ops
+    ]
 
 
 _FROM = "the Keras layer that it came from; the scope in its name for a file"
@@ -132,7 +133,9 @@ LITE_LAYERS: Table[LiteFindings] = Table(
 
 
 def _price_of(name: str) -> Callable[[Sequence[Any]], list[float]]:
-    return lambda rows: [_NAN if row.price is None else getattr(row.price, name) for row in rows]
+    return lambda rows: [
+        math.nan if row.price is None else getattr(row.price, name) for row in rows
+    ]
 
 
 _OF_PAIRS = "the metric of B less that of A, in pairs"

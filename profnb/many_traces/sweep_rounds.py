@@ -27,7 +27,7 @@ from profnb.core.safe_files import folder_prefix
 from profnb.core.units import count_text
 from profnb.many_traces.workers import MOST_TEXT, LostWorkerError, call_on_workers
 
-_MOST_NAMED, _PROCESSOR = 4, "processor"
+_MOST_SETTINGS_NAMED, _PROCESSOR = 4, "processor"
 _COMPARED = ("CPU cores", "Python", "TensorFlow", "JAX", "PyTorch", "Keras", "tf_keras")
 _ONE_AT_A_TIME = threading.Lock()
 _CPU_FACTS = Path("/proc/cpuinfo")
@@ -172,9 +172,9 @@ class Crew:
             return []
         named = [
             f"{printable(host)} {count_text(count)}"
-            for host, count in counts.most_common(_MOST_NAMED)
+            for host, count in counts.most_common(_MOST_SETTINGS_NAMED)
         ]
-        left = len(counts) - _MOST_NAMED
+        left = len(counts) - _MOST_SETTINGS_NAMED
         others = f" and {left} more" if left > 0 else ""
         return [
             f"Rounds were run by {count_text(len(counts))} machines ({', '.join(named)}{others}). Settings "
@@ -192,7 +192,7 @@ class Crew:
                     hosts.setdefault(facts[name], []).append(printable(host))
             if len(hosts) > 1:
                 values_text = "; ".join(
-                    f"{printable(value)} on {', '.join(of[:_MOST_NAMED])}"
+                    f"{printable(value)} on {', '.join(of[:_MOST_SETTINGS_NAMED])}"
                     for value, of in hosts.items()
                 )
                 differing.append(f"{name} ({values_text})")
@@ -214,6 +214,6 @@ class Crew:
         if not crowded:
             return []
         return [
-            f"Several workers made runs on {', '.join(crowded[:_MOST_NAMED])} at a time and may have slowed "
-            "each other. One worker a machine gives cleaner times."
+            f"Several workers made runs on {', '.join(crowded[:_MOST_SETTINGS_NAMED])} at a time and may "
+            "have slowed each other. One worker a machine gives cleaner times."
         ]

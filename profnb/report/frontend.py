@@ -45,7 +45,7 @@ from profnb.timeline.element import build_pair, build_timeline, show_live_detail
 _ROOT = Markup('<div class="profnb" style="{}">{}</div>')
 # What a range of steps can be of, and the rows of each.
 _EVERYTHING = "everything"
-_SCOPES: dict[str, Callable[[Study], Int64s]] = {
+_ROWS_OF_SCOPE: dict[str, Callable[[Study], Int64s]] = {
     "steady steps": lambda study: study.summary.counted,
     "warm-up steps": lambda study: study.summary.warm_up,
     "steps of all kinds": lambda study: np.arange(len(study.steps)),
@@ -251,14 +251,14 @@ def answer_choice(study: Study, question: str) -> str:
         question that makes no sense, which a page may ask.
     """
     if question == "hello":
-        return "\n".join([" ".join(map(str, study.steps.step_num.tolist())), *_SCOPES])
+        return "\n".join([" ".join(map(str, study.steps.step_num.tolist())), *_ROWS_OF_SCOPE])
     numbers = question.split()
     if len(numbers) != 3 or not all(n.isdecimal() and len(n) < 10 for n in numbers):
         return ""
     first, last, scope = map(int, numbers)
-    if scope >= len(_SCOPES):
+    if scope >= len(_ROWS_OF_SCOPE):
         return ""
-    choice = _choose(study, (first, last), list(_SCOPES)[scope])
+    choice = _choose(study, (first, last), list(_ROWS_OF_SCOPE)[scope])
     return str(_parts_of(study, choice)) if choice.rows.size else _NONE
 
 
@@ -276,7 +276,7 @@ def _parts_of(study: Study, choice: _Choice) -> str:
 def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
     """The steps of a scope in a range; of everything also what lies between and around them."""
     first, last = chosen
-    rows = _SCOPES[scope](study)
+    rows = _ROWS_OF_SCOPE[scope](study)
     rows = rows[(rows >= first) & (rows <= last)]
     if not rows.size:
         none = np.zeros(len(study.trace.events), np.bool_)

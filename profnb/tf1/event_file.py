@@ -37,7 +37,7 @@ SCALARS_ALONE = (
     "plugins/profile."
 )
 _LONGEST_TAG, _LATEST_S, _MOST_FILE_BYTES = 500, 1e11, 512 << 20
-_LAST_NUMBER = re.compile(r"(\d{1,15})\D{0,100}$")
+_STEP_NUMBER = re.compile(r"(\d{1,15})\D{0,100}$")
 _MOST_TRIES = 2_000  # to find which records are damaged
 Read = TypeVar("Read")
 
@@ -106,7 +106,7 @@ def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
         damaged += bad
     numbers = [step for _, step, _ in tagged]
     if not any(numbers):
-        ends = [_LAST_NUMBER.search(tag) for _, _, tag in tagged]
+        ends = [_STEP_NUMBER.search(tag) for _, _, tag in tagged]
         numbers = [int(end[1]) for end in ends if end]
     return TaggedRuns(
         [run for run, _, _ in tagged], numbers if len(numbers) == len(tagged) else [], damaged

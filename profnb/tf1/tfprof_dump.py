@@ -18,7 +18,7 @@ from profnb.trace.wire import LENGTH, VARINT, Messages, read_plain_varint, write
 _NODES = 1
 _NODE_NAME, _OP, _EXECS = 1, 9, 12
 _ACCELERATOR, _CPU, _MEMORY = 4, 5, 7
-_MOST_BYTES, _LONGEST_NAME = 256 << 20, 1_000
+_MOST_BYTES, _LONGEST_NODE_NAME = 256 << 20, 1_000
 _NODE_FIELDS = range(1, 17)
 _ALLOCATOR = b"(allocator)"
 
@@ -63,7 +63,7 @@ def _find_steps(buffer: Bytes) -> dict[int, dict[bytes, list[bytes]]]:
         Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
     )
     names, ops = (
-        [raw[:_LONGEST_NAME] for raw in nodes.inner(field, "name").raw()]
+        [raw[:_LONGEST_NODE_NAME] for raw in nodes.inner(field, "name").raw()]
         for field in (_NODE_NAME, _OP)
     )
     entries = nodes.split(_EXECS, "step of a node")
@@ -101,7 +101,7 @@ def _executions(execs: Messages) -> Iterator[tuple[int, bytes, int, int, bool]]:
     """Give each execution: row, device, begin and duration in us, and whether a device recorded it."""
     for field in (_CPU, _ACCELERATOR):
         entries = execs.split(field, "times of a device")
-        devices = [raw[:_LONGEST_NAME] for raw in entries.inner(1, "device").raw()]
+        devices = [raw[:_LONGEST_NODE_NAME] for raw in entries.inner(1, "device").raw()]
         times = entries.inner(2, "ExecTime").split(1, "execution")
         offsets, numbers = times.split_numbers(1)
         row, of_device = entries.parents, times.parents

@@ -45,9 +45,11 @@ _BYTES = {
     "mb": 1 << 20,
 }
 _PACKAGES = ("/site-packages/", "/dist-packages/")
-_LARGEST = 9 * 10**15  # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
+_LARGEST_VALUE = (
+    9 * 10**15
+)  # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
 _MOST_FRAMES, _MOST_MESSAGES = 10_000_000, 2_000_000
-_LONGEST = 300
+_LONGEST_TEXT = 300
 _Frames = list[tuple[int, int]]  # (function, line), the innermost first
 
 
@@ -121,7 +123,7 @@ class _Profile:
         return messages.at_most(_MOST_MESSAGES, f"{kind}s", "profile")
 
     def _text(self, row: int) -> str:
-        return printable(self._texts[row][:_LONGEST]) if 0 <= row < len(self._texts) else ""
+        return printable(self._texts[row][:_LONGEST_TEXT]) if 0 <= row < len(self._texts) else ""
 
     def read(self, source: str) -> Trace | SampledStacks:
         kind, unit, values, counts = self._values()
@@ -158,7 +160,7 @@ class _Profile:
         else:
             (period_unit,) = self._whole.inner(_PERIOD_TYPE, "type of pprof").numbers(2)
             unit, scale = self._text(int(period_unit[0])).lower(), period
-        largest = _LARGEST // max(_NS.get(unit, 1), _BYTES.get(unit, 1))
+        largest = _LARGEST_VALUE // max(_NS.get(unit, 1), _BYTES.get(unit, 1))
         if unit not in _NS and unit not in _BYTES:
             listed = ", ".join(name for name, _ in types[:5])
             raise TraceFormatError(

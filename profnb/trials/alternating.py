@@ -24,7 +24,7 @@ from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
 from profnb.sweep import run_order
 
-_MOST_ROUNDS, _LEAST_ROUNDS, _NARROW = 30, 3, 0.02
+_MOST_TRIAL_ROUNDS, _LEAST_ROUNDS, _NARROW = 30, 3, 0.02
 _FEWEST_STEPS = 4
 _TOO_LONG = "The code takes longer than there is time (--try-seconds), and has no steps to compare."
 
@@ -81,9 +81,9 @@ def try_edits(
     """
     sides = [_Side({}), *(_Side(edit.sources) for edit in edits)]
     begin, limit = clock(), max(seconds / (2 * len(sides)), 1.0)
-    order = run_order(len(sides), _MOST_ROUNDS)
+    order = run_order(len(sides), _MOST_TRIAL_ROUNDS)
     try:
-        for number in range(_MOST_ROUNDS if edits else 0):
+        for number in range(_MOST_TRIAL_ROUNDS if edits else 0):
             rows = [next(order) for _ in sides]
             for row in rows if number else range(len(sides)):
                 side, took = sides[row], clock() - begin

@@ -41,7 +41,7 @@ from profnb.trials.cell_reads import (
 )
 from profnb.trials.workplace import cut_after, working_elsewhere
 
-_LONGEST_ERROR = 200
+_LONGEST_REASON = 200
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _raise(error: BaseException | None) -> None:
     if isinstance(error, KeyboardInterrupt):
         raise error
     if error is not None:
-        said = " ".join(str(error).split())[:_LONGEST_ERROR]
+        said = " ".join(str(error).split())[:_LONGEST_REASON]
         is_guarded = isinstance(error, ValueError) and "read-only" in said
         why = " It writes into an array that is too large to copy." if is_guarded else ""
         raise CaptureError(f"{type(error).__name__}: {said}".removesuffix(": ") + why)

@@ -14,7 +14,7 @@ from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import bytes_text
 
-_COPIED_BYTES = 1 << 28
+_MOST_FOLDER_BYTES = 1 << 28
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
         for file in (path, *path.rglob("*"))
         if file.is_file()
     )
-    if size > _COPIED_BYTES:
+    if size > _MOST_FOLDER_BYTES:
         raise CaptureError(
             f"It writes files beside {bytes_text(size)} that it names; that is too much to copy."
         )

@@ -9,7 +9,7 @@ from traces import event, host, line, read
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords, SourceRecords
 from profnb.trace.names import CLOCK_EVENT, CLOCK_NS
-from profnb.report.frontend import _SCOPES, _choose, answer_choice
+from profnb.report.frontend import _ROWS_OF_SCOPE, _choose, answer_choice
 from profnb.report.build import build_report
 from profnb.subjects.source.section import source_sections
 from profnb.subjects.study import Study
@@ -19,7 +19,7 @@ MS = 10**9
 
 def asked(study, chosen=(0, 9), scope="steady steps"):
     """What the report's script gets for a range of steps and a scope."""
-    return answer_choice(study, f"{chosen[0]} {chosen[1]} {list(_SCOPES).index(scope)}")
+    return answer_choice(study, f"{chosen[0]} {chosen[1]} {list(_ROWS_OF_SCOPE).index(scope)}")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_controls_choose_among_steady_warm_up_and_all_steps(study):
     def said(scope, chosen=(0, 9)):
         return asked(study, chosen, scope)
 
-    assert list(_SCOPES) == ["steady steps", "warm-up steps", "steps of all kinds", "everything"]
+    assert list(_ROWS_OF_SCOPE) == ["steady steps", "warm-up steps", "steps of all kinds", "everything"]
     assert "9 steady steps, median 10.0 ms" in said("steady steps")
     assert "1 warm-up steps, median 400 ms" in said("warm-up steps")
     assert "10 steps of all kinds" in said("steps of all kinds")
@@ -161,9 +161,9 @@ def test_a_question_that_makes_no_sense_has_no_answer(study, question):
 
 
 def test_the_script_is_told_the_steps_and_scopes_there_are(study):
-    assert answer_choice(study, "hello").split("\n") == ["0 1 2 3 4 5 6 7 8 9", *_SCOPES]
+    assert answer_choice(study, "hello").split("\n") == ["0 1 2 3 4 5 6 7 8 9", *_ROWS_OF_SCOPE]
 
 
 def test_set_up_is_in_everything_and_in_no_choice_of_steps(watched):
-    said = {scope: asked(watched, scope=scope) for scope in _SCOPES}
+    said = {scope: asked(watched, scope=scope) for scope in _ROWS_OF_SCOPE}
     assert [scope for scope, html in said.items() if "Handle" in html] == ["everything"]

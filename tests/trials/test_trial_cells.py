@@ -67,7 +67,7 @@ def same(one, two):
 
 
 def test_a_fit_leaves_what_one_run_leaves(shell, capsys, monkeypatch):
-    monkeypatch.setattr("profnb.trials.alternating._MOST_ROUNDS", 2)
+    monkeypatch.setattr("profnb.trials.alternating._MOST_TRIAL_ROUNDS", 2)
     plain = ran(shell, "")
     shell.reset(new_session=False)
     state, after, profile = ran(shell, "%%tfprofile -q --no-live\n", edits_of)

@@ -32,7 +32,7 @@ def profile():
 
 def test_a_script_runs_as_edited_and_its_files_stay(tmp_path, monkeypatch, profile):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("profnb.trials.alternating._MOST_ROUNDS", 1)
+    monkeypatch.setattr("profnb.trials.alternating._MOST_TRIAL_ROUNDS", 1)
     (tmp_path / "seen.txt").write_text("1")
     (tmp_path / "script.py").write_text(SCRIPT)
     file = str(tmp_path / "script.py")

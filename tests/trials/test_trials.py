@@ -293,7 +293,7 @@ def test_forty_gigabytes_are_not_copied_and_not_written(tmp_path):
 
 
 def test_a_large_array_is_guarded_not_copied(monkeypatch):
-    monkeypatch.setattr("profnb.forecast.kept_state._COPIED_BYTES", 100)
+    monkeypatch.setattr("profnb.forecast.kept_state._KEPT_BYTES", 100)
     array = np.zeros(1000)
     kept = KeptState({"array": array})
     with kept.guard(), pytest.raises(ValueError, match="read-only"):

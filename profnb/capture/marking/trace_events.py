@@ -44,7 +44,6 @@ ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
 
 Place = tuple[str, int]
 
-_KERAS = ("keras", "tf_keras")
 _FEWEST_TRACINGS = 3
 _MOST_VALUES, _LONGEST_VALUE = 8, 120
 _ARGUMENT = re.compile(r"^  (\S+) \([A-Z_]+\): (.*)$", re.MULTILINE)
@@ -319,7 +318,9 @@ class FunctionLog:
         if code is not None and is_user_file(code.co_filename):
             place = code.co_filename, code.co_firstlineno
         row = row if code is None else self._codes.setdefault(code, row)
-        traced = TracedFunction(str(getattr(inner, "__name__", "")), row, package in _KERAS)
+        traced = TracedFunction(
+            str(getattr(inner, "__name__", "")), row, package in seams.KERAS_LIBRARIES
+        )
         self._seen.append((replace(traced, phase=phase), place, user_place(frame)))
         self._tracings.append(1)
 

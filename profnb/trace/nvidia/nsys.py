@@ -37,7 +37,7 @@ KERNEL_TABLE, _RUNTIME_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIN
 STRINGS = "StringIds"
 _MEMCPY, _MEMSET = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"
 _GRAPHS, _OF_OS, _NVTX = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "OSRT_API", "NVTX_EVENTS"
-_GRAPH_NODES, _NODE, _MOST_COPIES = "CUDA_GRAPH_NODE_EVENTS", "graphNodeId", 8
+_GRAPH_NODES, _GRAPH_NODE, _MOST_COPIES = "CUDA_GRAPH_NODE_EVENTS", "graphNodeId", 8
 _MOST_OPEN, _LONGEST_NAME, _LONGEST_PATH = 32, 100, 400
 _THREAD_NAMES, _GPUS, _CUDA_DEVICES = "ThreadNames", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE"
 # ENUM_CUDA_MEM_KIND
@@ -69,12 +69,12 @@ def read_nsys(database: Database, source: str) -> Trace:
         titles[thread] = f"{texts[at]}/{thread}"
     ranges = _ranges(database, strings, titles)
     *columns, process, node, demangled, short = database.integers(
-        KERNEL_TABLE, *KERNEL_COLUMNS, _PROCESS, _NODE, "demangledName", "shortName"
+        KERNEL_TABLE, *KERNEL_COLUMNS, _PROCESS, _GRAPH_NODE, "demangledName", "shortName"
     )
     names = strings.of(np.where(demangled >= 0, demangled, short))
     work = [(kernels_of(columns, *names), process, node)]
     for table in (_MEMCPY, _MEMSET):
-        *columns, process, node = database.integers(table, *COPY_COLUMNS, _PROCESS, _NODE)
+        *columns, process, node = database.integers(table, *COPY_COLUMNS, _PROCESS, _GRAPH_NODE)
         work.append((copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET), process, node))
     records = _with_captures(database, work, ranges)
     records.append(_graphs(database))
@@ -100,7 +100,7 @@ def _with_captures(
 ) -> list[tuple[Records, Int64s]]:
     """Give work, whose processes and nodes are known, the op of its capture, where the file links them."""
     when, thread, number, original = database.integers(
-        _GRAPH_NODES, "start", "globalTid", _NODE, "originalGraphNodeId"
+        _GRAPH_NODES, "start", "globalTid", _GRAPH_NODE, "originalGraphNodeId"
     )
     process, thread = (thread >> 24).tolist(), (thread & _THREAD_BITS).tolist()
     captured, copied = dict[_Pair, _Pair](), dict[_Pair, _Pair]()
