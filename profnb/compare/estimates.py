@@ -78,9 +78,10 @@ class Spread:
         That of runs holds the scatter of their steps already; that of nobody's is added to it.
         """
         if self.of == NOBODY:
-            return replace(
-                estimate, variance=estimate.variance + self.variance, freedom=self.freedom
-            )
+            both = (estimate.variance, estimate.freedom), (self.variance, self.freedom)
+            variance = estimate.variance + self.variance
+            freedom = variance**2 / sum(one**2 / of for one, of in both)  # Satterthwaite (1946)
+            return replace(estimate, variance=variance, freedom=freedom)
         freedom = self.freedom + runs - 1
         squares = self.freedom * self.variance + (runs - 1) * runs * estimate.variance
         variance = squares / freedom / runs

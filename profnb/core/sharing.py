@@ -43,6 +43,7 @@ _FILES = re.compile(
     r"xz|pkl|pickle|ptl?|pth|safetensors|arrow|feather|db|sqlite|xml|ya?ml|bin|dat|lmdb|zarr|mat|tflite)\b)"
     r"(?:-\d+-of-\d+)?(?![\w(])"
 )
+_CUT = re.compile(r"([\w.@+/-]{3,})…")  # a name that was too long for its place
 # Names that tell nobody apart, or stand in our own sentences.
 _COMMON = re.compile(
     "localhost|hosts?|users?|root|admin|ubuntu|jovyan|colab|kaggle|train|test|model|worker|chief|local|device|"
@@ -136,7 +137,7 @@ class Sharing:
         if "/" in text or "\\" in text:
             text = _PATH.sub(self._short, text)
         if not self.has_files:
-            text = _FILES.sub(self._without_file, text)
+            text = _CUT.sub(self._without_begin, _FILES.sub(self._without_file, text))
         if self._names is not None:
             text = self._names.sub(self._stand_in, text)
         return text
@@ -176,6 +177,8 @@ class Sharing:
         if match[0].rstrip("./") in _PUBLIC:
             return match[0]
         short = short_path(match[0])
+        if match[0].endswith("…") and not _LIBRARY_FILES.match(short):
+            return "…"  # its end, which alone may leave, was cut off
         if not self.has_files and not _LIBRARY_FILES.match(short):
             short = self._number(match[0])
         return self._fitted(short, match[0])
@@ -183,6 +186,11 @@ class Sharing:
     def _without_file(self, match: re.Match[str]) -> str:
         file = match[0]
         return file if _LIBRARY_FILES.match(file) else self._fitted(self._number(file), file)
+
+    def _without_begin(self, match: re.Match[str]) -> str:
+        """Replace the begin of a file's name that stands whole in the same text."""
+        whole = next((file for file in self._numbers if file.startswith(match[1])), None)
+        return match[0] if whole is None else self._fitted(self._numbers[whole], match[0])
 
     def _number(self, file: str) -> str:
         """Give what stands for a file; no two are called alike."""

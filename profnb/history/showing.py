@@ -9,7 +9,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from profnb.compare.section import titled_html
 from profnb.compare.tree_differences import PartDifference, compare_trees, difference_sentence
@@ -145,7 +145,7 @@ class History:
         try:
             return str(load(run.trace)._repr_mimebundle_()["text/html"])
         except (ProfnbError, OSError) as error:
-            return str(escape(printable(str(error))))
+            return Markup("{}").format(printable(str(error)))
 
     def section(self) -> Section:
         """List the latest runs, the newest first."""

@@ -6,21 +6,19 @@ import linecache
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profnb.capture.cell import awaits, body_of, run_quietly
 from profnb.capture.seams import TRANSFORM_CELL
 from profnb.capture.source.user_code import outward
-from profnb.compare.trial_table import Trial
 from profnb.core.options import CaptureOptions
-from profnb.edits.editing import Edit, find_edits, join
-from profnb.history.lookup import find_spread
-from profnb.profile import Profile
-from profnb.report.progress import LiveLine
-from profnb.trials.alternating import promises_of
-from profnb.trials.cell_runs_again import CellAgain, CellCode
-from profnb.trials.trying import declined, try_in_order
-from profnb.warm import Warming
+
+if TYPE_CHECKING:
+    from profnb.compare.trial_table import Trial
+    from profnb.edits.editing import Edit
+    from profnb.profile import Profile
+    from profnb.trials.cell_runs_again import CellAgain, CellCode
+    from profnb.warm import Warming
 
 _NAMELESS = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
@@ -36,8 +34,10 @@ def running_cell(shell: Any) -> tuple[str, str]:
     return "", ""
 
 
-def cell_code(shell: Any, file: str, text: str) -> CellCode:
+def cell_code(shell: Any, file: str, text: str) -> "CellCode":
     """The code of a cell as it can run again: Python alone, also below ``%%time``."""
+    from profnb.trials.cell_runs_again import CellCode
+
     transform = TRANSFORM_CELL.of(shell, str)
     python = text if file else transform(body_of(f"%%magic\n{text}"))
     python = _below_time(python, transform)
@@ -75,15 +75,17 @@ class TriedCell:
         warming: Pauses meanwhile.
     """
 
-    def __init__(self, shell: Any, file: str, text: str, warming: Warming) -> None:
+    def __init__(self, shell: Any, file: str, text: str, warming: "Warming") -> None:
         """Keep nothing yet."""
         self._shell, self._file, self._text = shell, file, text
         self._warming = warming
         self._again: CellAgain | None = None
         self._trouble = ""
 
-    def keep(self, options: CaptureOptions) -> CellAgain | None:
+    def keep(self, options: CaptureOptions) -> "CellAgain | None":
         """Keep what the cell can change, before it runs or, at the latest, before a trial."""
+        from profnb.trials.cell_runs_again import CellAgain
+
         try:
             code = cell_code(self._shell, self._file, self._text)
             self._again = CellAgain(code, options)
@@ -103,14 +105,20 @@ class TriedCell:
 
     def try_advice(
         self,
-        profile: Profile,
+        profile: "Profile",
         count: int,
         seconds: float,
         *,
         anyway: bool = False,
-        edits: Sequence[Edit] | None = None,
-    ) -> list[Trial]:
+        edits: "Sequence[Edit] | None" = None,
+    ) -> "list[Trial]":
         """Try what a profile advises; see ``Profile.try_advice``."""
+        from profnb.edits.editing import find_edits, join
+        from profnb.history.lookup import find_spread
+        from profnb.report.progress import LiveLine
+        from profnb.trials.alternating import promises_of
+        from profnb.trials.trying import declined, try_in_order
+
         again = None if self._trouble else self._again or self.keep(profile.options)
         self._again = None
         if again is None:

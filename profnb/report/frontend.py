@@ -28,6 +28,7 @@ from profnb.core.sharing import Sharing
 from profnb.core.units import count_text, counted_text, duration_text
 from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets, show_bridge
+from profnb.drawing.markup import without_controls
 from profnb.drawing.programs import packed
 from profnb.drawing.section import Section
 from profnb.drawing.theme import ROOT
@@ -170,8 +171,10 @@ def show_answering(bundle: dict[str, Any], text: str, answer: Callable[[str], st
         show_bundles([bundle], text)
         return
     name = uuid4().hex
-    html = f'<div data-answers="{name}">{bundle["text/html"]}</div>'
-    show_bundles([{**bundle, "text/html": html}], text)
+    html = Markup('<div data-answers="{}">{}</div>').format(
+        name, without_controls(bundle["text/html"])
+    )
+    show_bundles([{**bundle, "text/html": str(html)}], text)
     _keep_until_replaced(shell, show_bridge(name, answer))
 
 

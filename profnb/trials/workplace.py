@@ -32,7 +32,7 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     )
     if size > _MOST_FOLDER_BYTES:
         raise CaptureError(
-            f"It writes files beside {bytes_text(size)} that it names; that is too much to copy."
+            f"The code writes files and names {bytes_text(size)} of others: too much to copy."
         )
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix=folder_prefix(), ignore_cleanup_errors=True) as name:

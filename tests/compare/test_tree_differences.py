@@ -122,7 +122,7 @@ def test_each_node_is_held_against_its_like():
 def test_both_trees_are_drawn_on_one_scale():
     """A takes 276 ms, B 576, so A's cell is 276 / 576 of the width; what is longer in B is red in both."""
     picture = difference_picture([drawn(tree()), drawn(tree(callback=320.0))], ("a", "b"))
-    one, two = (json.loads(html.unescape(text)) for text in re.findall(r'data-tree="([^"]*)"', picture))
+    one, two = (json.loads(html.unescape(text)) for text in re.findall(r"data-tree='([^']*)'", picture))
     assert (one["nodes"][0][2], two["nodes"][0][2]) == (276 * 10**6 // 576, 10**6)
     for side, times in ((one, "20.0 ms, +300 ms"), (two, "320 ms, +300 ms")):
         callback = next(node for node in side["nodes"] if node[3] == "callback Score.on_epoch_end" or "Score" in node[3])

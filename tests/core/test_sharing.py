@@ -141,6 +141,11 @@ def test_a_path_is_told_by_its_end(path, short):
     assert Sharing().text(f"at {path}") == f"at {short}"
 
 
+def test_of_a_path_or_file_that_was_cut_nothing_is_left():
+    assert Sharing().text("at /mnt/disk/deep/qd… and /usr/lib/python3.11/os…") == "at … and lib/python3.11/os…"
+    assert Sharing(has_files=False).text("deep/qd… of deep/qdata.csv, conv…") == "file1 of file1, conv…"
+
+
 @pytest.mark.parametrize(
     "text",
     [

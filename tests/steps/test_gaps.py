@@ -85,9 +85,9 @@ def test_a_slow_callback_after_each_step_is_still_python_between_steps():
     study = loop([8] * 40)
     assert set(kinds(study)) == {"in the loop", "last"}
     python = (40 * 8 + 41 * 1) / (40 * 18 + 10)
-    found = rules(study)["python-between-steps"]  # of which half stays at most
+    found = rules(study)["python-between-steps"]  # of which two fifths stay at most
     assert found.bound_fraction == pytest.approx(python)
-    assert found.saves_ms[0] == pytest.approx(730 * python / 2)
+    assert found.saves_ms[0] == pytest.approx(730 * python * 0.6)
     assert "epoch-ends" not in rules(study)
     assert not {"pauses", "between epochs"} & set(facts(study))
 

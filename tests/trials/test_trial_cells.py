@@ -171,7 +171,7 @@ def test_loops_of_others_leave_what_one_run_leaves(shell, library, setup, cell, 
 
 def test_with_the_option_trials_begin_where_the_cell_began(shell, monkeypatch):
     """The cell divides and takes from a list: begun after it, another run would fail."""
-    monkeypatch.setattr("profnb.magic.trial_cell.find_edits", lambda *_: [Edit(sources={})])
+    monkeypatch.setattr("profnb.edits.editing.find_edits", lambda *_: [Edit(sources={})])
     shell.run_cell("x, items = 8.0, [1]")
     assert tried_at_once(shell, "--try --try-seconds 1", "x = x / 2; items.pop(); assert x == 4") == [""]
     assert (shell.user_ns["x"], shell.user_ns["items"]) == (4.0, [])

@@ -56,15 +56,17 @@ def timed(clock, *walls):
 
 
 def test_rounds_are_compared_by_the_logarithm_of_their_ratio():
+    # Where nobody knows how runs vary, by 2.7 % a run, with 60 degrees of freedom: the difference of two by the root of two of that.
     one = compare_rounds([10.0, 8.0], [5.0, 4.0])
-    assert (one.ratio, one.low, one.high) == (0.5, 0.5, 0.5)
+    assert one.ratio == 0.5
+    assert math.log(one.high / 0.5) == pytest.approx(2.0 * 0.027 * math.sqrt(2), rel=0.02)
     # Two runs a side of a code that varies by 10 %: a variance of 0.02 / 2 of the mean of two, by 100 degrees of freedom and these.
     one = compare_rounds([10.0, 8.0], [5.0, 4.0], Spread(0.01, 100, THIS_CODE))
     assert math.log(one.high / 0.5) == pytest.approx(1.98 * 0.1, rel=0.02)
     # By hand: the first of three warms up; logs of 1/2 and 1/8 have the mean log(1/4), a standard error of log 2, and 12.71 of those each side.
     one = compare_rounds([9.0, 8.0, 8.0], [90.0, 4.0, 1.0])
     assert one.ratio == pytest.approx(0.25)
-    assert math.log(one.high / one.ratio) == pytest.approx(12.71 * math.log(2), rel=1e-3)
+    assert math.log(one.high / one.ratio) == pytest.approx(12.71 * math.log(2), rel=0.02)
 
 
 def test_one_round_is_as_sure_as_runs_usually_are():
