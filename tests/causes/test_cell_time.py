@@ -985,6 +985,7 @@ def test_an_eager_loop_is_python_and_eager_ops_and_its_data_is_input(tf):
             weight.assign_sub(0.1 * tape.gradient(loss, weight))
             time.sleep(0.2)
 
+    timed(lambda: None)  # what profnb loads with its first capture is no part of the next
     p = timed(code)
     found = spent(p)
     assert sum(ms for (part, _), ms in found.items() if part == OTHER) >= SEEN * 1000
