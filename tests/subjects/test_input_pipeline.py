@@ -506,7 +506,7 @@ def test_what_keras_makes_of_arrays_here_is_known_as_its_own():
             model.fit(dataset, verbose=0)
         p.recording.describe({"dataset": dataset})  # as if it were the notebook's
         assert keras_array_rows(p.study.input.iterators) == set()
-        assert any(text.startswith("tests/subjects/test_input_pipeline.py:") for text in p.study.input.function_lines)
+        assert any(text.startswith("subjects/test_input_pipeline.py:") for text in p.study.input.function_lines)
 
 
 @pytest.mark.parametrize(
