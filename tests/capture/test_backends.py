@@ -892,6 +892,8 @@ def test_ops_of_a_torch_loop_are_found_at_the_lines_that_run_them(tmp_path):
             loss = torch.nn.functional.mse_loss(out, torch.zeros(8))
             loss.backward()
             optimizer.step()
+    if sys.version_info < (3, 12) and not len(p.study.trace.stats.texts("CallFrom")):
+        pytest.skip("stacks of this PyTorch do not tell who called: a function's first line stands for all of it")
     lines = inspect.getsource(sys.modules[__name__]).splitlines()
     for whole in (p.source_lines, profnb.load(tmp_path).source_lines):
         table = whole[whole.file.str.endswith("test_backends.py")]
