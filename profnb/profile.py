@@ -328,7 +328,9 @@ class Profile(Tables, SharedResult):
         )
         from profnb.compare.trial_section import trial_sections
 
-        sections = [*report.sections, *trial_sections(self.tried)]
+        has_source = self.options.source
+        tried = [one if has_source else replace(one, diff="") for one in self.tried]
+        sections = [*report.sections, *trial_sections(tried)]
         return replace(report, sections=sections, sharing=self.sharing)
 
     @cached_property

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import profnb
 from profnb.capture.recording import Recording
 from profnb.compare.estimates import THIS_CODE, Spread
 from profnb.compare.trial_section import trial_sections
@@ -171,6 +172,15 @@ def test_the_table_and_the_section_say_what_was_tried():
     assert "profnb-code" in html and "+ds.cache() &lt;b&gt;" in html
     assert "2.00x faster" in html and "`lock` is a lock." in html
     assert trial_sections([]) == []
+
+
+@pytest.mark.parametrize("has_source", [True, False])
+def test_a_report_without_source_has_no_diff(cpu_trace_path, has_source):
+    p = profnb.load(cpu_trace_path)
+    p.options = replace(p.options, source=has_source)
+    p.tried = [Trial("r", "cache()", "nothing", "-secret\n+secret.cache()")]
+    assert ("secret" in p._repr_mimebundle_()["text/html"]) == has_source
+    assert "cache()" in p._repr_mimebundle_()["text/html"]
 
 
 def notebook(**names):
