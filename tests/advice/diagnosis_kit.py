@@ -33,7 +33,7 @@ tf, keras, v1 = Later("tensorflow"), Later("keras"), Later("tensorflow.compat.v1
 # other takes longer. No such machine makes a program trace or compile anew, run op by op, or read over a network.
 OF_THE_CLOCK = {
     "python-between-steps", "slowing-down", "epoch-ends", "input-bound", "waiting-for-input", "python-input", "prefetch-more",
-    "synchronising-reads", "idle-cores", "small-ops", "small-ops-without-xla", "large-optimizer", "validation",
+    "synchronising-reads", "idle-cores", "small-ops", "small-ops-without-xla", "large-optimizer", "validation", "own-python",
 }  # fmt: skip
 
 

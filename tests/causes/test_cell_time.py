@@ -836,7 +836,7 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
             super().build(shape)
 
         def save_own_variables(self, store):
-            time.sleep(0.4)
+            time.sleep(0.8)
 
         def call(self, x):
             return x
@@ -858,7 +858,7 @@ def test_seconds_planted_in_a_fit_are_named(keras, tmp_path):
     planted = {
         (CALLBACKS, "Slow.on_epoch_end"): 1000, (CALLBACKS, "Slow.on_train_batch_end"): 800, (CALLBACKS, "Slow.on_test_end"): 600,
         (CALLBACKS, "LambdaCallback.on_epoch_begin"): 800, (BUILDING, "Sequential"): 600,
-        (CHECKPOINTING, "Model.save_weights"): 400,
+        (CHECKPOINTING, "Model.save_weights"): 800,
     }  # fmt: skip
     assert [key for key, ms in planted.items() if found[key] < SEEN * ms] == []
     python = sum(ms for (part, _), ms in found.items() if part == OTHER)
