@@ -11,6 +11,7 @@ EXAMPLES = {
     "examples_text": "928 examples/s",
     "signed_text": "+1.20 ms",
     "range_text": "3.1 to 4.2",
+    "speed": "8x faster",
     "longer_text": "8.0 % longer",
     "metric_text": "91.3 %",
     "bar_text": "",

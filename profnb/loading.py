@@ -15,7 +15,14 @@ from profnb.capture.step_records import SESSION_RUN
 from profnb.core.errors import CaptureError, TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable, quoted
-from profnb.core.units import PS_PER_NS, bytes_text, count_text, counted_text, duration_text
+from profnb.core.units import (
+    NS_PER_S,
+    PS_PER_NS,
+    bytes_text,
+    count_text,
+    counted_text,
+    duration_text,
+)
 from profnb.lite.entry import is_saved, open_result
 from profnb.profile import Profile
 
@@ -26,7 +33,6 @@ if TYPE_CHECKING:
     from profnb.trace.runs import TraceFile
 
 _FAR_NS = 3_600_000_000_000  # between the clocks of a cluster's hosts
-_NS_PER_S = 1e9
 _NEAR = 0.85  # of what memory there is: the system may end a process before all of it is used
 _read: list[Profile] = []  # the last one: its journal is gone
 
@@ -218,7 +224,7 @@ def _dead_cells() -> "Iterator[tuple[Path, DeadCell]]":
 def _death(dead: "DeadCell") -> str:
     """Say when it died, after how many steps, and where."""
     newest = dead.newest
-    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / _NS_PER_S))
+    died = time.strftime("%H:%M", time.localtime(newest.epoch_ns / NS_PER_S))
     memory = ""
     if newest.resident_bytes >= 0:
         is_near = 0 <= dead.limit_bytes * _NEAR < newest.resident_bytes

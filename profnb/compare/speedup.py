@@ -175,6 +175,14 @@ class Difference:
             self, ratio=self.ratio * factor, low=self.low * factor, high=self.high * factor
         )
 
+    def speed_words(self) -> tuple[str, str]:
+        """How many times faster or slower B is, and the interval of that: "1.90x faster", "1.80 to 2.00"."""
+        if self.ratio < 1:
+            ends = 1 / self.high, 1 / self.low
+            return f"{factor_text(1 / self.ratio)}x faster", range_text(*map(factor_text, ends))
+        interval = range_text(factor_text(self.low), factor_text(self.high))
+        return f"{factor_text(self.ratio)}x slower", interval
+
     def verdict(self, first: str, second: str, of: str = "") -> str:
         """The answer in a sentence.
 
@@ -190,13 +198,9 @@ class Difference:
         if max(self.runs) == 1:
             counts = f"{self.steps[0]:,} + {self.steps[1]:,} steps"
             counts += "" if self.is_open else " of one run each"
-        faster = self.ratio < 1
         if self.is_different:
-            factor = 1 / self.ratio if faster else self.ratio
-            bounds = (1 / self.high, 1 / self.low) if faster else (self.low, self.high)
-            word = "faster" if faster else "slower"
-            sentence = f"{second} is {factor_text(factor)}x {word}{of} than {first}"
-            interval = range_text(*map(factor_text, bounds))
+            speed, interval = self.speed_words()
+            sentence = f"{second} is {speed}{of} than {first}"
         else:
             said = (
                 "No verdict from one run a side"

@@ -19,7 +19,7 @@ class Trial:
     """One edit, run beside the code as it is.
 
     Attributes:
-        rule: The rule of the advice; of several together all of them, with a plus between.
+        rule: The rule of the advice; of several together all of them.
         change: What was edited, in a few words.
         alters: What the edit changes in results, in a few words; "nothing" for nothing.
         diff: The edit as a unified diff.
@@ -72,7 +72,11 @@ class Trial:
         one = self.difference
         if self.error or math.isnan(one.ratio):
             return self.error or MISSING
-        return f"{_speed_text(one.ratio)} ({_interval_text(one)})"
+        speed, interval = one.speed_words()
+        if not one.is_different:
+            ends = range_text(f"{one.low:.2f}", f"{one.high:.2f}")
+            interval = f"no difference shown: {ends} of the time"
+        return f"{speed} ({interval})"
 
     def promise_words(self) -> str:
         """The range that the advice had promised: "1.50 to 2.20x faster"."""
@@ -89,18 +93,6 @@ class Trial:
         texts = [self.reached.text(value) for value in (self.metric, self.metric_before)]
         said = "the same" if texts[0] == texts[1] else " against ".join(texts)
         return f"{self.reached.metric} {said}"
-
-
-def _speed_text(ratio: float) -> str:
-    return f"{factor_text(1 / ratio)}x faster" if ratio < 1 else f"{factor_text(ratio)}x slower"
-
-
-def _interval_text(one: Difference) -> str:
-    """The interval in the words of the ratio; where it holds 1, both ends in their own."""
-    if not one.is_different:
-        return f"no difference shown: {range_text(f'{one.low:.2f}', f'{one.high:.2f}')} of the time"
-    ends = (1 / one.high, 1 / one.low) if one.ratio < 1 else (one.low, one.high)
-    return range_text(*map(factor_text, ends))
 
 
 def promised_ratio(saves_ms: tuple[float, float], wall_ms: float) -> tuple[float, float]:

@@ -9,8 +9,8 @@ import libcst as cst
 
 from profnb.advice.proposals import Advice
 from profnb.causes.numbers import SELDOM
+from profnb.edits.editing import NOTHING
 from profnb.edits.program_text import (
-    NOTHING,
     ROUNDING,
     Change,
     ProgramText,

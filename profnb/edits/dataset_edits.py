@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import libcst as cst
 
 from profnb.advice.proposals import Advice
+from profnb.edits.editing import NOTHING
 from profnb.edits.program_text import (
-    NOTHING,
     STAGES,
     CallPlace,
     Change,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from profnb.edits.program_text import Change, ProgramText
     from profnb.edits.source_text import Piece
 
+NOTHING = "nothing"  # what most edits change in results
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -62,19 +64,18 @@ def join(edits: Sequence[Edit], sources: Mapping[str, str]) -> Edit | None:
     program = _read(sources, {})
     if program is None or not edits:
         return None
-    altered = [
-        what for edit in edits for what in edit.alters.split(", ") if what != _ALTERS_NOTHING
-    ]
     words = [", ".join(dict.fromkeys(edit.rule for edit in edits))]
     words += [", ".join(dict.fromkeys(edit.change for edit in edits))]
-    words += [", ".join(dict.fromkeys(altered)) or _ALTERS_NOTHING]
+    words += [_all_altered(what for edit in edits for what in edit.alters.split(", "))]
     try:
         return _made(program, sources, words, [piece for edit in edits for piece in edit.pieces])
     except DoesNotFitError:
         return None
 
 
-_ALTERS_NOTHING = "nothing"
+def _all_altered(alters: Iterable[str]) -> str:
+    """What changes in results by several edits together."""
+    return ", ".join(one for one in dict.fromkeys(alters) if one != NOTHING) or NOTHING
 
 
 def _read(sources: Mapping[str, str], names: Mapping[str, object]) -> "ProgramText | None":
@@ -100,8 +101,7 @@ def _edit(program: "ProgramText", advice: Advice, sources: Mapping[str, str]) ->
         if not changes:
             continue
         what, alters, pieces = zip(*changes, strict=True)
-        altered = [one for one in dict.fromkeys(alters) if one != _ALTERS_NOTHING]
-        words = [advice.rule, " and ".join(what), ", ".join(altered) or _ALTERS_NOTHING]
+        words = [advice.rule, " and ".join(what), _all_altered(alters)]
         try:
             return _made(program, sources, words, [piece for some in pieces for piece in some])
         except DoesNotFitError:

@@ -40,7 +40,7 @@ Place = tuple[SourceText, int]
 Expression = tuple[SourceText, cst.BaseExpression]
 CallPlace = tuple[SourceText, cst.Call]
 Change = tuple[str, str, list[Piece]]  # what changes, what that alters in results, the text
-NOTHING, ROUNDING = "nothing", "order of rounding"
+ROUNDING = "order of rounding"
 
 
 def is_a(value: object, name: str, *packages: str) -> bool:

@@ -35,9 +35,8 @@ from profnb.capture.source.user_code import is_user_file
 from profnb.core.units import bytes_text
 
 Restore = Callable[[], object]
-Reached = tuple[
-    str, Any, bool
-]  # how it is called, the object, whether its state has to be known whole
+# How it is called, the object, whether its state has to be known whole.
+Reached = tuple[str, Any, bool]
 
 _KEPT_BYTES = 1 << 29  # of arrays, all together
 _MOST_OBJECTS = 100_000
@@ -221,14 +220,20 @@ class KeptState:
 
         self._restores.append(partial(np.copyto, array, array.copy()))
 
-    def _keep_frame(self, path: str, frame: Any, is_strict: bool) -> None:
-        usage = frame.memory_usage()
-        size = int(usage if isinstance(usage, int) else usage.sum())
+    def _has_room(self, path: str, size: int, *, is_strict: bool) -> bool:
+        """Count a copy of so many bytes, or refuse it."""
         if self._copied + size > _KEPT_BYTES:
             if is_strict:
                 self.refusals.append(f"`{path}` is too large to copy ({bytes_text(size)}).")
-            return
+            return False
         self._copied += size
+        return True
+
+    def _keep_frame(self, path: str, frame: Any, is_strict: bool) -> None:
+        usage = frame.memory_usage()
+        size = int(usage if isinstance(usage, int) else usage.sum())
+        if not self._has_room(path, size, is_strict=is_strict):
+            return
         before = frame.copy()
 
         def restore() -> None:
@@ -243,11 +248,8 @@ class KeptState:
         torch: Any = sys.modules["torch"]
         size = tensor.nelement() * tensor.element_size()
         if not tensor.requires_grad:  # data, which may be of any size
-            if self._copied + size > _KEPT_BYTES:
-                if is_strict:
-                    self.refusals.append(f"`{path}` is too large to copy ({bytes_text(size)}).")
+            if not self._has_room(path, size, is_strict=is_strict):
                 return
-            self._copied += size
         elif not tensor.is_leaf:
             return
         kept = io.BytesIO()
@@ -363,9 +365,8 @@ def _accessors(value: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
 
 def _is_kept_in_library(value: Any) -> bool:
     """Tell whether an attribute of a library's object holds state of the training's; the rest is its own."""
-    root = type(value).__module__.partition(".")[0]
     return (
-        root in _COMPUTING_LIBRARIES
+        _root(value) in _COMPUTING_LIBRARIES
         or isinstance(value, _PLAIN_CONTAINERS)
         or is_of_user(type(value))
     )

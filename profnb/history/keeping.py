@@ -39,11 +39,8 @@ FIRST = (
     "`profnb.configure(history=False)` keeps none."
 )
 _FEWEST_UNTRACED = 10
-_LATER_S, _GIT_PATIENCE_S, _AT_EXIT_S = (
-    1.0,
-    5.0,
-    0.5,
-)  # when to ask git, how long to wait, and at the end
+# When to ask git, how long to wait for it, and how long at the program's end.
+_LATER_S, _GIT_PATIENCE_S, _AT_EXIT_S = 1.0, 5.0, 0.5
 
 
 def keep_run(profile: Profile, code: str) -> str:

@@ -12,12 +12,11 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.core.units import GB
 from profnb.lite.entry import LiteResult, lite
 from profnb.loading import last, load
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
 from profnb.profile import Profile
-
-_GB = 1e9
 
 
 def say(sentence: str) -> None:
@@ -193,7 +192,7 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
     missing = [name for name in names if name not in shell.user_ns]
     if missing:
         raise UsageError(f"There is no {printable(missing[0])!r} in this notebook.")
-    limit = None if arguments.limit_gb is None else int(arguments.limit_gb * _GB)
+    limit = None if arguments.limit_gb is None else int(arguments.limit_gb * GB)
     try:
         forecast = fits(
             *(shell.user_ns[name] for name in names),

@@ -113,11 +113,9 @@ class TriedCell:
         edits: "Sequence[Edit] | None" = None,
     ) -> "list[Trial]":
         """Try what a profile advises; see ``Profile.try_advice``."""
-        from profnb.edits.editing import find_edits, join
-        from profnb.history.lookup import find_spread
+        from profnb.edits.editing import find_edits
         from profnb.report.progress import LiveLine
-        from profnb.trials.alternating import promises_of
-        from profnb.trials.trying import declined, try_in_order
+        from profnb.trials.trying import declined, try_for
 
         again = None if self._trouble else self._again or self.keep(profile.options)
         self._again = None
@@ -138,15 +136,7 @@ class TriedCell:
             line = stack.enter_context(closing(LiveLine(lambda: now[0])))
             stack.enter_context(again.left_as_it_was())
             line.start()
-            trials = try_in_order(
-                tried,
-                partial(join, sources=again.sources),
-                again.run_once,
-                seconds,
-                study=profile.study if profile.has_trace else None,
-                spread=find_spread(profile),
-                promised=promises_of(profile.advice),
-                tell=lambda text: now.__setitem__(0, text),
-            )
+            tell = partial(now.__setitem__, 0)
+            trials = try_for(profile, tried, again.sources, again.run_once, seconds, tell)
         pairs = zip(chosen, reasons, strict=True)
         return trials + [declined(reason, edit) for edit, reason in pairs if reason]

@@ -90,13 +90,13 @@ def refuse_code(
     """
     codes = _codes_of(tree, objects)
     names = set().union(*map(names_in, codes))
+    names |= {
+        value.__name__.partition(".")[0]
+        for value in named.values()
+        if isinstance(value, ModuleType)
+    }
     for words, reason in _OUTSIDE:
-        modules = {
-            value.__name__.partition(".")[0]
-            for value in named.values()
-            if isinstance(value, ModuleType)
-        }
-        if used := sorted(words & (names | modules)):
+        if used := sorted(words & names):
             yield f"The cell {reason} (`{used[0]}`)."
     for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
         words_of_call = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant)]

@@ -1,6 +1,5 @@
 """A script's advice tried: the script as it is and as edited by turns, each time in a fresh process."""
 
-import ast
 import linecache
 import sys
 import tempfile
@@ -17,18 +16,16 @@ from profnb.compare.trial_section import trial_sections
 from profnb.compare.trial_table import Trial
 from profnb.core.parsing import parse_again
 from profnb.core.safe_files import folder_prefix
+from profnb.core.units import NS_PER_S
 from profnb.drawing.section import section_text
-from profnb.edits.editing import Edit, find_edits, join
-from profnb.history.lookup import find_spread
+from profnb.edits.editing import Edit, find_edits
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, Output
 from profnb.sweep_process import UNTRACED
-from profnb.trials.alternating import TrialRun, promises_of
+from profnb.trials.alternating import TrialRun
 from profnb.trials.cell_reads import existing_places, places_named, refuse_code, writes_files
-from profnb.trials.trying import declined, try_in_order
+from profnb.trials.trying import declined, try_for
 from profnb.trials.workplace import cut_after, working_elsewhere
-
-_NS_PER_S = 1e9
 
 
 def try_script(
@@ -73,16 +70,10 @@ def try_script(
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
         return [declined("No advice has an edit that surely fits this script.")]
-    return try_in_order(
-        edits[:count],
-        partial(join, sources=sources),
-        partial(_run_once, file, words, text, tree, profile),
-        seconds,
-        study=profile.study if profile.has_trace else None,
-        spread=find_spread(profile),
-        promised=promises_of(profile.advice),
-        tell=tell,
-    )
+    places = places_named(tree, {}, ()) if writes_files(tree, ()) else None
+    needed = None if places is None else existing_places(list(places), Path.cwd())
+    run_once = partial(_run_once, file, words, text, needed, profile)
+    return try_for(profile, edits[:count], sources, run_once, seconds, tell)
 
 
 def try_in_terminal(
@@ -97,7 +88,7 @@ def try_in_terminal(
             words=arguments.program,
             is_module=arguments.module,
             names=names,
-            tell=lambda text: now.__setitem__(0, text),
+            tell=partial(now.__setitem__, 0),
         )
         profile.try_advice(
             arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
@@ -109,12 +100,12 @@ def _run_once(
     file: str,
     words: Sequence[str],
     text: str,
-    tree: ast.Module,
+    needed: Sequence[Path] | None,
     profile: Profile,
     changed: Mapping[str, str],
     seconds: float,
 ) -> TrialRun:
-    """Run a script in a process of its own, where it writes files in a temporary folder.
+    """Run a script in a process of its own; where it writes files, in a temporary folder with what it needs.
 
     Raises:
         CaptureError: It failed; the message has its error.
@@ -123,12 +114,11 @@ def _run_once(
     body = f"from profnb.trials.script_runs import run_here\nrun_here(globals(), *{given!r})"
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix=folder_prefix()))
-        if writes_files(tree, ()):
-            needed = existing_places(list(places_named(tree, {}, ())), Path.cwd())
+        if needed is not None:
             stack.enter_context(working_elsewhere(needed))
         run_fresh(body, {}, Path(folder), profile.options, traces=False)
         recording = read_recordings(Path(folder) / UNTRACED)[1][0]
-    return TrialRun(recording, is_cut=recording.wall_ns >= seconds * _NS_PER_S)
+    return TrialRun(recording, is_cut=recording.wall_ns >= seconds * NS_PER_S)
 
 
 def run_here(

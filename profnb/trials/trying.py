@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from profnb.compare.estimates import Spread
 from profnb.compare.trial_table import Trial
-from profnb.edits.editing import Edit
+from profnb.edits.editing import Edit, join
+from profnb.history.lookup import find_spread
+from profnb.profile import Profile
 from profnb.subjects.study import Study
-from profnb.trials.alternating import RunOnce, try_edits, with_promise
+from profnb.trials.alternating import RunOnce, promises_of, try_edits, with_promise
 
 _ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
 
@@ -44,6 +47,27 @@ def try_in_order(
     if joined is not None and not any("interrupted" in trial.error for trial in trials):
         trials += try_edits([joined], run_once, (1 - share) * seconds, study, spread, tell)
     return trials
+
+
+def try_for(
+    profile: Profile,
+    edits: Sequence[Edit],
+    sources: Mapping[str, str],
+    run_once: RunOnce,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> list[Trial]:
+    """Try edits of the sources that a profile is of."""
+    return try_in_order(
+        edits,
+        partial(join, sources=sources),
+        run_once,
+        seconds,
+        study=profile.study if profile.has_trace else None,
+        spread=find_spread(profile),
+        promised=promises_of(profile.advice),
+        tell=tell,
+    )
 
 
 def declined(reason: str, edit: Edit | None = None) -> Trial:
