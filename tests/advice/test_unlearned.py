@@ -146,8 +146,8 @@ def test_numbers_of_64_bits_are_told_of_the_graph_that_ran_though_another_has_it
         for _ in range(8):
             float(step(x))
     assert set(p.op_roofline["width"]) == {f"{width}-bit"}
-    told = proposed(p.study)["wide-numbers"].edits[0]
-    assert (told.share > 0.5) == (width == 64)
+    # How much of the cell that is, the machine decides; of ops on 32 bits it is nothing at all.
+    assert (proposed(p.study)["wide-numbers"].edits[0].share > 0) == (width == 64)
 
 
 @pytest.fixture(scope="module")
