@@ -77,11 +77,16 @@ def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Un
         took = sum(int(ops.self_ps[row]) for row, key in keys.items() if key in chosen)
         share = took / whole * computing
         if share >= LEAST_SHARE and not (kind == DATA and _input_draws(study)):
-            yield kind, _describe(study, chosen, took, share)
+            work = _describe(study, chosen, took, share)
+            if work.share >= LEAST_SHARE:
+                yield kind, work
 
 
 def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: float) -> Unlearned:
-    """Say which layers or line the chosen ops are of, which took so many picoseconds."""
+    """Say which layers or line the chosen ops are of, which took so many picoseconds.
+
+    What lies inside of a layer that learns (an LSTM turns its input about first) is nobody's to take out.
+    """
     table = study.layers.table
     runs, counted = study.ops.runs, study.summary.counted
     within = study.events_of(counted)
@@ -99,8 +104,9 @@ def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: floa
     learning = [at.path for at in facts.values() if at.is_trainable]
     whole_of = {path for path in facts if not any(at.startswith(f"{path}/") for at in learning)}
     is_of_layers = 2 * sum(of_layer[path] for path in paths) > took
+    inside = sum(of_layer.get(path, 0) for path in learning) / max(sum(of_layer.values()), 1)
     return Unlearned(
-        share,
+        share * (1 - inside),
         _together(weighty or paths, whole_of) if is_of_layers else "",
         len(weighty),
         longest_line(study, within),

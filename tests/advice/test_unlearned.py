@@ -5,6 +5,7 @@ import pytest
 from advised import proposed
 
 import profnb
+from profnb.causes.unlearned import DATA, find_unlearned
 
 pytestmark = [pytest.mark.tensorflow]
 ROWS, WIDTH = 64, 512
@@ -96,6 +97,13 @@ def test_two_fits_of_two_models_in_one_cell_have_a_name_each(keras):
 
 def test_numbers_that_are_dropped_behind_the_frozen_layers_leave_these_as_they_are(keras):
     assert "unlearned" in proposed(fitted(keras, [*backbone(keras), keras.layers.Dropout(0.1)]).study)
+
+
+def test_what_a_layer_that_learns_does_with_its_input_is_nobodys_to_take_out(keras):
+    recurrent = [keras.layers.Reshape((128, 4)), keras.layers.LSTM(2)]
+    p = fitted(keras, recurrent)
+    assert not any(True for _ in find_unlearned(p.study, (DATA,)))
+    assert "unlearned" not in proposed(p.study)
 
 
 def called(step, times=8):
