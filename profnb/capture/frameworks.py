@@ -15,7 +15,7 @@ from types import ModuleType
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library, explain_missing, on_import
-from profnb.capture.machine.network_files import watch_network_files
+from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.cell_counters import InFlight, OwnTime, watch_in_flight

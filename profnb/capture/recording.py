@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.environment import Chain, count_elements, describe_datasets, find_files
-from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
-from profnb.capture.machine.network_files import NetworkFiles
+from profnb.capture.machine.waits import CoreWaits, NetworkFiles
 from profnb.capture.marking.trace_events import ChangingArguments, TracedFunction
 from profnb.capture.models.layer_facts import FitResult, ModelFacts
 from profnb.capture.parts.part_records import CellRecords

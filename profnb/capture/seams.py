@@ -194,7 +194,6 @@ CONCRETE_FUNCTION = Seam(
 FUNCTION_NAME = on_objects(
     "tensorflow:types.experimental.ConcreteFunction.name", CONCRETE_FUNCTION.lost
 )
-GRAPH_OF = on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
 GRAPH_FUNCTIONS = on_objects("tensorflow:Graph._functions", _NO_SCOPES)
 GRAPH_KEY = on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)

@@ -21,8 +21,7 @@ from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.parts.call_clock import CallClock
-from profnb.capture.parts.cell_counters import OwnTime
+from profnb.capture.parts.cell_counters import CallClock, OwnTime
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import first_line

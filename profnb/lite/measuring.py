@@ -19,9 +19,16 @@ from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
 from profnb.core.units import PS_PER_S, count_text
 from profnb.lite.advice import advise_lite
-from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
+from profnb.lite.conversion import (
+    Converted,
+    KerasSide,
+    convert_model,
+    is_keras,
+    layers_of,
+    read_file,
+    stripped,
+)
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
-from profnb.lite.keras_model import KerasSide, layers_of
 from profnb.lite.lite_data import (
     LiteData,
     match_inputs,

@@ -9,8 +9,7 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
-from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of, unquoted
-from profnb.core.options import CaptureOptions
+from profnb.core.options import CAPTURE_ARGUMENTS, CaptureOptions, options_of, unquoted
 from profnb.lite.entry import ALLOWED, KINDS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

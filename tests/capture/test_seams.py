@@ -250,7 +250,7 @@ def test_metadata_that_takes_only_certain_names_costs_steps_of_functions_and_a_s
 @pytest.mark.hooks_fail
 @pytest.mark.parametrize("name", [
     "open_steps.OpenSteps.begin", "open_steps.OpenSteps.record", "trace_events.TraceEvents._called",
-    "keras_batches.KerasBatches._batch_began", "trace_events.TraceEvents._span_ended",
+    "step_recorder.KerasBatches._batch_began", "trace_events.TraceEvents._span_ended",
 ])
 def test_a_fault_of_ours_in_a_hook_is_a_sentence_and_not_the_users(tf, stop, monkeypatch, name):
     def broken(*_, **__):

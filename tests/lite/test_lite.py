@@ -22,13 +22,13 @@ from profnb.lite.findings import LiteFindings, LiteLayer, LiteModel, LiteOp
 from profnb.lite.lite_data import read_data, read_examples
 from profnb.lite.findings import judge_outputs, metric_of, paired_price, share_interval
 from profnb.lite.lite_data import match_inputs
-from profnb.lite.op_layers import align, assign_layers, read_graph
+from profnb.lite.op_study import align, assign_layers, read_graph
 from profnb.lite.op_study import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.interpreting import _Server
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.entry import LiteResult
-from profnb.lite.keras_model import save_model
+from profnb.lite.conversion import save_model
 from profnb.lite.section import verdict_text
 
 US = 1e6  # picoseconds

@@ -1,4 +1,4 @@
-"""The Keras models that ran, or that live in a namespace, as plain data; and what their fits reached.
+"""The models that ran, or that live in a namespace, as plain data; and what Keras' fits reached.
 
 Which models run is seen where they are called or given to ``fit`` and the like. While a function is traced,
 each call of a layer also tells which name scopes of the graph are the layer's: those that its name would
@@ -7,6 +7,8 @@ from names alone ``dense_1`` may be the layer ``dense`` or ``dense_1``.
 
 Models are held by weak references and described when the capture ends. Keras keeps the metrics of a fit in
 its ``History``, on the model; they are copied when the fit ends.
+
+PyTorch's modules become the same data as Keras' layers; nothing of PyTorch is imported.
 """
 
 import contextlib
@@ -19,12 +21,19 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library
-from profnb.capture.models.layer_facts import FitResult, ModelFacts, TracedLayer, describe_model
+from profnb.capture.models.layer_facts import (
+    FitResult,
+    LayerFacts,
+    ModelFacts,
+    TracedLayer,
+    describe_model,
+)
+from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
+from profnb.capture.source.layer_lines import model_types, of_types
 from profnb.capture.step_records import TRAIN
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
-_KERAS_MODULES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
@@ -229,10 +238,7 @@ def _scopes_between(first: str, last: str) -> list[str]:
 
 def _models_in(namespace: Mapping[str, object]) -> list[Any]:
     """Find the Keras models that are values of a namespace."""
-    modules = [sys.modules[name] for name in _KERAS_MODULES if name in sys.modules]
-    types = tuple(kind for module in modules if isinstance(kind := seams.MODEL.find(module), type))
-    values = list(namespace.values()) if types else []
-    return [value for value in values if issubclass(type(value), types)][:_MOST_MODELS]
+    return of_types(list(namespace.values()), model_types())[:_MOST_MODELS]
 
 
 def as_models(given: object) -> list[object]:
@@ -267,3 +273,83 @@ def _ids_inside(model: Any) -> set[int]:
     with OwnFaults():  # likewise; or it is no layer
         return set(map(id, seams.FLATTEN_LAYERS.of(model)(include_self=False)))
     return set()
+
+
+_MOST_LAYERS, _DEEPEST_MODULE = 20_000, 30
+_TORCH_MODULES = "torch.nn."
+_LOSSES = "torch.nn.modules.loss"
+
+
+def is_loss(module: object) -> bool:
+    """Tell whether it is one of PyTorch's losses, or made from one."""
+    return any(kind.__module__ == _LOSSES for kind in type(module).__mro__)
+
+
+def compiled_in(module: object) -> object | None:
+    """Find the module that ``torch.compile`` compiled as this one, or in it; None where it did not."""
+    if TORCH_COMPILED_CALL.of(module) is not None:
+        return module
+    parts = vars(module).get("_modules")
+    return parts.get(TORCH_COMPILED_MODULE.name) if isinstance(parts, Mapping) else None
+
+
+def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts | None:
+    """Turn a module and all inside into plain data; None where it does not let itself be looked at.
+
+    What was compiled is one layer with all that is inside: nothing is called there that could be seen.
+
+    Args:
+        module: A ``torch.nn.Module``.
+        name: What it is called.
+        calls: How often its last call called each module, by id.
+    """
+    rows: list[LayerFacts] = []
+    row_of: dict[str, int] = {}
+    counted: set[int] = set()
+    called: dict[int, int] = {}
+    compiled: tuple[str, ...] = ()
+    with OwnFaults():  # somebody's module may do anything when it is looked at
+        for dotted, part in module.named_modules():
+            if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST_MODULE:
+                continue
+            if dotted and f"{dotted}.".startswith(compiled):
+                continue
+            whole = compiled_in(part)
+            compiled = compiled if whole is None else (*compiled, f"{dotted}." if dotted else "")
+            kind = type(part if whole is None else whole)
+            above, _, short_name = dotted.rpartition(".")
+            weights = list(part.parameters(recurse=whole is not None))
+            row = row_of[dotted] = len(rows)
+            called |= {row: calls[id(part)]} if calls.get(id(part)) else {}
+            rows.append(
+                LayerFacts(
+                    path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
+                    name=short_name or name,
+                    kind=kind.__name__,
+                    is_library=kind.__module__.startswith(_TORCH_MODULES),
+                    parent=row_of[above] if dotted else -1,
+                    parameters=sum(
+                        _size(weight) for weight in weights if id(weight) not in counted
+                    ),
+                    is_shared=called.get(row, 0) > 1,
+                    is_trainable=any(bool(weight.requires_grad) for weight in weights),
+                )
+            )
+            counted.update(map(id, weights))
+        return ModelFacts(
+            name=name,
+            layers=tuple(rows),
+            is_uniquified=False,
+            scopes={layer.path: row for row, layer in enumerate(rows)},
+            calls=called,
+            has_own_scopes=True,
+        )
+    return None
+
+
+def _size(weight: Any) -> int:
+    """Count the numbers in a weight; of one that a lazy layer has not made yet there are none."""
+    try:
+        return int(weight.numel())
+    except (RuntimeError, ValueError, TypeError):
+        return 0

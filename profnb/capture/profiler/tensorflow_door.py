@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.profiler.profiler_door import Door, first_line, log_held_back
-from profnb.capture.profiler.ranks import find_rank
+from profnb.capture.profiler.profiler_door import Door, find_rank, first_line, log_held_back
 from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
 from profnb.capture.source.user_code import is_own_file
 from profnb.core.errors import CaptureError

@@ -31,8 +31,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded, put_again, put_aside, watch
 from profnb.capture.marking.open_steps import abandon_marker, end_marker
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
+from profnb.capture.models.model_watch import ModelWatch, compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.step_records import USER
 from profnb.trace.names import KINETO_SCOPE

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.machine.machine_watch import MOST_LOOKS, MachineRecords
-from profnb.capture.machine.network_files import NetworkFiles
+from profnb.capture.machine.waits import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
 from profnb.capture.recording import ROLES, GapPlace, GapRecords, QueueRecord, Recording
