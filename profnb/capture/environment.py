@@ -93,13 +93,11 @@ def describe_environment() -> dict[str, str]:
     """Versions and settings that change how fast code runs, of what the code has imported."""
     settings = imported_versions()
     with contextlib.suppress(Exception):  # a Keras that failed to import
-        backend = seams.BACKEND.find()
-        if backend is not None and str(backend()) != "tensorflow":
-            settings[KERAS_BACKEND] = str(backend())
+        settings |= {KERAS_BACKEND: str(seams.BACKEND.find()())}
+    if settings.get(KERAS_BACKEND) == "tensorflow":
+        del settings[KERAS_BACKEND]
     with contextlib.suppress(Exception):  # not every Keras has policies
-        policy = seams.POLICY.find()
-        if policy is not None:
-            settings["Precision policy"] = str(policy().name)
+        settings |= {"Precision policy": str(seams.POLICY.find()().name)}
     if "tensorflow" not in sys.modules:
         return settings
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
@@ -213,9 +211,8 @@ def find_files(namespace: Mapping[str, object]) -> tuple[dict[str, int], dict[st
         return None
 
     files = dict(_ask_datasets(namespace, files_of))
-    return {n: count for n, (count, _) in files.items()}, {
-        n: size for n, (_, size) in files.items()
-    }
+    counts, sizes = ({name: one[at] for name, one in files.items()} for at in (0, 1))
+    return counts, sizes
 
 
 def mean_size(files: Sequence[bytes]) -> int | None:

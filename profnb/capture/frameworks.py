@@ -17,6 +17,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.cell_counters import InFlight, OwnTime, watch_in_flight
 from profnb.capture.profiler.doors import Doors
@@ -28,7 +29,6 @@ from profnb.capture.recording import Recording
 from profnb.capture.seam import Seam
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
-from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.source.user_code import uses_sessions
 
 JAX, TORCH = "jax", "torch"  # as Keras calls them
@@ -148,7 +148,7 @@ class Frameworks:
                 self._hook_failed(error)
 
     def _look_up(self, module: ModuleType) -> Library:
-        library = Library(module, self._hook_failed)
+        library = Library(module, self._hook_failed, self._thread)
         self._libraries.append(library)
         return library
 
@@ -204,8 +204,8 @@ class Frameworks:
             self._watch(jax.watch(seams.JAX_BACKENDS, after=lambda *_, **__: is_set_up()))
 
     def _jax_set_up(self) -> None:
-        """The code has set up JAX's devices, on whatever thread: from then on there is work to record."""
-        if threading.get_ident() != self._thread or self._window.was_opened(self._profilers.jax):
+        """The code has set up JAX's devices: from then on there is work to record."""
+        if self._window.was_opened(self._profilers.jax):
             return
         if self._profilers.jax.is_starting():  # under a name that nobody watches
             self._window.leave(self._profilers.jax)
@@ -225,27 +225,25 @@ class Frameworks:
         if all(sys.modules.get(name) is None for name in others):
             self._window.open(door)
         for seam in (seams.TORCH_AUTOGRAD_ENTER, seams.TORCH_PROFILE_START):
-            self._watch(torch.watch(seam, before=partial(self.codes_profiler.starts, door)))
+            starts = partial(self.codes_profiler.starts, door)
+            self._watch(torch.watch(seam, on_any_thread=True, before=starts))
 
     def _interpreters_imported(self, invokes: Sequence[Seam], library: Library) -> None:
         """See runs of LiteRT's interpreters, marked by whichever profiler records."""
         self.any_imported = True
-        loops, doors = self._recorder.loops, self._profilers
+        loop, doors = self._recorder.invokes, self._profilers
 
         def begins(*_: object, **__: object) -> None:
             is_jax = self.tensorflow is None and self._window.was_opened(doors.jax)
             door = doors.jax if is_jax else doors.tensorflow
-            loops.invoke_begins(door if self._window.was_opened(door) else None)
+            loop.begin(door if self._window.was_opened(door) else None)
+
+        def raised(*_: object, **__: object) -> None:
+            loop.abandon(failed=True)
 
         for seam in invokes:
-            self._watch(
-                library.watch(
-                    seam,
-                    before=begins,
-                    came=lambda *_: loops.invoke_ended(),
-                    raised=lambda *_, **__: loops.invoke_failed(),
-                )
-            )
+            ended = library.watch(seam, before=begins, came=lambda *_: loop.end(), raised=raised)
+            self._watch(ended)
 
     def _backend_of_keras(self) -> str:
         """Name what Keras 3 runs on, which a process keeps; "" where it is not imported."""
@@ -272,14 +270,12 @@ class Frameworks:
             self._window.open(door)
 
     def _keras_imported(self, keras: Library) -> None:
-        self._watch(watch_in_flight(self._batches_fly, self._hook_failed))
+        self._watch(watch_in_flight(keras, self._batches_fly))
         batches = self._recorder.batches
         self._watch(batches.watch_keras(keras))
-        if not batches.run_listeners:
-            fits = FitWatch(self._recording.fits)
-            batches.run_listeners.append((fits.run_began, fits.run_ended))
-            if self._traces:
-                batches.run_listeners.append((self._models.run_began, self._models.run_ended))
+        self._watch(FitWatch(self._recording.fits).watch(keras))
+        if self._traces:
+            self._watch(self._models.watch_runs(keras))
         hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
         self._watch(watch_fetching(*hooks), in_window=True)
         if self._traces:

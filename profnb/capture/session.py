@@ -19,6 +19,7 @@ from profnb.capture.journal.journal import Journal
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
+from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.cell_counters import CallClock, OwnTime
@@ -30,7 +31,6 @@ from profnb.capture.recording import Recording
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
-from profnb.capture.source.tape_watch import TapeWatch
 from profnb.capture.source.user_code import is_session_file
 from profnb.capture.step_records import KINDS, RUN, Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
@@ -84,15 +84,15 @@ class Capture:
             lambda: self.recorder.open.is_outside, window.is_open, window.step_recorded
         )
         self.recording.turns = self._tapes.turns
-        loops = self.recorder.loops
+        runs = self.recorder.session_runs
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
             options.max_seconds,
             self._session_runs_begin,
-            loops.run_began,
-            loops.run_ended,
-            loops.run_failed,
-            loops.run_counted,
+            runs.run_began,
+            runs.run_ended,
+            runs.run_failed,
+            runs.run_counted,
             failed,
             partial(self.own_time.part, "session runs"),
         )

@@ -349,24 +349,16 @@ def long_ops_share(study: Study) -> float:
 def note_threads(study: Study) -> list[str]:
     """How many threads were set where those are more than cores, and runs that wait for one to begin."""
     cores, intra, inter = (number_set(study, name) for name in (CORES, INTRA_OP, INTER_OP))
-    notes = []
-    thread_settings = [
-        f"{count_text(count)} {what}"
-        for count, what in ((intra, "for each op (intra-op)"), (inter, "to run ops (inter-op)"))
-        if count and cores and count > cores
-    ]
-    if thread_settings and cores and not study.program.has_device:
-        pools = [
-            p
-            for p, n in (("intra_op_threads", intra), ("inter_op_threads", inter))
-            if n and n > cores
-        ]
-        sweep = " ".join(
-            f"{p}={cores},{n}"
-            for p, n in zip(pools, (n for n in (intra, inter) if n and n > cores), strict=True)
-        )
+    pools = (
+        (intra, "for each op (intra-op)", "intra_op_threads"),
+        (inter, "to run ops (inter-op)", "inter_op_threads"),
+    )
+    notes, over = [], [pool for pool in pools if pool[0] > cores > 0]
+    if over and not study.program.has_device:
+        counts = " and ".join(f"{count_text(count)} {what}" for count, what, _ in over)
+        sweep = " ".join(f"{name}={cores},{count}" for count, _, name in over)
         notes.append(
-            f"Threads were set to {' and '.join(thread_settings)}, on {count_text(cores)} cores. More "
+            f"Threads were set to {counts}, on {count_text(cores)} cores. More "
             f"threads than cores take turns. `%%tfsweep {sweep}` measures the cost."
         )
     return [*notes, *_note_starts(study, inter or cores)]
@@ -390,10 +382,6 @@ def note_waits(study: Study) -> list[str]:
     ]
 
 
-def _threads_fill(count: int) -> str:
-    return "1 thread fills" if count == 1 else f"{count_text(count)} threads fill"
-
-
 def _note_starts(study: Study, pool: int) -> list[str]:
     """That session runs wait for a thread before their first op, while Python functions hold as many."""
     gaps, rows = session_gaps(study), study.summary.counted
@@ -411,7 +399,7 @@ def _note_starts(study: Study, pool: int) -> list[str]:
         return []
     return [
         f"Each step spends {duration_text(inside)} inside of Session.run around the ops: "
-        f"{_threads_fill(threads)} queues with functions of Python. Each function holds one of "
-        f"{count_text(pool)} inter-op threads. ConfigProto(inter_op_parallelism_threads={threads + pool}) "
+        f"{counted_text(threads, 'thread')} fill{'s' * (threads == 1)} queues with functions of Python. "
+        f"Each function holds one of {count_text(pool)} inter-op threads. ConfigProto(inter_op_parallelism_threads={threads + pool}) "
         "for the first session leaves some for the steps."
     ]

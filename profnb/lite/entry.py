@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from profnb.advice.proposals import Advice
     from profnb.compare.speedup import Difference
-    from profnb.lite.findings import LiteFindings, LiteModel, Price
+    from profnb.lite.findings import Interval, LiteFindings, LiteModel
     from profnb.report.report import Report
 
 KINDS = ("float32", "float16", "dynamic", "int8")
@@ -256,14 +256,14 @@ class LiteDifference:
         first: It in A.
         second: It in B.
         time: How the times compare.
-        price: How the metric differs, example by example; None where the data are not the same.
+        price: How the metric differs, example by example; unknown where the data are not the same.
     """
 
     name: str
     first: "LiteModel"
     second: "LiteModel"
     time: "Difference"
-    price: "Price | None"
+    price: "Interval"
 
 
 class LiteComparison(Result):
@@ -287,34 +287,21 @@ class LiteComparison(Result):
         import numpy as np
 
         from profnb.compare.speedup import RunSet, compare_runs
-        from profnb.lite.findings import LiteFindings, paired_price
+        from profnb.lite.findings import UNKNOWN
 
         one, two = self.first.findings, self.second.findings
+        judged, judged_again = ((each.data_digest, each.metric) for each in (one, two))
+        is_same_data = bool(one.data_digest) and judged == judged_again
         others = {model.name: model for model in two.models if len(model.round_ps)}
         rows = []
         for model in one.models:
             other = others.get(model.name)
-            if other is None or not len(model.round_ps):
-                continue
-            time = compare_runs(
-                RunSet(self.labels[0], (np.array(model.round_ps),)),
-                RunSet(self.labels[1], (np.array(other.round_ps),)),
-            )
-            price = None
-            assert isinstance(one, LiteFindings)
-            if self._has_same_data and len(model.scores) == len(other.scores) > 0:
-                scores = np.array(other.scores), np.array(model.scores)
-                price = paired_price(*scores, is_score=one.is_score)
-            rows.append(LiteDifference(model.name, model, other, time, price))
+            if other is not None and len(model.round_ps):
+                sides = zip(self.labels, (model, other), strict=True)
+                runs = (RunSet(label, (np.array(each.round_ps),)) for label, each in sides)
+                price = one.price(other, model) if is_same_data else UNKNOWN
+                rows.append(LiteDifference(model.name, model, other, compare_runs(*runs), price))
         return rows
-
-    @property
-    def _has_same_data(self) -> bool:
-        one, two = self.first.findings, self.second.findings
-        return bool(one.data_digest) and (one.data_digest, one.metric) == (
-            two.data_digest,
-            two.metric,
-        )
 
     @property
     def _spoken_of(self) -> "LiteDifference | None":

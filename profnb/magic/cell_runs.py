@@ -16,11 +16,11 @@ from profnb.capture.source.user_code import outward
 from profnb.captured import CapturedProfile
 from profnb.comparison import compare
 from profnb.core.errors import ProfnbError
-from profnb.core.options import CaptureOptions
+from profnb.core.options import CaptureOptions, options_of
 from profnb.core.printable import open_output
 from profnb.history.door import keep
 from profnb.magic.known_results import KnownResults, check_name, labels_of, say, write_json
-from profnb.magic.magic_options import capture_options
+from profnb.magic.magic_options import as_usage_error
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, LiveText, Progress, run_words
 from profnb.warm import Warming
@@ -216,7 +216,8 @@ class CellRuns:
             call_after_cell(self.shell, cell_ended)
 
     def _begin(self, arguments: Namespace, cell: tuple[str, str]) -> CapturedProfile:
-        options = capture_options(arguments)
+        with as_usage_error():
+            options = options_of(arguments)
         check_name(arguments.out)
         if arguments.vs is not None:
             arguments.vs = self._results.source(arguments.vs), arguments.vs

@@ -46,8 +46,6 @@ _STEP_NUMBER = re.compile(r"(\d{1,15})\D{0,100}$")
 _MOST_TRIES = 2_000  # to find which records are damaged
 Read = TypeVar("Read")
 
-_Part = tuple[list[str], Int64s, Floats, Floats]  # tags, steps, times, values
-
 
 @dataclass(frozen=True, slots=True)
 class Scalars(RowColumns):
@@ -104,11 +102,8 @@ def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
     Args:
         buffers: Whole files.
     """
-    tagged, damaged = list[tuple[Bytes, int, str]](), 0
-    for buffer in buffers:
-        parts, bad = _read_sound(buffer, _runs_of)
-        tagged += [run for part in parts for run in part]
-        damaged += bad
+    parts, damaged = _read_sound(buffers, _runs_of)
+    tagged = [run for part in parts for run in part]
     numbers = [step for _, step, _ in tagged]
     if not any(numbers):
         ends = [_STEP_NUMBER.search(tag) for _, _, tag in tagged]
@@ -141,21 +136,25 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
     Returns:
         The scalars, and how many records could not be read.
     """
-    sound, damaged = list[_Part](), 0
-    for buffer in buffers:
-        parts, bad = _read_sound(buffer, _scalars_of)
-        sound += parts
-        damaged += bad
-    return _joined(sound, run), damaged
+    parts, damaged = _read_sound(buffers, _scalars_of)
+    whole = _together(parts)
+    of_tag = np.unique(whole.tag, return_inverse=True)[1]
+    order = np.lexsort((whole.time_s, whole.step, of_tag))
+    tags = tuple(whole.tag[row] for row in order)
+    numbers = (column[order] for column in (whole.step, whole.time_s, whole.value))
+    return Scalars((run,) * len(tags), tags, *numbers), damaged
 
 
-def _joined(parts: Sequence[_Part], run: str) -> Scalars:
-    tags = [tag for part in parts for tag in part[0]]
-    step, time_s, value = (np.concatenate([np.empty(0, kind), *(part[at] for part in parts)])
-                           for at, kind in ((1, np.int64), (2, np.float64), (3, np.float64)))  # fmt: skip
-    order = np.lexsort((time_s, step, np.unique(tags, return_inverse=True)[1]))
-    in_order = tuple(tags[row] for row in order)
-    return Scalars((run,) * len(tags), in_order, step[order], time_s[order], value[order])
+def _together(parts: Iterable[Scalars]) -> Scalars:
+    listed = [Scalars((), (), np.empty(0, np.int64), np.empty(0), np.empty(0)), *parts]
+    runs, tags = (
+        tuple(text for part in listed for text in getattr(part, name)) for name in ("run", "tag")
+    )
+    numbers = (
+        np.concatenate([getattr(part, name) for part in listed])
+        for name in ("step", "time_s", "value")
+    )
+    return Scalars(runs, tags, *numbers)
 
 
 def read_scalars(files: Sequence[Path]) -> Scalars:
@@ -164,18 +163,11 @@ def read_scalars(files: Sequence[Path]) -> Scalars:
     for file in files:
         with suppress(TraceFormatError, OSError):
             buffers[file.parent].append(read_whole(file, _MOST_FILE_BYTES))
-    runs = [find_scalars([])[0]]
-    runs += [find_scalars(held, printable(folder.name))[0] for folder, held in buffers.items()]
-    return Scalars(
-        tuple(run for one in runs for run in one.run),
-        tuple(tag for one in runs for tag in one.tag),
-        np.concatenate([one.step for one in runs]),
-        np.concatenate([one.time_s for one in runs]),
-        np.concatenate([one.value for one in runs]),
-    )
+    runs = (find_scalars(held, printable(folder.name))[0] for folder, held in buffers.items())
+    return _together(runs)
 
 
-def _scalars_of(events: Messages) -> _Part:
+def _scalars_of(events: Messages) -> Scalars:
     values = events.inner(_SUMMARY, "Summary").split(1, "Summary.Value")
     number, is_scalar = np.zeros(len(values)), np.zeros(len(values), np.bool_)
     plain_rows, plain = values.fixed(_SIMPLE, "<f4")
@@ -195,30 +187,34 @@ def _scalars_of(events: Messages) -> _Part:
             number[rows], is_scalar[rows] = np.ascontiguousarray(raw).view(form).reshape(-1), True
     rows = np.flatnonzero(is_scalar)
     event, (step,) = values.parents[rows], events.numbers(_STEP)
-    tags = [printable(tag[:_LONGEST_TAG]) for tag in values.inner(_TAG, "tag").texts()]
+    texts = values.inner(_TAG, "tag").texts()
+    tags = tuple(printable(texts[row][:_LONGEST_TAG]) for row in rows)
     timed, seconds = events.fixed(_WALL_TIME, "<f8")
     time_s = np.full(len(events), np.nan)
     time_s[timed] = np.where(np.abs(seconds) < _LATEST_S, seconds, np.nan)
-    return [tags[row] for row in rows], step[event], time_s[event], number[rows]
+    return Scalars(("",) * len(tags), tags, step[event], time_s[event], number[rows])
 
 
-def _read_sound(buffer: Bytes, read: Callable[[Messages], Read]) -> tuple[list[Read], int]:
-    """Read the events of a file, in halves of halves where one is damaged, and count those."""
-    places = chain.from_iterable(_records(buffer))  # one number at a time: there may be very many
-    waiting = [np.fromiter(places, np.int64).reshape(-1, 2).T.copy()]
-    whole = Messages.whole(buffer, "event file")
-    parts, damaged, tries = list[Read](), 0, 0
-    while waiting:
-        spans = waiting.pop()
-        try:
-            parts.append(read(whole.within(spans, "Event")))
-        except TraceFormatError:
-            tries += 1
-            half = spans.shape[1] // 2
-            if half and tries < _MOST_TRIES:
-                waiting += [spans[:, half:], spans[:, :half]]
-            else:
-                damaged += spans.shape[1]
+def _read_sound(
+    buffers: Iterable[Bytes], read: Callable[[Messages], Read]
+) -> tuple[list[Read], int]:
+    """Read the events of files, in halves of halves where one is damaged, and count those."""
+    parts, damaged = list[Read](), 0
+    for buffer in buffers:
+        places = chain.from_iterable(_records(buffer))  # one by one: there may be very many
+        waiting = [np.fromiter(places, np.int64).reshape(-1, 2).T.copy()]
+        whole, tries = Messages.whole(buffer, "event file"), 0
+        while waiting:
+            spans = waiting.pop()
+            try:
+                parts.append(read(whole.within(spans, "Event")))
+            except TraceFormatError:
+                tries += 1
+                half = spans.shape[1] // 2
+                if half and tries < _MOST_TRIES:
+                    waiting += [spans[:, half:], spans[:, :half]]
+                else:
+                    damaged += spans.shape[1]
     return parts, damaged
 
 

@@ -26,22 +26,10 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
 from profnb.capture.recording import SessionRecords
-from profnb.capture.seams import (
-    FULL_TRACE,
-    INTERACTIVE_RUN,
-    RUN_METADATA,
-    RUN_OPTIONS,
-    SAVERS,
-    SESSION_CONFIG,
-    SESSION_DEVICES,
-    SESSION_HOOKS,
-    SESSION_RUN,
-    SESSION_TARGET,
-    SOFTWARE_TRACE,
-)
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.graph_queues import QueueWatch, defining_class
@@ -130,12 +118,12 @@ class GraphRuns:
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
         """See session runs inside the block."""
-        self._options_type = tensorflow.take(RUN_OPTIONS)
-        self._metadata_type = tensorflow.take(RUN_METADATA)
-        self._full_trace = tensorflow.take(FULL_TRACE)
-        self._software_trace = tensorflow.take(SOFTWARE_TRACE)
+        self._options_type = tensorflow.take(seams.RUN_OPTIONS)
+        self._metadata_type = tensorflow.take(seams.RUN_METADATA)
+        self._full_trace = tensorflow.take(seams.FULL_TRACE)
+        self._software_trace = tensorflow.take(seams.SOFTWARE_TRACE)
         needed = (self._options_type, self._metadata_type, self._full_trace)
-        sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
+        sessions = [] if None in needed else [seams.SESSION_RUN, seams.INTERACTIVE_RUN]
         classes = [seam.owner(tensorflow.module) for seam in sessions]
         owners = {defining_class(session, "run") for session in classes} - {None}
         with ExitStack() as stack:
@@ -146,7 +134,9 @@ class GraphRuns:
                     self._is_hidden = True
                     continue
                 stack.enter_context(replace_attribute(owner, "run", watched))
-            for seam in (*SAVERS, *SESSION_HOOKS) if owners else ():  # their own runs are no steps
+            for seam in (
+                (*seams.SAVERS, *seams.SESSION_HOOKS) if owners else ()
+            ):  # their own runs are no steps
                 stack.enter_context(tensorflow.watch(seam, before=self._saves, after=self._saved))
             if owners and self._gaps is not None:
                 stack.enter_context(self._queues.watch(tensorflow))
@@ -281,7 +271,7 @@ class GraphRuns:
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
         if self.ended == 1:  # how many threads the session's own settings ask for
-            config = SESSION_CONFIG.of(session)
+            config = seams.SESSION_CONFIG.of(session)
             asked = {
                 INTRA_OP: getattr(config, "intra_op_parallelism_threads", 0),
                 INTER_OP: getattr(config, "inter_op_parallelism_threads", 0),
@@ -401,9 +391,9 @@ def _is_traced(metadata: Any) -> bool:
 
 def _is_on_cpu(session: Any) -> bool:
     """Tell whether a session runs in this process, and nowhere but on the CPU."""
-    if SESSION_TARGET.of(session):
+    if seams.SESSION_TARGET.of(session):
         return False
     try:
-        return all(device.device_type == "CPU" for device in SESSION_DEVICES.of(session)())
+        return all(device.device_type == "CPU" for device in seams.SESSION_DEVICES.of(session)())
     except Exception:  # noqa: BLE001 - whatever it is, the user's code comes first
         return False

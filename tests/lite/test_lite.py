@@ -216,7 +216,7 @@ def test_accuracy_has_wilsons_interval_and_differences_are_of_pairs():
     assert not paired_price(one, base, is_score=True).is_sure
     one[:20] = 0
     price = paired_price(one, base, is_score=True)
-    assert price.difference == pytest.approx(-0.02)
+    assert price.value == pytest.approx(-0.02)
     assert price.is_sure
     base[20:40] = 0  # as many gained as lost
     assert not paired_price(one, base, is_score=True).is_sure

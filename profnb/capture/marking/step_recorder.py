@@ -16,7 +16,6 @@ Keras tells its callbacks how many epochs there will be and how many batches eac
 epoch whose length nobody knew beforehand has told it when it is over.
 """
 
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -51,8 +50,6 @@ from profnb.capture.step_records import (
     OpenStep,
 )
 from profnb.trace.names import NEXT_BATCH
-
-RunHook = Callable[[str, Any], object]
 
 
 class KerasRuns:
@@ -134,7 +131,6 @@ class KerasBatches:
 
     Attributes:
         keras_runs: How far the fit that runs is.
-        run_listeners: Told of each run of Keras' that begins, and that ends: its phase, its callbacks.
     """
 
     def __init__(
@@ -146,7 +142,6 @@ class KerasBatches:
         """Nothing is watched yet."""
         self._open, self._abandon_iteration, self._door = open_steps, abandon_iteration, door
         self.keras_runs = KerasRuns()
-        self.run_listeners: list[tuple[RunHook, RunHook]] = []
         self._batches_begun = self._run_began_ns = 0
         self._ending = 0, 0  # callbacks whose epoch ends, and how many steps were recorded by then
         self._callbacks: Callable[[], object] = lambda: None  # those whose batch ended last
@@ -174,16 +169,12 @@ class KerasBatches:
         if phase not in self._open.runs:
             self._watch_phase(keras, phase, stack)
         number = self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
-        if self._open.is_here():
-            self.keras_runs.run_began(phase, callbacks)
-            if not self._open.is_in_run:
-                self._run_began_ns = time.perf_counter_ns()
-            self._open.is_in_run = True
-            is_validation = self.keras_runs.is_validation
-            self._open.log.runs.append(KerasRunSeen(phase, number, is_validation))
+        self.keras_runs.run_began(phase, callbacks)
+        if not self._open.is_in_run:
+            self._run_began_ns = time.perf_counter_ns()
+        self._open.is_in_run = True
+        self._open.log.runs.append(KerasRunSeen(phase, number, self.keras_runs.is_validation))
         self._knows_door = False
-        for began, _ended in self.run_listeners:
-            began(phase, callbacks)
 
     def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
         """See the batches of "train", "test" or "predict" from their first run on."""
@@ -199,20 +190,17 @@ class KerasBatches:
             epochs = keras.watch(seams.EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
             stack.enter_context(epochs)
 
-    def _run_ended(self, phase: str, callbacks: Any, *_: object, **__: object) -> None:
-        if self._open.is_here():
-            self.keras_runs.run_ended(phase)
-            self._open.is_in_run = self.keras_runs.is_running
-            if not self._open.is_in_run:
-                self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
-        for _began, ended in self.run_listeners:
-            ended(phase, callbacks)
+    def _run_ended(self, phase: str, *_: object, **__: object) -> None:
+        self.keras_runs.run_ended(phase)
+        self._open.is_in_run = self.keras_runs.is_running
+        if not self._open.is_in_run:
+            self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
 
     def end_failed_batch(self) -> None:
         """The batch that is open, if one is, was cut off by an exception that ended its run."""
         batch = self._open.batch
         self._batch_abandoned()
-        if batch is not None and batch.failed_ns and self._open.is_here():
+        if batch is not None and batch.failed_ns:
             self._open.fail(batch, batch.failed_ns)
 
     def fetching_begins(self, examples: int | None) -> None:
@@ -231,8 +219,6 @@ class KerasBatches:
 
     def _batch_began(self, phase: str, *_: object, **__: object) -> None:
         opened = self._open
-        if threading.get_ident() != opened.thread:
-            return
         if opened.counts_only and opened.batch is None and not opened.stack:
             opened.batch = opened.begin(None, KERAS, phase, self._batches_begun)
             self._batches_begun += 1
@@ -257,7 +243,7 @@ class KerasBatches:
     def _batch_ended(self) -> None:
         opened = self._open
         batch = opened.batch
-        if batch is None or threading.get_ident() != opened.thread:
+        if batch is None:
             return
         end_ns = time.perf_counter_ns()
         if batch.marker is not None:
@@ -266,7 +252,7 @@ class KerasBatches:
         opened.record(batch, end_ns)
 
     def _batch_abandoned(self, *_: object, **__: object) -> None:
-        if self._open.batch is None or not self._open.is_here():
+        if self._open.batch is None:
             return
         batch, self._open.batch = self._open.batch, None
         abandon_marker(batch.marker)
@@ -275,8 +261,6 @@ class KerasBatches:
 
     def _callbacks_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         opened = self._open
-        if threading.get_ident() != opened.thread:
-            return
         if callbacks is not self._callbacks():  # as a rule they are those of the batch before
             self._callbacks = weakref.ref(callbacks)
             # An int in Keras 3, a variable of its own in Keras 2.
@@ -310,8 +294,6 @@ class KerasBatches:
     def _epoch_ended(self, callbacks: Any, epoch: object = None, *_: object, **__: object) -> None:
         """Keras' own history, which is first told of an epoch, has its number."""
         ending, self._ending = self._ending, (0, 0)
-        if not self._open.is_here():
-            return
         self.keras_runs.epoch_ended(callbacks, epoch)
         if ending[0] != id(callbacks):
             return
@@ -332,8 +314,62 @@ def _count(value: Any) -> int:
 _RUN_ROW = KINDS.index(RUN)
 
 
-class OwnLoops:
-    """Takes the steps of loops of the user's own: iterations over PyTorch, session runs, LiteRT's runs.
+class OwnLoop:
+    """Takes the steps that a loop of the user's own makes: iterations over PyTorch, runs of LiteRT's.
+
+    Args:
+        open_steps: Given each of them.
+        phase: What they are called.
+    """
+
+    def __init__(self, open_steps: OpenSteps, phase: str) -> None:
+        """Nothing runs yet."""
+        self._open, self._phase = open_steps, phase
+        self._step: OpenStep | None = None
+        self._begun = 0
+
+    def begin(self, door: Marking | None) -> None:
+        """A step begins, unless it is part of another."""
+        opened = self._open
+        if opened.is_inside_step or opened.is_in_run:
+            return
+        opened.report()
+        step = self._step = opened.begin(None, USER, self._phase, self._begun)
+        if step.was_traced and door is not None:
+            with OwnFaults():  # then the step has no marker
+                step.marker = door.mark_step(self._phase, self._begun)
+            step.marked_ns = time.perf_counter_ns()
+        opened.stack.append(step)
+        self._begun += 1
+
+    def end(self) -> None:
+        """The open step, if there is one, has ended."""
+        end_ns, step = time.perf_counter_ns(), self._taken()
+        if step is not None:
+            self._open.end_marker(step)
+            self._open.record(step, end_ns)
+            self._open.report()
+
+    def abandon(self, *, failed: bool = False) -> None:
+        """The open step, if there is one, is none, or raised."""
+        step = self._taken()
+        if step is not None:
+            self._begun -= not failed
+            abandon_marker(step.marker)
+        if step is not None and failed:
+            self._open.fail(step, time.perf_counter_ns())
+
+    def _taken(self) -> OpenStep | None:
+        """Take the open step off the stack, first of all: an interrupt behind it leaves no step open."""
+        step, self._step = self._step, None
+        if step is None or step not in self._open.stack:
+            return None
+        self._open.stack.remove(step)
+        return step
+
+
+class SessionRuns:
+    """Takes the session runs that are steps.
 
     Args:
         open_steps: Given each of them.
@@ -342,71 +378,8 @@ class OwnLoops:
     def __init__(self, open_steps: OpenSteps) -> None:
         """Nothing runs yet."""
         self._open = open_steps
-        self._iteration: OpenStep | None = None
-        self._iterations_begun = 0
-        self._invoke: OpenStep | None = None
-        self._invokes_begun = 0
         self._session_run: OpenStep | None = None
         self._session_runs = 0
-
-    def iteration_begins(self, door: Marking) -> None:
-        """An iteration begins, unless it is part of a step; one that has not ended is none."""
-        self.abandon_iteration()
-        if self._open.is_inside_step or self._open.is_in_run:
-            return
-        self._iteration = self._begin(door, "train", self._iterations_begun)
-        self._iterations_begun += 1
-
-    def _begin(self, door: Marking | None, phase: str, number: int) -> OpenStep:
-        self._open.report()
-        span = self._open.begin(None, USER, phase, number)
-        if span.was_traced and door is not None:
-            with OwnFaults():  # then the step has no marker
-                span.marker = door.mark_step(phase, number)
-            span.marked_ns = time.perf_counter_ns()
-        self._open.stack.append(span)
-        return span
-
-    def iteration_ended(self) -> None:
-        """The open iteration has ended, with a step of its optimizer."""
-        span, self._iteration = self._iteration, None
-        self._end(span)
-
-    def _end(self, span: OpenStep | None) -> None:
-        if span is not None and span in self._open.stack:
-            end_ns = time.perf_counter_ns()
-            self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
-            self._open.end_marker(span)
-            self._open.record(span, end_ns)
-            self._open.report()
-
-    def abandon_iteration(self) -> None:
-        """The open iteration, if there is one, is no step."""
-        span, self._iteration = self._iteration, None
-        if span is not None and span in self._open.stack:
-            self._open.stack.remove(span)
-            self._iterations_begun -= 1
-            abandon_marker(span.marker)
-
-    def invoke_begins(self, door: Marking | None) -> None:
-        """An interpreter of LiteRT begins to run, which is a step unless it is part of one."""
-        if self._open.is_here() and not (self._open.is_inside_step or self._open.is_in_run):
-            self._invoke = self._begin(door, INVOKE, self._invokes_begun)
-            self._invokes_begun += 1
-
-    def invoke_ended(self) -> None:
-        """It has run."""
-        if self._open.is_here():
-            span, self._invoke = self._invoke, None
-            self._end(span)
-
-    def invoke_failed(self) -> None:
-        """It raised."""
-        span, self._invoke = self._invoke, None
-        if span is not None and span in self._open.stack:
-            self._open.stack.remove(span)
-            abandon_marker(span.marker)
-            self._open.fail(span, time.perf_counter_ns())
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""
@@ -464,7 +437,9 @@ class StepRecorder:
         open: What has begun and not ended.
         log: The steps that ended.
         events: Those of TensorFlow's trace events and of JAX's markers.
-        loops: Those of loops over PyTorch, and session runs.
+        iterations: Those of loops over PyTorch.
+        invokes: Runs of LiteRT's interpreters.
+        session_runs: Those of TensorFlow 1.
         batches: Keras'.
     """
 
@@ -479,5 +454,6 @@ class StepRecorder:
         self.open = OpenSteps(is_tracing, on_step, gaps)
         self.log = self.open.log
         self.events = TraceEvents(self.open)
-        self.loops = OwnLoops(self.open)
-        self.batches = KerasBatches(self.open, self.loops.abandon_iteration, door_of_keras)
+        self.iterations, self.invokes = OwnLoop(self.open, TRAIN), OwnLoop(self.open, INVOKE)
+        self.session_runs = SessionRuns(self.open)
+        self.batches = KerasBatches(self.open, self.iterations.abandon, door_of_keras)

@@ -13,10 +13,9 @@ PyTorch's modules become the same data as Keras' layers; nothing of PyTorch is i
 
 import contextlib
 import sys
-import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture import seams
@@ -51,18 +50,17 @@ class FitWatch:
         """None has ended."""
         self._fits, self._was_trained = fits, False
 
-    def run_began(self, phase: str, callbacks: Any) -> None:
-        """See a run of Keras' begin."""
-        if phase == TRAIN:
-            self._was_trained = False
-            with OwnFaults():  # anybody's callbacks; the user's code comes first
-                iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
-                self._was_trained = int(iterations.numpy()) > 0
+    def watch(self, keras: Library) -> AbstractContextManager[None]:
+        """See fits begin and end inside the block."""
+        return _watch_runs(keras, (TRAIN,), self._fit_began, self._fit_ended)
 
-    def run_ended(self, phase: str, callbacks: Any) -> None:
-        """See it end."""
-        if phase != TRAIN:
-            return
+    def _fit_began(self, callbacks: Any, *_: object, **__: object) -> None:
+        self._was_trained = False
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
+            iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
+            self._was_trained = int(iterations.numpy()) > 0
+
+    def _fit_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         with OwnFaults():  # likewise
             history = seams.CALLBACK_MODEL.of(callbacks).history
             metrics = {
@@ -72,6 +70,23 @@ class FitWatch:
             }
             if metrics:
                 self._fits.append(FitResult(metrics, len(history.epoch), self._was_trained))
+
+
+@contextmanager
+def _watch_runs(
+    keras: Library,
+    phases: Iterable[str],
+    began: Callable[..., object],
+    ended: Callable[..., object],
+) -> Iterator[None]:
+    """See Keras' runs begin and end inside the block, on any thread, where both can be seen."""
+    with ExitStack() as stack:
+        for phase in phases:
+            begin, end = seams.RUN_BEGIN[phase], seams.RUN_END[phase]
+            if None not in (keras.take(begin), keras.take(end)):
+                stack.enter_context(keras.watch(begin, on_any_thread=True, before=began))
+                stack.enter_context(keras.watch(end, on_any_thread=True, after=ended))
+        yield
 
 
 class ModelWatch:
@@ -86,7 +101,6 @@ class ModelWatch:
         self._final: set[int] = set()  # ids of models that were described after a run
         self._open: list[tuple[int, Any, str, bool]] = []
         self._model_types: tuple[type, ...] = ()
-        self._thread = threading.get_ident()
         self._scopes_left = _MOST_SCOPES
 
     @contextmanager
@@ -99,8 +113,13 @@ class ModelWatch:
                 hooks = {"before": self._call_began(), "after": self._call_ended}
                 stack.enter_context(keras.watch(seams.LAYER_CALL, **hooks))
             for phase in seams.ON_BATCH:
-                stack.enter_context(keras.watch(seams.ON_BATCH[phase], before=self._see))
+                seen = keras.watch(seams.ON_BATCH[phase], on_any_thread=True, before=self._see)
+                stack.enter_context(seen)
             yield
+
+    def watch_runs(self, keras: Library) -> AbstractContextManager[None]:
+        """See the models of Keras' runs inside the block."""
+        return _watch_runs(keras, seams.RUN_BEGIN, self._run_began, self._run_ended)
 
     def _see(self, model: Any, *_: object, **__: object) -> None:
         identity = id(model)
@@ -114,12 +133,10 @@ class ModelWatch:
         facts = self._facts.pop(identity, None)
         self._gone += [] if facts is None else [facts]
 
-    def run_began(self, _: str, callbacks: Any) -> None:
-        """See a run of Keras' begin, with callbacks that know the model."""
+    def _run_began(self, callbacks: Any, *_: object, **__: object) -> None:
         self._see(seams.CALLBACK_MODEL.of(callbacks))
 
-    def run_ended(self, _: str, callbacks: Any) -> None:
-        """See it end."""
+    def _run_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         model = seams.CALLBACK_MODEL.of(callbacks)
         if model is not None and id(model) not in self._final and self._keep(model):
             self._final.add(id(model))
@@ -146,8 +163,6 @@ class ModelWatch:
         is_eager, graph_now = seams.EXECUTING_EAGERLY.find(), seams.DEFAULT_GRAPH.find()
 
         def began(layer: Any, *_: object, **__: object) -> None:
-            if threading.get_ident() != self._thread:
-                return
             if isinstance(layer, self._model_types) and not self._open:
                 self._see(layer)
             if is_eager is None or graph_now is None or is_eager():
@@ -172,8 +187,6 @@ class ModelWatch:
 
     def _call_ended(self, layer: Any, *_: object, **__: object) -> None:
         if not self._open or self._open[-1][0] != id(layer):
-            return
-        if threading.get_ident() != self._thread:
             return
         graph, first, is_again = self._open.pop()[1:]
         is_model = False
@@ -217,7 +230,8 @@ class ModelWatch:
         self, namespace: Mapping[str, object], given: Sequence[object] = ()
     ) -> tuple[ModelFacts, ...]:
         """Turn the models that ran, those of a namespace, and those given into plain data; keep none."""
-        models = [*self.living(), *given, *_models_in(namespace)]
+        named = of_types(list(namespace.values()), model_types())[:_MOST_MODELS]
+        models = [*self.living(), *given, *named]
         facts = (*describe_models(models, self._living_layers()), *self._gone)
         for kept in (self._models, self._facts, self._final, self._seen, self._open, self._gone):
             kept.clear()
@@ -234,11 +248,6 @@ def _scopes_between(first: str, last: str) -> list[str]:
     if first != last and begin.isdigit() and end.isdigit() and 0 < int(end) - int(begin) < 100:
         return [f"{base}_{at}" if at else base for at in range(int(begin), int(end))]
     return [first]
-
-
-def _models_in(namespace: Mapping[str, object]) -> list[Any]:
-    """Find the Keras models that are values of a namespace."""
-    return of_types(list(namespace.values()), model_types())[:_MOST_MODELS]
 
 
 def as_models(given: object) -> list[object]:

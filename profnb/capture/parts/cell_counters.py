@@ -22,13 +22,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from inspect import currentframe
 from types import CodeType, FrameType
 from typing import Any
 
-from profnb.capture.hooks import watch
+from profnb.capture.hooks import Library
 from profnb.capture.marking.open_steps import Gaps
 from profnb.capture.parts.stack_parts import enters_framework, is_named
 from profnb.capture.seams import CALL_EVENTS, JAX_STATE, JAX_STATE_SYNC
@@ -98,17 +98,9 @@ class InFlight:
 
 
 def watch_in_flight(
-    began: Callable[[InFlight], object], hook_failed: Callable[[Exception], object]
+    keras: Library, began: Callable[[InFlight], object]
 ) -> AbstractContextManager[None]:
-    """Tell, inside the block, where Keras on JAX has no batch to compute for now and some are in flight.
-
-    Args:
-        began: Is given them.
-        hook_failed: Is given what a hook raised.
-    """
-    owner = JAX_STATE_SYNC.owner()
-    if owner is None or JAX_STATE_SYNC.of(owner) is None:
-        return nullcontext()
+    """Give, inside the block, what is in flight where Keras on JAX has no batch to compute for now."""
 
     def batches_are_over(model: Any, *_: object, **__: object) -> None:
         state = JAX_STATE.of(model)
@@ -116,9 +108,7 @@ def watch_in_flight(
         if arrays and is_in_flight(arrays[-1]):  # all of a step's are at once
             began(InFlight(arrays[-1]))
 
-    return watch(
-        owner, JAX_STATE_SYNC.attributes[0], before=batches_are_over, hook_failed=hook_failed
-    )
+    return keras.watch(JAX_STATE_SYNC, before=batches_are_over)
 
 
 def is_in_flight(array: Any) -> bool:

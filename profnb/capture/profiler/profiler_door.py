@@ -18,16 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import Library
 from profnb.capture.seam import Seam
-from profnb.capture.seams import (
-    JAX_JOB,
-    JAX_RANK,
-    JAX_RANKS,
-    TORCH_HAS_JOB,
-    TORCH_RANK,
-    TORCH_RANKS,
-)
 from profnb.core.options import CaptureOptions
 
 _PROFILER_LOG = re.compile(
@@ -218,9 +211,9 @@ def bound_by_steps(options: CaptureOptions) -> CaptureOptions:
 
 def _rank_in_framework() -> Rank | None:
     """Ask an imported framework what it was told, which sets nothing up."""
-    job = JAX_JOB.find()
-    rank, ranks = JAX_RANK.of(job), JAX_RANKS.of(job)
-    asked = [seam.find() for seam in (TORCH_HAS_JOB, TORCH_RANK, TORCH_RANKS)]
+    job = seams.JAX_JOB.find()
+    rank, ranks = seams.JAX_RANK.of(job), seams.JAX_RANKS.of(job)
+    asked = [seam.find() for seam in (seams.TORCH_HAS_JOB, seams.TORCH_RANK, seams.TORCH_RANKS)]
     if rank is None and None not in asked and asked[0]():
         rank, ranks = asked[1](), asked[2]()
     is_known = isinstance(rank, int) and isinstance(ranks, int)

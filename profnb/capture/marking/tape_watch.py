@@ -13,22 +13,21 @@ is kept whether a trace is recorded or not, so that turns that are not traced ar
 Attributes of the watch: ``turns``.
 """
 
-import inspect
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import dropwhile, islice
+from itertools import islice
 from types import CodeType
 from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library
+from profnb.capture.marking.open_steps import end_marker
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
-from profnb.capture.source.user_code import is_own_file, outward
+from profnb.capture.source.user_code import callers
 from profnb.capture.step_records import TAPE
 
 _DEPTH, _MOST_SITES = 8, 1000
@@ -64,7 +63,6 @@ class TapeWatch:
         self._is_eager: Any = None
         self._trace_type: Any = None
         self._first_tape: Callable[[], object] | None = None
-        self._thread = threading.get_ident()
         self._numbers = weakref.WeakKeyDictionary[Any, int]()
         self._tapes = 0
         self._open: dict[int, Any] = {}  # by the tape's id: the gradient's event
@@ -97,12 +95,11 @@ class TapeWatch:
         return self._is_eager is not None and self._trace_type is not None
 
     def _is_outside(self) -> bool:
-        is_here = threading.get_ident() == self._thread
-        return is_here and self._is_wanted() and bool(self._is_eager())
+        return self._is_wanted() and bool(self._is_eager())
 
     def _asks(self, iterator: Any, *_: object) -> None:
         """An element is asked for by eager code: of very many each must cost next to nothing."""
-        if threading.get_ident() != self._thread or not self._is_wanted():
+        if not self._is_wanted():
             return
         now = time.perf_counter_ns()
         if self._has_turned:
@@ -133,7 +130,7 @@ class TapeWatch:
                 first_tape()
             self._tapes += 1
             self._numbers[tape] = self._tapes
-            _end(_begin(self._trace_type, "GradientTape", profnb_tape=self._tapes))
+            end_marker(self._mark("GradientTape", profnb_tape=self._tapes))
 
     def _gradient_begins(self, tape: object, *_: object, **__: object) -> None:
         if self._is_tracing() and self._is_outside():
@@ -143,22 +140,21 @@ class TapeWatch:
                 self._times[site] = self._times.get(site, 0) + 1
             self._last_numbers[site] = number
             self._has_turned = True
-            self._open[id(tape)] = _begin(
-                self._trace_type,
-                "GradientTape.gradient",
-                profnb_tape=number,
-                profnb_tape_site=site,
-            )
+            mark = self._mark("GradientTape.gradient", profnb_tape=number, profnb_tape_site=site)
+            self._open[id(tape)] = mark
 
     def _gradient_ended(self, tape: object, *_: object, **__: object) -> None:
-        if threading.get_ident() == self._thread:
-            _end(self._open.pop(id(tape), None))
+        end_marker(self._open.pop(id(tape), None))
+
+    def _mark(self, name: str, **metadata: int) -> Any:
+        """Begin an event; where TensorFlow takes it no more, that is in the notes."""
+        with OwnFaults():
+            return self._trace_type(name, profnb_marker=TAPE, **metadata)
+        return None
 
     def _site(self) -> int:
         """Number the calls that led here, the innermost ones, wherever two stand in one line."""
-        callers = outward(inspect.currentframe())
-        others = dropwhile(lambda frame: is_own_file(frame.f_code.co_filename), callers)
-        calls = [(frame.f_code, frame.f_lasti) for frame in islice(others, _DEPTH)]
+        calls = [(frame.f_code, frame.f_lasti) for frame in islice(callers(), _DEPTH)]
         key = tuple((id(code), at) for code, at in calls)
         site = self._sites.get(key, _MOST_SITES)
         if site == _MOST_SITES > len(self._sites) and calls:
@@ -167,16 +163,3 @@ class TapeWatch:
             if any(part in calls[0][0].co_filename for part in _KERAS_FILES):
                 self.turns.library_places.append(site)
         return site
-
-
-def _begin(trace_type: Any, name: str, **metadata: int) -> Any:
-    """Begin an event; where TensorFlow takes it no more, that is in the notes."""
-    with OwnFaults():
-        return trace_type(name, profnb_marker=TAPE, **metadata)
-    return None
-
-
-def _end(marker: Any) -> None:
-    if marker is not None:
-        with OwnFaults():
-            marker.__exit__(None, None, None)
