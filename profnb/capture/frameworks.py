@@ -17,7 +17,6 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.cell_counters import InFlight, OwnTime, watch_in_flight
 from profnb.capture.profiler.doors import Doors
@@ -42,11 +41,9 @@ class Frameworks:
         profilers: One for each framework.
         recording: Given fits and messages.
         recorder: Sees steps.
-        tapes: Sees eager gradients.
         source: Sees source lines and stacks.
         models: Sees the Keras models and ``torch.nn.Module``s that run.
         session_runs: Opens a block that sees session runs.
-        batches_fly: Told of batches of JAX that are still computed when Keras is done with them.
         own_time: Charged with the time that watching takes.
         hook_failed: Given every error of a hook of ours.
         traces: Whether a trace is recorded; without one, steps are only timed.
@@ -55,6 +52,7 @@ class Frameworks:
         tensorflow: TensorFlow, once it is imported.
         any_imported: Whether there was a framework whose work can be recorded.
         codes_profiler: A profiler that the code starts by itself.
+        flying: Batches of JAX that were still computed when Keras was done with them, and since when.
     """
 
     def __init__(
@@ -64,25 +62,24 @@ class Frameworks:
         recording: Recording,
         *,
         recorder: StepRecorder,
-        tapes: TapeWatch,
         source: SourceWatch,
         models: ModelWatch,
         session_runs: Callable[[Library], AbstractContextManager[None]],
-        batches_fly: Callable[[InFlight], object],
         own_time: OwnTime,
         hook_failed: Callable[[Exception], object],
         traces: bool,
     ) -> None:
         """Nothing is watched yet."""
         self._window, self._profilers, self._recording = window, profilers, recording
-        self._recorder, self._tapes, self._source, self._models = recorder, tapes, source, models
-        self._session_runs, self._batches_fly, self._own_time = session_runs, batches_fly, own_time
+        self._recorder, self._source, self._models = recorder, source, models
+        self._session_runs, self._own_time = session_runs, own_time
         self._hook_failed, self._traces = hook_failed, traces
         self._scopes = TorchScopes(profilers.torch, models)
         self._watches, self._window_watches = ExitStack(), ExitStack()
         window.closed = self._window_closed
         self._libraries: list[Library] = []
         self.tensorflow: Library | None = None
+        self.flying: list[tuple[int, InFlight]] = []
         self.any_imported = False
         self._records_torch = self._has_sessions = False
         self._keras_backend = ""
@@ -172,8 +169,8 @@ class Frameworks:
         events = self._recorder.events
         self._watch(events.watch_tensorflow(tensorflow))
         if self._traces:
-            self._watch(self._tapes.watch_turns(tensorflow))
-            self._watch(self._tapes.watch_gradients(tensorflow), in_window=True)
+            self._watch(self._recorder.tapes.watch_turns(tensorflow))
+            self._watch(self._recorder.tapes.watch_gradients(tensorflow), in_window=True)
             self._watch(
                 tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set), in_window=True
             )
@@ -270,7 +267,7 @@ class Frameworks:
             self._window.open(door)
 
     def _keras_imported(self, keras: Library) -> None:
-        self._watch(watch_in_flight(keras, self._batches_fly))
+        self._watch(watch_in_flight(keras, self.flying))
         batches = self._recorder.batches
         self._watch(batches.watch_keras(keras))
         self._watch(FitWatch(self._recording.fits).watch(keras))

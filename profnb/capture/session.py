@@ -11,7 +11,6 @@ import re
 import time
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
 
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
 from profnb.capture.frameworks import Frameworks
@@ -19,7 +18,6 @@ from profnb.capture.journal.journal import Journal
 from profnb.capture.machine.machine_watch import MachineWatch
 from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.marking.trace_events import find_changing_arguments
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.parts.cell_counters import CallClock, OwnTime
@@ -35,9 +33,6 @@ from profnb.capture.source.user_code import is_session_file
 from profnb.capture.step_records import KINDS, RUN, Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
-
-if TYPE_CHECKING:
-    from profnb.capture.parts.cell_counters import InFlight
 
 _MODEL_CODE = re.compile("tensorflow|keras")  # a file in which graphs and models are made and run
 
@@ -60,7 +55,6 @@ class Capture:
         self.own_time = OwnTime()
         self.sampler = Sampler(self._code_seen)
         self._gaps = CallClock()
-        self._flying: list[tuple[int, InFlight]] = []  # batches of JAX, and since when
         self.profilers = Doors(options, messages)
         self.source = SourceWatch(
             self.sampler, has_lines=options.source and traces, has_stacks=options.python and traces
@@ -80,19 +74,12 @@ class Capture:
             lambda: self._frameworks.door_of_keras(),  # noqa: PLW0108 - they are made below
             self._gaps,
         )
-        self._tapes = TapeWatch(
-            lambda: self.recorder.open.is_outside, window.is_open, window.step_recorded
-        )
-        self.recording.turns = self._tapes.turns
-        runs = self.recorder.session_runs
+        self.recording.turns = self.recorder.tapes.turns
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
             options.max_seconds,
             self._session_runs_begin,
-            runs.run_began,
-            runs.run_ended,
-            runs.run_failed,
-            runs.run_counted,
+            self.recorder.session_runs,
             failed,
             partial(self.own_time.part, "session runs"),
         )
@@ -103,11 +90,9 @@ class Capture:
             self.profilers,
             self.recording,
             recorder=self.recorder,
-            tapes=self._tapes,
             source=self.source,
             models=self.models,
             session_runs=self.graph_runs.watch,
-            batches_fly=lambda batches: self._flying.append((time.perf_counter_ns(), batches)),
             own_time=self.own_time,
             hook_failed=failed,
             traces=traces,
@@ -183,7 +168,7 @@ class Capture:
         began_ns, overhead_before_ns = self._code_began
         self.journal.end()
         inside_ns = self.recording.overhead_ns - overhead_before_ns
-        ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
+        ended_ns = self.recording.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
         self.graph_runs.see_gaps(self.sampler.end(), has_source=self.options.source)
         timed = self._gaps.stop(self.sampler.base)
@@ -206,7 +191,7 @@ class Capture:
             ended_ns,
             log,
             self.own_time.spans,
-            self._flying,
+            self._frameworks.flying,
             counting_ns() if len(log) else 0,
         )
         cell = divide_cell(counts, looks, timed)

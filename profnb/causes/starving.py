@@ -400,6 +400,7 @@ def _note_starts(study: Study, pool: int) -> list[str]:
     return [
         f"Each step spends {duration_text(inside)} inside of Session.run around the ops: "
         f"{counted_text(threads, 'thread')} fill{'s' * (threads == 1)} queues with functions of Python. "
-        f"Each function holds one of {count_text(pool)} inter-op threads. ConfigProto(inter_op_parallelism_threads={threads + pool}) "
-        "for the first session leaves some for the steps."
+        f"Each function holds one of {count_text(pool)} inter-op threads. "
+        f"ConfigProto(inter_op_parallelism_threads={threads + pool}) for the first session leaves some for "
+        "the steps."
     ]

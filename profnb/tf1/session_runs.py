@@ -29,6 +29,7 @@ from typing import Any
 from profnb.capture import seams
 from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
+from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.recording import SessionRecords
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
@@ -51,12 +52,7 @@ class GraphRuns:
         most_seconds: How long after the first one further runs are traced.
         before_first: Called once, just before the first traced run; False says that the code's steps
             are something else, and runs are left alone from then on.
-        run_began: Called just before each run.
-        run_ended: Called just after each run that did not raise, with whether it was traced; tells whether
-            the next one may be counted.
-        run_failed: Called just after each run that raised.
-        run_counted: Called instead of these after a run that is only counted, with when it began and ended;
-            0 for the end of one that raised. Tells what ``run_ended`` does.
+        steps: Told of each run.
         hook_failed: Given an error of what is looked at besides the runs.
         profnb_part: Entered around what is profnb itself and no part of the code.
 
@@ -70,7 +66,7 @@ class GraphRuns:
         records: What was seen besides the runs; complete behind ``see_gaps``.
         counts_only: Whether the next run is only counted; not while one is on.
         spans: Where a run that is counted puts its begin and end.
-        run_counted: As given.
+        run_counted: Called after a run that is only counted, as ``SessionRuns`` has it.
         thread: The thread whose runs they are.
     """
 
@@ -79,12 +75,9 @@ class GraphRuns:
         most_runs: int,
         most_seconds: float,
         before_first: Callable[[], bool],
-        run_began: Callable[[], object],
-        run_ended: Callable[[bool], bool],
-        run_failed: Callable[[], object],
-        run_counted: Callable[[int, int], bool],
-        hook_failed: Callable[[Exception], object] = lambda _: None,
-        profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
+        steps: SessionRuns,
+        hook_failed: Callable[[Exception], object],
+        profnb_part: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Start with no runs, on the calling thread."""
         self.runs: list[bytes] = []
@@ -95,8 +88,7 @@ class GraphRuns:
         self.records = SessionRecords(time.time_ns() - time.perf_counter_ns())
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first, self._profnb_part, self._own_ns = before_first, profnb_part, 0
-        self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
-        self.run_counted, self.counts_only = run_counted, False
+        self._steps, self.run_counted, self.counts_only = steps, steps.run_counted, False
         self._hook_failed = hook_failed
         self.spans = deque[int](maxlen=0)
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
@@ -173,7 +165,7 @@ class GraphRuns:
                 self._tell_gaps("run_begins", feed_dict)
                 options, metadata, traces = self.plan(self._session, options, metadata)
                 self._traced_into = metadata if traces else None
-        self._run_began()
+        self._steps.run_began()
         return feed_dict, options, metadata
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -182,9 +174,9 @@ class GraphRuns:
         self._session, self._arguments, self._traced_into = None, (None, None, None), None
         try:
             if kind is not None:
-                self._run_failed()
+                self._steps.run_failed()
             elif not self._is_refused:
-                may_count = self._run_ended(_is_traced(traced_into))
+                may_count = self._steps.run_ended(_is_traced(traced_into))
                 self.ended += 1
                 if not self._is_final:
                     self._see_version(session)

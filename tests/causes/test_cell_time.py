@@ -371,7 +371,7 @@ def test_batches_are_in_flight_where_keras_is_done_with_them_and_their_results_a
 
     monkeypatch.setitem(sys.modules, "keras.src.backend.jax.trainer", SimpleNamespace(JAXTrainer=JAXTrainer))
     flights, failed = [], []
-    with watch_in_flight(Library(ModuleType("keras"), failed.append), flights.append):
+    with watch_in_flight(Library(ModuleType("keras"), failed.append), flights):
         for states in ({}, {"weights": []}, {"weights": [array(ready=True)]}, {"weights": [Gone()]}):
             assert JAXTrainer(**states).jax_state_sync() == 5
         assert not flights

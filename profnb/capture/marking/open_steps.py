@@ -66,6 +66,7 @@ class OpenSteps:
         stack: Markers, calls and iterations that run, outermost first.
         batch: Keras' batch that runs.
         runs: How many fits (evaluates, ...) of Keras began, by phase.
+        on_step: As given.
         is_in_run: Whether one runs, which has batches of its own.
         counts_only: Whether no trace is recorded from here on. What ends then is counted, in as few frames as
             can be: a step of half a millisecond may take 2 % longer at most.
@@ -80,7 +81,7 @@ class OpenSteps:
         gaps: Gaps | None = None,
     ) -> None:
         """Nothing runs, and the thread is the calling one."""
-        self.is_tracing, self._on_step, self.gaps = is_tracing, on_step, gaps or Gaps()
+        self.is_tracing, self.on_step, self.gaps = is_tracing, on_step, gaps or Gaps()
         self.thread = threading.get_ident()
         self.log = StepLog()
         self.stack: list[OpenStep] = []
@@ -190,7 +191,7 @@ class OpenSteps:
         """Tell of the last step, which may close the window and take a while."""
         steps, self._to_report = self._to_report, None
         if steps is not None:
-            self._on_step(steps)
+            self.on_step(steps)
             if not self.gaps.is_on and time.perf_counter_ns() >= self.gaps.next_ns:
                 self.gaps.begin()
 

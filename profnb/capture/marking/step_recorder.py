@@ -34,6 +34,7 @@ from profnb.capture.marking.open_steps import (
     add_metadata,
     end_marker,
 )
+from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import (
@@ -395,7 +396,7 @@ class SessionRuns:
         return self._open.counts_only and not self._open.gaps.is_on
 
     def run_counted(self, begin_ns: int, end_ns: int) -> bool:
-        """A session run began and ended then, in no trace; 0 for the end of one that raised.
+        """A session run began and ended then, in no trace, told of here alone; 0 for the end if it raised.
 
         Returns:
             As ``run_ended``.
@@ -437,6 +438,7 @@ class StepRecorder:
         open: What has begun and not ended.
         log: The steps that ended.
         events: Those of TensorFlow's trace events and of JAX's markers.
+        tapes: Eager gradients.
         iterations: Those of loops over PyTorch.
         invokes: Runs of LiteRT's interpreters.
         session_runs: Those of TensorFlow 1.
@@ -453,7 +455,7 @@ class StepRecorder:
         """Start with no steps, on the calling thread."""
         self.open = OpenSteps(is_tracing, on_step, gaps)
         self.log = self.open.log
-        self.events = TraceEvents(self.open)
+        self.events, self.tapes = TraceEvents(self.open), TapeWatch(self.open)
         self.iterations, self.invokes = OwnLoop(self.open, TRAIN), OwnLoop(self.open, INVOKE)
         self.session_runs = SessionRuns(self.open)
         self.batches = KerasBatches(self.open, self.iterations.abandon, door_of_keras)

@@ -24,7 +24,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library
-from profnb.capture.marking.open_steps import end_marker
+from profnb.capture.marking.open_steps import OpenSteps, end_marker
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import callers
@@ -38,21 +38,14 @@ class TapeWatch:
     """Marks tapes and gradients of one thread, and keeps where turns may have begun.
 
     Args:
-        is_wanted: Whether nothing runs that is a step itself.
-        is_tracing: Whether a trace is being recorded.
-        on_turn: Called, while a trace is recorded, where a next turn may begin, with how often the gradient
-            that was computed most often was, if any was since the last call.
+        opened: What runs that is a step itself. Told, while a trace is recorded, where a next turn may begin,
+            how often the gradient that was computed most often was, if any was since the last time.
     """
 
-    def __init__(
-        self,
-        is_wanted: Callable[[], bool],
-        is_tracing: Callable[[], bool],
-        on_turn: Callable[[int], object],
-    ) -> None:
-        """Start with no tape, on the calling thread."""
+    def __init__(self, opened: OpenSteps) -> None:
+        """Start with no tape."""
         self.turns = TurnRecords()
-        self._is_wanted, self._is_tracing, self._on_turn = is_wanted, is_tracing, on_turn
+        self._opened, self._is_tracing = opened, opened.is_tracing
         self._iterators = weakref.WeakKeyDictionary[Any, tuple[int, int]]()
         self._asked = 0  # how many iterators were
         self._last_asked: Callable[[], object] = lambda: None
@@ -95,11 +88,11 @@ class TapeWatch:
         return self._is_eager is not None and self._trace_type is not None
 
     def _is_outside(self) -> bool:
-        return self._is_wanted() and bool(self._is_eager())
+        return self._opened.is_outside and bool(self._is_eager())
 
     def _asks(self, iterator: Any, *_: object) -> None:
         """An element is asked for by eager code: of very many each must cost next to nothing."""
-        if not self._is_wanted():
+        if not self._opened.is_outside:
             return
         now = time.perf_counter_ns()
         if self._has_turned:
@@ -116,7 +109,7 @@ class TapeWatch:
     def _turn_ends(self) -> None:
         if self._has_turned and self._is_tracing() and self._is_outside():
             self._has_turned = False
-            self._on_turn(max(self._times.values()))
+            self._opened.on_step(max(self._times.values()))
 
     def _entered(self, tape: object, *_: object) -> None:
         if not self._is_outside():

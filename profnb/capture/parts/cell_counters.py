@@ -98,15 +98,16 @@ class InFlight:
 
 
 def watch_in_flight(
-    keras: Library, began: Callable[[InFlight], object]
+    keras: Library, flying: list[tuple[int, InFlight]]
 ) -> AbstractContextManager[None]:
-    """Give, inside the block, what is in flight where Keras on JAX has no batch to compute for now."""
+    """List, inside the block, what is in flight when Keras on JAX has no batch to compute, and since when."""
 
     def batches_are_over(model: Any, *_: object, **__: object) -> None:
         state = JAX_STATE.of(model)
         arrays = [one for kind in state.values() for one in kind] if isinstance(state, dict) else []
         if arrays and is_in_flight(arrays[-1]):  # all of a step's are at once
-            began(InFlight(arrays[-1]))
+            batches = InFlight(arrays[-1])
+            flying.append((time.perf_counter_ns(), batches))
 
     return keras.watch(JAX_STATE_SYNC, before=batches_are_over)
 
