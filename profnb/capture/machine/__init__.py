@@ -3,5 +3,4 @@
 machine_watch     a thread that looks: processors, memory and disks by psutil, GPUs by NVML
 waits             threads that waited for a free core, and for files on network mounts
 memory_limits     how much memory this process may take, and takes
-call_costs        what a compiled call and a new iterator cost in this process
 """

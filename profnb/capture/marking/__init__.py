@@ -2,6 +2,5 @@
 
 step_recorder    all of it, on the thread of the capture; Keras' batches, and how far its runs are; own loops
 trace_events     the user's markers, Keras 2's, calls of a tf.function, functions traced anew; JAX's markers
-tape_watch       eager gradients, marked in the trace; where turns of eager loops may have begun
-open_steps       steps that have begun and not ended; what ends is recorded and told
+open_steps       steps that have begun and not ended; eager gradients, and where turns may have begun
 """

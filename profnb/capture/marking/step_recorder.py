@@ -30,11 +30,11 @@ from profnb.capture.marking.open_steps import (
     MARKER,
     Gaps,
     OpenSteps,
+    TapeWatch,
     abandon_marker,
     add_metadata,
     end_marker,
 )
-from profnb.capture.marking.tape_watch import TapeWatch
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
 from profnb.capture.step_records import (
