@@ -8,7 +8,7 @@ import, JAX's when its devices are set up, PyTorch's where nothing else is impor
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from types import ModuleType
@@ -96,14 +96,12 @@ class Frameworks:
             "keras": (self._keras_imported, seams.MODEL),
             "tf_keras": (self._keras_imported, seams.MODEL),
         }
+        for seam in seams.INVOKES:
+            seen[seam.module] = self._interpreters_imported, seam
         hooks: dict[str, Callable[[], object]] = {
             name: partial(self._guarded, partial(self._imported, name, *hook))
             for name, hook in seen.items()
         }
-        for name in seams.INTERPRETERS:
-            invokes = [seam for seam in seams.INVOKES if seam.module == name]
-            hook = partial(self._interpreters_imported, invokes)
-            hooks[name] = partial(self._guarded, partial(self._imported, name, hook, invokes[0]))
         hooks["torch._dynamo"] = partial(
             self._guarded, lambda: self._watch(unseen_by_torch_compile())
         )
@@ -178,7 +176,7 @@ class Frameworks:
             self.sessions_seen()
         if not self._traces:
             return
-        self._source.watch_tensorflow(tensorflow)
+        self._source.trace_type = tensorflow.take(seams.TRACE)
         network = watch_network_files(self._recording.network_files, self._window.is_open)
         self._watch(network, in_window=True)
         door = self._profilers.tensorflow
@@ -192,7 +190,7 @@ class Frameworks:
         self._watch(self._recorder.events.watch_jax(jax))
         if not self._traces or not is_there:
             return
-        self._source.watch_jax(jax)
+        self._source.trace_type = self._source.trace_type or jax.take(seams.JAX_ANNOTATION)
         self.codes_profiler.watch(jax, door)
         if door.is_set_up:
             self._window.open(door)
@@ -225,7 +223,7 @@ class Frameworks:
             starts = partial(self.codes_profiler.starts, door)
             self._watch(torch.watch(seam, on_any_thread=True, before=starts))
 
-    def _interpreters_imported(self, invokes: Sequence[Seam], library: Library) -> None:
+    def _interpreters_imported(self, library: Library) -> None:
         """See runs of LiteRT's interpreters, marked by whichever profiler records."""
         self.any_imported = True
         loop, doors = self._recorder.invokes, self._profilers
@@ -238,7 +236,7 @@ class Frameworks:
         def raised(*_: object, **__: object) -> None:
             loop.abandon(failed=True)
 
-        for seam in invokes:
+        for seam in (one for one in seams.INVOKES if one.module == library.module.__name__):
             ended = library.watch(seam, before=begins, came=lambda *_: loop.end(), raised=raised)
             self._watch(ended)
 
