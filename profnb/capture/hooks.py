@@ -52,11 +52,9 @@ class _Hooks:
         self._given: list[tuple[str, tuple[int, Hook], Faults]] = []
 
     @contextmanager
-    def run(
-        self, hook_failed: Faults, hooks: Mapping[str, Hook], thread: int = 0
-    ) -> Iterator[None]:
+    def run(self, failed: Faults, hooks: Mapping[str, Hook], thread: int = 0) -> Iterator[None]:
         """Run these, too, inside the block."""
-        mine = [(at, (thread, hook), hook_failed) for at, hook in hooks.items()]
+        mine = [(at, (thread, hook), failed) for at, hook in hooks.items()]
         self._given += mine
         self._combine()
         try:
@@ -228,11 +226,8 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
         if replacement.is_in_place():
             replacement.put_back()
         elif not replacement.is_aside:
-            laters = [
-                one
-                for one in _replaced
-                if one.owner is owner and one.name == name and one.before is value
-            ]
+            same = [one for one in _replaced if one.owner is owner and one.name == name]
+            laters = [one for one in same if one.before is value]
             for later in laters:
                 later.before = replacement.before
             if not laters:
