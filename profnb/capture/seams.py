@@ -216,8 +216,6 @@ SESSION_HOOKS = tuple(
 RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES, cost=_A_STEP)
 # What runs are given instead of ops.
 OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
-COLLECTION = Seam("tensorflow:Graph.get_collection", "queues' threads are not counted", 2)
-RUNNER_OPS = Seam("tensorflow:compat.v1.train.QueueRunner.enqueue_ops", COLLECTION.lost)
 SESSION_CONFIG = on_objects(
     "tensorflow:compat.v1.Session._config", "numbers of threads are not known"
 )
