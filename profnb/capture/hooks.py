@@ -23,7 +23,7 @@ from typing import Any
 
 from profnb.capture.seam import Seam
 from profnb.capture.seams import SEAMS
-from profnb.capture.signals import signal_of
+from profnb.capture.signals import OwnFaults, signal_of
 
 Hook = Callable[..., object]
 Faults = Callable[[Exception], object]
@@ -98,12 +98,8 @@ def guarded(hook: Hook, hook_failed: Faults) -> Hook:
     """
 
     def run(*arguments: Any, **keywords: Any) -> None:
-        try:
+        with OwnFaults(hook_failed):
             hook(*arguments, **keywords)
-        except Exception as error:
-            if signal_of(error) is not None:
-                raise
-            hook_failed(error)
 
     return run
 

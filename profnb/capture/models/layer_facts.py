@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
-from profnb.capture.signals import signal_of
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import Shape
 
 _Answer = TypeVar("_Answer")
@@ -197,13 +197,10 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
 
 def _ask(read: Callable[..., _Answer], *arguments: Any, otherwise: Any) -> _Answer:
     """Give what a layer tells, or something else where it cannot be asked."""
-    try:
+    with OwnFaults():  # attributes of somebody's layer may do anything
         return read(*arguments)
-    except Exception as error:  # attributes of somebody's layer may do anything
-        if signal_of(error):
-            raise
-        answer: _Answer = otherwise
-        return answer
+    answer: _Answer = otherwise
+    return answer
 
 
 class _Walk:

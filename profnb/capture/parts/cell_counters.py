@@ -32,7 +32,7 @@ from profnb.capture.hooks import Library
 from profnb.capture.marking.open_steps import Gaps
 from profnb.capture.parts.stack_parts import enters_framework, is_named
 from profnb.capture.seams import CALL_EVENTS, JAX_STATE, JAX_STATE_SYNC
-from profnb.capture.signals import signal_of
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.stacks import Looks, frames_above, name_frames
 from profnb.capture.source.user_code import is_own_file, is_user_file
@@ -114,12 +114,9 @@ def watch_in_flight(
 
 def is_in_flight(array: Any) -> bool:
     """Tell whether JAX has still to compute an array."""
-    try:
+    with OwnFaults():  # it is gone, as an interrupted fit's are
         return not array.is_ready()
-    except Exception as error:  # it is gone, as an interrupted fit's are
-        if signal_of(error):
-            raise
-        return False
+    return False
 
 
 _CELL_PER_COST, _EVENT_NS, _MOST_EVENTS = 300, 300, 20_000
