@@ -298,9 +298,10 @@ class LiteComparison(Result):
             other = others.get(model.name)
             if other is not None and len(model.round_ps):
                 sides = zip(self.labels, (model, other), strict=True)
-                runs = (RunSet(label, (np.array(each.round_ps),)) for label, each in sides)
+                runs = [RunSet(label, (np.array(each.round_ps),)) for label, each in sides]
+                time = compare_runs(runs[0], runs[1])
                 price = one.price(other, model) if is_same_data else UNKNOWN
-                rows.append(LiteDifference(model.name, model, other, compare_runs(*runs), price))
+                rows.append(LiteDifference(model.name, model, other, time, price))
         return rows
 
     @property

@@ -141,8 +141,8 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
     of_tag = np.unique(whole.tag, return_inverse=True)[1]
     order = np.lexsort((whole.time_s, whole.step, of_tag))
     tags = tuple(whole.tag[row] for row in order)
-    numbers = (column[order] for column in (whole.step, whole.time_s, whole.value))
-    return Scalars((run,) * len(tags), tags, *numbers), damaged
+    step, time_s, value = whole.step[order], whole.time_s[order], whole.value[order]
+    return Scalars((run,) * len(tags), tags, step, time_s, value), damaged
 
 
 def _together(parts: Iterable[Scalars]) -> Scalars:

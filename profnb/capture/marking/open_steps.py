@@ -303,8 +303,9 @@ class TapeWatch:
         """See gradients computed inside the block, from the first tape of eager code on."""
         with ExitStack() as stack:
             if self._is_known():
-                hooks = {"before": self._gradient_begins, "after": self._gradient_ended}
-                watching = tensorflow.watch(seams.TAPE_GRADIENT, **hooks)
+                watching = tensorflow.watch(
+                    seams.TAPE_GRADIENT, before=self._gradient_begins, after=self._gradient_ended
+                )
                 self._first_tape = partial(stack.enter_context, watching)
             yield
         self._first_tape = None

@@ -75,7 +75,7 @@ class TraceEvents:
         TensorFlow opens trace events all the time, one for each constant of an eager loop, so its own class
         stays as it is: of the user's markers the public name is watched.
         """
-        hooks = {"before": self._called, "came": self._returned, "raised": self._call_raised}
+        hooks: Any = {"before": self._called, "came": self._returned, "raised": self._call_raised}
         marker = tensorflow.take(seams.TRACE)
         self._tracings_of = tensorflow.take(seams.TRACING_COUNT) or self._tracings_of
         with ExitStack() as stack:
