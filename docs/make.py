@@ -14,7 +14,7 @@ from profnb.core.glossary import glossary_markdown
 from profnb.core.table import tables_of
 from profnb.history.series import HISTORY
 from profnb.lite.entry import LiteResult
-from profnb.lite.lite_comparison import LiteComparison
+from profnb.lite.entry import LiteComparison
 from profnb.many_traces.fleets import Fleet
 from profnb.many_traces.summaries import SUMMARIES
 from profnb.tables import Tables

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from profnb import __version__
-from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of
 from profnb.core.errors import ProfnbError
+from profnb.core.options import CAPTURE_ARGUMENTS, options_of
 from profnb.core.printable import (
     for_terminal,
     printable,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
-from profnb.capture.profiler.ranks import bound_by_steps
+from profnb.capture.profiler.profiler_door import bound_by_steps
 from profnb.capture.profiler.torch_door import StepMark
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import write_recordings

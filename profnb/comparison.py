@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from profnb.compare.tree_differences import PartDifference
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
-    from profnb.lite.lite_comparison import LiteComparison
+    from profnb.lite.entry import LiteComparison
 
 _NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare two lite results."
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
@@ -389,7 +389,7 @@ def _lite_result(source: Any) -> LiteResult | None:
 def _compare_lite(
     results: Sequence[LiteResult | None], labels: tuple[str | None, str | None] | None
 ) -> "LiteComparison":
-    from profnb.lite.lite_comparison import LiteComparison
+    from profnb.lite.entry import LiteComparison
 
     one, two = results
     if one is None or two is None:

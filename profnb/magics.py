@@ -48,6 +48,7 @@ from profnb.magic.magic_options import (
     MEMORY_ARGUMENTS,
     OPEN_ARGUMENTS,
     SWEEP_ARGUMENTS,
+    as_usage_error,
     with_arguments,
 )
 from profnb.profile import Profile
@@ -161,10 +162,8 @@ class ProfnbMagics(Magics):
         results = []
         for at in range(1, len(sources)):
             pair = [arguments.what[0], arguments.what[at]], [sources[0], sources[at]]
-            try:
+            with as_usage_error():
                 results.append(compare(*pair[1], labels=labels_of(*pair)))
-            except (ProfnbError, OSError, ValueError) as error:
-                raise UsageError(printable(str(error))) from None
         self._results.keep(results if len(results) > 1 else results[0], arguments.out)
         for result in [] if arguments.quiet else results:
             result.report()

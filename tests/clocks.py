@@ -4,7 +4,7 @@ import itertools
 import threading
 
 from profnb.capture import session
-from profnb.capture.marking import keras_batches, open_steps, step_recorder, trace_events
+from profnb.capture.marking import open_steps, step_recorder, trace_events
 from profnb.capture.parts import cell_counters
 from profnb.capture.source import stacks
 from profnb.capture.source.stacks import Sampler
@@ -72,7 +72,7 @@ class Still:
 def stand_still(monkeypatch):
     """Let a capture take the times of steps and of a cell's parts from a clock that stands still; returns it."""
     clock = Still()
-    for module in (session, cell_counters, gap_watch, stacks, open_steps, keras_batches, step_recorder, trace_events):
+    for module in (session, cell_counters, gap_watch, stacks, open_steps, step_recorder, trace_events):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(Sampler, "_look_on", lambda sampler, thread: clock.look_on(sampler, thread))
     return clock

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import profnb
-from profnb.capture.parts.call_clock import TimedCalls
+from profnb.capture.parts.cell_counters import TimedCalls
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.step_records import KERAS, KINDS, KerasRunSeen, StepLog

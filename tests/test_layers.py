@@ -20,7 +20,7 @@ ORDER = [
 # The one module through which each heavy library comes in.
 DOORS = {"tensorflow": {"capture", "tf1", "demo", "lite"}, "plotly": {"drawing/figures"}, "ipywidgets": {"drawing/live_outputs"}, "numba": {"core/jit"}}
 # TF1 has one folder, and two doors: its files are opened where files are, its runs recorded where runs are.
-TF1_DOORS = {("trace/formats", "profnb.tf1.run_metadata"), ("trace/formats", "profnb.tf1.event_file"), ("trace/formats", "profnb.tf1.tfprof_dump"), ("capture/session", "profnb.tf1.session_runs")}
+TF1_DOORS = {("trace/formats", "profnb.tf1.run_metadata"), ("trace/formats", "profnb.tf1.event_file"), ("capture/session", "profnb.tf1.session_runs")}
 # What each subject may need of the others, besides the spine.
 SUBJECTS = {
     "feeds": set(), "input": {"feeds"}, "memory": set(), "python": set(), "xla": set(), "device": {"memory", "xla"}, "ops": {"device", "input", "xla"},
@@ -143,7 +143,7 @@ def test_the_process_of_interpreters_begins_without_profnb():
 
 
 # Words that stand for a thing instead of naming it. One is left: a field in files that were saved.
-PRONOUNS, SAVED = {"told", "own", "found", "known", "way"}, {"found": "capture/machine/network_files"}
+PRONOUNS, SAVED = {"told", "own", "found", "known", "way"}, {"found": "capture/machine/waits"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))

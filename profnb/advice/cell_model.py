@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from profnb.advice.replay import Edit, Saving
-from profnb.capture.machine.call_costs import Costs, costs_here, typical_costs
+from profnb.capture.environment import Costs, costs_here, typical_costs
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title

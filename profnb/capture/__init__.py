@@ -1,8 +1,8 @@
 """The only door to the profilers: record one bounded trace around running code.
 
-session, cell               running code to one trace; a cell that otherwise runs as if no magic were there
+session, cell               running code to one trace, each framework watched once it is imported; a cell
+                            that otherwise runs as if no magic were there
 profiler/                   the framework's profiler: started, bounded, always stopped; the code's own
-frameworks                  what is watched in each framework, once it is imported
 seams, seam                 every outside name that is hooked or read, with what is lost without it and what
                             a hook costs
 hooks, signals              before and after other people's calls, with no frame of ours in their tracebacks;

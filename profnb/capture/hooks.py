@@ -17,15 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
+from threading import get_ident
 from types import ModuleType
 from typing import Any
 
 from profnb.capture.seam import Seam
 from profnb.capture.seams import SEAMS
-from profnb.capture.signals import signal_of
+from profnb.capture.signals import OwnFaults, signal_of
 
 Hook = Callable[..., object]
 Faults = Callable[[Exception], object]
+_Listed = tuple[tuple[int, Hook], ...]
 _MISSING: Any = object()
 
 
@@ -33,7 +35,7 @@ class _Hooks:
     """Hooks around the calls of one function: the first to watch is the first to be told.
 
     Attributes:
-        before: Run before each call.
+        before: Run before each call; each with its thread, 0 for any.
         after: Run after each call.
         came: Run after each call that returned.
         raised: Run after each call that raised.
@@ -42,17 +44,17 @@ class _Hooks:
     __slots__ = ("_given", "after", "before", "came", "placed", "raised")
 
     def __init__(self) -> None:
-        self.before: tuple[Hook, ...] = ()
-        self.after: tuple[Hook, ...] = ()
-        self.came: tuple[Hook, ...] = ()
-        self.raised: tuple[Hook, ...] = ()
+        self.before: _Listed = ()
+        self.after: _Listed = ()
+        self.came: _Listed = ()
+        self.raised: _Listed = ()
         self.placed = contextlib.ExitStack()  # closed when nobody watches any more
-        self._given: list[tuple[str, Hook, Faults]] = []
+        self._given: list[tuple[str, tuple[int, Hook], Faults]] = []
 
     @contextmanager
-    def run(self, hook_failed: Faults, hooks: Mapping[str, Hook]) -> Iterator[None]:
+    def run(self, failed: Faults, hooks: Mapping[str, Hook], thread: int = 0) -> Iterator[None]:
         """Run these, too, inside the block."""
-        mine = [(at, hook, hook_failed) for at, hook in hooks.items()]
+        mine = [(at, (thread, hook), failed) for at, hook in hooks.items()]
         self._given += mine
         self._combine()
         try:
@@ -77,10 +79,11 @@ class _Hooks:
 
     def call_failed(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> None:
         """Run what runs after a call that raised."""
-        hook: Hook
-        for hook in (*self.raised, *self.after):
+        here = get_ident()
+        for thread, hook in (*self.raised, *self.after):
             try:
-                hook(*arguments, **keywords)
+                if thread in (0, here):
+                    hook(*arguments, **keywords)
             except Exception as error:  # noqa: PERF203 - each for itself
                 if not self.is_fault(error):
                     raise
@@ -95,28 +98,26 @@ def guarded(hook: Hook, hook_failed: Faults) -> Hook:
     """
 
     def run(*arguments: Any, **keywords: Any) -> None:
-        try:
+        with OwnFaults(hook_failed):
             hook(*arguments, **keywords)
-        except Exception as error:
-            if signal_of(error) is not None:
-                raise
-            hook_failed(error)
 
     return run
 
 
-def _around(  # noqa: C901 - a function for a branch would be a frame in each call
-    call: Callable[..., Any], hooks: _Hooks
-) -> Callable[..., Any]:
+def _around(call: Callable[..., Any], hooks: _Hooks) -> Callable[..., Any]:  # noqa: C901 - as below
     """A function that calls another one, and hooks around it, with no frame between them and it."""
 
     @functools.wraps(call)
-    def watched(self: Any = _MISSING, /, *arguments: Any, **keywords: Any) -> Any:
+    def watched(  # noqa: C901 - a function for a branch would be a frame in each call
+        self: Any = _MISSING, /, *arguments: Any, **keywords: Any
+    ) -> Any:
         if self is not _MISSING:
             arguments = self, *arguments
+        here = get_ident()
         try:
-            for hook in hooks.before:
-                hook(*arguments, **keywords)
+            for thread, hook in hooks.before:
+                if thread == here or not thread:
+                    hook(*arguments, **keywords)
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
@@ -127,10 +128,12 @@ def _around(  # noqa: C901 - a function for a branch would be a frame in each ca
             hooks.call_failed(arguments, keywords)
             raise
         try:
-            for hook in hooks.came:
-                hook(*arguments, result)
-            for hook in hooks.after:
-                hook(*arguments, **keywords)
+            for thread, hook in hooks.came:
+                if thread == here or not thread:
+                    hook(*arguments, result)
+            for thread, hook in hooks.after:
+                if thread == here or not thread:
+                    hook(*arguments, **keywords)
         except Exception as error:
             if not hooks.is_fault(error):
                 raise
@@ -219,11 +222,8 @@ def replace_attribute(owner: object, name: str, value: object) -> Iterator[None]
         if replacement.is_in_place():
             replacement.put_back()
         elif not replacement.is_aside:
-            laters = [
-                one
-                for one in _replaced
-                if one.owner is owner and one.name == name and one.before is value
-            ]
+            same = [one for one in _replaced if one.owner is owner and one.name == name]
+            laters = [one for one in same if one.before is value]
             for later in laters:
                 later.before = replacement.before
             if not laters:
@@ -255,13 +255,16 @@ def put_again(*_: object) -> None:
 
 
 @contextmanager
-def watch(owner: object, name: str, *, hook_failed: Faults, **hooks: Hook) -> Iterator[None]:
+def watch(
+    owner: object, name: str, *, hook_failed: Faults, thread: int = 0, **hooks: Hook
+) -> Iterator[None]:
     """Run hooks around a method of every instance, or around a module's function, inside the block.
 
     Args:
         owner: The class or the module.
         name: Its attribute.
         hook_failed: Given the errors of hooks.
+        thread: Whose calls are seen; 0 for those of any.
         hooks: ``before`` runs before each call, given its arguments (a method's first is the instance);
             ``after`` after each call with the same, whether it returned or raised; ``came`` after each call
             that returned, given its positional arguments and what came; ``raised`` after each call that
@@ -274,7 +277,7 @@ def watch(owner: object, name: str, *, hook_failed: Faults, **hooks: Hook) -> It
         if isinstance(owner, type) and not inspect.isfunction(original):
             original = bound_anew(original)
         around.placed.enter_context(replace_attribute(owner, name, _around(original, around)))
-    with around.run(hook_failed, hooks):
+    with around.run(hook_failed, hooks, thread):
         yield
 
 
@@ -323,7 +326,7 @@ class _ImportFinder(importlib.abc.MetaPathFinder):
         # code's own may have no such method, or let nobody replace it: then it is not told, but it loads.
         with contextlib.suppress(AttributeError, TypeError):
             hooks = _Hooks()
-            hooks.after = (loaded,)
+            hooks.after = ((0, loaded),)
             loader.exec_module = _around(loader.exec_module, hooks)  # type: ignore[method-assign]
         return spec
 
@@ -361,6 +364,7 @@ class Library:
     Args:
         module: tensorflow, jax, torch, keras, tf_keras, IPython, or what of Python holds seams.
         hook_failed: Given every error of a hook of ours.
+        thread: Whose calls are watched; by default the calling one's.
 
     Attributes:
         module: The library.
@@ -368,9 +372,11 @@ class Library:
         changed: Its seams that cannot be called any more as they were.
     """
 
-    def __init__(self, module: ModuleType, hook_failed: Faults = lambda _: None) -> None:
+    def __init__(
+        self, module: ModuleType, hook_failed: Faults = lambda _: None, thread: int = 0
+    ) -> None:
         """Look up every seam of the library."""
-        self.module, self.hook_failed = module, hook_failed
+        self.module, self.hook_failed, self.thread = module, hook_failed, thread or get_ident()
         self._values = {seam: seam.find(self.root(seam)) for seam in SEAMS if self._has(seam)}
         there = {seam: value for seam, value in self._values.items() if value is not None}
         self.missing = [seam for seam in self._values if seam not in there]
@@ -393,12 +399,17 @@ class Library:
         """The value of a seam; None where it is missing or changed."""
         return None if seam in self.changed else self._values.get(seam)
 
-    def watch(self, seam: Seam, **hooks: Hook) -> AbstractContextManager[None]:
-        """Run hooks around a method, given its arguments; see ``watch`` above."""
+    def watch(
+        self, seam: Seam, *, on_any_thread: bool = False, **hooks: Hook
+    ) -> AbstractContextManager[None]:
+        """Run hooks around a method, given its arguments, on the thread; see ``watch`` above."""
         if self.take(seam) is None:
             return nullcontext()
         owner, name = seam.owner(self.root(seam)), seam.attributes[0]
-        return self._entered(watch(owner, name, hook_failed=self.hook_failed, **hooks))
+        thread = 0 if on_any_thread else self.thread
+        return self._entered(
+            watch(owner, name, hook_failed=self.hook_failed, thread=thread, **hooks)
+        )
 
     @contextmanager
     def watch_everywhere(self, seam: Seam, function: Any, **hooks: Hook) -> Iterator[None]:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.environment import Chain, count_elements, describe_datasets, find_files
-from profnb.capture.machine.core_waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
-from profnb.capture.machine.network_files import NetworkFiles
+from profnb.capture.machine.waits import CoreWaits, NetworkFiles
 from profnb.capture.marking.trace_events import ChangingArguments, TracedFunction
 from profnb.capture.models.layer_facts import FitResult, ModelFacts
 from profnb.capture.parts.part_records import CellRecords
@@ -103,7 +102,6 @@ class QueueRecord:
         element_bytes: Size of an element by its static shapes; 0 where they do not tell.
         dequeues: Elements that each dequeuing op takes out, by its name; 0 where the graph does not tell.
         enqueues: Elements that each enqueuing op puts in, by its name; 0 where the graph does not tell.
-        runner_threads: Threads that the queue's runners were made with.
         sources: Types of the ops that what is put in comes from, up to another queue.
         files: Files whose names are put in, where the graph has them.
         file_bytes: Their mean size; 0 where not known.
@@ -120,7 +118,6 @@ class QueueRecord:
     element_bytes: int = 0
     dequeues: dict[str, int] = field(default_factory=dict)
     enqueues: dict[str, int] = field(default_factory=dict)
-    runner_threads: int = 0
     sources: tuple[str, ...] = ()
     files: int = 0
     file_bytes: int = 0

@@ -31,7 +31,6 @@ _IN_WINDOW = "3 to 10 us a call, while the window is open"
 _ONCE = "as it is called, once or twice a cell"
 
 _ANY = ("any_name",)
-_PHASES = ("train", "test", "predict")
 _KERAS_3 = "keras:ops"
 KERAS_LIBRARIES = ("keras", "tf_keras")
 _KERAS_ON_JAX = "keras.src.backend.jax.trainer:JAXTrainer"
@@ -62,15 +61,10 @@ JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0, cost=_ONCE)
 JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler has levels of its own", 0)
 JAX_ANNOTATION = Seam("jax:profiler.TraceAnnotation", _NO_JAX_MARKERS)
 JAX_STEP = Seam(_JAX_STEP, _NO_JAX_MARKERS)
-JAX_STEP_INIT = Seam(
-    f"{_JAX_STEP}.__init__",
-    "JAX's own step markers are no steps",
-    2,
-    ("step_num",),
-    cost=_A_STEP,
-)
-JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", "JAX's own step markers are no steps", cost=_A_STEP)
-JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", "JAX's own step markers are no steps", cost=_A_STEP)
+_NO_JAX_STEPS = "JAX's own step markers are no steps"
+JAX_STEP_INIT = Seam(f"{_JAX_STEP}.__init__", _NO_JAX_STEPS, 2, ("step_num",), cost=_A_STEP)
+JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", _NO_JAX_STEPS, cost=_A_STEP)
+JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", _NO_JAX_STEPS, cost=_A_STEP)
 # Starting the profiler sets up JAX's devices, which the code may want to choose before.
 JAX_LIVE = Seam("jax:live_arrays", "JAX's trace may end before its steps are computed", 0)
 JAX_IS_SET_UP = Seam("jax._src.xla_bridge:backends_are_initialized", _NO_JAX, 0)
@@ -97,10 +91,9 @@ ADAPTER_SIZE = Seam(f"{_ADAPTER}.batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_
 ADAPTER_HAS_REST = Seam(f"{_ADAPTER}.has_partial_batch", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
 ADAPTER_REST = Seam(f"{_ADAPTER}.partial_batch_size", _NO_EXAMPLES, only_with=_KERAS_ON_JAX)
 
-_JAX_TRAINER = "keras.src.backend.jax.trainer:JAXTrainer"
 _IN_FLIGHT = "training that still runs as an epoch ends is none"
-JAX_STATE_SYNC = Seam(f"{_JAX_TRAINER}.jax_state_sync", _IN_FLIGHT, 1, only_with=_KERAS_ON_JAX)
-JAX_STATE = on_objects(f"{_JAX_TRAINER}._jax_state", _IN_FLIGHT)
+JAX_STATE_SYNC = Seam(f"{_KERAS_ON_JAX}.jax_state_sync", _IN_FLIGHT, 1, only_with=_KERAS_ON_JAX)
+JAX_STATE = on_objects(f"{_KERAS_ON_JAX}._jax_state", _IN_FLIGHT)
 
 # PyTorch's profiler.
 _NO_TORCH = "PyTorch's work is not traced, and steps are only timed"
@@ -169,7 +162,6 @@ SIGNATURES = Seam(f"{_TF_FUNCTION}.pretty_printed_concrete_signatures", _NO_REAS
 TRACING_COUNT = Seam(f"{_TF_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_TF_FUNCTION}.python_function", _NO_REASONS)
 CALL_FUNCTION = Seam(f"{_TF_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
-FUNCTION_NAME = on_objects(f"{_TF_FUNCTION}._name", "functions have no names")
 CONCRETE_FUNCTIONS = Seam(
     f"{_TF_FUNCTION}._list_all_concrete_functions",
     "ops of optimizers and metrics are not told apart", 1,
@@ -194,7 +186,6 @@ CONCRETE_FUNCTION = Seam(
 FUNCTION_NAME = on_objects(
     "tensorflow:types.experimental.ConcreteFunction.name", CONCRETE_FUNCTION.lost
 )
-GRAPH_OF = on_objects("tensorflow:Graph._functions.graph", _NO_LINES)
 GRAPH_FUNCTIONS = on_objects("tensorflow:Graph._functions", _NO_SCOPES)
 GRAPH_KEY = on_objects("tensorflow:Graph._graph_key", "the order of old graphs")
 OP_TRACEBACK = Seam("tensorflow:Operation.traceback", _NO_LINES)
@@ -225,8 +216,6 @@ SESSION_HOOKS = tuple(
 RAW_RUN = Seam("tensorflow:compat.v1.Session._call_tf_sessionrun", _NO_QUEUES, cost=_A_STEP)
 # What runs are given instead of ops.
 OP_HANDLE = Seam("tensorflow:Operation._c_op", _NO_QUEUES)
-COLLECTION = Seam("tensorflow:Graph.get_collection", "queues' threads are not counted", 2)
-RUNNER_OPS = Seam("tensorflow:compat.v1.train.QueueRunner.enqueue_ops", COLLECTION.lost)
 SESSION_CONFIG = on_objects(
     "tensorflow:compat.v1.Session._config", "numbers of threads are not known"
 )
@@ -261,9 +250,9 @@ INVOKES = tuple(
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"
 DATASET = Seam("tensorflow:data.Dataset", "a sweep cannot prefetch")
-_NO_COSTS = "what a change saves is told in wider ranges"
-DATASET_RANGE = Seam("tensorflow:data.Dataset.range", _NO_COSTS, 1)
-FUNCTION = Seam("tensorflow:function", _NO_COSTS, 1)
+_NO_CALL_COSTS = "what a change saves is told in wider ranges"
+DATASET_RANGE = Seam("tensorflow:data.Dataset.range", _NO_CALL_COSTS, 1)
+FUNCTION = Seam("tensorflow:function", _NO_CALL_COSTS, 1)
 DATASET_INPUTS = Seam("tensorflow:data.Dataset._inputs", _NO_DATASETS, 1)
 CARDINALITY = Seam("tensorflow:data.Dataset.cardinality", "datasets have no lengths", 1)
 DATASET_TENSORS = on_objects("tensorflow:data.Dataset._tensors", "files have no sizes")
@@ -279,30 +268,27 @@ VERSION = Seam("tensorflow:__version__", "versions are not known")
 _NO_BATCHES = "Keras' batches are no steps"
 _NO_LAYERS = "layers are not told apart"
 _CALLBACKS = "keras:callbacks.CallbackList"
-BATCH_BEGIN = {
-    p: Seam(f"{_CALLBACKS}.on_{p}_batch_begin", _NO_BATCHES, cost=_A_STEP) for p in _PHASES
-}
-BATCH_END = {p: Seam(f"{_CALLBACKS}.on_{p}_batch_end", _NO_BATCHES, cost=_A_STEP) for p in _PHASES}
-RUN_BEGIN = {
-    p: Seam(
-        f"{_CALLBACKS}.on_{p}_begin", "fits and the models in them are not told apart", cost=_A_RUN
-    )
-    for p in _PHASES
-}
-RUN_END = {
-    p: Seam(f"{_CALLBACKS}.on_{p}_end", "what fits reached is not kept", cost=_A_RUN)
-    for p in _PHASES
-}
+_NO_FITS = "fits and the models in them are not told apart"
+
+
+def _by_phase(path: str, lost: str, cost: str) -> dict[str, Seam]:
+    return {
+        phase: Seam(path.format(phase), lost.format(phase), cost=cost)
+        for phase in ("train", "test", "predict")
+    }
+
+
+BATCH_BEGIN = _by_phase(f"{_CALLBACKS}.on_{{}}_batch_begin", _NO_BATCHES, _A_STEP)
+BATCH_END = _by_phase(f"{_CALLBACKS}.on_{{}}_batch_end", _NO_BATCHES, _A_STEP)
+RUN_BEGIN = _by_phase(f"{_CALLBACKS}.on_{{}}_begin", _NO_FITS, _A_RUN)
+RUN_END = _by_phase(f"{_CALLBACKS}.on_{{}}_end", "what fits reached is not kept", _A_RUN)
+ON_BATCH = _by_phase("keras:Model.{}_on_batch", "{}_on_batch makes no steps", _A_STEP)
 EPOCH_END = Seam(
     f"{_CALLBACKS}.on_epoch_end", "a batch that an epoch cuts off counts as a step", cost=_A_RUN
 )
 # Keras 3's ``model`` makes the model's state whole each time on JAX, which takes longer than a small step.
 CALLBACK_MODEL = Seam(f"{_CALLBACKS}._model|model", "fits have no models", only_with=_KERAS_3)
 CALLBACK_PARAMS = on_objects(f"{_CALLBACKS}.params", "how long a run takes is not estimated")
-ON_BATCH = {
-    p: Seam(f"keras:Model.{p}_on_batch", f"{p}_on_batch makes no steps", cost=_A_STEP)
-    for p in _PHASES
-}
 STEPS_PER_EXECUTION = on_objects(
     "keras:Model.steps_per_execution|_steps_per_execution", "steps count as one iteration"
 )
@@ -339,7 +325,7 @@ ATTENTION_SHAPES = {
     name: on_objects(f"keras:layers.MultiHeadAttention._{name}_shape", _NO_COSTS) for name in _GIVEN
 }
 STEP_FUNCTIONS = {
-    phase: on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in _PHASES
+    phase: on_objects(f"keras:Model.{phase}_function", FUNCTION_GRAPH.lost) for phase in ON_BATCH
 }
 COMPILED_LOSS = on_objects("keras:Model.compiled_loss", _NO_SCOPES)
 LOSSES = on_objects("keras:Model.compiled_loss._losses", _NO_SCOPES)

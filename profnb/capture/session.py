@@ -5,41 +5,50 @@ number of steps or seconds, and keeps timing steps until it is finished. It neve
 what goes wrong with a profiler is said in ``messages``. No framework need be imported yet; the capture begins
 when one is. A profiler session that is already running is stopped, its trace saved where its owner asked, and
 that is said.
+
+TensorFlow, Keras, JAX and PyTorch are watched from when the code imports them. Their names come from
+``seams``; a missing one costs what hangs on it, and one sentence. TensorFlow's profiler starts with its
+import, JAX's when its devices are set up, PyTorch's where nothing else is imported or when it begins to work.
 """
 
+import contextlib
 import re
+import sys
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from types import ModuleType
 
+from profnb.capture import seams
 from profnb.capture.environment import describe_environment, explain_nothing, list_devices
-from profnb.capture.frameworks import Frameworks
+from profnb.capture.hooks import Library, explain_missing, on_import
 from profnb.capture.journal.journal import Journal
 from profnb.capture.machine.machine_watch import MachineWatch
+from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
-from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.parts.call_clock import CallClock
-from profnb.capture.parts.cell_counters import OwnTime
+from profnb.capture.models.model_watch import FitWatch, ModelWatch
+from profnb.capture.parts.cell_counters import CallClock, InFlight, OwnTime, watch_in_flight
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
 from profnb.capture.profiler.doors import Doors
-from profnb.capture.profiler.profiler_door import first_line
-from profnb.capture.profiler.window import Window
+from profnb.capture.profiler.jax_door import watch_fetching
+from profnb.capture.profiler.profiler_door import Door, first_line
+from profnb.capture.profiler.torch_watch import TorchLoops, TorchScopes, unseen_by_torch_compile
+from profnb.capture.profiler.window import CodesProfiler, Window
 from profnb.capture.recording import Recording
+from profnb.capture.seam import Seam
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.source_watch import SourceWatch
 from profnb.capture.source.stacks import Sampler
-from profnb.capture.source.tape_watch import TapeWatch
-from profnb.capture.source.user_code import is_session_file
+from profnb.capture.source.user_code import is_session_file, uses_sessions
 from profnb.capture.step_records import KINDS, RUN, Standing, recent_step_ns
 from profnb.core.options import CaptureOptions
 from profnb.tf1.session_runs import GraphRuns
 
-if TYPE_CHECKING:
-    from profnb.capture.parts.cell_counters import InFlight
-
+JAX, TORCH = "jax", "torch"  # as Keras calls them
 _MODEL_CODE = re.compile("tensorflow|keras")  # a file in which graphs and models are made and run
 
 
@@ -61,7 +70,6 @@ class Capture:
         self.own_time = OwnTime()
         self.sampler = Sampler(self._code_seen)
         self._gaps = CallClock()
-        self._flying: list[tuple[int, InFlight]] = []  # batches of JAX, and since when
         self.profilers = Doors(options, messages)
         self.source = SourceWatch(
             self.sampler, has_lines=options.source and traces, has_stacks=options.python and traces
@@ -78,41 +86,36 @@ class Capture:
         self.recorder = StepRecorder(
             window.is_open,
             window.step_recorded,
-            lambda: self._frameworks.door_of_keras(),  # noqa: PLW0108 - they are made below
+            self._door_of_keras,
             self._gaps,
         )
-        self._tapes = TapeWatch(
-            lambda: self.recorder.open.is_outside, window.is_open, window.step_recorded
-        )
-        self.recording.turns = self._tapes.turns
-        loops = self.recorder.loops
+        self.recording.turns = self.recorder.tapes.turns
         self.graph_runs = GraphRuns(
             options.max_steps if traces else 0,
             options.max_seconds,
             self._session_runs_begin,
-            loops.run_began,
-            loops.run_ended,
-            loops.run_failed,
-            loops.run_counted,
+            self.recorder.session_runs,
             failed,
             partial(self.own_time.part, "session runs"),
         )
         self.machine = MachineWatch()
         self.models = ModelWatch()
-        self._frameworks = Frameworks(
-            window,
-            self.profilers,
-            self.recording,
-            recorder=self.recorder,
-            tapes=self._tapes,
-            source=self.source,
-            models=self.models,
-            session_runs=self.graph_runs.watch,
-            batches_fly=lambda batches: self._flying.append((time.perf_counter_ns(), batches)),
-            own_time=self.own_time,
-            hook_failed=failed,
-            traces=traces,
+        self._scopes = TorchScopes(self.profilers.torch, self.models)
+        self._hooks, self._window_hooks = (
+            ExitStack(),
+            ExitStack(),
+        )  # until it ends; the window closes
+        window.closed = self._window_closed
+        self._libraries: list[Library] = []
+        self._tensorflow: Library | None = None  # once it is imported
+        # Batches of JAX that were still computed when Keras was done with them, and since when.
+        self._flying: list[tuple[int, InFlight]] = []
+        self._any_imported = self._records_torch = self._has_sessions = False
+        self._keras_backend = ""
+        self._codes_profiler = CodesProfiler(
+            window, self.profilers, self.recording, self.recorder.log
         )
+        self._thread = threading.get_ident()
         self.journal = Journal(
             options,
             self.sampler,
@@ -129,7 +132,7 @@ class Capture:
     def _code_seen(self, file: str) -> None:
         """The sampler has met code of a file."""
         if is_session_file(file):
-            self._frameworks.sessions_seen()
+            self._sessions_seen()
 
     def standing(self) -> Standing:
         """Say where it stands now; any thread may ask."""
@@ -158,7 +161,7 @@ class Capture:
         with self.own_time.part("start"):
             if self._traces:
                 self._watches.enter_context(self.machine.watch())
-            self._watches.enter_context(self._frameworks.watch())
+            self._watches.enter_context(self._watch_frameworks())
             if not self._traces:
                 self.recorder.open.counts_only = True
             if not self._window.is_open():
@@ -184,14 +187,14 @@ class Capture:
         began_ns, overhead_before_ns = self._code_began
         self.journal.end()
         inside_ns = self.recording.overhead_ns - overhead_before_ns
-        ended_ns = self._tapes.turns.end_ns = time.perf_counter_ns()
+        ended_ns = self.recording.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
         self.graph_runs.see_gaps(self.sampler.end(), has_source=self.options.source)
         timed = self._gaps.stop(self.sampler.base)
         looks = self.sampler.stop()
         try:
             self._window.close(None)
-            self._frameworks.codes_profiler.choose_trace()
+            self._codes_profiler.choose_trace()
             self.source.end()
         finally:
             self._window.stop_clock()
@@ -233,12 +236,12 @@ class Capture:
         recording.messages.extend(self.source.messages)
         if self._traces:
             recording.messages.extend(runs.explain())
-        if self._frameworks.tensorflow is not None and len(recording.steps):
+        if self._tensorflow is not None and len(recording.steps):
             recording.devices = list_devices()
         recording.environment = describe_environment() | runs.environment
         recording.changing_arguments = find_changing_arguments(self.recorder.events.functions.alive)
         recording.functions = self.recorder.events.functions.listed()
-        if not (self._frameworks.any_imported or has_reason):
+        if not (self._any_imported or has_reason):
             recording.messages.append(explain_nothing())
         recording.cell = shorten_parts(cell, self.source.folder)
         recording.cell.add(PROFNB, "stop", time.perf_counter_ns() - ended_ns)
@@ -246,7 +249,7 @@ class Capture:
 
     def _explain_losses(self) -> list[str]:
         """Say what is lost because of names that others changed, and because of faults of ours."""
-        sentences = self._frameworks.explain_losses()
+        sentences = self._explain_changes()
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
@@ -269,3 +272,197 @@ class Capture:
         self.recording.closed_by = "session runs"
         log.set_traced()  # by the profiler, whose trace is not the one to be shown
         return True
+
+    # Frameworks.
+
+    @contextmanager
+    def _watch_frameworks(self) -> Iterator[None]:
+        """See each framework inside the block, those first that are imported already."""
+        seen: dict[str, tuple[Callable[[Library], object], Seam]] = {
+            "tensorflow": (self._tensorflow_imported, seams.START),
+            "jax": (self._jax_imported, seams.VERSION),
+            "torch": (self._torch_imported, seams.VERSION),
+            "keras": (self._keras_imported, seams.MODEL),
+            "tf_keras": (self._keras_imported, seams.MODEL),
+        }
+        for seam in seams.INVOKES:
+            seen[seam.module] = self._interpreters_imported, seam
+        hooks: dict[str, Callable[[], object]] = {
+            name: partial(self._guarded, partial(self._imported, name, *hook))
+            for name, hook in seen.items()
+        }
+        hooks["torch._dynamo"] = partial(
+            self._guarded, lambda: self._watch(unseen_by_torch_compile())
+        )
+        watches = self._hooks, self._window_hooks, self._codes_profiler.watches
+        with watches[0], watches[1], watches[2], on_import(hooks):
+            yield
+
+    def _window_closed(self) -> None:
+        """Put back all but what counts and times; who stops a session that was taken over is waited for."""
+        if not self._window.may_open_again:
+            self.recorder.open.counts_only = True
+            self._window_hooks.close()
+            if not self.profilers.tensorflow.took_over:
+                self._codes_profiler.watches.close()
+        self.source.read_functions(self.recorder.events.functions.alive)
+
+    def _sessions_seen(self) -> None:
+        """The code uses sessions of TensorFlow 1, whose runs are hooked from then on."""
+        if self._tensorflow is not None and not self._has_sessions:
+            self._has_sessions = True
+            self._watch(self.graph_runs.watch(self._tensorflow))
+
+    def _explain_changes(self) -> list[str]:
+        """Say what is lost because of names that others changed."""
+        if self._traces:
+            beside = ["sys", "importlib"]  # Python's own that hold seams
+            if seams.SHELL_INSTANCE.owner() is not None:  # no code's own in IPython's place
+                beside.append("IPython")
+            for name in beside:
+                if sys.modules.get(name) is not None:
+                    self._look_up(sys.modules[name])
+        return explain_missing(self._libraries)
+
+    def _guarded(self, hook: Callable[[], object]) -> None:
+        with interrupt_held_back(), self.own_time.part("start"):
+            try:
+                hook()
+            except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+                self._hook_failed(error)
+
+    def _look_up(self, module: ModuleType) -> Library:
+        library = Library(module, self._hook_failed, self._thread)
+        self._libraries.append(library)
+        return library
+
+    def _imported(self, name: str, hook: Callable[[Library], object], proof: Seam) -> None:
+        """Watch a module, unless its import failed half-way, of which the code will say why."""
+        module = sys.modules[name]
+        if seams.VERSION.of(module) is not None or proof.find(module) is not None:
+            hook(self._look_up(module))
+
+    def _watch(self, watching: AbstractContextManager[None], *, in_window: bool = False) -> None:
+        """Watch until the capture ends, or until the window closes: not behind that."""
+        if in_window and self._window.has_closed:
+            return
+        try:
+            (self._window_hooks if in_window else self._hooks).enter_context(watching)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+            self._hook_failed(error)
+
+    def _tensorflow_imported(self, tensorflow: Library) -> None:
+        self._tensorflow, self._any_imported = tensorflow, True
+        events = self.recorder.events
+        self._watch(events.watch_tensorflow(tensorflow))
+        if self._traces:
+            self._watch(self.recorder.tapes.watch_turns(tensorflow))
+            self._watch(self.recorder.tapes.watch_gradients(tensorflow), in_window=True)
+            self._watch(
+                tensorflow.watch(seams.TRACE_METADATA, before=events.metadata_set), in_window=True
+            )
+        if uses_sessions(tensorflow):
+            self._sessions_seen()
+        if not self._traces:
+            return
+        self.source.trace_type = tensorflow.take(seams.TRACE)
+        network = watch_network_files(self.recording.network_files, self._window.is_open)
+        self._watch(network, in_window=True)
+        door = self.profilers.tensorflow
+        if door.find(tensorflow) and self._backend_of_keras() != TORCH:
+            self._codes_profiler.watch(tensorflow, door)
+            self._window.open(door)
+
+    def _jax_imported(self, jax: Library) -> None:
+        door = self.profilers.jax
+        self._any_imported, is_there = True, door.find(jax)
+        self._watch(self.recorder.events.watch_jax(jax))
+        if not self._traces or not is_there:
+            return
+        self.source.trace_type = self.source.trace_type or jax.take(seams.JAX_ANNOTATION)
+        self._codes_profiler.watch(jax, door)
+        if door.is_set_up:
+            self._window.open(door)
+        else:
+            is_set_up = partial(self._guarded, self._jax_set_up)
+            self._watch(jax.watch(seams.JAX_BACKENDS, after=lambda *_, **__: is_set_up()))
+
+    def _jax_set_up(self) -> None:
+        """The code has set up JAX's devices: from then on there is work to record."""
+        if self._window.was_opened(self.profilers.jax):
+            return
+        if self.profilers.jax.is_starting():  # under a name that nobody watches
+            self._window.leave(self.profilers.jax)
+        else:
+            self._window.open(self.profilers.jax)
+
+    def _torch_imported(self, torch: Library) -> None:
+        door = self.profilers.torch
+        self._any_imported = True
+        self._records_torch = door.find(torch) and self._traces
+        if self._records_torch:
+            self._watch(self._scopes.watch_torch(torch), in_window=True)
+        self._watch(TorchLoops(self.recorder, door, self._use_torch).watch(torch))
+        if not self._records_torch:
+            return
+        others = ("tensorflow", "jax", "keras")
+        if all(sys.modules.get(name) is None for name in others):
+            self._window.open(door)
+        for seam in (seams.TORCH_AUTOGRAD_ENTER, seams.TORCH_PROFILE_START):
+            starts = partial(self._codes_profiler.starts, door)
+            self._watch(torch.watch(seam, on_any_thread=True, before=starts))
+
+    def _interpreters_imported(self, library: Library) -> None:
+        """See runs of LiteRT's interpreters, marked by whichever profiler records."""
+        self._any_imported = True
+        loop, doors = self.recorder.invokes, self.profilers
+
+        def begins(*_: object, **__: object) -> None:
+            is_jax = self._tensorflow is None and self._window.was_opened(doors.jax)
+            door = doors.jax if is_jax else doors.tensorflow
+            loop.begin(door if self._window.was_opened(door) else None)
+
+        def raised(*_: object, **__: object) -> None:
+            loop.abandon(failed=True)
+
+        for seam in (one for one in seams.INVOKES if one.module == library.module.__name__):
+            ended = library.watch(seam, before=begins, came=lambda *_: loop.end(), raised=raised)
+            self._watch(ended)
+
+    def _backend_of_keras(self) -> str:
+        """Name what Keras 3 runs on, which a process keeps; "" where it is not imported."""
+        if self._keras_backend:
+            return self._keras_backend
+        keras = sys.modules.get("keras")
+        backend = None if keras is None else seams.BACKEND.find(keras)
+        with contextlib.suppress(Exception):  # a Keras that is being imported
+            self._keras_backend = "" if backend is None else str(backend())
+        return self._keras_backend
+
+    def _door_of_keras(self) -> Door | None:
+        """The profiler that records what Keras does; None where nobody does. PyTorch's starts here."""
+        backend = self._backend_of_keras()
+        if backend != TORCH:
+            return self.profilers.jax if backend == JAX else self.profilers.tensorflow
+        self._use_torch()
+        return self.profilers.torch
+
+    def _use_torch(self) -> None:
+        """PyTorch works here: its profiler starts, and stops where time was up."""
+        door = self.profilers.torch
+        if self._records_torch and not self._window.was_opened(door):
+            self._window.open(door)
+
+    def _keras_imported(self, keras: Library) -> None:
+        self._watch(watch_in_flight(keras, self._flying))
+        batches = self.recorder.batches
+        self._watch(batches.watch_keras(keras))
+        self._watch(FitWatch(self.recording.fits).watch(keras))
+        if self._traces:
+            self._watch(self.models.watch_runs(keras))
+        hooks = batches.fetching_begins, batches.fetching_ends, self._hook_failed
+        self._watch(watch_fetching(*hooks), in_window=True)
+        if self._traces:
+            self._watch(self.models.watch_calls(keras), in_window=True)
+            if self._backend_of_keras() == TORCH:
+                self._watch(self._scopes.watch_keras(keras), in_window=True)

@@ -81,13 +81,24 @@ def _raise_once(number: int, error: BaseException) -> None:
 
 
 class OwnFaults:
-    """Keeps faults of ours from the user's code, but not what the handler of a signal raises meanwhile."""
+    """Keeps faults of ours from the user's code, but not what the handler of a signal raises meanwhile.
+
+    Args:
+        failed: Given such a fault.
+    """
+
+    def __init__(self, failed: Callable[[Exception], object] = lambda _: None) -> None:
+        """Nothing has failed."""
+        self._failed = failed
 
     def __enter__(self) -> None:
         """The block begins."""
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        return isinstance(error, Exception) and signal_of(error) is None
+        if not isinstance(error, Exception) or signal_of(error) is not None:
+            return False
+        self._failed(error)
+        return True
 
 
 def signal_of(error: BaseException) -> int | None:

@@ -25,17 +25,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.hooks import on_import, replace_attribute
-from profnb.capture.seams import (
-    COMPILE,
-    DATASET,
-    FIT,
-    KERAS_LIBRARIES,
-    MODEL,
-    POLICY,
-    SET_POLICY,
-    THREADING,
-)
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 
@@ -78,16 +69,20 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 
         def imported(name: str) -> None:
             keras = sys.modules[name]
-            if MODEL.find(keras) is not None:
+            if seams.MODEL.find(keras) is not None:
                 _apply(stack, keras, values, applied)
 
-        hooks = {name: functools.partial(imported, name) for name in KERAS_LIBRARIES}
+        hooks = {name: functools.partial(imported, name) for name in seams.KERAS_LIBRARIES}
         stack.enter_context(on_import(hooks))
         yield applied
 
 
 def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
-    model, compile_model, fit = MODEL.find(keras), COMPILE.find(keras), FIT.find(keras)
+    model, compile_model, fit = (
+        seams.MODEL.find(keras),
+        seams.COMPILE.find(keras),
+        seams.FIT.find(keras),
+    )
     defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     if defaults and compile_model is not None:
 
@@ -97,17 +92,17 @@ def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: 
             return compile_model(model, *arguments, **{**defaults, **keywords})
 
         stack.enter_context(replace_attribute(model, "compile", compile_with_defaults))
-    if "prefetch" in values and fit is not None and DATASET.find() is not None:
+    if "prefetch" in values and fit is not None and seams.DATASET.find() is not None:
 
         @functools.wraps(fit)
         def fit_with_prefetch(model: Any, x: Any = None, *arguments: Any, **keywords: Any) -> Any:
-            if isinstance(x, DATASET.find()):  # other data stays as it is
+            if isinstance(x, seams.DATASET.find()):  # other data stays as it is
                 x = x.prefetch(values["prefetch"]) if values["prefetch"] else x
                 applied.add("prefetch")
             return fit(model, x, *arguments, **keywords)
 
         stack.enter_context(replace_attribute(model, "fit", fit_with_prefetch))
-    set_policy, policy_now = SET_POLICY.find(keras), POLICY.find(keras)
+    set_policy, policy_now = seams.SET_POLICY.find(keras), seams.POLICY.find(keras)
     if "mixed_precision" in values and set_policy is not None and policy_now is not None:
         asked = values["mixed_precision"]
         policy = asked if isinstance(asked, str) else _MIXED_PRECISION if asked else _FULL_PRECISION
@@ -142,7 +137,7 @@ def set_threads(values: Mapping[str, object]) -> Iterator[set[str]]:
     applied: set[str] = set()
 
     def imported() -> None:
-        threading = THREADING.find()
+        threading = seams.THREADING.find()
         for name, count in values.items():
             kind = name.removesuffix("_threads")
             set_count = getattr(threading, f"set_{kind}_parallelism_threads", None)

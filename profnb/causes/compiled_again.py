@@ -163,8 +163,9 @@ def find_retracing(study: Study) -> Retracing | None:
     makes anew for each call has first tracings only.
     """
     calls, worst = _calls(study), None
-    for name in np.unique(calls.name[calls.is_traced]).tolist() if calls is not None else ():
-        assert calls is not None
+    if calls is None:
+        return None
+    for name in np.unique(calls.name[calls.is_traced]).tolist():
         is_of_function, text = calls.name == name, study.trace.names[name]
         again = calls.is_traced & is_of_function & ~calls.is_due
         first = again & (calls.tracing == 1)
@@ -185,7 +186,6 @@ def find_retracing(study: Study) -> Retracing | None:
             worst = spent, text, dues, count, int(is_of_function.sum()), is_made
     if worst is None:
         return None
-    assert calls is not None
     spent, function, dues, count, total, is_made = worst
     of_all = study.trace.events.duration_ps[calls.events[calls.is_traced & ~calls.is_due]].sum()
     objects = [one for one in study.recording.functions if one.name == function]

@@ -1,7 +1,6 @@
 """The things that every room may use.
 
-errors, options     what profnb raises on purpose; what to record
-capture_arguments   the same as a magic and the command line take it
+errors, options     what profnb raises on purpose; what to record, also as a line takes it
 units, printable    numbers to text; text of others for a terminal
 columns, joining    array types, and values looked up by key; rows of two tables by equal keys
 jit                 the door to Numba; plain Python while there is little to do

@@ -22,7 +22,7 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.machine.network_files import MOUNTS, network_mounts
+from profnb.capture.machine.waits import MOUNTS, network_mounts
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 

@@ -37,11 +37,12 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
         findings: What is known.
         calibrated: How many examples int8 was calibrated with, and where they are from.
     """
-    advice = [
-        *_split_delegate(findings), *_not_delegated(findings), *_custom(findings),
-        *_not_quantized(findings), *_slower(findings), *_threads(findings),
-        *_calibration(findings, calibrated[0]),
-    ]  # fmt: skip
+    of_ops = [(one, ops) for one in findings.measured if (ops := _ops_of(findings, one))]
+    advice: list[Finding] = []
+    for rule in (_split_delegate, _not_delegated, _custom):  # of the first model that it finds
+        advice += list(filter(None, (rule(one, ops) for one, ops in of_ops)))[:1]
+    advice += filter(None, (_not_quantized(one, ops) for one, ops in of_ops))
+    advice += *_slower(findings), *_threads(findings), *_calibration(findings, calibrated[0])
     bounded = [
         one for one in advice if one.bound_fraction is None or one.bound_fraction >= _LEAST_GAIN
     ]
@@ -52,12 +53,9 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
     return sorted(bounded, key=weight, reverse=True)
 
 
-def _models(findings: LiteFindings) -> Iterator[tuple[LiteModel, list[LiteOp]]]:
-    """Models with ops, what only unpacks weights left out."""
-    for one in findings.measured:
-        ops = [op for op in findings.ops if op.model == one.name and op.kernel != "folded"]
-        if ops:
-            yield one, ops
+def _ops_of(findings: LiteFindings, one: LiteModel) -> list[LiteOp]:
+    """The ops of a model, what only unpacks weights left out."""
+    return [op for op in findings.ops if op.model == one.name and op.kernel != "folded"]
 
 
 def _share(model: LiteModel, ops: Sequence[LiteOp]) -> float | None:
@@ -73,92 +71,82 @@ def _shape_chain(ops: Sequence[LiteOp]) -> list[LiteOp]:
     return [op for op in shaping if op.layer in layers]
 
 
-def _split_delegate(findings: LiteFindings) -> Iterator[Finding]:
+def _split_delegate(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     """A shape with an open batch, worked out in every run between two parts of the delegate."""
-    for one, ops in _models(findings):
-        chain = _shape_chain(ops)
-        if not chain or not one.delegated_ops:
-            continue
-        parts = sum(inside for inside, _ in groupby(ops, key=lambda op: op.kernel == "XNNPACK"))
-        names = ", ".join(dict.fromkeys(op.op_type for op in chain))
-        layers = ", ".join(quoted(name) for name in dict.fromkeys(op.layer for op in chain))
-        where = "run outside of XNNPACK"
-        if parts > 1:
-            where = f"divide the model into {parts} parts for XNNPACK"
-        share, whole, gain = _share(one, chain), _share(one, ops), ""
-        if share is not None and whole is not None:
-            # With it goes all that a run spends outside of ops, of which going in and out is part.
-            share += max(1 - whole, 0.0)
-            gain = f": {percent_text(share)} of a run, including the time outside of ops"
-        evidence = (
-            f"The batch size of {one.name} is open, so {len(chain)} ops of {layers} ({names}) compute a "
-            f"shape in every run. These ops {where}{gain}."
-        )
-        title = "Fix the batch size"
-        yield Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)
-        return
+    chain = _shape_chain(ops)
+    if not chain or not one.delegated_ops:
+        return None
+    parts = sum(inside for inside, _ in groupby(ops, key=lambda op: op.kernel == "XNNPACK"))
+    names = ", ".join(dict.fromkeys(op.op_type for op in chain))
+    layers = ", ".join(quoted(name) for name in dict.fromkeys(op.layer for op in chain))
+    where = "run outside of XNNPACK"
+    if parts > 1:
+        where = f"divide the model into {parts} parts for XNNPACK"
+    share, whole, gain = _share(one, chain), _share(one, ops), ""
+    if share is not None and whole is not None:
+        # With it goes all that a run spends outside of ops, of which going in and out is part.
+        share += max(1 - whole, 0.0)
+        gain = f": {percent_text(share)} of a run, including the time outside of ops"
+    evidence = (
+        f"The batch size of {one.name} is open, so {len(chain)} ops of {layers} ({names}) compute a "
+        f"shape in every run. These ops {where}{gain}."
+    )
+    title = "Fix the batch size"
+    return Finding("split-delegate", title, evidence, share, _FIXED, _CONVERSION, 0.05)
 
 
-def _not_delegated(findings: LiteFindings) -> Iterator[Finding]:
+def _not_delegated(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     """Ops with built-in kernels that take a good share of the time."""
-    for one, ops in _models(findings):
-        chain = _shape_chain(ops)
-        outside = [
-            op for op in ops
-            if op.kernel == "built-in" and op not in chain and op.op_type not in ("WHILE", *_CONVERTING)
-        ]  # fmt: skip
-        share = _share(one, outside)
-        if outside and one.delegated_ops and share is not None and share >= _LEAST_UNDELEGATED:
-            largest = sorted(outside, key=lambda op: -op.self_ps)[:3]
-            listed = ", ".join(
-                f"{op.op_type} of {quoted(op.layer)} ({op.dtype}, {duration_text(op.self_ps)})"
-                for op in largest
-            )
-            evidence = (
-                f"{len(outside)} of {len(ops)} ops have built-in kernels, {percent_text(share)} of a run: "
-                f"{listed}."
-            )
-            title = f"Ops of {one.name} run outside of XNNPACK"
-            yield Finding("not-delegated", title, evidence, share, "", _OPS_GUIDE)
-            return
+    aside, chain = ("WHILE", *_CONVERTING), _shape_chain(ops)
+    outside = [op for op in ops if op.kernel == "built-in" and op.op_type not in aside]
+    outside = [op for op in outside if op not in chain]
+    share = _share(one, outside)
+    if not outside or not one.delegated_ops or share is None or share < _LEAST_UNDELEGATED:
+        return None
+    listed = ", ".join(
+        f"{op.op_type} of {quoted(op.layer)} ({op.dtype}, {duration_text(op.self_ps)})"
+        for op in sorted(outside, key=lambda op: -op.self_ps)[:3]
+    )
+    evidence = (
+        f"{len(outside)} of {len(ops)} ops have built-in kernels, {percent_text(share)} of a run: "
+        f"{listed}."
+    )
+    title = f"Ops of {one.name} run outside of XNNPACK"
+    return Finding("not-delegated", title, evidence, share, "", _OPS_GUIDE)
 
 
-def _custom(findings: LiteFindings) -> Iterator[Finding]:
+def _custom(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     """Ops that TensorFlow Lite does not have itself."""
-    for one, ops in _models(findings):
-        custom = [op for op in ops if op.kernel == "custom"]
-        if not custom:
-            continue
-        names = ", ".join(dict.fromkeys(op.op_type for op in custom))
-        needs = "kernels of its own"
-        if any(op.op_type.startswith("Flex") for op in custom):
-            needs = "the Flex delegate, which has TensorFlow's kernels"
-        evidence = (
-            f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
-        )
-        title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
-        yield Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS_GUIDE, 0.1)
-        return
+    custom = [op for op in ops if op.kernel == "custom"]
+    if not custom:
+        return None
+    names = ", ".join(dict.fromkeys(op.op_type for op in custom))
+    needs = "kernels of its own"
+    if any(op.op_type.startswith("Flex") for op in custom):
+        needs = "the Flex delegate, which has TensorFlow's kernels"
+    evidence = f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
+    title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
+    return Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS_GUIDE, 0.1)
 
 
-def _not_quantized(findings: LiteFindings) -> Iterator[Finding]:
+def _not_quantized(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     """Ops of an int8 model that stay float, and the conversions around them."""
-    for one, ops in _models(findings):
-        floats = [op for op in ops if op.dtype == "float32" and op.op_type not in _CONVERTING]
-        between = [op for op in ops[1:-1] if op.op_type in _CONVERTING]
-        if not one.kind.startswith("int8") or not floats or not between:
-            continue
-        share = _share(one, [*floats, *between])
-        together = "" if share is None else f", together {percent_text(share)} of a run"
-        names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer)}" for op in floats[:4])
-        have, them = ("have", "them") if len(floats) > 1 else ("has", "it")
-        evidence = (
-            f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
-            f"op{'s' * (len(between) > 1)} convert around {them}{together}."
-        )
-        ops_text, stay = ("ops", "stay") if len(floats) > 1 else ("op", "stays")
-        title = f"{len(floats)} {ops_text} of {one.name} {stay} float"
-        yield Finding("not-quantized", title, evidence, share, "", _QUANTIZING, 0.05)
+    floats = [op for op in ops if op.dtype == "float32" and op.op_type not in _CONVERTING]
+    between = [op for op in ops[1:-1] if op.op_type in _CONVERTING]
+    if not one.kind.startswith("int8") or not floats or not between:
+        return None
+    share = _share(one, [*floats, *between])
+    together = "" if share is None else f", together {percent_text(share)} of a run"
+    names = dict.fromkeys(f"{op.op_type} of {quoted(op.layer)}" for op in floats[:4])
+    have, them, stay = (
+        ("have", "them", "ops {} stay") if len(floats) > 1 else ("has", "it", "op {} stays")
+    )
+    evidence = (
+        f"{', '.join(names)} {have} no int8 kernel; {len(between)} QUANTIZE and DEQUANTIZE "
+        f"op{'s' * (len(between) > 1)} convert around {them}{together}."
+    )
+    title = f"{len(floats)} {stay.format(f'of {one.name}')} float"
+    return Finding("not-quantized", title, evidence, share, "", _QUANTIZING, 0.05)
 
 
 def _slower(findings: LiteFindings) -> Iterator[Finding]:

@@ -1,7 +1,8 @@
 """``profnb.lite`` and what it gives: tables, a report in every form, a file that opens without a kernel.
 
 Models for the device are converted, run and judged beside the Keras model. Imports nothing heavy before it is
-called.
+called. Two results are compared kind by kind: how much faster, how much smaller, and what it does to the
+outputs.
 """
 
 import gzip
@@ -10,6 +11,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -20,11 +22,14 @@ from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
-from profnb.report.result import SharedResult
+from profnb.report.result import Result, SharedResult
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from profnb.advice.proposals import Advice
-    from profnb.lite.findings import LiteFindings
+    from profnb.compare.speedup import Difference
+    from profnb.lite.findings import Interval, LiteFindings, LiteModel
     from profnb.report.report import Report
 
 KINDS = ("float32", "float16", "dynamic", "int8")
@@ -240,3 +245,137 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
             raise TraceFormatError(f"version {str(contents['profnb_lite'])[:20]}")
         codec, kind = _codec()
         return LiteResult(codec.decode(contents["findings"], kind))
+
+
+@dataclass(frozen=True)
+class LiteDifference:
+    """One kind in both results.
+
+    Attributes:
+        name: The model's name.
+        first: It in A.
+        second: It in B.
+        time: How the times compare.
+        price: How the metric differs, example by example; unknown where the data are not the same.
+    """
+
+    name: str
+    first: "LiteModel"
+    second: "LiteModel"
+    time: "Difference"
+    price: "Interval"
+
+
+class LiteComparison(Result):
+    """Two LiteRT results side by side; shown in a notebook, it is its report.
+
+    Attributes:
+        first: A.
+        second: B.
+        labels: What they are called.
+    """
+
+    kinds = TableOf("profnb.lite.lite_tables", "LITE_DIFFERENCES", "differences")
+
+    def __init__(self, first: "LiteResult", second: "LiteResult", labels: tuple[str, str]) -> None:
+        """Compare nothing yet."""
+        self.first, self.second, self.labels = first, second, labels
+
+    @cached_property
+    def differences(self) -> "Sequence[LiteDifference]":
+        """The kinds that both have, in the order of A."""
+        import numpy as np
+
+        from profnb.compare.speedup import RunSet, compare_runs
+        from profnb.lite.findings import UNKNOWN
+
+        one, two = self.first.findings, self.second.findings
+        judged, judged_again = ((each.data_digest, each.metric) for each in (one, two))
+        is_same_data = bool(one.data_digest) and judged == judged_again
+        others = {model.name: model for model in two.models if len(model.round_ps)}
+        rows = []
+        for model in one.models:
+            other = others.get(model.name)
+            if other is not None and len(model.round_ps):
+                sides = zip(self.labels, (model, other), strict=True)
+                runs = [RunSet(label, (np.array(each.round_ps),)) for label, each in sides]
+                time = compare_runs(runs[0], runs[1])
+                price = one.price(other, model) if is_same_data else UNKNOWN
+                rows.append(LiteDifference(model.name, model, other, time, price))
+        return rows
+
+    @property
+    def _spoken_of(self) -> "LiteDifference | None":
+        """The kind that the verdict is of: the fastest one of A for the device."""
+        devices = [row for row in self.differences if row.name != "Keras"]
+        return min(devices, key=lambda row: row.first.latency_ps, default=None)
+
+    @property
+    def difference(self) -> "LiteComparison":
+        """The difference that the verdict speaks of, with a ratio and an interval as in other comparisons."""
+        return self
+
+    leading = difference
+
+    @property
+    def ratio(self) -> float:
+        """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
+        row = self._spoken_of
+        return math.nan if row is None else row.time.ratio
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the ratio."""
+        row = self._spoken_of
+        return (math.nan, math.nan) if row is None else (row.time.low, row.time.high)
+
+    @property
+    def is_different(self) -> bool:
+        """True if the interval leaves out 1."""
+        row = self._spoken_of
+        return row is not None and row.time.is_different
+
+    @property
+    def table(self) -> "pd.DataFrame":
+        """One row per kind that both have; see ``kinds``."""
+        return self.kinds
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a sentence."""
+        from profnb.lite.section import difference_text
+
+        row = self._spoken_of
+        if row is None:
+            return "The two results have no kind in common."
+        return difference_text(row, self.labels, self.first.findings)
+
+    @property
+    def guards(self) -> list[str]:
+        """Further differences than the one that was meant, in sentences; read them before the verdict."""
+        one, two = self.first.findings, self.second.findings
+        guards = [
+            f"{name} differs: {one.environment.get(name, 'none')} and {two.environment.get(name, 'none')}."
+            for name in dict.fromkeys([*one.environment, *two.environment])
+            if one.environment.get(name) != two.environment.get(name)
+        ]
+        if one.batch_size != two.batch_size:
+            guards.append(f"Batch size differs: {one.batch_size} and {two.batch_size}.")
+        if one.data_digest != two.data_digest:
+            guards.append("The two were judged on different data, so accuracy is not compared.")
+        guards.append(
+            "The two were timed at different times. Models of one profnb.lite call are timed by turns."
+        )
+        return guards
+
+    @cached_property
+    def _report(self) -> "Report":
+        from profnb.lite.section import difference_section
+        from profnb.report.report import Report
+
+        title = f"{self.labels[0]} and {self.labels[1]}"
+        sections = [difference_section(self.differences, self.labels)] if self.differences else []
+        return Report(title, self.verdict.rstrip("."), notes=self.guards, sections=sections)
+
+    def __repr__(self) -> str:
+        return f"<LiteComparison of {self.labels[0]} and {self.labels[1]}>"

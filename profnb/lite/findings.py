@@ -28,28 +28,24 @@ _UNMEASURED = math.nan
 
 
 class Interval(NamedTuple):
-    """A value and where its 95 % interval begins and ends."""
+    """A value, or a difference, and where its 95 % interval begins and ends; NaN where it is not known."""
 
     value: float
     low: float
     high: float
 
-
-_UNKNOWN_INTERVAL = Interval(_UNMEASURED, _UNMEASURED, _UNMEASURED)
-
-
-@dataclass(frozen=True, slots=True)
-class Price:
-    """A difference of a metric and its 95 % interval; positive where it is larger."""
-
-    difference: float
-    low: float
-    high: float
+    @property
+    def is_known(self) -> bool:
+        """There is a value."""
+        return not math.isnan(self.value)
 
     @property
     def is_sure(self) -> bool:
         """The interval leaves out 0."""
         return not self.low <= 0 <= self.high
+
+
+UNKNOWN = Interval(_UNMEASURED, _UNMEASURED, _UNMEASURED)
 
 
 def judge_outputs(
@@ -170,7 +166,7 @@ def share_interval(right: Floats) -> Interval:
     """Give a share and Wilson's 95 % interval; NaN of nothing."""
     count = len(right)
     if not count:
-        return _UNKNOWN_INTERVAL
+        return UNKNOWN
     share, whole = float(np.mean(right)), 1 + _Z**2 / count
     centre = (share + _Z**2 / (2 * count)) / whole
     reach = math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) * _Z / whole
@@ -183,8 +179,8 @@ def mean_interval(values: Floats) -> Interval:
     return Interval(estimate.mean, *estimate.interval)
 
 
-def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Price:
-    """Give the mean of the differences, example by example, and its 95 % interval.
+def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Interval:
+    """Give the mean of the differences, example by example.
 
     Args:
         one: Scores of one model.
@@ -192,13 +188,13 @@ def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Price:
         is_score: Whether they are 0 and 1.
     """
     if not is_score:
-        return Price(*mean_interval(one - base))
+        return mean_interval(one - base)
     count = len(one)
     gained, lost = float(np.sum(one > base)), float(np.sum(one < base))
     more, less = (gained + 1) / (count + 2), (lost + 1) / (count + 2)
     reach = _Z * math.sqrt((more + less - (more - less) ** 2) / (count + 2))
     low, high = max(more - less - reach, -1.0), min(more - less + reach, 1.0)
-    return Price((gained - lost) / count, low, high)
+    return Interval((gained - lost) / count, low, high)
 
 
 @dataclass(frozen=True)
@@ -253,7 +249,7 @@ class LiteModel:
     def latency(self) -> Interval:
         """The median time of a run and its 95 % interval, in picoseconds."""
         if not len(self.round_ps):
-            return _UNKNOWN_INTERVAL
+            return UNKNOWN
         low, high = estimate_step([np.array(self.round_ps)]).interval
         return Interval(self.latency_ps, math.exp(low), math.exp(high))
 
@@ -362,7 +358,7 @@ class LiteFindings:
         """Give how many times as fast as the base it is: the median over rounds, and its 95 % interval."""
         base = base or self.base
         if base is None or not len(one.round_ps) or len(one.round_ps) != len(base.round_ps):
-            return _UNKNOWN_INTERVAL
+            return UNKNOWN
         estimate = estimate_step([np.array(base.round_ps) / np.array(one.round_ps)])
         return Interval(*(math.exp(log) for log in (estimate.mean, *estimate.interval)))
 
@@ -371,24 +367,23 @@ class LiteFindings:
         scores = np.array(one.scores)
         return share_interval(scores) if self.is_score else mean_interval(scores)
 
-    def price(self, one: LiteModel, base: LiteModel | None = None) -> Price | None:
-        """Compare the metric with the base's, example by example; None where that is not known."""
+    def price(self, one: LiteModel, base: LiteModel | None = None) -> Interval:
+        """Compare the metric with the base's, example by example: positive where it is larger."""
         base = base or self.base
         if base is None or not one.scores or len(one.scores) != len(base.scores):
-            return None
+            return UNKNOWN
         return paired_price(np.array(one.scores), np.array(base.scores), is_score=self.is_score)
 
     @cached_property
     def rows(self) -> list[SimpleNamespace]:
         """The models with all that follows from their values, for the table."""
-        unknown = Price(_UNMEASURED, _UNMEASURED, _UNMEASURED)
         return [
             SimpleNamespace(
                 model=one,
                 per_second=self.batch_size * PS_PER_S / one.latency_ps,
                 speedup=self.speedup(one),
-                quality=self.quality(one) if self.metric else _UNKNOWN_INTERVAL,
-                price=self.price(one) or unknown,
+                quality=self.quality(one) if self.metric else UNKNOWN,
+                price=self.price(one),
                 ops=float(one.ops) if one.ops else _UNMEASURED,
                 delegated_ops=float(one.delegated_ops) if one.ops else _UNMEASURED,
             )

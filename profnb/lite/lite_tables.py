@@ -1,7 +1,7 @@
 """The tables of a LiteRT result, declared: its models, their ops, their layers."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from profnb.compare.differences import columns_of
@@ -59,7 +59,7 @@ LITE_MODELS: Table[LiteFindings] = Table(
         ("metric", "quality.value", "accuracy, or mean absolute error, on the data"),
         ("metric_low", "quality.low", _INTERVAL_BEGINS),
         ("metric_high", "quality.high", "where it ends"),
-        ("metric_difference", "price.difference", "the metric less that of float32, in pairs"),
+        ("metric_difference", "price.value", "the metric less that of float32, in pairs"),
         ("difference_low", "price.low", "where the difference's 95 % interval begins"),
         ("difference_high", "price.high", "where it ends"),
         ("agreement_fraction", "model.agreement_fraction", _SAME_CLASS, "same class as Keras"),
@@ -132,30 +132,21 @@ LITE_LAYERS: Table[LiteFindings] = Table(
 )
 
 
-def _price_of(name: str) -> Callable[[Sequence[Any]], list[float]]:
-    return lambda rows: [
-        math.nan if row.price is None else getattr(row.price, name) for row in rows
-    ]
-
-
-_OF_PAIRS = "the metric of B less that of A, in pairs"
 LITE_DIFFERENCES: Table[Sequence[Any]] = Table(
     "kinds",
     "One row per kind in both LiteRT results, in the order of A.",
-    (
-        *columns_of(
-            ("model", "name", "the kind"),
-            ("first_ms", "first.latency_ps", "median time of a run in A"),
-            ("second_ms", "second.latency_ps", "... and in B"),
-            ("ratio", "time.ratio", "time of B over that of A; below 1 B is faster"),
-            ("low", "time.low", _INTERVAL_BEGINS),
-            ("high", "time.high", "where it ends"),
-            ("first_bytes", "first.bytes", "size of the file in A"),
-            ("second_bytes", "second.bytes", "... and in B"),
-        ),
-        Column("metric_difference", _price_of("difference"), _OF_PAIRS),
-        Column("difference_low", _price_of("low"), _INTERVAL_BEGINS),
-        Column("difference_high", _price_of("high"), "where it ends"),
+    columns_of(
+        ("model", "name", "the kind"),
+        ("first_ms", "first.latency_ps", "median time of a run in A"),
+        ("second_ms", "second.latency_ps", "... and in B"),
+        ("ratio", "time.ratio", "time of B over that of A; below 1 B is faster"),
+        ("low", "time.low", _INTERVAL_BEGINS),
+        ("high", "time.high", "where it ends"),
+        ("first_bytes", "first.bytes", "size of the file in A"),
+        ("second_bytes", "second.bytes", "... and in B"),
+        ("metric_difference", "price.value", "the metric of B less that of A, in pairs"),
+        ("difference_low", "price.low", _INTERVAL_BEGINS),
+        ("difference_high", "price.high", "where it ends"),
     ),
     owner="c",
 )

@@ -6,7 +6,7 @@ import random
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -19,9 +19,16 @@ from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
 from profnb.core.units import PS_PER_S, count_text
 from profnb.lite.advice import advise_lite
-from profnb.lite.conversion import Converted, convert_model, is_keras, read_file, stripped
+from profnb.lite.conversion import (
+    Converted,
+    KerasSide,
+    convert_model,
+    is_keras,
+    layers_of,
+    read_file,
+    stripped,
+)
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
-from profnb.lite.keras_model import KerasSide, layers_of
 from profnb.lite.lite_data import (
     LiteData,
     match_inputs,
@@ -141,10 +148,11 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
     return name or path.stem, replace(converted, name=name or path.stem)
 
 
+@dataclass
 class _Measuring:
     """One measurement of several models.
 
-    Args:
+    Attributes:
         bench: Where they are measured.
         converted: The models.
         given: The data; may be none.
@@ -153,12 +161,12 @@ class _Measuring:
         seconds: How long to time, about.
     """
 
-    def __init__(
-        self, bench: Bench, converted: Sequence[Converted], given: LiteData, calibrated: tuple[int, str],
-        threads: tuple[int, ...], seconds: float,
-    ) -> None:  # fmt: skip
-        self._bench, self._converted, self._given = bench, converted, given
-        self._calibrated, self._threads, self._seconds = calibrated, threads, seconds
+    bench: Bench
+    converted: Sequence[Converted]
+    given: LiteData
+    calibrated: tuple[int, str]
+    threads: tuple[int, ...]
+    seconds: float
 
     def measure(
         self,
@@ -178,12 +186,12 @@ class _Measuring:
         Raises:
             ValueError: The data do not fit the models.
         """
-        bench, study = self._bench, OpStudy(self._bench)
+        bench, study = self.bench, OpStudy(self.bench)
         models, inputs = self._probe()
         usable = [one for one in models if not one.error]
         if not usable:
             return LiteFindings(title, models=tuple(models))
-        data = self._given if len(self._given) else random_data(inputs[usable[0].name])
+        data = self.given if len(self.given) else random_data(inputs[usable[0].name])
         data = padded(data, bench.batch)
         shapes = [x.shape for x in data.inputs]
         side = None if keras is None else KerasSide(keras, shapes, data.names)
@@ -194,9 +202,9 @@ class _Measuring:
                 rows = self._time(process, usable, data, side)
                 judged = self._judge(process, rows, data, side)
                 files = [one for one in judged.models if one.kind != KERAS]
-                first = [one for one in files if one.threads == self._threads[0]]
+                first = [one for one in files if one.threads == self.threads[0]]
                 study.look_into(process, first, layers)
-                if len(self._given):
+                if len(self.given):
                     study.compare_layers(process, data)
         except InterpreterRefusalError as error:
             raise CaptureError(f"The interpreter failed: {error}.") from None
@@ -208,13 +216,13 @@ class _Measuring:
             environment=self._environment(), batch_size=bench.batch,
             notes=(*notes, *self._remarks(), *bench.notes),
         )  # fmt: skip
-        return replace(findings, advice=tuple(advise_lite(findings, self._calibrated)))
+        return replace(findings, advice=tuple(advise_lite(findings, self.calibrated)))
 
     def _probe(self) -> tuple[list[LiteModel], dict[str, list[dict[str, Any]]]]:
         """Each model opened and run once in a process of its own: what it needs, or why it cannot run."""
-        bench, again = self._bench, False
+        bench, again = self.bench, False
         models, inputs = [], {}
-        for one in self._converted:
+        for one in self.converted:
             size, compressed = one.sizes
             model = LiteModel(
                 one.name, one.kind or one.name, 0, size, compressed, one.conversion_ps, error=one.error
@@ -222,7 +230,7 @@ class _Measuring:
             try:
                 if one.path is not None:
                     with bench.begin() as process:
-                        answer = process.ask("probe", **bench.place(one.name, self._threads[0]))
+                        answer = process.ask("probe", **bench.place(one.name, self.threads[0]))
                     inputs[one.name], bench.version = answer["inputs"], answer["version"]
                     if answer["memory"]:
                         model = replace(model, memory_bytes=float(answer["memory"]))
@@ -245,7 +253,7 @@ class _Measuring:
     ) -> list[int]:
         """The order of the arrays as a model takes them."""
         fixed = details[0]["open"][0] if details[0]["open"] else 1
-        if fixed not in (-1, self._bench.batch):
+        if fixed not in (-1, self.bench.batch):
             raise ValueError(
                 f"{model.name} takes exactly {fixed} example{'s' * (fixed != 1)} a run: "
                 f"batch_size={fixed}."
@@ -262,13 +270,13 @@ class _Measuring:
         side: KerasSide | None,
     ) -> list[LiteModel]:
         """All models by turns, in another order each round, so that drift hits all alike."""
-        bench = self._bench
+        bench = self.bench
         source = bench.write("first", data, slice(0, bench.batch))
         rows, cost, is_compiled = [], 0.0, True
         for model in usable:
-            for threads in self._threads:
+            for threads in self.threads:
                 name = model.name
-                if len(self._threads) > 1:
+                if len(self.threads) > 1:
                     name += f", {threads} thread{'s' * (threads > 1)}"
                 process.ask("open", **bench.place(name, threads))
                 answer = process.ask("ready", id=name, source=source)
@@ -278,7 +286,7 @@ class _Measuring:
         keras = None if side is None else side.ready([x[: bench.batch] for x in data.inputs])
         cost += keras() if keras else 0.0
         burst = _BURST if cost < _SLOW_SECONDS else _SLOW_BURST
-        rounds = int(np.clip(self._seconds / (cost * (burst + 1)), _FEWEST_ROUNDS, _MOST_ROUNDS))
+        rounds = int(np.clip(self.seconds / (cost * (burst + 1)), _FEWEST_ROUNDS, _MOST_ROUNDS))
         order, chance = [one.name for one in rows], random.Random(0)  # noqa: S311 - an order, no secret
         times: dict[str, list[float]] = {name: [] for name in (*order, KERAS)}
         for _ in range(rounds):
@@ -305,7 +313,7 @@ class _Measuring:
         side: KerasSide | None,
     ) -> LiteFindings:
         """Accuracy or error of each model over the data, and how far it agrees with Keras."""
-        bench, given = self._bench, self._given
+        bench, given = self.bench, self.given
         if not len(given):
             bench.notes.append(
                 "No data were given: times are of random input, and nothing was judged."
@@ -339,21 +347,21 @@ class _Measuring:
 
     def _remarks(self) -> list[str]:
         remarks: dict[str, list[str]] = {}
-        for one in self._converted:
+        for one in self.converted:
             for remark in filter(None, (one.remark, one.error)):
                 remarks.setdefault(remark, []).append(one.name)
         notes = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
-        count, source = self._calibrated
-        if source == "data" and any(one.kind == "int8" for one in self._converted):
+        count, source = self.calibrated
+        if source == "data" and any(one.kind == "int8" for one in self.converted):
             notes.append(f"int8 is calibrated with the first {count} examples of the data.")
-        return [*notes, *([self._given.note] if self._given.note else [])]
+        return [*notes, *([self.given.note] if self.given.note else [])]
 
     def _environment(self) -> dict[str, str]:
-        package = "ai-edge-litert" if self._bench.engine == "litert" else "tf.lite of TensorFlow"
+        package = "ai-edge-litert" if self.bench.engine == "litert" else "tf.lite of TensorFlow"
         cores = getattr(os, "sched_getaffinity", None)
         described = describe_environment()
         return {
-            package: self._bench.version,
+            package: self.bench.version,
             "Machine": f"{platform.machine()} {platform.system()}",
             CORES: str(len(cores(0)) if cores else os.cpu_count() or 1),
             **{name: text for name, text in described.items() if name in ("TensorFlow", "Keras")},

@@ -22,7 +22,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
-from profnb.lite.findings import KERAS, LiteFindings, Price
+from profnb.lite.findings import KERAS, Interval, LiteFindings
 from profnb.lite.lite_tables import LITE_DIFFERENCES, LITE_LAYERS, LITE_MODELS, LITE_OPS, clock_text
 
 _SHORT_BAR, _MOST_LAYERS_DRAWN, _LONGEST_LABEL = 6, 60, 40
@@ -146,9 +146,9 @@ def _quality_section(findings: LiteFindings) -> Section:
 
     def price(row: int) -> Cell:
         one = findings.price(models[row])
-        if one is None or models[row] is findings.base:
+        if not one.is_known or models[row] is findings.base:
             return MISSING
-        return points(one.difference), "", _between(one.low, one.high, points)
+        return points(one.value), "", _between(one.low, one.high, points)
 
     judged = [
         _number(findings.metric, quality, "on the data, and its 95 % interval"),
@@ -199,9 +199,9 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
 
     def price(row: int) -> Cell:
         one = rows[row].price
-        if one is None:
+        if not one.is_known:
             return MISSING
-        return _signed_text(one.difference), "", _between(one.low, one.high, _signed_text)
+        return _signed_text(one.value), "", _between(one.low, one.high, _signed_text)
 
     difference = LITE_DIFFERENCES["metric_difference"].meaning
     return section_of(
@@ -403,9 +403,9 @@ def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -
     return f"{two} is {speedup} and {smaller}{_price_text(row.price, findings)}."
 
 
-def _price_text(price: Price | None, findings: LiteFindings) -> str:
+def _price_text(price: Interval, findings: LiteFindings) -> str:
     """Say what it costs in what the model is for: "; accuracy 0.3 points lower (0.1 to 0.6)"."""
-    if price is None:
+    if not price.is_known:
         return ""
     scale, unit = (100, " points") if findings.is_score else (1, "")
 
@@ -413,13 +413,13 @@ def _price_text(price: Price | None, findings: LiteFindings) -> str:
         return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
 
     interval = range_text(text(price.low), text(price.high))
-    if not price.difference:
+    if not price.value:
         said = f"the same ({interval}{unit})"
     elif not price.is_sure:
-        said = f"differs by {text(price.difference)}{unit}, perhaps by chance ({interval})"
-    elif price.difference < 0:
+        said = f"differs by {text(price.value)}{unit}, perhaps by chance ({interval})"
+    elif price.value < 0:
         interval = range_text(text(-price.high), text(-price.low))
-        said = f"{text(-price.difference)}{unit} lower ({interval})"
+        said = f"{text(-price.value)}{unit} lower ({interval})"
     else:
-        said = f"{text(price.difference)}{unit} higher ({interval})"
+        said = f"{text(price.value)}{unit} higher ({interval})"
     return f"; {findings.metric} {said}"

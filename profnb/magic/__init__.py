@@ -2,7 +2,6 @@
 
 magic_options    the options of every magic, and their help
 known_results    results by name, label or path; traces opened; %tflite, %tfmemory
-cell_runs        a cell captured, repeated, compared and shown
-trial_cell       a cell whose advice is tried
+cell_runs        a cell captured, repeated, compared, shown, its advice tried
 sweep_magic      %%tfsweep
 """

@@ -10,11 +10,11 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from profnb.capture.profiler.tensorflow_door import SCHEME
-from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.units import GB
 from profnb.lite.entry import LiteResult, lite
 from profnb.loading import last, load
+from profnb.magic.magic_options import as_usage_error
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
 from profnb.profile import Profile
 
@@ -76,10 +76,8 @@ class KnownResults:
         profile: Any = self.by_label.get(arguments.what, self._shell.user_ns.get(arguments.what))
         kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
         if not isinstance(profile, kinds):
-            try:
+            with as_usage_error():
                 profile = _load(arguments, is_fleet=is_fleet)
-            except (ProfnbError, OSError, ValueError) as error:
-                raise UsageError(printable(str(error))) from None
             is_whole = arguments.run is arguments.host is arguments.steps is None
             if is_whole and isinstance(profile, Profile):
                 profile.opened_as = arguments.what
@@ -141,7 +139,7 @@ def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
         UsageError: A name is not there, or the model cannot be converted or run.
     """
     namespace, wanted = shell.user_ns, arguments.representative
-    try:
+    with as_usage_error():
         model = _named(namespace, arguments.model, "model")
         examples = [_named(namespace, name, "data") for name in arguments.data]
         result = lite(
@@ -155,8 +153,6 @@ def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
             fixed_batch=arguments.fixed_batch,
             label=arguments.label,
         )
-    except (ProfnbError, OSError, ValueError) as error:
-        raise UsageError(printable(str(error))) from None
     namespace.update(dict.fromkeys(filter(None, ("_tflite", arguments.out)), result))
     if not arguments.quiet:
         result.report()
@@ -193,14 +189,12 @@ def memory_line(shell: Any, arguments: Namespace) -> Any:
     if missing:
         raise UsageError(f"There is no {printable(missing[0])!r} in this notebook.")
     limit = None if arguments.limit_gb is None else int(arguments.limit_gb * GB)
-    try:
+    with as_usage_error():
         forecast = fits(
             *(shell.user_ns[name] for name in names),
             batch_sizes=arguments.batch_sizes,
             limit_bytes=limit,
         )
-    except (ProfnbError, OSError, ValueError) as error:
-        raise UsageError(printable(str(error))) from None
     if not arguments.quiet:
         forecast.report()
     return forecast

@@ -1,16 +1,18 @@
 """The options of the magics: each documented once, for ``%magic?`` and for parsing."""
 
 import ast
-from argparse import ArgumentTypeError, Namespace
-from collections.abc import Callable, Sequence
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
-from profnb.core.capture_arguments import CAPTURE_ARGUMENTS, options_of, unquoted
-from profnb.core.options import CaptureOptions
+from profnb.core.errors import ProfnbError
+from profnb.core.options import CAPTURE_ARGUMENTS, unquoted
+from profnb.core.printable import printable
 from profnb.lite.entry import ALLOWED, KINDS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -227,13 +229,10 @@ def with_arguments(*arguments: Decorator) -> Decorator:
     return decorate
 
 
-def capture_options(arguments: Namespace) -> CaptureOptions:
-    """Make of a cell magic's options what to record.
-
-    Raises:
-        UsageError: A value cannot be meant.
-    """
+@contextmanager
+def as_usage_error() -> Iterator[None]:
+    """Let what is refused inside the block be one line of the magic's, and no traceback."""
     try:
-        return options_of(arguments)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
+        yield
+    except (ProfnbError, OSError, ValueError) as error:
+        raise UsageError(printable(str(error))) from None

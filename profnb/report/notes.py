@@ -9,8 +9,7 @@ import numpy as np
 
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import INVOKE
-from profnb.causes.starving import note_files, note_queues
-from profnb.causes.threads import note_threads, note_waits
+from profnb.causes.starving import note_files, note_queues, note_threads, note_waits
 from profnb.core.units import (
     bytes_text,
     count_text,

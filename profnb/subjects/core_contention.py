@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from profnb.capture.machine.core_waits import CoreWaits
+from profnb.capture.machine.waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
 
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000

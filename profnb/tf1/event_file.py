@@ -1,11 +1,16 @@
-"""TensorBoard's event files: the session runs in them (``FileWriter.add_run_metadata``), and the scalars.
+"""Files that hold session runs: TensorBoard's event files, with scalars too, and what tfprof saved.
 
-A file is a sequence of records: eight bytes of length, four of its checksum, an ``Event`` message, four more.
-One that is still written ends in the middle of a record; what is whole before it is read, and what stands
-around a damaged one. All event files of a folder are one run.
+An event file (``FileWriter.add_run_metadata``) is a sequence of records: eight bytes of length, four of its
+checksum, an ``Event`` message, four more. One that is still written ends in the middle of a record; what is
+whole before it is read, and what stands around a damaged one. All event files of a folder are one run.
+
+tfprof saves a ``ProfileProto`` (``profile_100`` of a ``ProfileContext``). It holds, node by node, when each
+execution began and how long it took, by step and device, and what it allocated. From that the RunMetadata of
+each step is written again, so that all that is known of those holds here too. What
+tfprof dropped is missing: which allocator it was, inputs, and shapes.
 
 Source: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto, framework/summary.proto and
-tensor.proto (TensorFlow 2.21).
+tensor.proto, tensorflow/core/profiler/tfprof_log.proto and internal/tfprof_node.cc (TensorFlow 2.21).
 """
 
 import re
@@ -24,7 +29,7 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import read_whole
 from profnb.core.table import Table, field_column
-from profnb.trace.wire import Messages
+from profnb.trace.wire import LENGTH, VARINT, Messages, read_plain_varint, write_message
 
 _HEADER, _FOOTER = 12, 4
 _TAGGED_RUN, _METADATA_OF_RUN = 8, 2  # Event.tagged_run_metadata, TaggedRunMetadata.run_metadata
@@ -40,8 +45,6 @@ _LONGEST_TAG, _LATEST_S, _MOST_FILE_BYTES = 500, 1e11, 512 << 20
 _STEP_NUMBER = re.compile(r"(\d{1,15})\D{0,100}$")
 _MOST_TRIES = 2_000  # to find which records are damaged
 Read = TypeVar("Read")
-
-_Part = tuple[list[str], Int64s, Floats, Floats]  # tags, steps, times, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,8 @@ def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
     Args:
         buffers: Whole files.
     """
-    tagged, damaged = list[tuple[Bytes, int, str]](), 0
-    for buffer in buffers:
-        parts, bad = _read_sound(buffer, _runs_of)
-        tagged += [run for part in parts for run in part]
-        damaged += bad
+    parts, damaged = _read_sound(buffers, _runs_of)
+    tagged = [run for part in parts for run in part]
     numbers = [step for _, step, _ in tagged]
     if not any(numbers):
         ends = [_STEP_NUMBER.search(tag) for _, _, tag in tagged]
@@ -136,21 +136,25 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
     Returns:
         The scalars, and how many records could not be read.
     """
-    sound, damaged = list[_Part](), 0
-    for buffer in buffers:
-        parts, bad = _read_sound(buffer, _scalars_of)
-        sound += parts
-        damaged += bad
-    return _joined(sound, run), damaged
+    parts, damaged = _read_sound(buffers, _scalars_of)
+    whole = _together(parts)
+    of_tag = np.unique(whole.tag, return_inverse=True)[1]
+    order = np.lexsort((whole.time_s, whole.step, of_tag))
+    tags = tuple(whole.tag[row] for row in order)
+    step, time_s, value = whole.step[order], whole.time_s[order], whole.value[order]
+    return Scalars((run,) * len(tags), tags, step, time_s, value), damaged
 
 
-def _joined(parts: Sequence[_Part], run: str) -> Scalars:
-    tags = [tag for part in parts for tag in part[0]]
-    step, time_s, value = (np.concatenate([np.empty(0, kind), *(part[at] for part in parts)])
-                           for at, kind in ((1, np.int64), (2, np.float64), (3, np.float64)))  # fmt: skip
-    order = np.lexsort((time_s, step, np.unique(tags, return_inverse=True)[1]))
-    in_order = tuple(tags[row] for row in order)
-    return Scalars((run,) * len(tags), in_order, step[order], time_s[order], value[order])
+def _together(parts: Iterable[Scalars]) -> Scalars:
+    listed = [Scalars((), (), np.empty(0, np.int64), np.empty(0), np.empty(0)), *parts]
+    runs, tags = (
+        tuple(text for part in listed for text in getattr(part, name)) for name in ("run", "tag")
+    )
+    numbers = (
+        np.concatenate([getattr(part, name) for part in listed])
+        for name in ("step", "time_s", "value")
+    )
+    return Scalars(runs, tags, *numbers)
 
 
 def read_scalars(files: Sequence[Path]) -> Scalars:
@@ -159,18 +163,11 @@ def read_scalars(files: Sequence[Path]) -> Scalars:
     for file in files:
         with suppress(TraceFormatError, OSError):
             buffers[file.parent].append(read_whole(file, _MOST_FILE_BYTES))
-    runs = [find_scalars([])[0]]
-    runs += [find_scalars(held, printable(folder.name))[0] for folder, held in buffers.items()]
-    return Scalars(
-        tuple(run for one in runs for run in one.run),
-        tuple(tag for one in runs for tag in one.tag),
-        np.concatenate([one.step for one in runs]),
-        np.concatenate([one.time_s for one in runs]),
-        np.concatenate([one.value for one in runs]),
-    )
+    runs = (find_scalars(held, printable(folder.name))[0] for folder, held in buffers.items())
+    return _together(runs)
 
 
-def _scalars_of(events: Messages) -> _Part:
+def _scalars_of(events: Messages) -> Scalars:
     values = events.inner(_SUMMARY, "Summary").split(1, "Summary.Value")
     number, is_scalar = np.zeros(len(values)), np.zeros(len(values), np.bool_)
     plain_rows, plain = values.fixed(_SIMPLE, "<f4")
@@ -190,30 +187,34 @@ def _scalars_of(events: Messages) -> _Part:
             number[rows], is_scalar[rows] = np.ascontiguousarray(raw).view(form).reshape(-1), True
     rows = np.flatnonzero(is_scalar)
     event, (step,) = values.parents[rows], events.numbers(_STEP)
-    tags = [printable(tag[:_LONGEST_TAG]) for tag in values.inner(_TAG, "tag").texts()]
+    texts = values.inner(_TAG, "tag").texts()
+    tags = tuple(printable(texts[row][:_LONGEST_TAG]) for row in rows)
     timed, seconds = events.fixed(_WALL_TIME, "<f8")
     time_s = np.full(len(events), np.nan)
     time_s[timed] = np.where(np.abs(seconds) < _LATEST_S, seconds, np.nan)
-    return [tags[row] for row in rows], step[event], time_s[event], number[rows]
+    return Scalars(("",) * len(tags), tags, step[event], time_s[event], number[rows])
 
 
-def _read_sound(buffer: Bytes, read: Callable[[Messages], Read]) -> tuple[list[Read], int]:
-    """Read the events of a file, in halves of halves where one is damaged, and count those."""
-    places = chain.from_iterable(_records(buffer))  # one number at a time: there may be very many
-    waiting = [np.fromiter(places, np.int64).reshape(-1, 2).T.copy()]
-    whole = Messages.whole(buffer, "event file")
-    parts, damaged, tries = list[Read](), 0, 0
-    while waiting:
-        spans = waiting.pop()
-        try:
-            parts.append(read(whole.within(spans, "Event")))
-        except TraceFormatError:
-            tries += 1
-            half = spans.shape[1] // 2
-            if half and tries < _MOST_TRIES:
-                waiting += [spans[:, half:], spans[:, :half]]
-            else:
-                damaged += spans.shape[1]
+def _read_sound(
+    buffers: Iterable[Bytes], read: Callable[[Messages], Read]
+) -> tuple[list[Read], int]:
+    """Read the events of files, in halves of halves where one is damaged, and count those."""
+    parts, damaged = list[Read](), 0
+    for buffer in buffers:
+        places = chain.from_iterable(_records(buffer))  # one by one: there may be very many
+        waiting = [np.fromiter(places, np.int64).reshape(-1, 2).T.copy()]
+        whole, tries = Messages.whole(buffer, "event file"), 0
+        while waiting:
+            spans = waiting.pop()
+            try:
+                parts.append(read(whole.within(spans, "Event")))
+            except TraceFormatError:
+                tries += 1
+                half = spans.shape[1] // 2
+                if half and tries < _MOST_TRIES:
+                    waiting += [spans[:, half:], spans[:, :half]]
+                else:
+                    damaged += spans.shape[1]
     return parts, damaged
 
 
@@ -245,3 +246,132 @@ SCALARS = Table[Scalars](
     ),
     "By run, tag and step. No row without event files.",
 )
+
+
+_NODES = 1
+_NODE_NAME, _OP, _EXECS = 1, 9, 12
+_ACCELERATOR, _CPU, _MEMORY = 4, 5, 7
+_MOST_BYTES, _LONGEST_NODE_NAME = 256 << 20, 1_000
+_NODE_FIELDS = range(1, 17)
+_ALLOCATOR = b"(allocator)"
+
+
+def is_tfprof(head: bytes) -> bool:
+    """Tell whether bytes begin with a numbered node; a plane of XPlane has text where that has a message."""
+    at = 0
+    try:
+        for wanted in (0x0A, 0x08, 0x12, 0x0A):  # nodes, key, value, ProfileNode.name
+            if head[at : at + 1] != bytes([wanted]):
+                return False
+            size, at = read_plain_varint(head, at + 1, len(head))
+        following = head[at + size : at + size + 1]
+    except ValueError:  # no number of a message
+        return False
+    return (
+        bool(following)
+        and following[0] >> 3 in _NODE_FIELDS
+        and following[0] & 7 in (VARINT, LENGTH)
+    )
+
+
+def find_steps(buffer: Bytes, source: str) -> tuple[list[Bytes], list[int]]:
+    """Give the RunMetadata of each step, and its number, in order.
+
+    Args:
+        buffer: The whole file.
+        source: Its name, for messages.
+
+    Raises:
+        TraceFormatError: It is damaged, or no step was traced.
+    """
+    try:
+        steps = _find_steps(buffer)
+    except TraceFormatError as error:
+        raise TraceFormatError(f"{source}: {error}") from None
+    return [_run_of(devices) for devices in steps.values()], [*steps]
+
+
+def _find_steps(buffer: Bytes) -> dict[int, dict[bytes, list[bytes]]]:
+    nodes = (
+        Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
+    )
+    names, ops = (
+        [raw[:_LONGEST_NODE_NAME] for raw in nodes.inner(field, "name").raw()]
+        for field in (_NODE_NAME, _OP)
+    )
+    entries = nodes.split(_EXECS, "step of a node")
+    execs = entries.inner(2, "ExecProfile")
+    owners, step_of, memory = (
+        entries.parents.tolist(),
+        entries.numbers(1)[0].tolist(),
+        _memory_of(execs),
+    )
+    steps: dict[int, dict[bytes, list[bytes]]] = {}
+    size = 0
+    for at, device, begin, duration, is_device in _executions(execs):
+        name, op = names[owners[at]], ops[owners[at]]
+        held = b"" if is_device or not memory[at] else memory[at].pop()
+        title, label = (name + b":" + op,) * 2 if is_device else (name, name + b" = " + op + b"()")
+        node = (
+            write_message((1, title), (2, begin), (4, duration), (5, duration), (8, label)) + held
+        )
+        steps.setdefault(step_of[at], {}).setdefault(device, []).append(node)
+        size += len(node)
+        if size > _MOST_BYTES:
+            raise TraceFormatError(
+                f"A profile of tfprof with more than {_MOST_BYTES / 1e6:,.0f} MB of executions. Profile "
+                "fewer steps."
+            )
+    if not steps:
+        raise TraceFormatError(
+            "A profile of tfprof without an execution of an op: it holds a graph alone. Give trace_steps to "
+            "`ProfileContext`, or a RunMetadata to `add_step`."
+        )
+    return dict(sorted(steps.items()))
+
+
+def _executions(execs: Messages) -> Iterator[tuple[int, bytes, int, int, bool]]:
+    """Give each execution: row, device, begin and duration in us, and whether a device recorded it."""
+    for field in (_CPU, _ACCELERATOR):
+        entries = execs.split(field, "times of a device")
+        devices = [raw[:_LONGEST_NODE_NAME] for raw in entries.inner(1, "device").raw()]
+        times = entries.inner(2, "ExecTime").split(1, "execution")
+        offsets, numbers = times.split_numbers(1)
+        row, of_device = entries.parents, times.parents
+        for at in np.flatnonzero(np.diff(offsets) == 2).tolist():
+            begin, duration = numbers[offsets[at] : offsets[at] + 2].tolist()
+            if begin > 0 and duration >= 0:
+                one = int(of_device[at])
+                yield int(row[one]), devices[one], begin, duration, field == _ACCELERATOR
+
+
+def _memory_of(execs: Messages) -> list[list[bytes]]:
+    """Write what each execution allocated, the last one first, by row.
+
+    Requested, peak and residual bytes hold the persistent ones, which stand apart in RunMetadata.
+    """
+    memory = execs.split(_MEMORY, "ExecMemory")
+    # Fields 2 to 10 in the order of their numbers; unsigned, as a number below 0 is written.
+    columns = np.array(memory.numbers(*range(2, 11))).view(np.uint64)
+    host_temp, host_kept, device_temp, device_kept, *sizes, output, in_use = columns
+    temp, kept = host_temp + device_temp, host_kept + device_kept
+    total, peak, live = (size - kept for size in sizes)
+    written: list[list[bytes]] = [[] for _ in range(len(execs))]
+    parents = reversed(memory.parents.tolist())
+    rows = np.stack([total, peak, live, in_use, output, temp, kept])[:, ::-1].T.tolist()
+    for at, (*used, of_output, scratch, persistent) in zip(parents, rows, strict=True):
+        allocator = write_message((1, _ALLOCATOR), *zip((2, 3, 4, 5), used, strict=True))
+        tensor = write_message((4, write_message((1, of_output))))
+        stats = write_message((1, scratch), (3, persistent))
+        written[at].append(
+            write_message((6, allocator), (7, write_message((3, tensor))), (12, stats))
+        )
+    return written
+
+
+def _run_of(devices: dict[bytes, list[bytes]]) -> Bytes:
+    stats = [
+        (1, write_message((1, name), *((2, node) for node in nodes)))
+        for name, nodes in devices.items()
+    ]
+    return np.frombuffer(write_message((1, write_message(*stats))), np.uint8)

@@ -17,16 +17,13 @@ from typing import Any
 from profnb.capture.environment import mean_size
 from profnb.capture.hooks import Library, watch
 from profnb.capture.recording import QueueRecord
-from profnb.capture.seams import COLLECTION, GRAPH_OPERATIONS, OP_HANDLE, RAW_RUN, RUNNER_OPS
+from profnb.capture.seams import GRAPH_OPERATIONS, OP_HANDLE, RAW_RUN
 
 _MOST_RUNS = 200_000
-_TARGETS = (
-    4  # of Session._call_tf_sessionrun(self, options, feed_dict, fetch_list, target_list, ...)
-)
+_TARGETS = 4  # of Session._call_tf_sessionrun(self, options, feed_dict, fetch_list, target_list)
 _QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 _PASSED_ON = ("Identity", "Switch", "RefSwitch", "Enter", "RefEnter", "RefIdentity")
 _LARGEST_GRAPH, _MOST_SOURCES, _MOST_QUEUES = 300_000, 5_000, 100
-_RUNNERS = "queue_runners"  # tf.compat.v1.GraphKeys.QUEUE_RUNNERS
 
 
 def defining_class(of: Any, method: str) -> Any:
@@ -144,18 +141,12 @@ def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
             handles[OP_HANDLE.of(op)] = op.name
             sources = _sources(op.inputs[1:])
             queue.sources = tuple(sorted({*queue.sources, *(source.type for source in sources)}))
-            for (
-                source
-            ) in sources:  # how many files are named among constants, and how large those are
+            for source in sources:  # how many files constants name, and how large those are
                 if source.type == "Const" and source.outputs[0].dtype.name == "string":
                     names = list(source.get_attr("value").string_val)
                     size = mean_size(names)
                     if size is not None and len(names) > queue.files:
                         queue.files, queue.file_bytes = len(names), size
-    for runner in COLLECTION.of(graph, lambda _: ())(_RUNNERS):
-        queue = queues.get(getattr(runner, "name", ""))
-        if queue is not None:
-            queue.runner_threads += len(RUNNER_OPS.of(runner, ()))
     return queues, handles
 
 

@@ -107,25 +107,14 @@ class Nodes:
 
     def peaks(self) -> dict[str, tuple[int, int, dict[str, list[int]]]]:
         """Tell by allocator the most bytes held, when (us since the epoch), and of which nodes."""
-        memory = self.messages.split(_NODE_MEMORY, "AllocatorMemoryUsed")
-        records = memory.split(_USED_RECORDS, "AllocationRecord")
-        allocators = np.array(memory.inner(_USED_ALLOCATOR, "allocator name").texts(), np.object_)
-        times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
-        allocator, node = allocators[records.parents], memory.parents[records.parents]
         peaks: dict[str, tuple[int, int, dict[str, list[int]]]] = {}
-        for name in dict.fromkeys(allocators.tolist()):
-            rows = np.flatnonzero(allocator == name)
-            moments, at = np.unique(times[rows], return_inverse=True)
-            if not moments.size:
-                continue
-            change = np.zeros(moments.size, np.int64)
-            np.add.at(change, at, sizes[rows])
-            held = np.cumsum(change)
+        for name, (times, sizes, node) in self.allocation_records().items():
+            moments, at = np.unique(times, return_inverse=True)
+            held = np.cumsum(sum_by(at, sizes, moments.size))
             peak = int(held.argmax())
-            before = rows[at <= peak]
+            before = at <= peak
             nodes, of_node = np.unique(node[before], return_inverse=True)
-            sums = np.zeros(nodes.size, np.int64)
-            np.add.at(sums, of_node, sizes[before])
+            sums = sum_by(of_node, sizes[before], nodes.size)
             holders: dict[str, list[int]] = {}
             for one, size in zip(nodes.tolist(), sums.tolist(), strict=True):
                 if size > 0:
@@ -134,16 +123,17 @@ class Nodes:
             peaks[name] = int(held[peak]), int(moments[peak]), holders
         return peaks
 
-    def allocation_records(self) -> dict[str, tuple[Int64s, Int64s]]:
-        """Tell by allocator when (us since the epoch) how many bytes were taken (+) or freed (-)."""
+    def allocation_records(self) -> dict[str, tuple[Int64s, Int64s, Int64s]]:
+        """Tell by allocator when (us since the epoch) how many bytes which node took (+) or freed (-)."""
         memory = self.messages.split(_NODE_MEMORY, "AllocatorMemoryUsed")
         records = memory.split(_USED_RECORDS, "AllocationRecord")
         allocators = memory.inner(_USED_ALLOCATOR, "allocator name").texts()
         code_of = {name: code for code, name in enumerate(dict.fromkeys(allocators))}
         codes = np.array([code_of[name] for name in allocators], np.int64)[records.parents]
         times, sizes = records.numbers(_RECORD_US, _RECORD_BYTES)
+        node = memory.parents[records.parents]
         return {
-            name: (times[codes == code], sizes[codes == code])
+            name: (times[codes == code], sizes[codes == code], node[codes == code])
             for name, code in code_of.items()
             if (codes == code).any()
         }
@@ -215,7 +205,7 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     memory = nodes.split(_NODE_MEMORY, "AllocatorMemoryUsed")
     fields = (_USED_TOTAL, _USED_PEAK, _USED_LIVE, _USED_IN_USE)
     names = ("total_bytes", "peak_bytes", "live_bytes", "in_use_bytes")
-    sums = [_sum_by(memory.parents, part, len(nodes)) for part in memory.numbers(*fields)]
+    sums = [sum_by(memory.parents, part, len(nodes)) for part in memory.numbers(*fields)]
     has = np.unique(memory.parents)
     columns = {name: (has, part) for name, part in zip(names, sums, strict=True)}
     columns["in_use_bytes"] = np.flatnonzero(sums[-1]), sums[-1]
@@ -225,7 +215,7 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     (requested,) = allocations.numbers(_ALLOCATION_REQUESTED)
     columns["output_bytes"] = (
         np.unique(outputs.parents),
-        _sum_by(outputs.parents, requested, len(nodes)),
+        sum_by(outputs.parents, requested, len(nodes)),
     )
     memory_stats = nodes.inner(_MEMORY_STATS, "MemoryStats").numbers(
         _STATS_TEMPORARY, _STATS_PERSISTENT
@@ -235,7 +225,8 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     return columns
 
 
-def _sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
+def sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
+    """Sum up values by their parents' rows, of so many, shape (count,)."""
     sums = np.zeros(count, np.int64)
     np.add.at(sums, parents, values)
     return sums

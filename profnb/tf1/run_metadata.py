@@ -29,7 +29,7 @@ from profnb.core.columns import Bytes, Int32s, Int64s
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.safe_files import whole_file
-from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes
+from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes, sum_by
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
@@ -333,11 +333,10 @@ def _count_memory(runs: Sequence[Nodes], base: int) -> list[Counter]:
     times: dict[str, list[Int64s]] = {}
     values: dict[str, list[Int64s]] = {}
     for run in runs:
-        for allocator, (when, size) in run.allocation_records().items():
+        for allocator, (when, size, _) in run.allocation_records().items():
             near = (when > (base - _LONGEST_NS) // 1000) & (when < (base + _LONGEST_NS) // 1000)
             distinct, moment = np.unique(when[near], return_inverse=True)
-            held = np.zeros(distinct.size, np.int64)
-            np.add.at(held, moment, size[near])
+            held = sum_by(moment, size[near], distinct.size)
             times.setdefault(allocator, []).append((distinct * 1000 - base) * 1000)
             values.setdefault(allocator, []).append(np.cumsum(held))
     counters = []

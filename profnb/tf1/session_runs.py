@@ -26,22 +26,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
+from profnb.capture import seams
 from profnb.capture.environment import INTER_OP, INTRA_OP
 from profnb.capture.hooks import Library, bound_anew, replace_attribute, without_us
+from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.recording import SessionRecords
-from profnb.capture.seams import (
-    FULL_TRACE,
-    INTERACTIVE_RUN,
-    RUN_METADATA,
-    RUN_OPTIONS,
-    SAVERS,
-    SESSION_CONFIG,
-    SESSION_DEVICES,
-    SESSION_HOOKS,
-    SESSION_RUN,
-    SESSION_TARGET,
-    SOFTWARE_TRACE,
-)
 from profnb.capture.source.stacks import Looks
 from profnb.tf1.gap_watch import GapWatch, shorten_gaps
 from profnb.tf1.graph_queues import QueueWatch, defining_class
@@ -63,12 +52,7 @@ class GraphRuns:
         most_seconds: How long after the first one further runs are traced.
         before_first: Called once, just before the first traced run; False says that the code's steps
             are something else, and runs are left alone from then on.
-        run_began: Called just before each run.
-        run_ended: Called just after each run that did not raise, with whether it was traced; tells whether
-            the next one may be counted.
-        run_failed: Called just after each run that raised.
-        run_counted: Called instead of these after a run that is only counted, with when it began and ended;
-            0 for the end of one that raised. Tells what ``run_ended`` does.
+        steps: Told of each run.
         hook_failed: Given an error of what is looked at besides the runs.
         profnb_part: Entered around what is profnb itself and no part of the code.
 
@@ -82,7 +66,7 @@ class GraphRuns:
         records: What was seen besides the runs; complete behind ``see_gaps``.
         counts_only: Whether the next run is only counted; not while one is on.
         spans: Where a run that is counted puts its begin and end.
-        run_counted: As given.
+        run_counted: Called after a run that is only counted, as ``SessionRuns`` has it.
         thread: The thread whose runs they are.
     """
 
@@ -91,12 +75,9 @@ class GraphRuns:
         most_runs: int,
         most_seconds: float,
         before_first: Callable[[], bool],
-        run_began: Callable[[], object],
-        run_ended: Callable[[bool], bool],
-        run_failed: Callable[[], object],
-        run_counted: Callable[[int, int], bool],
-        hook_failed: Callable[[Exception], object] = lambda _: None,
-        profnb_part: Callable[[], AbstractContextManager[None]] = nullcontext,
+        steps: SessionRuns,
+        hook_failed: Callable[[Exception], object],
+        profnb_part: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Start with no runs, on the calling thread."""
         self.runs: list[bytes] = []
@@ -107,8 +88,7 @@ class GraphRuns:
         self.records = SessionRecords(time.time_ns() - time.perf_counter_ns())
         self._most_runs, self._most_seconds = most_runs, most_seconds
         self._before_first, self._profnb_part, self._own_ns = before_first, profnb_part, 0
-        self._run_began, self._run_ended, self._run_failed = run_began, run_ended, run_failed
-        self.run_counted, self.counts_only = run_counted, False
+        self._steps, self.run_counted, self.counts_only = steps, steps.run_counted, False
         self._hook_failed = hook_failed
         self.spans = deque[int](maxlen=0)
         self._gaps: GapWatch | None = GapWatch() if most_runs else None
@@ -130,12 +110,12 @@ class GraphRuns:
     @contextmanager
     def watch(self, tensorflow: Library) -> Iterator[None]:
         """See session runs inside the block."""
-        self._options_type = tensorflow.take(RUN_OPTIONS)
-        self._metadata_type = tensorflow.take(RUN_METADATA)
-        self._full_trace = tensorflow.take(FULL_TRACE)
-        self._software_trace = tensorflow.take(SOFTWARE_TRACE)
+        self._options_type = tensorflow.take(seams.RUN_OPTIONS)
+        self._metadata_type = tensorflow.take(seams.RUN_METADATA)
+        self._full_trace = tensorflow.take(seams.FULL_TRACE)
+        self._software_trace = tensorflow.take(seams.SOFTWARE_TRACE)
         needed = (self._options_type, self._metadata_type, self._full_trace)
-        sessions = [] if None in needed else [SESSION_RUN, INTERACTIVE_RUN]
+        sessions = [] if None in needed else [seams.SESSION_RUN, seams.INTERACTIVE_RUN]
         classes = [seam.owner(tensorflow.module) for seam in sessions]
         owners = {defining_class(session, "run") for session in classes} - {None}
         with ExitStack() as stack:
@@ -146,7 +126,9 @@ class GraphRuns:
                     self._is_hidden = True
                     continue
                 stack.enter_context(replace_attribute(owner, "run", watched))
-            for seam in (*SAVERS, *SESSION_HOOKS) if owners else ():  # their own runs are no steps
+            for seam in (
+                (*seams.SAVERS, *seams.SESSION_HOOKS) if owners else ()
+            ):  # their own runs are no steps
                 stack.enter_context(tensorflow.watch(seam, before=self._saves, after=self._saved))
             if owners and self._gaps is not None:
                 stack.enter_context(self._queues.watch(tensorflow))
@@ -183,7 +165,7 @@ class GraphRuns:
                 self._tell_gaps("run_begins", feed_dict)
                 options, metadata, traces = self.plan(self._session, options, metadata)
                 self._traced_into = metadata if traces else None
-        self._run_began()
+        self._steps.run_began()
         return feed_dict, options, metadata
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -192,9 +174,9 @@ class GraphRuns:
         self._session, self._arguments, self._traced_into = None, (None, None, None), None
         try:
             if kind is not None:
-                self._run_failed()
+                self._steps.run_failed()
             elif not self._is_refused:
-                may_count = self._run_ended(_is_traced(traced_into))
+                may_count = self._steps.run_ended(_is_traced(traced_into))
                 self.ended += 1
                 if not self._is_final:
                     self._see_version(session)
@@ -281,7 +263,7 @@ class GraphRuns:
             self._bytes += len(self.runs[-1])
             self.graph = session.graph if self.graph is None else self.graph
         if self.ended == 1:  # how many threads the session's own settings ask for
-            config = SESSION_CONFIG.of(session)
+            config = seams.SESSION_CONFIG.of(session)
             asked = {
                 INTRA_OP: getattr(config, "intra_op_parallelism_threads", 0),
                 INTER_OP: getattr(config, "inter_op_parallelism_threads", 0),
@@ -401,9 +383,9 @@ def _is_traced(metadata: Any) -> bool:
 
 def _is_on_cpu(session: Any) -> bool:
     """Tell whether a session runs in this process, and nowhere but on the CPU."""
-    if SESSION_TARGET.of(session):
+    if seams.SESSION_TARGET.of(session):
         return False
     try:
-        return all(device.device_type == "CPU" for device in SESSION_DEVICES.of(session)())
+        return all(device.device_type == "CPU" for device in seams.SESSION_DEVICES.of(session)())
     except Exception:  # noqa: BLE001 - whatever it is, the user's code comes first
         return False

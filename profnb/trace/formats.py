@@ -15,9 +15,15 @@ from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.units import counted_text
-from profnb.tf1.event_file import SCALARS_ALONE, find_runs, find_scalars, is_event_file
+from profnb.tf1.event_file import (
+    SCALARS_ALONE,
+    find_runs,
+    find_scalars,
+    find_steps,
+    is_event_file,
+    is_tfprof,
+)
 from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
-from profnb.tf1.tfprof_dump import find_steps, is_tfprof
 from profnb.trace.amd.rocprof import is_rocprof, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome

@@ -8,7 +8,7 @@ import numpy as np
 from diagnosis_kit import keras, programs, tf
 from recorded import program
 
-from profnb.capture.machine import network_files
+from profnb.capture.machine import waits
 
 PROGRAMS = []
 planted = programs(of=PROGRAMS)
@@ -228,10 +228,10 @@ def files_on_a_drive_that_is_mounted_over_a_network():
             yield values[:8].reshape(1, 8), values[8:].reshape(1, 4)
 
     model, data = small_model(), from_generator(batches_of_files)
-    before, network_files.MOUNTS = network_files.MOUNTS, table
+    before, waits.MOUNTS = waits.MOUNTS, table
 
     def cell():
-        network_files.MOUNTS = before  # it was read as the capture began
+        waits.MOUNTS = before  # it was read as the capture began
         model.fit(data, verbose=0)
 
     return cell

@@ -7,8 +7,8 @@ from recorded import program
 from advised import advised
 from traces import tell_beside, told_beside
 
-from profnb.capture.machine import network_files
-from profnb.capture.machine.network_files import NetworkFiles, network_mounts, watch_network_files
+from profnb.capture.machine import waits
+from profnb.capture.machine.waits import NetworkFiles, network_mounts, watch_network_files
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.errors import TraceFormatError
@@ -43,8 +43,8 @@ def mounted(tmp_path, monkeypatch):
     folder, table = tmp_path / "drive", tmp_path / "mounts"
     folder.mkdir()
     table.write_text(f"proc /proc proc rw 0 0\ndrive {folder} fuse rw 0 0\n")
-    monkeypatch.setattr(network_files, "MOUNTS", table)
-    monkeypatch.setattr(network_files, "_PERIOD_S", 0.001)
+    monkeypatch.setattr(waits, "MOUNTS", table)
+    monkeypatch.setattr(waits, "_PERIOD_S", 0.001)
     return folder
 
 
@@ -84,13 +84,13 @@ def test_files_that_do_not_count(mounted, tmp_path, what):
 
 
 def test_nothing_runs_where_nothing_is_mounted_over_a_network(mounted, monkeypatch):
-    network_files.MOUNTS.write_text("proc /proc proc rw 0 0\n")
-    monkeypatch.setattr(network_files.threading, "Thread", None)
+    waits.MOUNTS.write_text("proc /proc proc rw 0 0\n")
+    monkeypatch.setattr(waits.threading, "Thread", None)
     seen = NetworkFiles()
     with watch_network_files(seen, lambda: True):
         pass
     assert seen == NetworkFiles()
-    monkeypatch.setattr(network_files, "MOUNTS", mounted / "not there")
+    monkeypatch.setattr(waits, "MOUNTS", mounted / "not there")
     with watch_network_files(seen, lambda: True):
         pass
     assert seen == NetworkFiles()
@@ -108,10 +108,10 @@ def test_looking_ends_where_the_code_fails(mounted):
 def test_a_home_is_not_told(tmp_path, monkeypatch):
     seen = NetworkFiles()
     made(tmp_path, "3")
-    monkeypatch.setattr(network_files, "OPEN_FILES", tmp_path)
-    monkeypatch.setattr(network_files, "_is_read", lambda number: True)
-    monkeypatch.setattr(network_files.Path, "readlink", lambda path: "/home/alice/data/a.bin")
-    network_files._look(seen, {"/home/alice": "nfs4", "/home/alice/data": "nfs"}, set())
+    monkeypatch.setattr(waits, "OPEN_FILES", tmp_path)
+    monkeypatch.setattr(waits, "_is_read", lambda number: True)
+    monkeypatch.setattr(waits.Path, "readlink", lambda path: "/home/alice/data/a.bin")
+    waits._look(seen, {"/home/alice": "nfs4", "/home/alice/data": "nfs"}, set())
     assert seen.mounts == {"~/data (nfs)": 1}
 
 

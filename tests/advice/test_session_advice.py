@@ -14,7 +14,7 @@ from profnb.causes.cell_tree import grow_tree
 from profnb.report.build import build_report
 from profnb.report.text import alarm_text
 from profnb.subjects.ops.op_execution import find_growth
-from profnb.causes.threads import note_threads
+from profnb.causes.starving import note_threads
 from profnb.subjects.study import Study
 
 from advised import advised, alone

@@ -5,7 +5,7 @@ import pytest
 from advised import proposed
 
 import profnb
-from profnb.causes.unlearned import DATA, find_unlearned
+from profnb.causes.repeats import DATA, find_unlearned
 
 pytestmark = [pytest.mark.tensorflow]
 ROWS, WIDTH = 64, 512

@@ -6,11 +6,11 @@ from made_cell import MINE, Cell, fit_whose_callback_predicts
 from traces import event, gpu, host, line, read
 
 import profnb
-from profnb.capture.machine import call_costs
+from profnb.capture import environment
 from profnb.advice.cell_model import Model
 from profnb.causes.cell_tree import CellTree, grow_tree
-from profnb.capture.machine.call_costs import Costs
-from profnb.capture.machine.call_costs import costs_here, typical_costs
+from profnb.capture.environment import Costs
+from profnb.capture.environment import costs_here, typical_costs
 from profnb.advice.replay import once, replay, scale
 from profnb.advice.what_if import what_if
 
@@ -178,7 +178,7 @@ def test_costs_are_measured_once_where_tensorflow_runs():
 
 
 def test_costs_are_a_wide_range_where_nothing_can_be_measured(monkeypatch):
-    monkeypatch.setattr(call_costs, "_measured", lambda: 1 / 0)
+    monkeypatch.setattr(environment, "_measured", lambda: 1 / 0)
     costs_here.cache_clear()
     assert costs_here() == typical_costs()
     costs_here.cache_clear()

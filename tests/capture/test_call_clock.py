@@ -9,8 +9,8 @@ from itertools import chain
 import pytest
 from made_cell import Cell, callback, callback_list
 
-from profnb.capture.parts import call_clock
-from profnb.capture.parts.call_clock import CallClock
+from profnb.capture.parts import cell_counters
+from profnb.capture.parts.cell_counters import CallClock
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.stacks import Looks, frames_above, name_frames
 
@@ -22,7 +22,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now = 1_000_000_000
-        monkeypatch.setattr(call_clock.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr(cell_counters.time, "perf_counter_ns", lambda: self.now)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_a_profiler_that_code_starts_in_a_gap_goes_on(clock):
 
 
 def test_a_gap_of_many_calls_is_left_and_gaps_cost_a_300th_of_the_cell(clock, monkeypatch):
-    monkeypatch.setattr(call_clock, "_MOST_EVENTS", 100)
+    monkeypatch.setattr(cell_counters, "_MOST_EVENTS", 100)
 
     def short():
         clock.now += 10

@@ -21,7 +21,7 @@ import pytest
 
 import profnb
 from profnb.capture.profiler import doors, profiler_door, tensorflow_door
-from profnb.capture import frameworks, session
+from profnb.capture import session
 from profnb.capture.environment import allocated_bytes
 from profnb.capture.profiler import window
 from profnb.capture.marking.open_steps import OpenSteps
@@ -1216,7 +1216,7 @@ def leftovers(folder):
 PLACES_IN_START = [
     (doors.tempfile, "mkdtemp"), (doors.Doors, "make_folder"), (tensorflow_door.TensorFlowDoor, "_start_taking_over"),
     (tensorflow_door.TensorFlowDoor, "note_ignored_options"), (window.Window, "_set_timer"), (session.SourceWatch, "begin"),
-    (frameworks.Frameworks, "_tensorflow_imported"), (frameworks.Frameworks, "_keras_imported"),
+    (session.Capture, "_tensorflow_imported"), (session.Capture, "_keras_imported"),
 ]  # fmt: skip
 
 

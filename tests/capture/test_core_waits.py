@@ -4,8 +4,8 @@ import pytest
 from advised import advised
 from traces import event, host, line, read
 
-from profnb.capture.machine import core_waits
-from profnb.capture.machine.core_waits import CoreClock, CoreWaits
+from profnb.capture.machine import waits
+from profnb.capture.machine.waits import CoreClock, CoreWaits
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import read_recordings, write_recordings
 from profnb.core.options import CaptureOptions
@@ -19,10 +19,10 @@ MS, S = 10**9, 10**9  # picoseconds, nanoseconds
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     """A process of threads with their times, on a machine with two cores."""
-    monkeypatch.setattr(core_waits, "THREADS", tmp_path / "task")
-    monkeypatch.setattr(core_waits, "CORES", tmp_path / "stat")
-    monkeypatch.setattr(core_waits.os, "sysconf", lambda name: 100)
-    monkeypatch.setattr(core_waits.time, "process_time_ns", lambda: 0)
+    monkeypatch.setattr(waits, "THREADS", tmp_path / "task")
+    monkeypatch.setattr(waits, "CORES", tmp_path / "stat")
+    monkeypatch.setattr(waits.os, "sysconf", lambda name: 100)
+    monkeypatch.setattr(waits.time, "process_time_ns", lambda: 0)
 
     def tell(ticks, **threads):
         (tmp_path / "stat").write_text(f"cpu  {ticks} 0 0 5000 100 0 0 0 7 7\ncpu0 1 1\ncpu1 1 1\nintr 5\n")
@@ -40,7 +40,7 @@ def test_what_threads_ran_and_waited_is_of_the_window_and_others_had_the_rest(ma
     machine(1000, t1="100 50 3", t3="7 7 7")
     clock.begin()
     machine(1250, t1="1100 950 9", t2="500 400 1", t3="gone")
-    monkeypatch.setattr(core_waits.time, "process_time_ns", lambda: S)
+    monkeypatch.setattr(waits.time, "process_time_ns", lambda: S)
     waits = clock.end()
     assert (waits.ran_ns, waits.waited_ns, waits.cores) == (1500, 1300, 2)
     assert waits.others_ns == 2_500_000_000 - S  # 250 ticks of 10 ms, a second of them its own

@@ -77,12 +77,12 @@ def test_a_run_inside_of_a_marked_step_is_part_of_it():
     from profnb.capture.marking.step_recorder import StepRecorder
 
     recorder = StepRecorder(lambda: False, lambda _: None, lambda: None)
-    recorder.loops.iteration_begins(None)
-    recorder.loops.invoke_begins(None)
-    recorder.loops.invoke_ended()
-    recorder.loops.iteration_ended()
-    recorder.loops.invoke_begins(None)
-    recorder.loops.invoke_ended()
+    recorder.iterations.begin(None)
+    recorder.invokes.begin(None)
+    recorder.invokes.end()
+    recorder.iterations.end()
+    recorder.invokes.begin(None)
+    recorder.invokes.end()
     assert [recorder.log.records().names[name] for name in recorder.log.records().name] == ["train", "invoke"]
 
 

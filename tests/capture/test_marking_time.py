@@ -49,9 +49,9 @@ def recorder_by(clock, is_tracing=lambda: True):
 
 
 def iterate(recorder, door, clock):
-    recorder.loops.iteration_begins(door)
+    recorder.iterations.begin(door)
     clock.work(WORKS)
-    recorder.loops.iteration_ended()
+    recorder.iterations.end()
     clock.work(50)  # Python of the code's own
 
 

@@ -13,13 +13,11 @@ import profnb
 from profnb.capture.hooks import Library, explain_missing
 from profnb.capture.models.model_watch import ModelWatch
 from profnb.capture.seams import (
-    COLLECTION,
     DEFAULT_GRAPH,
     EXECUTING_EAGERLY,
     GRAPH_OPERATIONS,
     OP_HANDLE,
     RAW_RUN,
-    RUNNER_OPS,
     SEAMS,
     SESSION_RUN,
     TRACE_METADATA,
@@ -193,7 +191,7 @@ def test_what_stands_in_for_ipython_has_no_names_to_be_missed(monkeypatch, stand
 
 
 @tensorflow
-@pytest.mark.parametrize("seam", [OP_HANDLE, COLLECTION, RUNNER_OPS, GRAPH_OPERATIONS, RAW_RUN], ids=lambda seam: seam.path)
+@pytest.mark.parametrize("seam", [OP_HANDLE, GRAPH_OPERATIONS, RAW_RUN], ids=lambda seam: seam.path)
 def test_a_name_that_queues_are_read_by_is_gone(tf, monkeypatch, seam):
     v1 = tf.compat.v1
     hide(monkeypatch, seam)
@@ -250,7 +248,7 @@ def test_metadata_that_takes_only_certain_names_costs_steps_of_functions_and_a_s
 @pytest.mark.hooks_fail
 @pytest.mark.parametrize("name", [
     "open_steps.OpenSteps.begin", "open_steps.OpenSteps.record", "trace_events.TraceEvents._called",
-    "keras_batches.KerasBatches._batch_began", "trace_events.TraceEvents._span_ended",
+    "step_recorder.KerasBatches._batch_began", "trace_events.TraceEvents._span_ended",
 ])
 def test_a_fault_of_ours_in_a_hook_is_a_sentence_and_not_the_users(tf, stop, monkeypatch, name):
     def broken(*_, **__):

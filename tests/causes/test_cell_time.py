@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ from made_cell import callback, callback_list, imports, keras_run, layer, saves
 
 import profnb
 from profnb.capture.parts.cell_division import CellCounts, divide_cell
+from profnb.capture.hooks import Library
 from profnb.capture.parts.cell_counters import InFlight, watch_in_flight
 from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.parts.part_records import (
@@ -370,7 +371,7 @@ def test_batches_are_in_flight_where_keras_is_done_with_them_and_their_results_a
 
     monkeypatch.setitem(sys.modules, "keras.src.backend.jax.trainer", SimpleNamespace(JAXTrainer=JAXTrainer))
     flights, failed = [], []
-    with watch_in_flight(flights.append, failed.append):
+    with watch_in_flight(Library(ModuleType("keras"), failed.append), flights):
         for states in ({}, {"weights": []}, {"weights": [array(ready=True)]}, {"weights": [Gone()]}):
             assert JAXTrainer(**states).jax_state_sync() == 5
         assert not flights

@@ -8,7 +8,7 @@ from made_cell import CELL, MINE, NEXT_ELEMENT, TENSORFLOW, TRAINER, Cell, fit_w
 
 import profnb
 from profnb.capture.parts.part_records import FIRST, PREDICT, PROFNB, TRAIN
-from profnb.capture.parts.tree_making import common_path, divided
+from profnb.capture.parts.stack_parts import common_path, divided
 from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.part_records import TRACING, NodeKey
 from profnb.capture.parts.part_records import LINES

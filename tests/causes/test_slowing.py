@@ -8,7 +8,7 @@ from advised import advised
 from test_steps import marker
 from traces import event, host, line, read
 
-from profnb.capture.machine.core_waits import CoreWaits
+from profnb.capture.machine.waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import StepRecords

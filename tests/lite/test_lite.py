@@ -22,13 +22,13 @@ from profnb.lite.findings import LiteFindings, LiteLayer, LiteModel, LiteOp
 from profnb.lite.lite_data import read_data, read_examples
 from profnb.lite.findings import judge_outputs, metric_of, paired_price, share_interval
 from profnb.lite.lite_data import match_inputs
-from profnb.lite.op_layers import align, assign_layers, read_graph
+from profnb.lite.op_study import align, assign_layers, read_graph
 from profnb.lite.op_study import layer_errors, list_ops, timed_ops
 from profnb.lite.process.interpreters import InterpreterProcess, InterpreterRefusalError
 from profnb.lite.process.interpreting import _Server
 from profnb.lite.process.op_profiler import summarise_events
 from profnb.lite.entry import LiteResult
-from profnb.lite.keras_model import save_model
+from profnb.lite.conversion import save_model
 from profnb.lite.section import verdict_text
 
 US = 1e6  # picoseconds
@@ -216,7 +216,7 @@ def test_accuracy_has_wilsons_interval_and_differences_are_of_pairs():
     assert not paired_price(one, base, is_score=True).is_sure
     one[:20] = 0
     price = paired_price(one, base, is_score=True)
-    assert price.difference == pytest.approx(-0.02)
+    assert price.value == pytest.approx(-0.02)
     assert price.is_sure
     base[20:40] = 0  # as many gained as lost
     assert not paired_price(one, base, is_score=True).is_sure

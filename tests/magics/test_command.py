@@ -15,7 +15,7 @@ import pytest
 
 from profnb.__main__ import main
 from profnb.capture.step_records import Standing
-from profnb.core.capture_arguments import CAPTURE_ARGUMENTS
+from profnb.core.options import CAPTURE_ARGUMENTS
 from profnb.report.progress import BottomLine, bottom_line_of, shown_at_bottom
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from profnb.__main__ import main
 from profnb.comparison import Comparison
 from profnb.core.table import Table, TableOf, tables_of
 from profnb.lite.entry import LiteResult
-from profnb.lite.lite_comparison import LiteComparison
+from profnb.lite.entry import LiteComparison
 from profnb.many_traces.fleets import Fleet
 from profnb.tables import Tables
 

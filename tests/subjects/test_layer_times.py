@@ -64,7 +64,7 @@ def layer(path, kind="Dense", parent=0, parameters=0, **rest):
 
 
 def model(*layers, is_uniquified=True, **rest):
-    return ModelFacts(layers[0].name, layers, is_uniquified, **{"has_keras_step": True, "optimizer": "adam", **rest})
+    return ModelFacts(layers[0].name, layers, is_uniquified, **{"optimizer": "adam", **rest})
 
 
 def inside(*named):

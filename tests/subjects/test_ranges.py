@@ -153,7 +153,7 @@ def test_a_capture_without_the_range_says_so_and_finds_steps_by_itself():
 
 def test_the_command_and_the_option_take_a_name_or_a_number(tmp_path, capsys):
     from profnb.__main__ import _parser, main
-    from profnb.core.capture_arguments import options_of
+    from profnb.core.options import options_of
 
     nested(tmp_path)
     assert main(["report", str(tmp_path / "x.pt.trace.json"), "--steps", "forward"]) == 0

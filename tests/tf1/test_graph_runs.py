@@ -15,7 +15,7 @@ import pytest
 import profnb
 from profnb.capture import hooks
 from profnb.capture.hooks import Library
-from profnb.capture.marking.step_recorder import OwnLoops
+from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.seams import SEAMS
 from profnb.tf1 import session_runs
 from profnb.tf1.run_metadata import join_run_metadata
@@ -213,8 +213,8 @@ def test_runs_that_are_only_counted_tell_what_the_others_do(monkeypatch, tmp_pat
 
     with v1.Session(graph=graph) as session:
         plain = program()
-        counting, run_counted = [], OwnLoops.run_counted
-        monkeypatch.setattr(OwnLoops, "run_counted", lambda *given: counting.append(given) or run_counted(*given))
+        counting, run_counted = [], SessionRuns.run_counted
+        monkeypatch.setattr(SessionRuns, "run_counted", lambda *given: counting.append(given) or run_counted(*given))
         quick = captured()
         assert len(counting) > 200
         assert sum(not end for _, _, end in counting) == 2

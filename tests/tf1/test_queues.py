@@ -34,7 +34,7 @@ def study(take_ms, puts_ms, *, run_ms=19, taken=2, op="take:QueueDequeueManyV2",
     trace = replace(read(host(line("python", *runs), line("ops", *ops, line_id=2))), epoch_ns=EPOCH_NS)
     end = array("q", [CLOCK_NS + int(at * NS) for at in puts_ms])
     begin = array("q", [CLOCK_NS + int(at * NS) for at in begins]) if begins else array("q", [CLOCK_NS, *end[:-1]])
-    defaults = {"name": "q", "op_type": "FIFOQueueV2", "capacity": 6, "sources": ("PyFunc",), "runner_threads": 1}
+    defaults = {"name": "q", "op_type": "FIFOQueueV2", "capacity": 6, "sources": ("PyFunc",)}
     queue = QueueRecord(
         **defaults | {"dequeues": {op.partition(":")[0]: taken}, "enqueues": {"put": 1}} | facts,
         begin_ns=begin, end_ns=end, elements=array("i", [1] * len(end)), thread=array("i", threads or [0] * len(end)),
@@ -236,7 +236,7 @@ def test_a_queue_that_python_fills_slowly(begins_first):
     assert v1.Session._call_tf_sessionrun is kept
     assert least_ns <= p.recording.sessions.epoch_ns <= most_ns
     (record,) = p.recording.sessions.queues
-    assert (record.name, record.capacity, record.min_after_dequeue, record.runner_threads) == ("slowly", 32, 4, 2)
+    assert (record.name, record.capacity, record.min_after_dequeue) == ("slowly", 32, 4)
     assert (record.element_bytes, record.dequeues, record.enqueues) == (16, {"take": 4}, {"put": 1})
     assert "PyFunc" in record.sources
     # The last of each thread may end too late, the first four and those that each thread is at as the cell begins began too early.

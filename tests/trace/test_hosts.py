@@ -16,7 +16,7 @@ from advised import advised
 from profnb.capture.profiler.doors import Doors, _publish
 from profnb.capture.profiler import tensorflow_door
 from profnb.capture.profiler.tensorflow_door import TensorFlowDoor
-from profnb.capture.profiler.ranks import Rank, bound_by_steps, find_rank
+from profnb.capture.profiler.profiler_door import Rank, bound_by_steps, find_rank
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
 from profnb.profile import Profile

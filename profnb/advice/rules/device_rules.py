@@ -12,9 +12,15 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
-from profnb.causes import reads
 from profnb.causes.numbers import LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
-from profnb.causes.python_work import starts_ops_singly
+from profnb.causes.python_work import (
+    INTO,
+    OUT_OF,
+    SIZE,
+    find_reads_beside_programs,
+    find_waiting_op,
+    starts_ops_singly,
+)
 from profnb.causes.starving import room_for_batch
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
@@ -349,11 +355,11 @@ _READ = {
     "Read results every 100 steps.",
 }
 _READS_OF_TORCH = {
-    reads.SIZE: "x[mask], nonzero, masked_select and unique wait for the size of the result. "
+    SIZE: "x[mask], nonzero, masked_select and unique wait for the size of the result. "
     "torch.where(mask, a, b) or a product with the mask keeps the size.",
-    reads.INTO: "x.to('cuda') waits for the copy from ordinary memory. Use DataLoader(..., "
+    INTO: "x.to('cuda') waits for the copy from ordinary memory. Use DataLoader(..., "
     "pin_memory=True) and x.to('cuda', non_blocking=True).",
-    reads.OUT_OF: "x.cpu() and x.numpy() wait for the device. Read results every 100 steps, or at the end.",
+    OUT_OF: "x.cpu() and x.numpy() wait for the device. Read results every 100 steps, or at the end.",
 }
 _READ_LESS: Words = ("Read results less often", _READ, _GUIDE)
 
@@ -364,7 +370,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     share = idle_share_of(study, "synchronising copy")
     name, waits_for, each = "", "", 0.0
     if share > LEAST_SHARE:  # it takes long to find, and of less nothing is said
-        name, waits_for, each = reads.find_waiting_op(study)
+        name, waits_for, each = find_waiting_op(study)
     evidence = (
         f"For {percent_text(share)} of the time the host waited for a result and the device idled."
     )
@@ -372,7 +378,7 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     remains = 0.01, LEFT  # one of 100 reads, and what the host then waits for anyway
     edits = model.of_category("output", share, remains)
     if not study.program.has_device:
-        times, waiting, unused = reads.find_reads_beside_programs(study)
+        times, waiting, unused = find_reads_beside_programs(study)
         of, share = counted_text(study.summary.counted.size, "step"), min(waiting, unused)
         evidence = f"The loop waits for a result {counted_text(times, 'time')} in {of}, "
         evidence += (

@@ -28,7 +28,7 @@ from profnb.causes.pieces import (
     fused_by_xla,
 )
 from profnb.causes.repeats import find_summaries
-from profnb.causes.threads import long_ops_share, number_set, threads_at_work
+from profnb.causes.starving import long_ops_share, number_set, threads_at_work
 from profnb.core.printable import quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN

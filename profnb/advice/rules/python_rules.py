@@ -23,8 +23,8 @@ from profnb.causes.python_work import (
     find_python_in_steps,
     shares_of_calls,
 )
+from profnb.causes.repeats import longest_line
 from profnb.causes.starving import input_runs_python, input_work_share
-from profnb.causes.unlearned import longest_line
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN

@@ -18,8 +18,14 @@ from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
 from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
-from profnb.causes.repeats import find_models_again, find_passes, find_validating
-from profnb.causes.unlearned import DATA, SAME, find_unlearned
+from profnb.causes.repeats import (
+    DATA,
+    SAME,
+    find_models_again,
+    find_passes,
+    find_unlearned,
+    find_validating,
+)
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.subjects.advising import GUIDE, KERAS_TRAINING

@@ -25,7 +25,7 @@ from dataclasses import asdict, astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.machine.network_files import MOUNTS, network_mounts
+from profnb.capture.machine.waits import MOUNTS, network_mounts
 from profnb.core.errors import TraceFormatError
 from profnb.core.safe_files import ours_alone, read_whole
 

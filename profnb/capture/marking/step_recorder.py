@@ -11,22 +11,366 @@
 
 Markers carry ``_r=1`` and ``step_num``, so TensorBoard's profile tab shows the same steps. A batch that
 began but never ended (the data ran out, an exception) is marked as abandoned and is no step.
+
+Keras tells its callbacks how many epochs there will be and how many batches each has, where it knows that. An
+epoch whose length nobody knew beforehand has told it when it is over.
 """
 
 import time
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from profnb.capture.marking.keras_batches import KerasBatches
-from profnb.capture.marking.open_steps import Gaps, OpenSteps, abandon_marker
+from profnb.capture import seams
+from profnb.capture.hooks import Library
+from profnb.capture.marking.open_steps import (
+    MARKER,
+    Gaps,
+    OpenSteps,
+    TapeWatch,
+    abandon_marker,
+    add_metadata,
+    end_marker,
+)
 from profnb.capture.marking.trace_events import TraceEvents
 from profnb.capture.signals import OwnFaults
-from profnb.capture.step_records import INVOKE, KINDS, RUN, SESSION_RUN, USER, Marking, OpenStep
+from profnb.capture.step_records import (
+    INVOKE,
+    KERAS,
+    KINDS,
+    RUN,
+    SESSION_RUN,
+    TRAIN,
+    USER,
+    KerasRun,
+    KerasRunSeen,
+    Marking,
+    OpenStep,
+)
+from profnb.trace.names import NEXT_BATCH
+
+
+class KerasRuns:
+    """Follows the runs of one thread.
+
+    Attributes:
+        is_validation: Whether the run that began last is the validation of a fit.
+    """
+
+    def __init__(self) -> None:
+        """None runs yet."""
+        self._running: list[KerasRun] = []  # an evaluation in a fit stands behind it
+        self._begun = self._fit_callbacks = 0
+        self.is_validation = False
+
+    @property
+    def now(self) -> KerasRun | None:
+        """The innermost run, as it stands now; any thread may ask."""
+        running = self._running[-1:]
+        return replace(running[0]) if running else None
+
+    @property
+    def is_running(self) -> bool:
+        """True while one runs."""
+        return bool(self._running)
+
+    def batch_ended(self, phase: str, iterations: int) -> None:
+        """A batch is over, or one execution of several."""
+        running = self._running[-1:]
+        if running and running[0].phase == phase:
+            run = running[0]
+            run.batches_ended += iterations
+            if run.batches:  # the last execution of an epoch may be shorter
+                run.batches_ended = min(run.batches_ended, run.batches)
+
+    def run_began(self, phase: str, callbacks: Any) -> None:
+        """Keras tells its callbacks that a run begins."""
+        if phase == TRAIN:
+            self._running.clear()  # one that failed is over, though nobody told
+            self._fit_callbacks = id(callbacks)
+        is_inside = bool(self._running)
+        self.is_validation = is_inside and id(callbacks) == self._fit_callbacks
+        parameters = seams.CALLBACK_PARAMS.of(callbacks)
+        parameters = parameters if isinstance(parameters, dict) else {}
+        self._begun += 1
+        epochs = _count(parameters.get("epochs")) if phase == TRAIN else 1
+        # A validation is told of by the fit's own callbacks, whose parameters are the fit's.
+        batches = 0 if self.is_validation else _count(parameters.get("steps"))
+        self._running.append(KerasRun(phase, self._begun, epochs, batches))
+
+    def run_ended(self, phase: str) -> None:
+        """It ended."""
+        for at in range(len(self._running) - 1, -1, -1):
+            if self._running[at].phase == phase:
+                del self._running[at:]
+                return
+
+    def epoch_ended(self, callbacks: Any, epoch: object) -> None:
+        """An epoch of the fit that runs has ended, which tells with which one it began."""
+        if not self._running or self._running[0].phase != TRAIN:
+            return
+        del self._running[1:]  # what ran in the fit is over by then
+        run = self._running[0]
+        run.batches = run.batches or run.batches_ended
+        if isinstance(epoch, int):
+            run.first_epoch = epoch - run.epochs_ended
+        run.epochs_ended, run.batches_ended = run.epochs_ended + 1, 0
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
+            run.loss = float(seams.CALLBACK_MODEL.of(callbacks).history.history["loss"][-1])
+
+
+class KerasBatches:
+    """Sees Keras' batches and epochs.
+
+    Args:
+        open_steps: Given each batch.
+        abandon_iteration: Called before each: an iteration of the user's own that is open is none.
+        door: The profiler that records what Keras does; None where nothing does.
+
+    Attributes:
+        keras_runs: How far the fit that runs is.
+    """
+
+    def __init__(
+        self,
+        open_steps: OpenSteps,
+        abandon_iteration: Callable[[], None],
+        door: Callable[[], Marking | None],
+    ) -> None:
+        """Nothing is watched yet."""
+        self._open, self._abandon_iteration, self._door = open_steps, abandon_iteration, door
+        self.keras_runs = KerasRuns()
+        self._batches_begun = self._run_began_ns = 0
+        self._ending = 0, 0  # callbacks whose epoch ends, and how many steps were recorded by then
+        self._callbacks: Callable[[], object] = lambda: None  # those whose batch ended last
+        self._knows_door = False
+        self._iterations = 1  # in one step of theirs: steps_per_execution
+        self._fetching: Any = None  # marks that Keras fetches a batch
+
+    @contextmanager
+    def watch_keras(self, keras: Library) -> Iterator[None]:
+        """See Keras' runs, and the batches of those kinds that have begun, inside the block."""
+        with ExitStack() as stack:
+            for phase in seams.RUN_BEGIN:
+                one_began = partial(self._batch_began, phase)
+                one = keras.watch(seams.ON_BATCH[phase], before=one_began, after=self._call_ended)
+                stack.enter_context(one)
+                if keras.take(seams.RUN_END[phase]) is not None:  # else they would never end
+                    began = partial(self._run_began, phase, keras, stack)
+                    stack.enter_context(keras.watch(seams.RUN_BEGIN[phase], before=began))
+            yield
+
+    def _run_began(
+        self, phase: str, keras: Library, stack: ExitStack, callbacks: Any, *_: object, **__: object
+    ) -> None:
+        self.end_failed_batch()
+        if phase not in self._open.runs:
+            self._watch_phase(keras, phase, stack)
+        number = self._open.runs[phase] = self._open.runs.get(phase, 0) + 1
+        self.keras_runs.run_began(phase, callbacks)
+        if not self._open.is_in_run:
+            self._run_began_ns = time.perf_counter_ns()
+        self._open.is_in_run = True
+        self._open.log.runs.append(KerasRunSeen(phase, number, self.keras_runs.is_validation))
+        self._knows_door = False
+
+    def _watch_phase(self, keras: Library, phase: str, stack: ExitStack) -> None:
+        """See the batches of "train", "test" or "predict" from their first run on."""
+        if keras.take(seams.BATCH_END[phase]) is not None:  # else they would never end
+            began = partial(self._batch_began, phase)
+            stack.enter_context(keras.watch(seams.BATCH_BEGIN[phase], after=began))
+        stack.enter_context(keras.watch(seams.BATCH_END[phase], before=self._callbacks_ended))
+        ended = partial(self._run_ended, phase)
+        stack.enter_context(
+            keras.watch(seams.RUN_END[phase], before=self._batch_abandoned, after=ended)
+        )
+        if phase == TRAIN:
+            epochs = keras.watch(seams.EPOCH_END, before=self._epoch_ends, after=self._epoch_ended)
+            stack.enter_context(epochs)
+
+    def _run_ended(self, phase: str, *_: object, **__: object) -> None:
+        self.keras_runs.run_ended(phase)
+        self._open.is_in_run = self.keras_runs.is_running
+        if not self._open.is_in_run:
+            self._open.log.run_spans.append((self._run_began_ns, time.perf_counter_ns()))
+
+    def end_failed_batch(self) -> None:
+        """The batch that is open, if one is, was cut off by an exception that ended its run."""
+        batch = self._open.batch
+        self._batch_abandoned()
+        if batch is not None and batch.failed_ns:
+            self._open.fail(batch, batch.failed_ns)
+
+    def fetching_begins(self, examples: int | None) -> None:
+        """Keras on JAX fetches a batch of so many examples, as far as is known."""
+        if self._open.is_here() and self._open.is_tracing():
+            door = self._door()
+            self._fetching = None if door is None else door.mark(NEXT_BATCH)
+            if examples is not None and self._fetching is not None:
+                add_metadata(self._fetching, batch_size=examples)
+
+    def fetching_ends(self) -> None:
+        """It is there, or there is none."""
+        if self._fetching is not None and self._open.is_here():
+            fetching, self._fetching = self._fetching, None
+            end_marker(fetching)
+
+    def _batch_began(self, phase: str, *_: object, **__: object) -> None:
+        opened = self._open
+        if opened.counts_only and opened.batch is None and not opened.stack:
+            opened.batch = opened.begin(None, KERAS, phase, self._batches_begun)
+            self._batches_begun += 1
+            return
+        if opened.batch is not None:
+            self._batch_abandoned()
+        self._abandon_iteration()
+        if self._knows_door and not opened.is_tracing():
+            door = None
+        else:
+            door, self._knows_door = self._door(), True  # PyTorch's starts there
+        opened.report()
+        if opened.is_inside_step:
+            return
+        batch = opened.batch = opened.begin(None, KERAS, phase, self._batches_begun)
+        if batch.was_traced and door is not None:
+            with OwnFaults():  # then the step has no marker
+                batch.marker = door.mark_step(phase, self._batches_begun, **{MARKER: KERAS})
+            batch.marked_ns = time.perf_counter_ns()
+        self._batches_begun += 1
+
+    def _batch_ended(self) -> None:
+        opened = self._open
+        batch = opened.batch
+        if batch is None:
+            return
+        end_ns = time.perf_counter_ns()
+        if batch.marker is not None:
+            opened.end_marker(batch)
+        opened.batch = None
+        opened.record(batch, end_ns)
+
+    def _batch_abandoned(self, *_: object, **__: object) -> None:
+        if self._open.batch is None:
+            return
+        batch, self._open.batch = self._open.batch, None
+        abandon_marker(batch.marker)
+        self._batches_begun -= 1
+        self._open.log.truncate(batch.first_record)
+
+    def _callbacks_ended(self, callbacks: Any, *_: object, **__: object) -> None:
+        opened = self._open
+        if callbacks is not self._callbacks():  # as a rule they are those of the batch before
+            self._callbacks = weakref.ref(callbacks)
+            # An int in Keras 3, a variable of its own in Keras 2.
+            self._iterations = (
+                _count(seams.STEPS_PER_EXECUTION.of(seams.CALLBACK_MODEL.of(callbacks))) or 1
+            )
+        iterations = self._iterations
+        span = opened.batch or opened.innermost()
+        if span is not None:
+            if iterations > 1:
+                span.iterations = iterations
+                add_metadata(span.marker, profnb_iterations=iterations)
+            self.keras_runs.batch_ended(span.name, iterations)
+        self._batch_ended()
+        if not opened.counts_only:
+            opened.report()
+
+    def _call_ended(self, *_: object, **__: object) -> None:
+        """A ``train_on_batch`` and the like returned or raised."""
+        if self._open.batch is not None and self._open.batch.failed_ns:
+            self.end_failed_batch()
+        else:
+            self._batch_ended()
+            if not self._open.counts_only:
+                self._open.report()
+
+    def _epoch_ends(self, callbacks: object, *_: object, **__: object) -> None:
+        self._batch_abandoned()
+        self._ending = id(callbacks), len(self._open.log)
+
+    def _epoch_ended(self, callbacks: Any, epoch: object = None, *_: object, **__: object) -> None:
+        """Keras' own history, which is first told of an epoch, has its number."""
+        ending, self._ending = self._ending, (0, 0)
+        self.keras_runs.epoch_ended(callbacks, epoch)
+        if ending[0] != id(callbacks):
+            return
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
+            number = int(seams.CALLBACK_MODEL.of(callbacks).history.epoch[-1]) + 1
+            self._open.log.ended_at.append(ending[1])
+            self._open.log.ended_epoch.append(number)
+
+
+def _count(value: Any) -> int:
+    """A parameter of Keras' that is a count; 0 where it is none, or not known."""
+    try:
+        return max(int(value), 0)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
 
 _RUN_ROW = KINDS.index(RUN)
 
 
-class OwnLoops:
-    """Takes the steps of loops of the user's own: iterations over PyTorch, session runs, LiteRT's runs.
+class OwnLoop:
+    """Takes the steps that a loop of the user's own makes: iterations over PyTorch, runs of LiteRT's.
+
+    Args:
+        open_steps: Given each of them.
+        phase: What they are called.
+    """
+
+    def __init__(self, open_steps: OpenSteps, phase: str) -> None:
+        """Nothing runs yet."""
+        self._open, self._phase = open_steps, phase
+        self._step: OpenStep | None = None
+        self._begun = 0
+
+    def begin(self, door: Marking | None) -> None:
+        """A step begins, unless it is part of another."""
+        opened = self._open
+        if opened.is_inside_step or opened.is_in_run:
+            return
+        opened.report()
+        step = self._step = opened.begin(None, USER, self._phase, self._begun)
+        if step.was_traced and door is not None:
+            with OwnFaults():  # then the step has no marker
+                step.marker = door.mark_step(self._phase, self._begun)
+            step.marked_ns = time.perf_counter_ns()
+        opened.stack.append(step)
+        self._begun += 1
+
+    def end(self) -> None:
+        """The open step, if there is one, has ended."""
+        end_ns, step = time.perf_counter_ns(), self._taken()
+        if step is not None:
+            self._open.end_marker(step)
+            self._open.record(step, end_ns)
+            self._open.report()
+
+    def abandon(self, *, failed: bool = False) -> None:
+        """The open step, if there is one, is none, or raised."""
+        step = self._taken()
+        if step is not None:
+            self._begun -= not failed
+            abandon_marker(step.marker)
+        if step is not None and failed:
+            self._open.fail(step, time.perf_counter_ns())
+
+    def _taken(self) -> OpenStep | None:
+        """Take the open step off the stack, first of all: an interrupt behind it leaves no step open."""
+        step, self._step = self._step, None
+        if step is None or step not in self._open.stack:
+            return None
+        self._open.stack.remove(step)
+        return step
+
+
+class SessionRuns:
+    """Takes the session runs that are steps.
 
     Args:
         open_steps: Given each of them.
@@ -35,71 +379,8 @@ class OwnLoops:
     def __init__(self, open_steps: OpenSteps) -> None:
         """Nothing runs yet."""
         self._open = open_steps
-        self._iteration: OpenStep | None = None
-        self._iterations_begun = 0
-        self._invoke: OpenStep | None = None
-        self._invokes_begun = 0
         self._session_run: OpenStep | None = None
         self._session_runs = 0
-
-    def iteration_begins(self, door: Marking) -> None:
-        """An iteration begins, unless it is part of a step; one that has not ended is none."""
-        self.abandon_iteration()
-        if self._open.is_inside_step or self._open.is_in_run:
-            return
-        self._iteration = self._begin(door, "train", self._iterations_begun)
-        self._iterations_begun += 1
-
-    def _begin(self, door: Marking | None, phase: str, number: int) -> OpenStep:
-        self._open.report()
-        span = self._open.begin(None, USER, phase, number)
-        if span.was_traced and door is not None:
-            with OwnFaults():  # then the step has no marker
-                span.marker = door.mark_step(phase, number)
-            span.marked_ns = time.perf_counter_ns()
-        self._open.stack.append(span)
-        return span
-
-    def iteration_ended(self) -> None:
-        """The open iteration has ended, with a step of its optimizer."""
-        span, self._iteration = self._iteration, None
-        self._end(span)
-
-    def _end(self, span: OpenStep | None) -> None:
-        if span is not None and span in self._open.stack:
-            end_ns = time.perf_counter_ns()
-            self._open.stack.remove(span)  # first: an interrupt behind it leaves no step open
-            self._open.end_marker(span)
-            self._open.record(span, end_ns)
-            self._open.report()
-
-    def abandon_iteration(self) -> None:
-        """The open iteration, if there is one, is no step."""
-        span, self._iteration = self._iteration, None
-        if span is not None and span in self._open.stack:
-            self._open.stack.remove(span)
-            self._iterations_begun -= 1
-            abandon_marker(span.marker)
-
-    def invoke_begins(self, door: Marking | None) -> None:
-        """An interpreter of LiteRT begins to run, which is a step unless it is part of one."""
-        if self._open.is_here() and not (self._open.is_inside_step or self._open.is_in_run):
-            self._invoke = self._begin(door, INVOKE, self._invokes_begun)
-            self._invokes_begun += 1
-
-    def invoke_ended(self) -> None:
-        """It has run."""
-        if self._open.is_here():
-            span, self._invoke = self._invoke, None
-            self._end(span)
-
-    def invoke_failed(self) -> None:
-        """It raised."""
-        span, self._invoke = self._invoke, None
-        if span is not None and span in self._open.stack:
-            self._open.stack.remove(span)
-            abandon_marker(span.marker)
-            self._open.fail(span, time.perf_counter_ns())
 
     def run_began(self) -> None:
         """A ``Session.run`` begins."""
@@ -115,7 +396,7 @@ class OwnLoops:
         return self._open.counts_only and not self._open.gaps.is_on
 
     def run_counted(self, begin_ns: int, end_ns: int) -> bool:
-        """A session run began and ended then, in no trace; 0 for the end of one that raised.
+        """A session run began and ended then, in no trace, told of here alone; 0 for the end if it raised.
 
         Returns:
             As ``run_ended``.
@@ -157,7 +438,10 @@ class StepRecorder:
         open: What has begun and not ended.
         log: The steps that ended.
         events: Those of TensorFlow's trace events and of JAX's markers.
-        loops: Those of loops over PyTorch, and session runs.
+        tapes: Eager gradients.
+        iterations: Those of loops over PyTorch.
+        invokes: Runs of LiteRT's interpreters.
+        session_runs: Those of TensorFlow 1.
         batches: Keras'.
     """
 
@@ -171,6 +455,7 @@ class StepRecorder:
         """Start with no steps, on the calling thread."""
         self.open = OpenSteps(is_tracing, on_step, gaps)
         self.log = self.open.log
-        self.events = TraceEvents(self.open)
-        self.loops = OwnLoops(self.open)
-        self.batches = KerasBatches(self.open, self.loops.abandon_iteration, door_of_keras)
+        self.events, self.tapes = TraceEvents(self.open), TapeWatch(self.open)
+        self.iterations, self.invokes = OwnLoop(self.open, TRAIN), OwnLoop(self.open, INVOKE)
+        self.session_runs = SessionRuns(self.open)
+        self.batches = KerasBatches(self.open, self.iterations.abandon, door_of_keras)

@@ -28,8 +28,8 @@ from profnb.capture.marking.open_steps import (
 )
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import (
+    callers,
     file_title,
-    is_own_file,
     is_user_file,
     number_cells,
     user_place,
@@ -75,7 +75,7 @@ class TraceEvents:
         TensorFlow opens trace events all the time, one for each constant of an eager loop, so its own class
         stays as it is: of the user's markers the public name is watched.
         """
-        hooks = {"before": self._called, "came": self._returned, "raised": self._call_raised}
+        hooks: Any = {"before": self._called, "came": self._returned, "raised": self._call_raised}
         marker = tensorflow.take(seams.TRACE)
         self._tracings_of = tensorflow.take(seams.TRACING_COUNT) or self._tracings_of
         with ExitStack() as stack:
@@ -137,22 +137,19 @@ class TraceEvents:
 
     def _called(self, function: Any, *_: object, **__: object) -> None:
         """A ``tf.function`` is called."""
-        opened = self._open
-        if threading.get_ident() != opened.thread:
-            return
         seen = self._functions.get(id(function))
         if seen is None or seen.function() is not function:
             if len(self._functions) >= _MOST_FUNCTIONS:
                 self._functions.clear()
             seen = _CalledFunction(function, self._tracings_of(function))
             self._functions[id(function)] = seen
-        span = opened.begin(None, CALL, seen.name)
+        span = self._open.begin(None, CALL, seen.name)
         span.function = function
-        opened.stack.append(span)
+        self._open.stack.append(span)
 
     def _returned(self, function: Any, *_: object) -> None:
         opened, stack = self._open, self._open.stack
-        if not stack or threading.get_ident() != opened.thread:
+        if not stack:
             return
         span = stack[-1] if stack[-1].function is function else self._call_of(function)
         if span is None:
@@ -177,9 +174,7 @@ class TraceEvents:
             self._span_ended(span, failed=True)
 
     def _call_of(self, function: Any) -> OpenStep | None:
-        """The innermost call that runs here, of a function."""
-        if threading.get_ident() != self._open.thread:
-            return None
+        """The innermost call that runs, of a function."""
         return next(
             (span for span in reversed(self._open.stack) if span.function is function), None
         )
@@ -187,7 +182,7 @@ class TraceEvents:
     def metadata_set(self, trace: Any, /, **metadata: Any) -> None:
         """TensorFlow says in the trace how a call went; that of an outermost one becomes a step marker."""
         opened = self._open
-        if "tf_function_call" not in metadata or threading.get_ident() != opened.thread:
+        if "tf_function_call" not in metadata:
             return
         calls = [span for span in opened.stack if span.function is not None]
         if not calls or opened.is_inside_step or not opened.is_tracing():
@@ -198,11 +193,9 @@ class TraceEvents:
 
     def _function_traced(self, function: Any) -> None:
         """A function was traced, in all that runs now."""
-        inside, frame = self._open.innermost(), inspect.currentframe()
-        while frame is not None and is_own_file(frame.f_code.co_filename):
-            frame = frame.f_back
+        inside = self._open.innermost()
         with OwnFaults():  # somebody's subclass may do anything
-            self.functions.add(function, frame, inside.name if inside else "")
+            self.functions.add(function, next(callers(), None), inside.name if inside else "")
         for outer in self._open.stack:
             outer.retraced = True
         if self._open.batch is not None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from profnb.capture import seams
 from profnb.capture.models.op_order import OpFact, describe_ops, function_graphs, handle_of
-from profnb.capture.signals import signal_of
+from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import Shape
 
 _Answer = TypeVar("_Answer")
@@ -78,8 +78,6 @@ class ModelFacts:
         layers: The model itself, then its layers in order, parts after what they are part of.
         is_uniquified: Whether its library makes every name scope unique (Keras 3) or enters the same one
             again (Keras 2).
-        has_keras_step: Whether its training step and loss are Keras' own, so that ops without a name scope
-            are those of metrics.
         losses: Name scopes of its losses.
         optimizer: Name scope of its optimizer; "" without one.
         scopes: Name scopes that were seen to belong to a layer while the model was traced: to its row.
@@ -95,7 +93,6 @@ class ModelFacts:
     name: str
     layers: tuple[LayerFacts, ...]
     is_uniquified: bool
-    has_keras_step: bool = False
     losses: tuple[str, ...] = ()
     optimizer: str = ""
     scopes: Mapping[str, int] = field(default_factory=dict)
@@ -175,7 +172,6 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
         name=str(model.name),
         layers=tuple(walk.rows),
         is_uniquified=seams.OPEN_NAME_SCOPE.of(model) is not None,
-        has_keras_step=has_keras_step,
         losses=tuple(_loss_names(seams.LOSSES.of(seams.COMPILED_LOSS.of(model)))),
         optimizer=str(getattr(getattr(model, "optimizer", None), "name", "") or ""),
         scopes={scope: row for row, seen in calls for scope in seen.scopes},
@@ -201,13 +197,10 @@ def describe_model(model: Any, traced: Mapping[int, TracedLayer] | None = None) 
 
 def _ask(read: Callable[..., _Answer], *arguments: Any, otherwise: Any) -> _Answer:
     """Give what a layer tells, or something else where it cannot be asked."""
-    try:
+    with OwnFaults():  # attributes of somebody's layer may do anything
         return read(*arguments)
-    except Exception as error:  # attributes of somebody's layer may do anything
-        if signal_of(error):
-            raise
-        answer: _Answer = otherwise
-        return answer
+    answer: _Answer = otherwise
+    return answer
 
 
 class _Walk:

@@ -1,4 +1,4 @@
-"""The Keras models that ran, or that live in a namespace, as plain data; and what their fits reached.
+"""The models that ran, or that live in a namespace, as plain data; and what Keras' fits reached.
 
 Which models run is seen where they are called or given to ``fit`` and the like. While a function is traced,
 each call of a layer also tells which name scopes of the graph are the layer's: those that its name would
@@ -7,24 +7,32 @@ from names alone ``dense_1`` may be the layer ``dense`` or ``dense_1``.
 
 Models are held by weak references and described when the capture ends. Keras keeps the metrics of a fit in
 its ``History``, on the model; they are copied when the fit ends.
+
+PyTorch's modules become the same data as Keras' layers; nothing of PyTorch is imported.
 """
 
 import contextlib
 import sys
-import threading
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library
-from profnb.capture.models.layer_facts import FitResult, ModelFacts, TracedLayer, describe_model
+from profnb.capture.models.layer_facts import (
+    FitResult,
+    LayerFacts,
+    ModelFacts,
+    TracedLayer,
+    describe_model,
+)
+from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
+from profnb.capture.source.layer_lines import model_types, of_types
 from profnb.capture.step_records import TRAIN
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
-_KERAS_MODULES = ("keras", "tf_keras")
 # Graphs in which Keras only works out shapes; nothing in them ever runs.
 _SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
@@ -42,18 +50,17 @@ class FitWatch:
         """None has ended."""
         self._fits, self._was_trained = fits, False
 
-    def run_began(self, phase: str, callbacks: Any) -> None:
-        """See a run of Keras' begin."""
-        if phase == TRAIN:
-            self._was_trained = False
-            with OwnFaults():  # anybody's callbacks; the user's code comes first
-                iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
-                self._was_trained = int(iterations.numpy()) > 0
+    def watch(self, keras: Library) -> AbstractContextManager[None]:
+        """See fits begin and end inside the block."""
+        return _watch_runs(keras, (TRAIN,), self._fit_began, self._fit_ended)
 
-    def run_ended(self, phase: str, callbacks: Any) -> None:
-        """See it end."""
-        if phase != TRAIN:
-            return
+    def _fit_began(self, callbacks: Any, *_: object, **__: object) -> None:
+        self._was_trained = False
+        with OwnFaults():  # anybody's callbacks; the user's code comes first
+            iterations = seams.CALLBACK_MODEL.of(callbacks).optimizer.iterations
+            self._was_trained = int(iterations.numpy()) > 0
+
+    def _fit_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         with OwnFaults():  # likewise
             history = seams.CALLBACK_MODEL.of(callbacks).history
             metrics = {
@@ -63,6 +70,23 @@ class FitWatch:
             }
             if metrics:
                 self._fits.append(FitResult(metrics, len(history.epoch), self._was_trained))
+
+
+@contextmanager
+def _watch_runs(
+    keras: Library,
+    phases: Iterable[str],
+    began: Callable[..., object],
+    ended: Callable[..., object],
+) -> Iterator[None]:
+    """See Keras' runs begin and end inside the block, on any thread, where both can be seen."""
+    with ExitStack() as stack:
+        for phase in phases:
+            begin, end = seams.RUN_BEGIN[phase], seams.RUN_END[phase]
+            if None not in (keras.take(begin), keras.take(end)):
+                stack.enter_context(keras.watch(begin, on_any_thread=True, before=began))
+                stack.enter_context(keras.watch(end, on_any_thread=True, after=ended))
+        yield
 
 
 class ModelWatch:
@@ -77,7 +101,6 @@ class ModelWatch:
         self._final: set[int] = set()  # ids of models that were described after a run
         self._open: list[tuple[int, Any, str, bool]] = []
         self._model_types: tuple[type, ...] = ()
-        self._thread = threading.get_ident()
         self._scopes_left = _MOST_SCOPES
 
     @contextmanager
@@ -90,8 +113,13 @@ class ModelWatch:
                 hooks = {"before": self._call_began(), "after": self._call_ended}
                 stack.enter_context(keras.watch(seams.LAYER_CALL, **hooks))
             for phase in seams.ON_BATCH:
-                stack.enter_context(keras.watch(seams.ON_BATCH[phase], before=self._see))
+                seen = keras.watch(seams.ON_BATCH[phase], on_any_thread=True, before=self._see)
+                stack.enter_context(seen)
             yield
+
+    def watch_runs(self, keras: Library) -> AbstractContextManager[None]:
+        """See the models of Keras' runs inside the block."""
+        return _watch_runs(keras, seams.RUN_BEGIN, self._run_began, self._run_ended)
 
     def _see(self, model: Any, *_: object, **__: object) -> None:
         identity = id(model)
@@ -105,12 +133,10 @@ class ModelWatch:
         facts = self._facts.pop(identity, None)
         self._gone += [] if facts is None else [facts]
 
-    def run_began(self, _: str, callbacks: Any) -> None:
-        """See a run of Keras' begin, with callbacks that know the model."""
+    def _run_began(self, callbacks: Any, *_: object, **__: object) -> None:
         self._see(seams.CALLBACK_MODEL.of(callbacks))
 
-    def run_ended(self, _: str, callbacks: Any) -> None:
-        """See it end."""
+    def _run_ended(self, callbacks: Any, *_: object, **__: object) -> None:
         model = seams.CALLBACK_MODEL.of(callbacks)
         if model is not None and id(model) not in self._final and self._keep(model):
             self._final.add(id(model))
@@ -137,8 +163,6 @@ class ModelWatch:
         is_eager, graph_now = seams.EXECUTING_EAGERLY.find(), seams.DEFAULT_GRAPH.find()
 
         def began(layer: Any, *_: object, **__: object) -> None:
-            if threading.get_ident() != self._thread:
-                return
             if isinstance(layer, self._model_types) and not self._open:
                 self._see(layer)
             if is_eager is None or graph_now is None or is_eager():
@@ -163,8 +187,6 @@ class ModelWatch:
 
     def _call_ended(self, layer: Any, *_: object, **__: object) -> None:
         if not self._open or self._open[-1][0] != id(layer):
-            return
-        if threading.get_ident() != self._thread:
             return
         graph, first, is_again = self._open.pop()[1:]
         is_model = False
@@ -208,7 +230,8 @@ class ModelWatch:
         self, namespace: Mapping[str, object], given: Sequence[object] = ()
     ) -> tuple[ModelFacts, ...]:
         """Turn the models that ran, those of a namespace, and those given into plain data; keep none."""
-        models = [*self.living(), *given, *_models_in(namespace)]
+        named = of_types(list(namespace.values()), model_types())[:_MOST_MODELS]
+        models = [*self.living(), *given, *named]
         facts = (*describe_models(models, self._living_layers()), *self._gone)
         for kept in (self._models, self._facts, self._final, self._seen, self._open, self._gone):
             kept.clear()
@@ -225,14 +248,6 @@ def _scopes_between(first: str, last: str) -> list[str]:
     if first != last and begin.isdigit() and end.isdigit() and 0 < int(end) - int(begin) < 100:
         return [f"{base}_{at}" if at else base for at in range(int(begin), int(end))]
     return [first]
-
-
-def _models_in(namespace: Mapping[str, object]) -> list[Any]:
-    """Find the Keras models that are values of a namespace."""
-    modules = [sys.modules[name] for name in _KERAS_MODULES if name in sys.modules]
-    types = tuple(kind for module in modules if isinstance(kind := seams.MODEL.find(module), type))
-    values = list(namespace.values()) if types else []
-    return [value for value in values if issubclass(type(value), types)][:_MOST_MODELS]
 
 
 def as_models(given: object) -> list[object]:
@@ -267,3 +282,83 @@ def _ids_inside(model: Any) -> set[int]:
     with OwnFaults():  # likewise; or it is no layer
         return set(map(id, seams.FLATTEN_LAYERS.of(model)(include_self=False)))
     return set()
+
+
+_MOST_LAYERS, _DEEPEST_MODULE = 20_000, 30
+_TORCH_MODULES = "torch.nn."
+_LOSSES = "torch.nn.modules.loss"
+
+
+def is_loss(module: object) -> bool:
+    """Tell whether it is one of PyTorch's losses, or made from one."""
+    return any(kind.__module__ == _LOSSES for kind in type(module).__mro__)
+
+
+def compiled_in(module: object) -> object | None:
+    """Find the module that ``torch.compile`` compiled as this one, or in it; None where it did not."""
+    if TORCH_COMPILED_CALL.of(module) is not None:
+        return module
+    parts = vars(module).get("_modules")
+    return parts.get(TORCH_COMPILED_MODULE.name) if isinstance(parts, Mapping) else None
+
+
+def describe_module(module: Any, name: str, calls: Mapping[int, int]) -> ModelFacts | None:
+    """Turn a module and all inside into plain data; None where it does not let itself be looked at.
+
+    What was compiled is one layer with all that is inside: nothing is called there that could be seen.
+
+    Args:
+        module: A ``torch.nn.Module``.
+        name: What it is called.
+        calls: How often its last call called each module, by id.
+    """
+    rows: list[LayerFacts] = []
+    row_of: dict[str, int] = {}
+    counted: set[int] = set()
+    called: dict[int, int] = {}
+    compiled: tuple[str, ...] = ()
+    with OwnFaults():  # somebody's module may do anything when it is looked at
+        for dotted, part in module.named_modules():
+            if len(rows) >= _MOST_LAYERS or dotted.count(".") >= _DEEPEST_MODULE:
+                continue
+            if dotted and f"{dotted}.".startswith(compiled):
+                continue
+            whole = compiled_in(part)
+            compiled = compiled if whole is None else (*compiled, f"{dotted}." if dotted else "")
+            kind = type(part if whole is None else whole)
+            above, _, short_name = dotted.rpartition(".")
+            weights = list(part.parameters(recurse=whole is not None))
+            row = row_of[dotted] = len(rows)
+            called |= {row: calls[id(part)]} if calls.get(id(part)) else {}
+            rows.append(
+                LayerFacts(
+                    path=f"{name}/{dotted.replace('.', '/')}" if dotted else name,
+                    name=short_name or name,
+                    kind=kind.__name__,
+                    is_library=kind.__module__.startswith(_TORCH_MODULES),
+                    parent=row_of[above] if dotted else -1,
+                    parameters=sum(
+                        _size(weight) for weight in weights if id(weight) not in counted
+                    ),
+                    is_shared=called.get(row, 0) > 1,
+                    is_trainable=any(bool(weight.requires_grad) for weight in weights),
+                )
+            )
+            counted.update(map(id, weights))
+        return ModelFacts(
+            name=name,
+            layers=tuple(rows),
+            is_uniquified=False,
+            scopes={layer.path: row for row, layer in enumerate(rows)},
+            calls=called,
+            has_own_scopes=True,
+        )
+    return None
+
+
+def _size(weight: Any) -> int:
+    """Count the numbers in a weight; of one that a lazy layer has not made yet there are none."""
+    try:
+        return int(weight.numel())
+    except (RuntimeError, ValueError, TypeError):
+        return 0

@@ -17,6 +17,7 @@ from itertools import compress
 from typing import Any
 
 from profnb.capture import seams
+from profnb.capture.source.graph_lines import graphs_of
 
 UPDATE, BACKWARD, METRICS = "update", "backward", "metrics"
 _TAPE = "gradient_tape/"
@@ -48,21 +49,11 @@ def function_graphs(model: Any) -> dict[str, list[Any]]:
     """
     graphs_of_phase = {}
     for phase, seam in seams.STEP_FUNCTIONS.items():
-        waiting = [seams.FUNCTION_GRAPH.of(concrete) for concrete in _traced(seam.of(model), 0)][
-            ::-1
-        ]
-        seen: dict[int, Any] = {}
-        while waiting and len(seen) < _MOST_FUNCTIONS:
-            graph = waiting.pop()
-            if id(graph) not in seen and seams.GRAPH_OPERATIONS.of(graph) is not None:
-                seen[id(graph)] = graph
-                waiting += map(
-                    seams.FUNCTION_GRAPH.of, (seams.GRAPH_FUNCTIONS.of(graph) or {}).values()
-                )
-        if seen:
-            sizes = [len(seams.GRAPH_OPERATIONS.of(graph)()) for graph in seen.values()]
+        graphs = graphs_of(_traced(seam.of(model), 0), _MOST_FUNCTIONS)
+        sizes = [len(seams.GRAPH_OPERATIONS.of(graph, tuple)()) for graph in graphs]
+        if any(sizes):
             is_large = [2 * size > max(sizes) for size in sizes]
-            graphs_of_phase[phase] = [*compress(seen.values(), is_large)][:_MOST_GRAPHS]
+            graphs_of_phase[phase] = [*compress(graphs, is_large)][:_MOST_GRAPHS]
     return graphs_of_phase
 
 

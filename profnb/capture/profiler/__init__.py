@@ -2,8 +2,7 @@
 
 window                              when a trace is recorded; a profiler that the code starts beside ours
 doors                               the profilers of one window, to one trace
-profiler_door                       the profiler of one framework; its own log lines, held back
+profiler_door                       the profiler of one framework, its own log lines; its process of a job
 tensorflow_door, jax_door, torch_door    each for one capture; other processes, through TensorFlow's service
 torch_watch                         a loop over PyTorch to its steps; its layers, marked in the trace
-ranks                               which of a job's processes this is
 """

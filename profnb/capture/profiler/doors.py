@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from profnb.capture.profiler.jax_door import JaxDoor
-from profnb.capture.profiler.profiler_door import Door, first_line
-from profnb.capture.profiler.ranks import Rank
+from profnb.capture.profiler.profiler_door import Door, Rank, first_line
 from profnb.capture.profiler.tensorflow_door import TensorFlowDoor
 from profnb.capture.profiler.torch_door import TorchDoor
 from profnb.core.options import CaptureOptions

@@ -22,6 +22,7 @@ from profnb.capture.hooks import guarded, replace_attribute, without_us
 from profnb.capture.parts.cell_counters import is_in_flight
 from profnb.capture.profiler.profiler_door import Door, log_held_back
 from profnb.capture.seam import Seam
+from profnb.capture.source.user_code import outward
 
 _PATIENCE_S, _PAUSE_S = 10, 0.0005
 _FOLDER = "jax"  # beside what another profiler writes: both name a run by the second
@@ -43,12 +44,7 @@ class JaxDoor(Door):
     def is_starting(self) -> bool:
         """Tell if the profiler is being started further out on this thread, by whatever name."""
         code = getattr(inspect.unwrap(self._take(seams.JAX_START)), "__code__", None)
-        frame = inspect.currentframe()
-        while frame is not None:
-            if frame.f_code is code:
-                return True
-            frame = frame.f_back
-        return False
+        return any(frame.f_code is code for frame in outward(inspect.currentframe()))
 
     def start(self, folder: str) -> None:
         """Start the profiler.

@@ -12,13 +12,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.profiler.profiler_door import Door, first_line, log_held_back
-from profnb.capture.profiler.ranks import find_rank
+from profnb.capture.profiler.profiler_door import Door, find_rank, first_line, log_held_back
 from profnb.capture.seams import ALREADY_RUNNING, PROFILER_OPTIONS, START, STOP, TRACE, VERSION
-from profnb.capture.source.user_code import is_own_file
+from profnb.capture.source.user_code import is_own_file, outward
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.safe_files import folder_prefix
@@ -163,12 +163,9 @@ class TensorFlowDoor(Door):
 
 def is_called_by_a_capture() -> bool:
     """Tell if the code that starts a profiler is a capture's, inside of the code that another surrounds."""
-    frame = inspect.currentframe()
-    while frame is not None and is_own_file(frame.f_code.co_filename):
-        if frame.f_code.co_name in _STARTS:
-            return True
-        frame = frame.f_back
-    return False
+    codes = (frame.f_code for frame in outward(inspect.currentframe()))
+    ours = takewhile(lambda code: is_own_file(code.co_filename), codes)
+    return any(code.co_name in _STARTS for code in ours)
 
 
 def serve(port: int) -> None:

@@ -20,7 +20,6 @@ its pieces are none that it looks at. What runs in a compiled module is so the m
 Source: PyTorch's torch/_dynamo/callback.py and convert_frame.py (2.2 to 2.15).
 """
 
-import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -31,8 +30,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded, put_again, put_aside, watch
 from profnb.capture.marking.open_steps import abandon_marker, end_marker
 from profnb.capture.marking.step_recorder import StepRecorder
-from profnb.capture.models.model_watch import ModelWatch
-from profnb.capture.models.torch_modules import compiled_in, describe_module, is_loss
+from profnb.capture.models.model_watch import ModelWatch, compiled_in, describe_module, is_loss
 from profnb.capture.profiler.torch_door import StepMark, TorchDoor
 from profnb.capture.step_records import USER
 from profnb.trace.names import KINETO_SCOPE
@@ -53,7 +51,7 @@ class TorchLoops:
     def __init__(self, recorder: StepRecorder, door: TorchDoor, use: Callable[[], object]) -> None:
         """Nothing is watched yet."""
         self._recorder, self._door, self._use = recorder, door, use
-        self._thread = threading.get_ident()
+        self._steps = recorder.iterations
         self._begun_by = 0
         self._latest: int | None = None  # the optimizer that stepped last
         self._ends: int | None = None  # the one that ends a step, once a batch came behind it
@@ -62,50 +60,45 @@ class TorchLoops:
     def watch(self, torch: Library) -> Iterator[None]:
         """See the loop inside the block."""
         register = torch.take(seams.TORCH_STEP_HOOK)
-        failed = torch.hook_failed
+        here: Any = {"hook_failed": torch.hook_failed, "thread": torch.thread}
         with (
             torch.watch(seams.TORCH_NEXT_BATCH, before=self._batch_asked, came=self._batch_came),
             torch.watch(seams.TORCH_ZERO_GRAD, before=self._zeroes),
-            watch(StepMark, "__enter__", after=self._mark_began, hook_failed=failed),
-            watch(StepMark, "__exit__", before=self._mark_ended, hook_failed=failed),
+            watch(StepMark, "__enter__", after=self._mark_began, **here),
+            watch(StepMark, "__exit__", before=self._mark_ended, **here),
             ExitStack() as stack,
         ):
             if register is not None:  # PyTorch calls it, so no error of ours may leave it
-                stack.callback(register(guarded(self._stepped, failed)).remove)
-            stack.callback(self._recorder.loops.abandon_iteration)
+                stack.callback(register(guarded(self._stepped, torch.hook_failed)).remove)
+            stack.callback(self._steps.abandon)
             yield
 
-    def _is_here(self) -> bool:
-        return threading.get_ident() == self._thread
-
     def _batch_asked(self, _: object) -> None:
-        if not self._is_here():
-            return
         self._use()
         if self._latest is not None and self._ends is None and self._begun_by == _BY_BATCH:
-            self._recorder.loops.iteration_ended()
+            self._steps.end()
         if self._latest is not None:
             self._ends = self._latest
-        self._recorder.loops.abandon_iteration()
+        self._steps.abandon()
         self._begun_by = 0
 
     def _batch_came(self, loader: object, batch: object) -> None:
-        if self._is_here():
-            is_batch = self._recorder.batches.keras_runs.now is not None
-            self._door.batches.came(loader, batch, is_batch=is_batch)
-            self._begin(_BY_BATCH)
+        is_batch = self._recorder.batches.keras_runs.now is not None
+        self._door.batches.came(loader, batch, is_batch=is_batch)
+        self._begin(_BY_BATCH)
 
     def _zeroes(self, *_: object, **__: object) -> None:
-        if self._is_here() and not self._begun_by:
+        if not self._begun_by:
             self._use()
             self._begin(_BY_ZERO_GRAD)
 
     def _begin(self, by: int) -> None:
         self._begun_by = by
-        self._recorder.loops.iteration_begins(self._door)
+        self._steps.abandon()  # one that has not ended is none
+        self._steps.begin(self._door)
 
     def _stepped(self, optimizer: object, *_: object) -> None:
-        if not self._is_here():
+        if not self._recorder.open.is_here():
             return
         self._use()
         self._latest = id(optimizer)
@@ -114,16 +107,14 @@ class TorchLoops:
             return  # another optimizer may follow
         if self._ends in (None, self._latest):
             self._begun_by = 0
-            self._recorder.loops.iteration_ended()
+            self._steps.end()
             if begun_by in (0, _BY_END):
                 self._begin(_BY_END)
 
     def _mark_began(self, mark: StepMark) -> None:
         """A step that the user marks begins; inside a step there is none."""
-        if not self._is_here():
-            return
         self._use()
-        self._recorder.loops.abandon_iteration()
+        self._steps.abandon()
         opened = self._recorder.open
         outer = opened.innermost()
         if outer is None or outer.marker is mark.also:
@@ -133,8 +124,6 @@ class TorchLoops:
 
     def _mark_ended(self, mark: StepMark, kind: object = None, *_: object) -> None:
         """It ends; one that raised is no step."""
-        if not self._is_here():
-            return
         try:
             (end_marker if kind is None else abandon_marker)(mark.marker)
         finally:  # an interrupt there leaves no step open, which all that follow would be part of
@@ -175,7 +164,6 @@ class TorchScopes:
     def __init__(self, door: TorchDoor, models: ModelWatch) -> None:
         """Nothing is watched yet."""
         self._door, self._models = door, models
-        self._thread = threading.get_ident()
         self._open: list[tuple[object, str, Any, object]] = []  # owner, path, event, caller
         self._roots: dict[int, _Root] = {}
         self._owner_of: dict[str, int] = {}  # paths to the ids of what has them
@@ -200,8 +188,7 @@ class TorchScopes:
     def _is_marking(self) -> bool:
         if not self._door.is_running:
             self._open.clear()
-            return False
-        return threading.get_ident() == self._thread
+        return self._door.is_running
 
     def _enter(self, owner: object, path: str, caller: object) -> None:
         fast = seams.TORCH_FAST_RECORD.find()  # the cheapest event that there is
@@ -210,9 +197,7 @@ class TorchScopes:
 
     def _left(self, owner: object, *_args: object, **_keywords: object) -> None:
         """Leave what is open, with all inside of it that was not left."""
-        if threading.get_ident() != self._thread or not any(
-            owner is entry[0] for entry in self._open
-        ):
+        if not any(owner is entry[0] for entry in self._open):
             return
         while self._open:
             left_owner, _path, event, caller = self._open.pop()

@@ -32,8 +32,8 @@ from pathlib import Path
 
 from profnb.capture.environment import allocated_bytes
 from profnb.capture.hooks import Library
-from profnb.capture.machine.core_waits import CoreClock
 from profnb.capture.machine.memory_limits import resident_bytes
+from profnb.capture.machine.waits import CoreClock
 from profnb.capture.parts.cell_counters import OwnTime
 from profnb.capture.profiler.doors import Doors
 from profnb.capture.profiler.profiler_door import Door, first_line

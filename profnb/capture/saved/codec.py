@@ -73,7 +73,7 @@ class Codec:
     """
 
     def __init__(
-        self, limits: Mapping[str, Limit], checks: Mapping[type, typing.Callable[[Any], None]]
+        self, limits: Mapping[str, Limit], checks: Mapping[type, typing.Callable[[Any], object]]
     ) -> None:
         """Nothing has been cut."""
         self._limits, self._checks = limits, checks

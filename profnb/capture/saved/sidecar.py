@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.machine.machine_watch import MOST_LOOKS, MachineRecords
-from profnb.capture.machine.network_files import NetworkFiles
+from profnb.capture.machine.waits import NetworkFiles
 from profnb.capture.models.layer_facts import ModelFacts
 from profnb.capture.parts.part_records import OTHER, PARTS, CellPart, CellRecords
 from profnb.capture.recording import ROLES, GapPlace, GapRecords, QueueRecord, Recording
@@ -47,123 +47,82 @@ _SIDECAR_VERSION = 2
 _LARGEST_SIDECAR, _GZIP_LEVEL, _MOST_RUNS_KEPT = 64 << 20, 5, 1000
 _LARGEST_PARTS = ("stacks", "source", "models")  # left out first where all would be too large
 
-
-_NOT_KEPT = Limit(is_kept=False)
 _MOST_NS, _LINE, _SIZE = (
     1 << 60,
     1 << 30,
     1 << 40,
-)  # centuries; longer than any file; of one dimension
+)  # centuries; longer than any file; of a dimension
 _STEPS, _ROWS, _PLACES, _OPS, _FRAMES, _LAYERS = 200_000, 500_000, 200_000, 100_000, 200_000, 20_000
 _DEEPEST_MODEL, _PARTS, _CALLS, _NODES = 64, 400, 40_000, 1_200
-_COUNT, _TIME, _NUMBER = (
-    Limit(least=0, end=_MOST_NS),
-    Limit(least=-_MOST_NS, end=_MOST_NS),
-    Limit(least=0),
-)
-_LINE_NUMBER, _SMALL = Limit(least=0, end=_LINE), Limit(least=0, end=_SIZE)
 _LOOKS = Limit((MOST_LOOKS + 1,), -_MOST_NS, _MOST_NS, has_differences=True)
-_SAMPLES = Limit((_ROWS,), 0, _MOST_NS, has_differences=True)
 
-# By field, and by class for those of its fields that are not named.
-LIMITS: Mapping[str, Limit] = {
-    "CaptureOptions": _NOT_KEPT,
-    **dict.fromkeys(
-        ("CaptureOptions.max_steps", "CaptureOptions.max_seconds", "CaptureOptions.warmup_steps",
-         "CaptureOptions.label", "CaptureOptions.source", "CaptureOptions.steps"), Limit(),
-    ),
-    "Recording": _NUMBER,
-    **dict.fromkeys(
-        ("Recording.path", "Recording.folder", "Recording.graph_runs", "Recording.graph"), _NOT_KEPT
-    ),
-    "Recording.file_counts": _COUNT,
-    "Recording.file_bytes": _COUNT,
-    "Recording.graph_versions": Limit(),
-    "Recording.models": Limit((200,)),
-    "FitResult": _NUMBER,
-    "TracedFunction.code": _LINE_NUMBER,
-    "TracedFunction.tracings": Limit(least=1, end=_SIZE),
-    "StepRecords": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
-    "StepRecords.kinds": _NOT_KEPT,
-    "StepRecords.iterations": Limit((_STEPS,), 1),
-    "StepRecords.ended_at": Limit((_STEPS,), 0, _SIZE),  # of later steps than are kept, too
-    "StepRecords.ended_epoch": Limit((_STEPS,), 1, _MOST_NS),
-    "ModelFacts.layers": Limit((_LAYERS,)),
-    "ModelFacts.scopes": Limit((_OPS,)),
-    "ModelFacts.again": Limit((_OPS,)),
-    "ModelFacts.calls": Limit((_LAYERS,), 0, _SIZE),
-    "ModelFacts.ops": Limit((20, 20, _OPS)),
-    "LayerFacts.parent": Limit(least=-1, end=_LAYERS),
-    "LayerFacts.parameters": Limit(least=-1, end=_MOST_NS),
-    "LayerFacts.output_shape": Limit((16,), 0, _SIZE),
-    "LayerFacts.input_shapes": Limit((10_000, 16), 0, _SIZE),
-    "LayerFacts.kernels": Limit((10_000, 16), 0, _SIZE),
-    "LayerFacts.numbers": _SMALL,
-    "OpFact.row": Limit(least=-1, end=_LAYERS),
-    "SourceRecords.places": Limit((_PLACES,), 0, _LINE),
-    "SourceRecords.layers": Limit((_LAYERS,), 0, _PLACES),
-    "SourceRecords.texts": Limit((200, 50_000)),
-    "SourceRecords.cells": _NUMBER,
-    "LineRecords.time_ns": _SAMPLES,
-    "LineRecords.code": Limit((_ROWS,), -1),
-    "LineRecords.line": Limit((_ROWS,), ENTERED, _LINE),
-    "LineRecords.files": Limit((_PLACES,)),
-    "LineRecords.untimed": _LINE_NUMBER,
-    "GraphLines": Limit((_OPS,), -1),
-    "GraphLines.calls": Limit((_OPS, 8)),
-    "GraphShapes": Limit((4 * _OPS, 1_000), -1, _SIZE),
-    "GraphShapes.shapes": Limit((4 * _OPS, 64), 0, _SIZE),
-    "CellRecords.wall_ns": _COUNT,
-    "CellRecords.parts": Limit((_PARTS,)),
-    "CellRecords.cells": _NUMBER,
-    "CellRecords.tree": Limit((_NODES,)),
-    "CellRecords.long_part": Limit((_CALLS,), 0, _PARTS),
-    "CellRecords.long_begin_ns": Limit((_CALLS,), -_MOST_NS, _MOST_NS),
-    "CellRecords.long_end_ns": Limit((_CALLS,), -_MOST_NS, _MOST_NS),
-    "CellRecords.long_wall_ns": Limit((_CALLS,), 0, _MOST_NS),
-    "CellPart": _COUNT,
-    "CellPart.occurrences": _SMALL,
-    "CellPart.line": _LINE_NUMBER,
-    "TreeNode": _COUNT,
-    "TreeNode.parent": Limit(least=-1, end=_NODES),
-    "TreeNode.line": _LINE_NUMBER,
-    "NetworkFiles": _SMALL,
-    "NetworkFiles.mounts": Limit((100,), 0, _SIZE),
-    "CoreWaits": _COUNT,
-    "TurnRecords.end_ns": _TIME,
-    "TurnRecords.library_places": _LINE_NUMBER,
-    "TurnRecords.was_traced": Limit((MOST_MARKS,), 0, 2),
-    "TurnRecords.begin_ns": Limit((MOST_MARKS,), -_MOST_NS, _MOST_NS, has_differences=True),
-    "TurnRecords.place": Limit((MOST_MARKS,), 0, _LINE),
-    "TurnRecords.iterator": Limit((MOST_MARKS,), -1, _LINE),
-    "MachineRecords": _LOOKS,
-    "MachineRecords.boards": Limit((16,)),
-    "BoardRecords": replace(_LOOKS, least=-1),
-    "BoardRecords.index": _LINE_NUMBER,
-    "SessionRecords.epoch_ns": Limit(least=-_MOST_NS, end=_MOST_NS << 1),
-    "SessionRecords.queues": Limit((100,)),
-    "GapRecords": _COUNT,
-    "GapRecords.places": Limit((100,)),
-    "GapRecords.cells": _NUMBER,
-    "GapPlace": _COUNT,
-    "GapPlace.line": _LINE_NUMBER,
-    "GapPlace.inner_line": _LINE_NUMBER,
-    "QueueRecord": _COUNT,
-    "QueueRecord.capacity": Limit(least=-1, end=_MOST_NS),
-    "QueueRecord.dequeues": Limit((1000,), 0, _MOST_NS),
-    "QueueRecord.enqueues": Limit((1000,), 0, _MOST_NS),
-    "QueueRecord.sources": Limit((1000,)),
-    "QueueRecord.begin_ns": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
-    "QueueRecord.end_ns": Limit((_STEPS,), -_MOST_NS, _MOST_NS),
-    "QueueRecord.elements": Limit((_STEPS,), 0, _LINE),
-    "QueueRecord.thread": Limit((_STEPS,), 0, _LINE),
-    "StackRecords.begin_ns": _COUNT,
-    "StackRecords.base": Limit(least=0, end=_FRAMES),
-    "StackRecords.time_ns": _SAMPLES,
-    "StackRecords.stack": Limit((_ROWS,), 0),
-    "StackRecords.stacks": Limit((_OPS, 2_000), 0, _FRAMES),
-    "StackRecords.frames": Limit((_FRAMES,), 0, _LINE),
-}  # fmt: skip
+# What each bounds: a field of a class, or a class, for those of its fields that are not named.
+_BOUNDS = (
+    (Limit(is_kept=False), "CaptureOptions Recording.path Recording.folder Recording.graph_runs "
+     "Recording.graph StepRecords.kinds"),
+    (Limit(), "CaptureOptions.max_steps CaptureOptions.max_seconds CaptureOptions.warmup_steps "
+     "CaptureOptions.label CaptureOptions.source CaptureOptions.steps Recording.graph_versions"),
+    # Single numbers: at least 0; times and sums; lines; sizes; rows of tables.
+    (Limit(least=0), "Recording FitResult SourceRecords.cells CellRecords.cells GapRecords.cells"),
+    (Limit(least=0, end=_MOST_NS), "Recording.file_counts Recording.file_bytes CellRecords.wall_ns CellPart "
+     "TreeNode CoreWaits GapRecords GapPlace QueueRecord StackRecords.begin_ns"),
+    (Limit(least=0, end=_LINE), "TracedFunction.code LineRecords.untimed CellPart.line TreeNode.line "
+     "TurnRecords.library_places BoardRecords.index GapPlace.line GapPlace.inner_line"),
+    (Limit(least=0, end=_SIZE), "LayerFacts.numbers CellPart.occurrences NetworkFiles"),
+    (Limit(least=1, end=_SIZE), "TracedFunction.tracings"),
+    (Limit(least=-_MOST_NS, end=_MOST_NS), "TurnRecords.end_ns"),
+    (Limit(least=-_MOST_NS, end=_MOST_NS << 1), "SessionRecords.epoch_ns"),
+    (Limit(least=-1, end=_MOST_NS), "LayerFacts.parameters QueueRecord.capacity"),
+    (Limit(least=-1, end=_LAYERS), "LayerFacts.parent OpFact.row"),
+    (Limit(least=-1, end=_NODES), "TreeNode.parent"),
+    (Limit(least=0, end=_FRAMES), "StackRecords.base"),
+    # How many there may be.
+    (Limit((16,)), "MachineRecords.boards"),
+    (Limit((100,)), "SessionRecords.queues GapRecords.places"),
+    (Limit((200,)), "Recording.models"),
+    (Limit((_PARTS,)), "CellRecords.parts"),
+    (Limit((1000,)), "QueueRecord.sources"),
+    (Limit((_NODES,)), "CellRecords.tree"),
+    (Limit((_LAYERS,)), "ModelFacts.layers"),
+    (Limit((_OPS,)), "ModelFacts.scopes ModelFacts.again"),
+    (Limit((_PLACES,)), "LineRecords.files"),
+    (Limit((_OPS, 8)), "GraphLines.calls"),
+    (Limit((20, 20, _OPS)), "ModelFacts.ops"),
+    (Limit((200, 50_000)), "SourceRecords.texts"),
+    # How many, and of what size.
+    (Limit((16,), 0, _SIZE), "LayerFacts.output_shape"),
+    (Limit((100,), 0, _SIZE), "NetworkFiles.mounts"),
+    (Limit((1000,), 0, _MOST_NS), "QueueRecord.dequeues QueueRecord.enqueues"),
+    (Limit((10_000, 16), 0, _SIZE), "LayerFacts.input_shapes LayerFacts.kernels"),
+    (Limit((_LAYERS,), 0, _SIZE), "ModelFacts.calls"),
+    (Limit((_LAYERS,), 0, _PLACES), "SourceRecords.layers"),
+    (Limit((_PLACES,), 0, _LINE), "SourceRecords.places"),
+    (Limit((_OPS,), -1), "GraphLines"),
+    (Limit((4 * _OPS, 1_000), -1, _SIZE), "GraphShapes"),
+    (Limit((4 * _OPS, 64), 0, _SIZE), "GraphShapes.shapes"),
+    (Limit((_OPS, 2_000), 0, _FRAMES), "StackRecords.stacks"),
+    (Limit((_FRAMES,), 0, _LINE), "StackRecords.frames"),
+    (Limit((_CALLS,), 0, _PARTS), "CellRecords.long_part"),
+    (Limit((_CALLS,), -_MOST_NS, _MOST_NS), "CellRecords.long_begin_ns CellRecords.long_end_ns"),
+    (Limit((_CALLS,), 0, _MOST_NS), "CellRecords.long_wall_ns"),
+    # Columns of steps, lines, samples, marks and looks.
+    (Limit((_STEPS,), -_MOST_NS, _MOST_NS), "StepRecords QueueRecord.begin_ns QueueRecord.end_ns"),
+    (Limit((_STEPS,), 1), "StepRecords.iterations"),
+    (Limit((_STEPS,), 0, _SIZE), "StepRecords.ended_at"),  # of later steps than are kept, too
+    (Limit((_STEPS,), 1, _MOST_NS), "StepRecords.ended_epoch"),
+    (Limit((_STEPS,), 0, _LINE), "QueueRecord.elements QueueRecord.thread"),
+    (Limit((_ROWS,), 0, _MOST_NS, has_differences=True), "LineRecords.time_ns StackRecords.time_ns"),
+    (Limit((_ROWS,), -1), "LineRecords.code"),
+    (Limit((_ROWS,), ENTERED, _LINE), "LineRecords.line"),
+    (Limit((_ROWS,), 0), "StackRecords.stack"),
+    (Limit((MOST_MARKS,), 0, 2), "TurnRecords.was_traced"),
+    (Limit((MOST_MARKS,), -_MOST_NS, _MOST_NS, has_differences=True), "TurnRecords.begin_ns"),
+    (Limit((MOST_MARKS,), 0, _LINE), "TurnRecords.place"),
+    (Limit((MOST_MARKS,), -1, _LINE), "TurnRecords.iterator"),
+    (_LOOKS, "MachineRecords"),
+    (replace(_LOOKS, least=-1), "BoardRecords"),
+)  # fmt: skip
+LIMITS: Mapping[str, Limit] = {name: limit for limit, names in _BOUNDS for name in names.split()}
 
 
 def sidecar_of(trace: Path) -> Path:
@@ -277,30 +236,37 @@ def _of_version_1(run: dict[str, Any]) -> dict[str, Any]:
     return run
 
 
-def _claim(is_so: bool, what: str) -> None:
+def _claim(is_so: bool, what: str) -> bool:
+    """Let what is so be true; so claims can follow each other by ``and``."""
     if not is_so:
         raise ValueError(what)
+    return True
 
 
-def _have_one_length(*columns: Sequence[Any]) -> None:
-    _claim(len({len(column) for column in columns}) == 1, "columns of different lengths")
+def _have_one_length(*columns: Sequence[Any]) -> bool:
+    return _claim(len({len(column) for column in columns}) == 1, "columns of different lengths")
 
 
-def _are_rows(rows: Collection[int], least: int, table: Sequence[Any], what: str) -> None:
-    _claim(not rows or least <= min(rows) <= max(rows) < len(table), f"{what} that are not there")
+def _are_rows(rows: Collection[int], least: int, table: Sequence[Any], what: str) -> bool:
+    are_there = not rows or least <= min(rows) <= max(rows) < len(table)
+    return _claim(are_there, f"{what} that are not there")
 
 
-def _ascend(times: Sequence[int], *columns: Sequence[Any]) -> None:
+def _ascend(times: Sequence[int], *columns: Sequence[Any]) -> bool:
     """Claim that times ascend, and that there are as many in other columns."""
-    _have_one_length(times, *columns)
-    _claim(all(before <= after for before, after in pairwise(times)), "times that run backwards")
+    ascend = all(before <= after for before, after in pairwise(times))
+    return _have_one_length(times, *columns) and _claim(ascend, "times that run backwards")
+
+
+def _lie_behind(begins: Sequence[int], ends: Sequence[int], what: str) -> bool:
+    return _claim(all(map(int.__le__, begins, ends)), f"{what} that end before they begin")
 
 
 def _check_steps(steps: StepRecords) -> None:
     apart = {"names", "kinds", "ended_at", "ended_epoch"}
     _have_one_length(*(getattr(steps, name) for name in steps.__dataclass_fields__.keys() - apart))
     _ascend(steps.ended_at, steps.ended_epoch)
-    _claim(all(map(int.__le__, steps.begin_ns, steps.end_ns)), "steps that end before they begin")
+    _lie_behind(steps.begin_ns, steps.end_ns, "steps")
     _are_rows(steps.name, 0, steps.names, "names")
     _are_rows(steps.kind, 0, steps.kinds, "kinds")
 
@@ -316,11 +282,6 @@ def _check_model(model: ModelFacts) -> None:
     _claim(model.again <= model.scopes.keys(), "repeated scopes that are not there")
     facts = (fact.row for graphs in model.ops.values() for ops in graphs for fact in ops.values())
     _are_rows(list(facts), -1, model.layers, "layers of ops")
-
-
-def _check_lines(lines: LineRecords) -> None:
-    _ascend(lines.time_ns, lines.code, lines.line)
-    _are_rows(lines.code, -1, lines.files, "functions")
 
 
 def _check_shapes(graph: GraphShapes) -> None:
@@ -339,11 +300,6 @@ def _check_source(source: SourceRecords) -> None:
         _are_rows(graph.places, -1, source.places, "places of ops")
 
 
-def _check_part(part: CellPart) -> None:
-    _claim(part.part in PARTS, "a part of a cell that is none")
-    _claim(part.longest_ns <= part.wall_ns, "an occurrence that is longer than all of them")
-
-
 def _check_cell(cell: CellRecords) -> None:
     whole = sum(part.wall_ns for part in cell.parts)
     _claim(whole == cell.wall_ns, "parts that do not add up to the cell")
@@ -360,15 +316,6 @@ def _check_cell(cell: CellRecords) -> None:
         _claim(is_so, "a call that took longer than it lasted, or than the longest one")
 
 
-def _check_network(network: NetworkFiles) -> None:
-    most = max((network.found, *network.mounts.values()))
-    _claim(most <= network.looks, "files that were found more often than was looked")
-
-
-def _check_machine(machine: MachineRecords) -> None:
-    _ascend(machine.time_ns, *machine.columns())
-
-
 def _check_stacks(stacks: StackRecords) -> None:
     _ascend(stacks.time_ns, stacks.stack)
     is_after = not stacks.time_ns or stacks.begin_ns <= stacks.time_ns[0]
@@ -378,31 +325,35 @@ def _check_stacks(stacks: StackRecords) -> None:
         _are_rows(stack, 0, stacks.frames, "frames")
 
 
-def _check_gaps(gaps: GapRecords) -> None:
-    _claim(gaps.new <= gaps.judged <= gaps.runs and gaps.fed <= gaps.runs, "more runs fed than ran")
-
-
-def _check_queue(queue: QueueRecord) -> None:
-    _have_one_length(queue.begin_ns, queue.end_ns, queue.elements, queue.thread)
-    _claim(all(map(int.__le__, queue.begin_ns, queue.end_ns)), "runs that end before they begin")
-
-
-CHECKS: Mapping[type, Callable[[Any], None]] = {
+CHECKS: Mapping[type, Callable[[Any], object]] = {
     StepRecords: _check_steps,
     ModelFacts: _check_model,
-    LineRecords: _check_lines,
+    LineRecords: lambda one: (
+        _ascend(one.time_ns, one.code, one.line) and _are_rows(one.code, -1, one.files, "functions")
+    ),
     GraphLines: lambda one: _have_one_length(
         one.op_names, one.op_types, one.places, one.is_outside
     ),
     GraphShapes: _check_shapes,
     SourceRecords: _check_source,
     StackRecords: _check_stacks,
-    GapRecords: _check_gaps,
+    GapRecords: lambda one: _claim(
+        one.new <= one.judged <= one.runs and one.fed <= one.runs, "more runs fed than ran"
+    ),
     GapPlace: lambda one: _claim(one.role in ROLES, "a statement of a role that is none"),
-    QueueRecord: _check_queue,
-    CellPart: _check_part,
+    QueueRecord: lambda one: (
+        _have_one_length(one.begin_ns, one.end_ns, one.elements, one.thread)
+        and _lie_behind(one.begin_ns, one.end_ns, "runs")
+    ),
+    CellPart: lambda one: (
+        _claim(one.part in PARTS, "a part of a cell that is none")
+        and _claim(one.longest_ns <= one.wall_ns, "an occurrence longer than all of them")
+    ),
     CellRecords: _check_cell,
-    NetworkFiles: _check_network,
-    MachineRecords: _check_machine,
+    NetworkFiles: lambda one: _claim(
+        max((one.found, *one.mounts.values())) <= one.looks,
+        "files that were found more often than was looked",
+    ),
+    MachineRecords: lambda one: _ascend(one.time_ns, *one.columns()),
     TurnRecords: lambda one: _ascend(one.begin_ns, one.place, one.iterator, one.was_traced),
 }

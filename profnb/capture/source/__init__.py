@@ -5,5 +5,4 @@ source_watch, source_records  the watch of all of it, and what it has seen
 line_watch, stacks            when each source line began; samples of Python's stack
 graph_lines                   graphs to the source lines of their ops, and the shapes of their tensors
 layer_lines                   layers of Keras to the lines of the cells and modules that made them
-tape_watch                    eager gradients, marked in the trace; where turns of eager loops may have begun
 """

@@ -126,14 +126,7 @@ class GraphWatch:
                 one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
             ]
             _note_names(concrete)
-            graphs = [seams.FUNCTION_GRAPH.of(one) for one in concrete]
-            for graph in graphs:  # it grows by the functions inside
-                if len(graphs) < _MOST_GRAPHS:
-                    inner = (
-                        seams.GRAPH_OF.of(one)
-                        for one in seams.GRAPH_FUNCTIONS.of(graph, {}).values()
-                    )
-                    graphs += [one for one in inner if one is not None and one not in graphs]
+            for graph in graphs_of(concrete, _MOST_GRAPHS):
                 self._read_once(graph)
 
     def _read_once(self, graph: Any) -> None:
@@ -195,6 +188,16 @@ class GraphWatch:
         for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         return tuple(reading.lines(self._places) for reading in readings)
+
+
+def graphs_of(concrete: Iterable[Any], most: int) -> list[Any]:
+    """Give the graphs of traced functions, and of the functions that they call, about so many at most."""
+    graphs = list(dict.fromkeys(map(seams.FUNCTION_GRAPH.of, concrete)))
+    for graph in graphs:  # it grows by the functions inside
+        if len(graphs) < most:
+            inner = map(seams.FUNCTION_GRAPH.of, (seams.GRAPH_FUNCTIONS.of(graph) or {}).values())
+            graphs += [one for one in inner if one is not None and one not in graphs]
+    return graphs
 
 
 def _note_names(concrete: Iterable[Any]) -> None:

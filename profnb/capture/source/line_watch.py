@@ -49,6 +49,11 @@ _RARE = 64  # one of so many occurrences, and one more, may have been interrupte
 _MOST_RECORDS = 2_000_000
 _MOST_SWITCHES = 400  # after each, Python looks at all code anew
 _MOST_UNWOUND = 50_000  # exceptions through functions; at 0.3 us each, some 15 ms
+# What Python calls at its events; at each line, what belongs to the batch.
+_CALLBACKS = {
+    "PY_START": "_function_entered", "PY_RESUME": "_function_goes_on", "PY_THROW": "_function_goes_on",
+    "PY_RETURN": "_function_left", "PY_YIELD": "_function_left", "PY_UNWIND": "_function_unwound",
+}  # fmt: skip
 _REARMED_NS, _REARMING_SHARE = 100_000, 100  # asking again may take a hundredth of the time
 
 
@@ -108,16 +113,9 @@ class LineWatch:
         self._tool, self._thread = self._take_tool(monitoring), threading.get_ident()
         if self._tool < 0:
             return False
-        events = monitoring.events
-        for event, callback in (
-            (events.PY_START, self._function_entered),
-            (events.PY_RESUME, self._function_goes_on),
-            (events.PY_THROW, self._function_goes_on),
-            (events.PY_RETURN, self._function_left),
-            (events.PY_YIELD, self._function_left),
-            (events.PY_UNWIND, self._function_unwound),
-        ):
-            self._change(monitoring.register_callback, event, callback)
+        for name, callback in _CALLBACKS.items():
+            event = getattr(monitoring.events, name)
+            self._change(monitoring.register_callback, event, getattr(self, callback))
         self._begin_batch()
         # The user's functions that are running already, the outermost first.
         frames, now = list(user_frames(inspect.currentframe())), time.perf_counter_ns()
@@ -332,11 +330,8 @@ class LineWatch:
         monitoring.set_events(tool, 0)
         for code in self._codes:
             monitoring.set_local_events(tool, code, 0)
-        for event in (
-            events.PY_START, events.PY_RESUME, events.PY_THROW, events.PY_RETURN, events.PY_YIELD,
-            events.PY_UNWIND, events.LINE,
-        ):  # fmt: skip
-            monitoring.register_callback(tool, event, None)
+        for event in (*_CALLBACKS, "LINE"):
+            monitoring.register_callback(tool, getattr(events, event), None)
         monitoring.free_tool_id(tool)
 
     def stop(self) -> None:

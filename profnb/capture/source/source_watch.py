@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.hooks import Library
-from profnb.capture.seams import JAX_ANNOTATION, TRACE
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.line_watch import LineWatch
 from profnb.capture.source.source_records import (
@@ -48,6 +46,7 @@ class SourceWatch:
 
     Attributes:
         messages: What is lost and why, in sentences.
+        trace_type: TensorFlow's or JAX's events, by which their trace tells its clock.
         folder: Where the code began to run.
     """
 
@@ -58,20 +57,12 @@ class SourceWatch:
         self._graphs = GraphWatch(self._places)
         self._lines: LineWatch | None = None
         self._sampler, self._dense_ns = sampler, (0, 0)
-        self._trace_type: Any = None
+        self.trace_type: Any = None
         self._is_early = False
         self._lock = threading.Lock()
         self._line_records = LineRecords()
         self.folder = ""
         self.messages: list[str] = []
-
-    def watch_tensorflow(self, tensorflow: Library) -> None:
-        """Let TensorFlow's trace tell its clock."""
-        self._trace_type = tensorflow.take(TRACE)
-
-    def watch_jax(self, jax: Library) -> None:
-        """Let JAX's trace tell its clock too."""
-        self._trace_type = self._trace_type or jax.take(JAX_ANNOTATION)
 
     def read_functions(self, functions: Iterable[Any]) -> None:
         """Read, as the window has closed, the lines of functions that were traced by then."""
@@ -108,8 +99,8 @@ class SourceWatch:
             self.folder = str(Path.cwd())
         # Events whose begin is known by Python's clock; a later reading is the surer one. PyTorch's door
         # tells PyTorch's.
-        for _ in range(_CLOCK_READINGS if self._trace_type is not None else 0):
-            with self._trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
+        for _ in range(_CLOCK_READINGS if self.trace_type is not None else 0):
+            with self.trace_type(CLOCK_EVENT, **{CLOCK_NS: time.perf_counter_ns()}):
                 pass
         if self._has_stacks:
             self._dense_ns = time.perf_counter_ns(), 0

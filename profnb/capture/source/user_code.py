@@ -20,6 +20,7 @@ import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import dropwhile
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -123,6 +124,12 @@ def outward(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame
         frame = frame.f_back
+
+
+def callers() -> Iterator[FrameType]:
+    """Yield the frames that called profnb here, the innermost first."""
+    frames = outward(inspect.currentframe())
+    return dropwhile(lambda frame: is_own_file(frame.f_code.co_filename), frames)
 
 
 def user_frames(frame: FrameType | None) -> Iterator[FrameType]:
