@@ -5,6 +5,5 @@ kernels, precision    each kernel, by the op that asked for it; the width of the
 launches, copies      what set device work going, and how long that waited; copies by direction
 idle                  why the busiest device was idle
 roofline              what a device could do at most; XLA's ops under that roof
-find                  all of it for one trace
 section               how it is shown
 """

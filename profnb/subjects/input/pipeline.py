@@ -1,6 +1,6 @@
 """The iterators of tf.data to a table: what each costs, what it waited for, how full its buffer was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -275,15 +275,17 @@ class BufferSamples:
 
 
 def tabulate_buffers(
-    buffers: Sequence[Counter], capacity: Mapping[str, int], queues: Sequence[QueueUse] = ()
+    buffers: Sequence[Counter], table: InputPipeline, queues: Sequence[QueueUse] = ()
 ) -> BufferSamples | None:
     """The samples of all buffers, then those of all queues; None where there is neither.
 
     Args:
         buffers: One series per iterator.
-        capacity: How much the buffer of each iterator holds, by its place, where that is known.
+        table: The iterators.
         queues: The queues.
     """
+    sizes_of = zip(table.tree.path, table.capacity.tolist(), strict=True)
+    capacity = {path: size for path, size in sizes_of if size > 0}
     series = [
         (b.series, b.time_ps, b.value, capacity.get(b.series, np.nan), np.nan, b.value == 0)
         for b in buffers

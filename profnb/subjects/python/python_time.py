@@ -14,7 +14,6 @@ out over the calls that led to the caller in proportion, so blocks below the sec
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import dropwhile
 
 import numpy as np
@@ -26,7 +25,6 @@ from profnb.core.block import Block
 from profnb.core.columns import Bools, Int64s, RowColumns
 from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
-from profnb.steps.spine import Spine
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
 
@@ -340,20 +338,3 @@ PYTHON = Table[PythonTime](
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
 )
-
-
-class Python:
-    """Python's part of a capture, worked out when asked for."""
-
-    def __init__(self, spine: Spine) -> None:
-        """Nothing is computed yet."""
-        self._spine = spine
-
-    @cached_property
-    def time(self) -> PythonTime | None:
-        """Python's time by function; None where the capture did not sample it."""
-        recording = self._spine.recording
-        if recording.stacks is None:
-            return None
-        cells = recording.source.cells if recording.source else {}
-        return tabulate_python(recording.stacks, recording.steps, cells)

@@ -4,6 +4,5 @@ hlo_ops       events to instructions and the ops behind them, kernels that XLA s
 hlo_served    instructions without a name to the named op that they work for
 hlo_costs     operations and bytes of an instruction
 xla_ops       the tables of XLA's ops and programs; its time by program, op of XLA, op of the framework
-find          all of it for one trace
 section       how it is shown
 """
