@@ -43,7 +43,7 @@ SUBJECTS = {
     "profnb.steps.summary": "test_summary test_gaps test_headings test_idle",
     "profnb.subjects.ops.op_table": "test_ops test_xla test_as_data test_docs",
     "profnb.subjects.device.idle": "test_idle test_lead test_docs",
-    "profnb.subjects.device.copies": "test_kernels test_launches test_docs",
+    "profnb.subjects.device.devices": "test_kernels test_launches test_docs",
     "profnb.subjects.device.kernels": "test_kernels test_chrome_hardening test_launches test_docs",
     "profnb.subjects.xla.hlo_costs": "test_hlo test_xla",
     "profnb.subjects.input.waiting": "test_input_pipeline",

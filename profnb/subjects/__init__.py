@@ -12,6 +12,7 @@
     unseen               what to say where there are no steps, or their work or thread was not recorded
     core_contention      threads that waited for cores
 
-A subject's files hold the analyses, each with the table that it fills; ``section`` shows them. What finds never
-imports what shows. The time of steps is the spine's (``profnb.steps``); its tab, "Steps", is the report's own.
+A subject's files hold the analyses, each with the table that it fills; ``section`` shows them. What finds
+never imports what shows. The time of steps is the spine's (``profnb.steps``); its tab, "Steps", is the
+report's own.
 """

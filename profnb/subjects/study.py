@@ -14,16 +14,15 @@ import numpy as np
 
 from profnb.capture.source.source_records import GraphShapes, SourceRecords
 from profnb.core.columns import Bools, Int64s
-from profnb.steps.examples import usual_batch_size
 from profnb.core.table import T
 from profnb.steps.spine import Spine
 from profnb.steps.streams import working_devices
+from profnb.steps.summary import usual_batch_size
 from profnb.subjects.bounds.measured_peak import kept_peak
 from profnb.subjects.bounds.op_costs import Cost, find_costs
 from profnb.subjects.bounds.op_roofline import OpRoofline, place_ops
 from profnb.subjects.bounds.tensor_sizes import find_recorded_shapes
-from profnb.subjects.device.copies import tabulate_copies
-from profnb.subjects.device.devices import find_unused_gpus, tabulate_devices
+from profnb.subjects.device.devices import find_unused_gpus, tabulate_copies, tabulate_devices
 from profnb.subjects.device.idle import attribute_idle
 from profnb.subjects.device.kernels import tabulate_kernels
 from profnb.subjects.device.launches import (
@@ -174,9 +173,7 @@ class Devices(_Subject):
     streams = _Value(lambda s: tabulate_streams(s.trace, s.steps))
     # The limits of the busiest device, and XLA's ops against them; None where they are not known.
     peak = _Value(
-        lambda s: None
-        if s.program.device is None
-        else find_peak(s.trace.planes[s.program.device])
+        lambda s: None if s.program.device is None else find_peak(s.trace.planes[s.program.device])
     )
     roofline = _Value(lambda s: draw_roofline(s.xla.ops, s.xla.hlo, s.device.peak))
 
@@ -184,15 +181,13 @@ class Devices(_Subject):
 class Ops(_Subject):
     """The ops of a trace: every run of one, and their table.
 
-    ``steady`` is of the steps that averages are of and of what runs beside them, else of everything; ``counted``
-    is of those steps alone; ``iterator`` is that of tf.data which each run worked for, or ``NOT_INPUT``.
+    ``steady`` is of the steps that averages are of and of what runs beside them, else of everything;
+    ``counted`` is of those steps alone; ``iterator`` is that of tf.data which each run worked for.
     """
 
     runs = _Value(lambda s: find_op_runs(s.trace, s.xla.hlo, s.groups.step))
     table = _Value(lambda s: sum_op_runs(s.ops.runs))
-    steady = _Value(
-        lambda s: sum_op_runs(s.ops.runs, s.in_scope) if s.has_steps else s.ops.table
-    )
+    steady = _Value(lambda s: sum_op_runs(s.ops.runs, s.in_scope) if s.has_steps else s.ops.table)
     counted = _Value(lambda s: sum_op_runs(s.ops.runs, s.events_of(s.summary.counted)))
     iterator = _Value(
         lambda s: find_input_work(s.trace, s.input.iterators, s.groups.parent, s.ops.runs.events)
@@ -352,9 +347,11 @@ class Source(_Subject):
     has_scope = _Value(lambda s: s.has_steps and bool(s.in_scope[s.ops.runs.events].any()))
     # The trace's own stacks, where the capture did not follow the user's lines.
     stacks = _Value(
-        lambda s: None
-        if s.recording.source is not None and len(s.recording.source.lines)
-        else find_stack_lines(s.trace)
+        lambda s: (
+            None
+            if s.recording.source is not None and len(s.recording.source.lines)
+            else find_stack_lines(s.trace)
+        )
     )
     ranges = _Value(lambda s: tabulate_ranges(s, s.xla.hlo))
 

@@ -8,7 +8,7 @@ import pytest
 from traces import event, gpu, host, line, read, ref
 
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.device.copies import COPIES, _parse_details, tabulate_copies
+from profnb.subjects.device.devices import COPIES, _parse_details, tabulate_copies
 from profnb.subjects.device.kernels import KERNELS, LaunchShape, is_tensor_core_eligible, parse_launch_shape, tabulate_kernels, uses_tensor_core
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace

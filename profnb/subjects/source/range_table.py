@@ -22,7 +22,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
 from profnb.core.table import Column, Table, field_column, field_of
-from profnb.steps.finding.ranges import family_of
+from profnb.steps.finding.sources import family_of
 from profnb.steps.grouping import claim, links_threads
 from profnb.steps.nesting import nearest_of
 from profnb.steps.spine import Spine
