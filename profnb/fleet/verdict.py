@@ -25,7 +25,7 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Advice, Proposal, as_advice
 from profnb.causes.numbers import LEFT
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, sum_by
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.digest import (
     DEVICE_COMPUTE,
@@ -95,9 +95,8 @@ def _longest_other(values: Int64s) -> Int64s:
 
 def costs_of_each(merged: Merged) -> Int64s:
     """Give ``gains`` of each host alone, of all steps, shape (H, S)."""
-    saved = np.zeros_like(merged.own_ps)
-    for row, late in enumerate(np.maximum(excess(merged.piece_own_ps), 0)):
-        np.add.at(saved[row], merged.step_of, late)
+    late = np.maximum(excess(merged.piece_own_ps), 0)
+    saved = np.stack([sum_by(merged.step_of, one, merged.step_num.size) for one in late])
     beside = merged.beside_ps.sum(axis=2)
     shortest = _longest_other(merged.own_ps + beside)
     shortest += np.maximum(merged.exchange_ps - beside, 0)
@@ -113,8 +112,7 @@ def gains(merged: Merged, group: list[int]) -> Int64s:
     piece_own_ps = merged.piece_own_ps
     rest = _rest_of(piece_own_ps, group)
     late = np.maximum(piece_own_ps.max(axis=0) - piece_own_ps[rest].max(axis=0), 0)
-    saved = np.zeros(merged.step_num.size, np.int64)
-    np.add.at(saved, merged.step_of, late)
+    saved = sum_by(merged.step_of, late, merged.step_num.size)
     beside = merged.beside_ps.sum(axis=2)
     exposed = np.maximum(merged.exchange_ps - beside, 0)[group].min(axis=0)
     shortest = (merged.own_ps + beside)[rest].max(axis=0) + exposed

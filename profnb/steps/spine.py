@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from profnb.capture.recording import Recording
-from profnb.core.columns import Bools, Floats, Int8s, Int32s, Int64s, gather
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int8s,
+    Int32s,
+    Int64s,
+    flags_at,
+    gather,
+    span_at,
+    sum_by,
+)
 from profnb.core.table import Column, Table
 from profnb.steps.activities import (
     CATEGORIES,
@@ -181,9 +191,7 @@ class Spine:
         lines = raw_device_lines(self.trace) & (self.trace.lines.plane == self.program.device)
         work = self.trace.lines.events_of(lines)
         work = work[self.groups.step[work] >= 0]
-        launched = np.zeros(len(self.steps), np.int64)
-        np.add.at(launched, self.groups.step[work], own_times(self.trace, work))
-        return launched
+        return sum_by(self.groups.step[work], own_times(self.trace, work), len(self.steps))
 
     @cached_property
     def categories(self) -> Int8s:
@@ -314,9 +322,7 @@ class Spine:
         beside = self.groups.step < 0
         for first in range(0, beside.size, _CHUNK):  # so that little is in memory at once
             part = slice(first, first + _CHUNK)
-            begins = self.trace.events.begin_ps[part]
-            row = np.searchsorted(begin, begins, side="right") - 1
-            beside[part] &= (row >= 0) & (begins < end[np.maximum(row, 0)])
+            beside[part] &= span_at(begin, end, self.trace.events.begin_ps[part]) >= 0
         return beside
 
     def events_of(self, rows: Int64s) -> Bools:
@@ -325,9 +331,8 @@ class Spine:
         Args:
             rows: The steps, as rows of ``steps``.
         """
-        is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
-        is_chosen[rows] = True
-        return gather(is_chosen, self.groups.step)
+        # Behind the steps one more: outside of every step.
+        return gather(flags_at(rows, len(self.steps) + 1), self.groups.step)
 
 
 # Without a device's own lines in the trace these were not measured.

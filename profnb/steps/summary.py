@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Int64s, match
+from profnb.core.columns import Bools, Int64s, match, sum_by
 from profnb.core.units import PS_PER_S
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import StepBreakdown
@@ -134,13 +134,12 @@ def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
     Returns:
         Examples, shape (count,). A step whose fetches cannot all be read has 0.
     """
-    examples = np.zeros(count, np.int64)
     fetches, _, held = _fetches(trace)
     rows = groups.step[fetches]
     if not (rows >= 0).any():
         fetches, held = _stats_of(trace, "batch_size", lambda name: name == NEXT_BATCH)
         rows = groups.step[fetches]
-    np.add.at(examples, rows[rows >= 0], held[rows >= 0])
+    examples = sum_by(rows, held, count)
     examples[rows[(rows >= 0) & (held == _ANY_SIZE)]] = 0
     marked = trace.stats.integers(EXAMPLES)
     rows = groups.step[marked.events]

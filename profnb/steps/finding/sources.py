@@ -45,7 +45,7 @@ from dataclasses import replace
 import numpy as np
 
 from profnb.capture.step_records import CALL, SESSION_RUN
-from profnb.core.columns import Bools, Int32s, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s, flags_at, number_values
 from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, find_phases, graph_runs
 from profnb.steps.finding.loops import eager_steps, taped_steps
@@ -109,13 +109,8 @@ def find_ranges(trace: Trace, parent: Int32s | None = None) -> Int64s:
         return np.empty(0, np.int64)
     if parent is None:
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
-    return _outside_of_others(may_be & _has_children(parent), parent)
-
-
-def _has_children(parent: Int32s) -> Bools:
-    has = np.zeros(parent.size + 1, np.bool_)
-    has[parent] = True  # the last one: of those without a parent
-    return has[:-1]
+    has_children = flags_at(parent, parent.size + 1)[:-1]  # the last: of those without a parent
+    return _outside_of_others(may_be & has_children, parent)
 
 
 def _outside_of_others(may_be: Bools, parent: Int32s) -> Int64s:
@@ -191,10 +186,8 @@ def ranged_steps(trace: Trace) -> Steps | None:
     lines = trace.lines.of_event[marked]
     marked = marked[lines == np.bincount(lines, trace.events.duration_ps[marked]).argmax()]
     names, name = np.unique(trace.events.name[marked], return_inverse=True)
-    titles: dict[str, int] = {}
-    texts = [trace.names[row] for row in names.tolist()]
-    rows = [titles.setdefault(family_of(t), len(titles)) for t in texts]
-    family = np.array(rows, np.int64)[name]  # of none where no range takes any time
+    families, rows = number_values(family_of(trace.names[row]) for row in names.tolist())
+    family = rows[name]  # of none where no range takes any time
     repeats = np.bincount(family) >= _FEWEST_RANGES
     marked, family = marked[repeats[family]], family[repeats[family]]
     if not marked.size:
@@ -218,7 +211,6 @@ def ranged_steps(trace: Trace) -> Steps | None:
         if turns.anchor.size < _FEWEST_RANGES:
             return None
         roots, first_root, anchors = outer[turns.roots], turns.first_root, turns.anchor
-    families = list(titles)
     phase = tuple(families[one] for one in anchors.tolist())
     named = ", ".join(
         dict.fromkeys(families[one] for one in family[np.searchsorted(marked, roots)].tolist())

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s, RowColumns
+from profnb.core.columns import Floats, Int64s, RowColumns, number_values, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.activities import CATEGORIES
@@ -81,8 +81,7 @@ class DeviceTable(RowColumns):
     @property
     def hidden_fraction(self) -> Floats:
         """Share of the collectives' time that compute hides, shape (D,); NaN without any."""
-        hidden = self.hidden_collective_ps / np.maximum(self.collective_ps, 1)
-        return np.where(self.collective_ps > 0, hidden, np.nan)
+        return ratio(self.hidden_collective_ps, self.collective_ps)
 
     @property
     def imbalance(self) -> float:
@@ -268,9 +267,7 @@ class CopyTable(RowColumns):
     @property
     def bandwidth(self) -> Floats:
         """Bytes per second of the copies whose size is known, shape (N,); NaN where none is."""
-        is_sized = (self.sized > 0) & (self.sized_ps > 0)
-        seconds = np.where(is_sized, self.sized_ps, 1) / PS_PER_S
-        return np.where(is_sized, self.bytes / seconds, np.nan)
+        return ratio(self.bytes, self.sized_ps / PS_PER_S)
 
     def bytes_by_source(self, direction: str) -> dict[str, int]:
         """Bytes that were copied in a direction, by the kind of memory that they came from."""
@@ -311,33 +308,17 @@ def tabulate_copies(trace: Trace) -> CopyTable:
         moved = np.where(row >= 0, size[row], moved)
         kind = np.where(row >= 0, row + len(kinds), kind)
         kinds += [row[:2] for row in parsed]
-    keys: dict[tuple[str, str, str], int] = {}
-    codes = np.array(
-        [
-            keys.setdefault((DIRECTIONS[direction], *kinds[at]), len(keys))
-            for direction, at in zip(directions.tolist(), kind.tolist(), strict=True)
-        ],
-        np.int64,
+    keys, codes = number_values(
+        (DIRECTIONS[direction], *kinds[at])
+        for direction, at in zip(directions.tolist(), kind.tolist(), strict=True)
     )
     begin, end = by_device_clock(trace, copies)
     duration, is_sized = end - begin, moved >= 0
-    columns = (
-        np.ones_like(duration),
-        duration,
-        is_sized,
-        np.where(is_sized, moved, 0),
-        is_sized * duration,
-    )
-    sums = np.zeros((len(keys), len(columns)), np.int64)
-    np.add.at(sums, codes, np.stack(columns, axis=1).astype(np.int64))
-    order = np.argsort(-sums[:, 1], kind="stable")
-    ordered = [list(keys)[row] for row in order]
-    return CopyTable(
-        tuple(row[0] for row in ordered),
-        tuple(row[1] for row in ordered),
-        tuple(row[2] for row in ordered),
-        *sums[order].T,
-    )
+    columns = (1, duration, is_sized, moved * is_sized, duration * is_sized)
+    sums = np.stack([sum_by(codes, column, len(keys)) for column in columns])
+    order = np.argsort(-sums[1], kind="stable")
+    direction, source, destination = (tuple(keys[row][at] for row in order) for at in range(3))
+    return CopyTable(direction, source, destination, *sums[:, order])
 
 
 def are_of_program(trace: Trace) -> bool:

@@ -33,7 +33,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int64s,
+    RowColumns,
+    fractions_of,
+    look_up,
+    number_values,
+    sum_by,
+)
 from profnb.core.table import Table, field_column
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
@@ -137,7 +146,7 @@ def _sources_of_ops(
         yield [(trace.names[name], "") for name in names.tolist()], row
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
-        row = look_up(column.events, column.values.astype(np.int64), events)
+        row = column.of(events).astype(np.int64)
         yield [_key_of(text, stat) for text in column.texts], row
     if hlo is not None:
         yield [op.key if op.name else None for op in hlo.ops], hlo.codes_of(events)
@@ -303,8 +312,7 @@ class KernelTable(RowColumns):
     @property
     def fraction(self) -> Floats:
         """Each row's share of all kernel time, shape (N,); NaN without any."""
-        whole = int(self.total_ps.sum())
-        return self.total_ps / whole if whole else np.full(len(self), np.nan)
+        return fractions_of(self.total_ps)
 
 
 def find_kernels(trace: Trace) -> Int64s:
@@ -324,20 +332,17 @@ def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     ops = name_device_work(trace, kernels, hlo)
     shapes, shape_of_kernel = _launch_shapes(trace, kernels)
     # Each plane has rows of its own: one kernel on eight devices, eight rows.
-    texts: dict[str, int] = {}
-    row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
+    distinct, row_of_text = number_values(trace.names.texts)
     names = row_of_text[trace.events.name[kernels]]
     packed = (names * len(ops.keys) + ops.code) * (len(shapes) + 1) + shape_of_kernel + 1
     _, first, row = np.unique(packed, return_index=True, return_inverse=True)
     begin, end = by_device_clock(trace, kernels)
-    total, longest = (np.zeros(first.size, np.int64) for _ in range(2))
-    shortest = np.full(first.size, np.iinfo(np.int64).max)
-    np.add.at(total, row, end - begin)
+    total = sum_by(row, end - begin, first.size)
+    longest, shortest = np.zeros_like(total), np.full_like(total, np.iinfo(np.int64).max)
     np.maximum.at(longest, row, end - begin)
     np.minimum.at(shortest, row, end - begin)
     order = np.lexsort((first, -total))
     first = first[order]  # of each row of the table
-    distinct = list(texts)
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
     op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s, RowColumns
+from profnb.core.columns import Floats, Int64s, RowColumns, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -64,7 +64,7 @@ class LaunchTable(RowColumns):
     @property
     def longer_fraction(self) -> Floats:
         """Share of the calls that took longer than what they started, shape (D,); NaN without any."""
-        return np.where(self.calls > 0, self.longer_calls / np.maximum(self.calls, 1), np.nan)
+        return ratio(self.longer_calls, self.calls)
 
     @property
     def sets_the_pace(self) -> bool:

@@ -6,7 +6,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, look_up
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int32s,
+    Int64s,
+    RowColumns,
+    flags_at,
+    fractions_of,
+    look_up,
+    ratio,
+    sum_by,
+)
 from profnb.core.table import Column, Table, field_column
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
@@ -81,8 +92,7 @@ class InputPipeline(RowColumns):
     @property
     def waited_fraction(self) -> Floats:
         """Share of the training's waiting, shape (N,); NaN where it never waited."""
-        whole = int(self.waited_ps.sum())
-        return self.waited_ps / whole if whole else np.full(len(self), np.nan)
+        return fractions_of(self.waited_ps)
 
     @property
     def elements_per_second(self) -> Floats:
@@ -91,7 +101,7 @@ class InputPipeline(RowColumns):
         An asynchronous map that ran 100 times, 4 at once, and worked 8 s for that, delivers 100 in 2 s.
         """
         work = self.work_ps / np.where(self.tree.is_async, np.maximum(self.parallelism, 1), 1)
-        return np.where(work > 0, self.occurrences / np.where(work > 0, work, 1) * 1e12, np.nan)
+        return ratio(self.occurrences, work) * 1e12
 
     def name(self, row: int) -> str:
         """``ParallelMap(augment)``, or with the op that its function mostly runs: ``Map (MatMul)``."""
@@ -133,12 +143,8 @@ def tabulate_input_pipeline(
     """
     count = len(tree)
     duration = trace.events.duration_ps[tree.events]
-    total, alone, longest, function = (np.zeros(count, np.int64) for _ in range(4))
-    np.add.at(total, tree.node, duration)
-    np.add.at(alone, tree.node, tree.self_ps)
+    longest = np.zeros(count, np.int64)
     np.maximum.at(longest, tree.node, duration)
-    has_owner = tree.run_node >= 0
-    np.add.at(function, tree.run_node[has_owner], tree.run_busy_ps[has_owner])
     buffered, empty = _fill(trace, tree)
     limit, size = (
         _last_of(tree, trace.stats.integers(stat)) for stat in ("buffer_limit", "buffer_size")
@@ -150,11 +156,11 @@ def tabulate_input_pipeline(
         dataset=dataset,
         function=name_functions(dataset, chains),
         occurrences=np.bincount(tree.node, minlength=count),
-        total_ps=total,
-        self_ps=alone,
+        total_ps=sum_by(tree.node, duration, count),
+        self_ps=sum_by(tree.node, tree.self_ps, count),
         longest_ps=longest,
-        function_occurrences=np.bincount(tree.run_node[has_owner], minlength=count),
-        function_ps=function,
+        function_occurrences=sum_by(tree.run_node, 1, count),
+        function_ps=sum_by(tree.run_node, tree.run_busy_ps, count),
         function_ops=find_function_ops(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
@@ -169,17 +175,15 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
     stats = trace.stats.integers("buffered_elements")
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events
-    has_buffer = np.zeros(len(tree), np.bool_)
     node = look_up(tree.events, tree.node, np.union1d(stats.events, limits))
-    has_buffer[node[node >= 0]] = True
+    has_buffer = flags_at(node[node >= 0], len(tree))
     calls = np.flatnonzero(has_buffer[tree.node]) if tree.node.size else tree.node
     # A call without the stat found nothing in the buffer.
     amount = stats.of(tree.events[calls], 0)
     asked, sums, empties = (
         np.bincount(tree.node[calls], weights, len(tree)) for weights in (None, amount, amount == 0)
     )
-    whole = np.where(asked > 0, asked, np.nan)
-    return sums / whole, empties / whole
+    return ratio(sums, asked), ratio(empties, asked)
 
 
 INPUT_PIPELINE = Table[InputPipeline](

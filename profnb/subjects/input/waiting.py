@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, stable_order
+from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at, stable_order, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.windows import Gaps, Steps
 from profnb.subjects.input.iterators import IteratorTree
@@ -71,10 +71,9 @@ class Charges:
             count: How many iterators there are.
             chosen: Which stretches count, shape (P,); all of them by default.
         """
-        rows = slice(None) if chosen is None else chosen
-        sums = np.zeros((count, _SIDES), np.int64)
-        np.add.at(sums, (self.iterator[rows], self.part[rows]), self.duration_ps[rows])
-        return sums
+        spent = self.duration_ps if chosen is None else self.duration_ps * chosen
+        rows = _SIDES * self.iterator + self.part
+        return sum_by(rows, spent, _SIDES * count).reshape(count, _SIDES)
 
 
 def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
@@ -294,9 +293,7 @@ class _Periods:
 
     def of(self, times: Int64s) -> Int64s:
         """The step in whose period each time lies, or -1."""
-        row = np.searchsorted(self.begin_ps, times, side="right") - 1
-        end_ps = np.append(self.begin_ps + self.period_ps, _LONG_AGO)  # the last is that of none
-        return np.where(times < end_ps[row], row, -1)
+        return span_at(self.begin_ps, self.begin_ps + self.period_ps, times)
 
     def counts(self, times: Int64s) -> Bools:
         """Tell which times lie in a counted period."""
@@ -323,8 +320,7 @@ def find_waiting(
         charges: The waiting, as ``charge_waiting`` charges it.
         parallelism: Calls of each one's function at once, shape (N,).
     """
-    counted = np.zeros(len(steps), np.bool_)
-    counted[counted_rows] = True
+    counted = flags_at(counted_rows, len(steps))
     periods = _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
@@ -332,12 +328,9 @@ def find_waiting(
     if first >= 0 and counted.sum() > 1:  # in whose wait threads start and buffers fill
         opening = periods.of(begins[first : first + 1])
         counted[opening[opening >= 0]] = False
-    wait = np.zeros(len(steps), np.int64)
-    row = periods.of(charges.begin_ps)
-    np.add.at(wait, row[row >= 0], charges.duration_ps[row >= 0])
-    ran = periods.counts(trace.events.begin_ps[tree.runs]) & (tree.run_node >= 0)
-    worked = np.zeros(len(tree), np.int64)
-    np.add.at(worked, tree.run_node[ran], tree.run_busy_ps[ran])
+    wait = sum_by(periods.of(charges.begin_ps), charges.duration_ps, len(steps))
+    ran = periods.counts(trace.events.begin_ps[tree.runs])
+    worked = sum_by(tree.run_node, tree.run_busy_ps * ran, len(tree))
     elements = int(periods.counts(begins).sum())
     busy = _stage_times(trace, tree, periods, worked, parallelism) / max(elements, 1)
     window = int(periods.period_ps[counted].sum())
@@ -368,14 +361,14 @@ def _stage_times(
     (begin, end, call), top = self_pieces(trace, tree)
     feeds = tree.parent[tree.node[top[call]]]  # for which iterator a piece's thread works
     works = ~tree.is_async[tree.node[call]] & periods.counts(begin)
-    spent = np.zeros(len(tree) + 1, np.int64)  # the last: for the training, where feeds is -1
-    np.add.at(spent, feeds[works], (end - begin)[works])
+    # By iterator from row 1 on; row 0 is for the training, where feeds is -1.
+    spent = sum_by(feeds + 1, (end - begin) * works, len(tree) + 1)
     for row in np.flatnonzero(tree.is_async).tolist():
         outer = (tree.above < 0) & (tree.parent[tree.node] == row)
         lines = np.unique(trace.lines.of_event[tree.events[outer]])
-        behind = float(spent[row]) / max(lines.size, 1)
+        behind = float(spent[row + 1]) / max(lines.size, 1)
         times[row] = max(behind, float(worked[row]) / max(int(parallelism[row]), 1))
-    times[tree.parent < 0] = float(spent[-1])
+    times[tree.parent < 0] = float(spent[0])
     return times
 
 

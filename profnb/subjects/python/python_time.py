@@ -22,7 +22,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, RowColumns
+from profnb.core.columns import Bools, Int64s, RowColumns, sum_by
 from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
@@ -92,9 +92,8 @@ def tabulate_python(
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
     is_inside = _is_inside(times, steps)
     rows = np.array(stacks.stack, np.int64)
-    sums = np.zeros((3, len(stacks.stacks)), np.int64)
-    for row, values in enumerate((np.ones_like(took), took * is_inside, took * ~is_inside)):
-        np.add.at(sums[row], rows, values)
+    columns = (1, took * is_inside, took * ~is_inside)
+    sums = np.stack([sum_by(rows, values, len(stacks.stacks)) for values in columns])
     calls = [_calls_of([stacks.frames[frame] for frame in stack]) for stack in stacks.stacks]
     return _tabulate(calls, sums, cells, has_steps=has_steps)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Int64s, RowColumns
+from profnb.core.columns import Bools, Int64s, RowColumns, fractions_of, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -135,7 +135,7 @@ SOURCE_LINES = Table[SourceLines](
         ),
         Column(
             "fraction",
-            lambda t: t.side_ps / (int(t.side_ps.sum()) or np.nan),
+            lambda t: fractions_of(t.side_ps),
             "of the op time of the device, without a device of the host",
         ),
         field_column("occurrences", "how often the line began to run", alias="runs", least=0),
@@ -197,10 +197,13 @@ def tabulate_source_lines(
     of_history = [places.setdefault(place, len(places)) for place in history.places]
     table = np.zeros((9, len(places)), np.int64)
     for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
-        np.add.at(table[side_row], row, work.self_ps)
-        np.add.at(table[_BACKWARD_ROW], row[is_backward], work.self_ps[is_backward])
-        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[_OPS_ROW], row, work.is_execution)
+        for at, rows_of, values in (
+            (side_row, row, work.self_ps),
+            (_BACKWARD_ROW, row, work.self_ps * is_backward),
+            (_GRADIENT, tape, work.self_ps),
+            (_OPS_ROW, row, work.is_execution),
+        ):
+            table[at] += sum_by(rows_of, values, len(places))
     times = [_PYTHON_ROW, _WALL, _BEGUN, _CAPTURE]
     table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
     if not len(records.lines) or not of_history:

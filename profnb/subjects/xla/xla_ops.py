@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
-from profnb.core.units import duration_text, percent_text, rate_text
+from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions
@@ -38,47 +38,50 @@ _DEEPEST_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class XlaOps(RowColumns):
-    """One row per HLO instruction and side, most self time first.
+class OpWork(RowColumns):
+    """N ops and what each does; NaN for what is not known.
 
     Attributes:
-        op: The instructions.
-        is_device: Whether it ran on a device, shape (N,).
-        occurrences: How often, over all devices, shape (N,).
-        total_ps: Time in it and in what it called on the same line, shape (N,).
-        self_ps: Time in it alone, shape (N,).
-        flops: Floating-point operations of one run; NaN if not known, shape (N,).
-        bytes: Bytes that one run reads and writes; NaN if not known, shape (N,).
+        occurrences: How often each ran, over all devices, shape (N,).
+        self_ps: Time in it alone, in all runs, shape (N,).
+        flops: Floating-point operations of one run, shape (N,).
+        bytes: Bytes that one run reads and writes, shape (N,).
     """
 
-    op: tuple[HloOp, ...]
-    is_device: Bools
     occurrences: Int64s
-    total_ps: Int64s
     self_ps: Int64s
     flops: Floats
     bytes: Floats
 
     @property
-    def fraction(self) -> Floats:
-        """Each row's share of the self time of all rows, shape (N,); NaN without any."""
-        whole = int(self.self_ps.sum())
-        return self.self_ps / whole if whole else np.full(len(self), np.nan)
-
-    @property
     def flops_per_second(self) -> Floats:
-        """Achieved rate while it ran, shape (N,); NaN if not known."""
-        return _rate(self.flops * self.occurrences, self.self_ps)
+        """Operations that each reached while it ran, shape (N,)."""
+        return ratio(self.flops * self.occurrences, self.self_ps / PS_PER_S)
 
     @property
     def bytes_per_second(self) -> Floats:
-        """Achieved rate while it ran, shape (N,); NaN if not known."""
-        return _rate(self.bytes * self.occurrences, self.self_ps)
+        """Bytes that each reached while it ran, shape (N,)."""
+        return ratio(self.bytes * self.occurrences, self.self_ps / PS_PER_S)
 
 
-def _rate(amount: Floats, picoseconds: Int64s) -> Floats:
-    seconds = np.where(picoseconds > 0, picoseconds, 1) / 1e12
-    return np.where(picoseconds > 0, amount / seconds, np.nan)
+@dataclass(frozen=True, slots=True)
+class XlaOps(OpWork):
+    """One row per HLO instruction and side, most self time first.
+
+    Attributes:
+        op: The instructions.
+        is_device: Whether it ran on a device, shape (N,).
+        total_ps: Time in it and in what it called on the same line, shape (N,).
+    """
+
+    op: tuple[HloOp, ...]
+    is_device: Bools
+    total_ps: Int64s
+
+    @property
+    def fraction(self) -> Floats:
+        """Each row's share of the self time of all rows, shape (N,); NaN without any."""
+        return fractions_of(self.self_ps)
 
 
 def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
@@ -95,19 +98,17 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
     is_run = ~on_device  # a library's call is one run, and may be several kernels on a device
     is_run[on_device] = find_executions(trace, hlo.events[on_device], hlo.code[on_device])
     keys, rows = np.unique(2 * hlo.code + on_device, return_inverse=True)
-    total, self_ps = (np.zeros(keys.size, np.int64) for _ in range(2))
-    np.add.at(total, rows, end - begin)
-    np.add.at(self_ps, rows, event_self_ps)
+    total, self_ps = (sum_by(rows, took, keys.size) for took in (end - begin, event_self_ps))
     flops, moved = _costs(trace, hlo, keys // 2)
     order = np.argsort(-self_ps, kind="stable")
     return XlaOps(
-        tuple(hlo.ops[keys[row] // 2] for row in order),
-        (keys % 2 == 1)[order],
         np.bincount(rows[is_run], minlength=keys.size)[order],
-        total[order],
         self_ps[order],
         flops[order],
         moved[order],
+        tuple(hlo.ops[keys[row] // 2] for row in order),
+        (keys % 2 == 1)[order],
+        total[order],
     )
 
 
@@ -222,8 +223,8 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
     named = {name for name, _ in keys}
     keys |= dict.fromkeys((name, -1) for name in compiled if name not in named)
     rows = {key: row for row, key in enumerate(keys)}
-    self_ps, occurrences, compile_ps, compilations = np.zeros((4, len(rows)), np.int64)
-    np.add.at(self_ps, [rows[key] for key in ran], ops.self_ps)
+    occurrences, compile_ps, compilations = np.zeros((3, len(rows)), np.int64)
+    self_ps = sum_by(np.array([rows[key] for key in ran], np.int64), ops.self_ps, len(rows))
     plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
     runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
     for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
