@@ -148,23 +148,13 @@ def _outside(count: int) -> int:
 class HostTimes:
     """Means over the steady steps, one value per host, in picoseconds.
 
+    Its columns are those of ``fleet_section.FLEET_HOSTS``, each of shape (H,).
+
     Attributes:
         host: What each is called.
         noun: What one of them is: "host" or "device".
-        rank: Its number in the job; -1 where nothing tells.
-        steps: How many steady steps.
-        step_ps: A step; own work, waiting and exchange add up to it.
-        own_ps: Own work.
-        wait_ps: Waiting for others.
-        exchange_ps: Exchange.
         caused_ps: What a step would be shorter, were it alone as fast as the slowest of the others
             (``costs.gains``).
-        low_ps: The median excess over the slowest other host is above this with 95 % confidence.
-        high_ps: ... and below this.
-        last_fraction: In which part of the collectives it was the last.
-        offset_ps: What to add to its clock to have the first host's.
-        offset_low_ps: The least that it may be.
-        offset_high_ps: The most.
     """
 
     host: tuple[str, ...]

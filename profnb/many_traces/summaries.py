@@ -114,20 +114,10 @@ _FEWEST_FOR_PROGRESS = 8
 class TraceSummary:
     """One trace in a row.
 
+    Its fields are the columns of ``SUMMARIES``, times in picoseconds; "" or NaN for what is not known.
+
     Attributes:
-        path: The trace.
-        host: Where it was captured; "" where it does not tell.
-        framework: Whose it is; "" where nothing tells.
-        phase: What the steps do that averages are of; "" where there are none.
-        steps: How many those are.
-        median_ps: Their median time; NaN where there are none.
-        period_ps: Their mean time with the gaps between them.
-        examples_per_second: Examples over that time; NaN where the batch size is not known.
         parts_ps: That mean by category, in the order of the table.
-        advice: The rule that can gain most; "" for none.
-        bound_fraction: The most that it can gain; NaN where nothing bounds it.
-        notes: How many notes there are.
-        error: Why there is nothing else; "" where there is.
     """
 
     path: str

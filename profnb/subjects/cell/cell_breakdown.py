@@ -49,13 +49,10 @@ KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "bet
 class CellBreakdown(RowColumns):
     """N parts of a cell that add up to its wall time.
 
+    Its columns are those of ``CELL_BREAKDOWN``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        part: Which part each is; see ``PARTS``.
-        name: Which one of it, "" for all.
         occurrences: Number of runs, shape (N,); 0 where that has no meaning.
-        wall_ps: Wall time of it alone, without parts inside it, shape (N,).
-        longest_ps: The longest occurrence, shape (N,).
-        line: Where it was caused, or a callback stands: "Cell [3]:8"; "" where that is not known.
     """
 
     part: tuple[str, ...]

@@ -55,12 +55,9 @@ _MOSTLY_WORK = 0.5
 class DeviceTable(RowColumns):
     """D devices that ran something, in the order of the trace.
 
+    Its columns are those of ``DEVICES``, each of shape (D,), times in picoseconds.
+
     Attributes:
-        device: The planes' names.
-        busy_ps: Time during which anything ran, shape (D,).
-        compute_ps: ... kernels other than collectives, shape (D,).
-        copy_ps: ... copies and memsets, shape (D,).
-        collective_ps: ... exchange with other devices, shape (D,).
         hidden_collective_ps: The part of it during which compute ran as well, shape (D,).
         window_ps: From the first step's begin to the last one's end.
     """
@@ -243,13 +240,9 @@ _KINETO_KINDS = re.compile(r"Mem\w+ (?:\w+ )?\((?:(\w+) -> )?(\w+)\)")
 class CopyTable(RowColumns):
     """One row per direction and pair of memory kinds, most time first.
 
+    Its columns are those of ``COPIES``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        direction: "host to device", "device to host", "device to device", "peer to peer", "host to
-            host", "other", or "set" for memset.
-        source_kind: "pageable", "pinned", "device", ...; "" where the trace does not say.
-        destination_kind: Likewise.
-        occurrences: Number of copies, shape (N,).
-        total_ps: Sum of durations, shape (N,).
         sized: Number of those that tell their size, shape (N,).
         bytes: Bytes moved by those that tell, shape (N,).
         sized_ps: Time of those that tell, shape (N,).

@@ -280,15 +280,10 @@ def _sizes(text: str) -> str:
 class KernelTable(RowColumns):
     """One row per kernel, op and launch shape, most time first.
 
+    Its columns are those of ``KERNELS``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        kernel_name: The kernels' names.
-        op_name: The op it ran for; the kernel's own name where the trace names none.
-        op_type: That op's type, or "".
         shape: How it was launched.
-        occurrences: How often, shape (N,).
-        total_ps: Sum of durations, shape (N,).
-        min_ps: Shortest, shape (N,).
-        max_ps: Longest, shape (N,).
         uses_tensor_core: By the kernel's name, shape (N,).
         is_tensor_core_eligible: By the op's name or the kernel's, or because it did use them, shape (N,).
     """

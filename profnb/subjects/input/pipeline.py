@@ -38,23 +38,14 @@ _ITERATOR = "Iterator::"
 class InputPipeline(RowColumns):
     """One row per iterator, as in ``tree``.
 
+    Its columns are those of ``INPUT_PIPELINE``, each of shape (N,), times in picoseconds.
+
     Attributes:
         tree: The iterators.
-        dataset: The names of the datasets they were made from; "" if the trace does not say.
-        function: The name of each one's user's function; "" without one or where the capture did not see it.
-        occurrences: How often each was asked, shape (N,).
-        total_ps: Time in those calls, waiting included, shape (N,).
-        self_ps: ... less the calls of its input on the same thread, shape (N,).
-        longest_ps: The longest call, shape (N,).
-        function_occurrences: Runs of its user's function, shape (N,).
-        function_ps: Time that threads worked for them, shape (N,).
         function_ops: The ops that took most of that, as (type, time, how often).
-        waited_ps: The training's waiting that is charged to it, shape (N,).
         parallelism: Calls of the function at once, as last set; 0 if the trace does not say, shape (N,).
-        is_autotuned: Whether tf.data sets that itself, shape (N,).
         capacity: Elements its buffer can hold; -1 without one, shape (N,).
         buffered: Mean number of elements in it when it was asked; NaN without any, shape (N,).
-        empty_fraction: How often it was empty when asked; NaN without a buffer, shape (N,).
     """
 
     tree: IteratorTree
@@ -261,13 +252,7 @@ def find_buffers(trace: Trace) -> list[Counter]:
 class BufferSamples:
     """N samples, buffer by buffer, each in time order.
 
-    Attributes:
-        iterator: The iterator with the buffer, or the queue, one per sample.
-        time_ps: When it was asked, shape (N,).
-        held: Elements in the buffer then, shape (N,); NaN where not known.
-        capacity: Elements it can hold, shape (N,); NaN without a fixed capacity.
-        kept_back: Elements that a queue keeps back to shuffle, shape (N,); NaN for buffers of tf.data.
-        is_empty: Whether it held too few for what was asked then, shape (N,).
+    Its columns are those of ``BUFFERS``, each of shape (N,), times in picoseconds.
     """
 
     iterator: tuple[str, ...]

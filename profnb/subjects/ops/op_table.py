@@ -49,14 +49,10 @@ OPTIMIZERS = frozenset(
 class OpTable(RowColumns):
     """One row per op and side, most self time first.
 
+    Its columns are those of ``OPS``, each of shape (N,), times in picoseconds.
+
     Attributes:
         is_device: Whether the row is device work, shape (N,).
-        op_type: The kind of op; "" where the trace does not say.
-        op_name: The op's own name.
-        occurrences: How often it ran, shape (N,).
-        total_ps: Time in it and in what it called, shape (N,).
-        self_ps: Time in it alone, shape (N,); on a device without what overlaps
-            earlier work of its stream.
     """
 
     is_device: Bools

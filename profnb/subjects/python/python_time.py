@@ -44,14 +44,11 @@ _Part = tuple[Function, float, int | None, T]
 class PythonTime(RowColumns):
     """One row per Python function that was seen, most self time first.
 
+    Its columns are those of ``PYTHON``, each of shape (N,), times in picoseconds.
+
     Attributes:
         function: (name, file, first line).
-        is_user: Whether it is the user's own code, shape (N,).
         samples: Samples in which it was on the stack, shape (N,); -1 where calls were counted instead.
-        self_ps: Time in it alone, shape (N,).
-        total_ps: Time in it and what it called, shape (N,).
-        inside_ps: The part of the total inside steps, shape (N,).
-        between_ps: The part between or outside of them, shape (N,).
         whole_ps: All time that was sampled.
         whole_between_ps: The part of it between or outside of steps.
         has_steps: Whether there were steps to be inside of.

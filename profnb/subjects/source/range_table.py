@@ -50,13 +50,10 @@ Path = tuple[str, ...]
 class RangeRow(NamedTuple):
     """One range inside of the same ranges.
 
+    Its numbers are those of ``RANGES``, times in picoseconds; NaN where nothing tells.
+
     Attributes:
         path: The names from the outermost range to this one, without numbers.
-        kind: "range", or "named scope" of JAX.
-        occurrences: How often it ran; NaN for a scope.
-        host_ps: Time of all its runs on the host; NaN for a scope.
-        busy_ps: Time in which any device worked for it; NaN where no launch was recorded.
-        kernels: How many kernels it launched; NaN likewise.
     """
 
     path: Path

@@ -51,21 +51,15 @@ _FUNCTION_SEPARATOR = "__"
 class SourceLines(RowColumns):
     """One row per line of the user's source that cost anything, most op time first.
 
+    Its columns are those of ``SOURCE_LINES``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        file: Files; "" in the row of what no line is known of.
-        line: Line numbers; 0 in that row, shape (N,).
         text: The source; "" where it is not at hand, "in NAME" where only the function is known.
-        host_ps: Self time of its ops on hosts, shape (N,).
-        device_ps: Time of its ops on devices, shape (N,).
-        backward_ps: The part of both in gradient ops, shape (N,).
-        gradient_ps: Time of gradient ops that the line asked for and that other lines caused, which
-            are charged to those, shape (N,).
         python_ps: Time at the line in which the framework did not run, in the same steps and the gaps that
             belong to them; -1 where Python was not watched, shape (N,).
         wall_ps: Time at the line then, shape (N,); -1 likewise.
         occurrences: How often it began to run then; -1 likewise or where lines were sampled, shape (N,).
         capture_ps: Time at the line in the whole capture, shape (N,); -1 where Python was not watched.
-        op_occurrences: How often ops of it ran, shape (N,).
         has_device: Whether anything ran on a device.
         texts: The lines of each file.
         cells: The number of the cell that each file stands for, where it is one.

@@ -236,14 +236,7 @@ _LEAST_S, _ENOUGH_UNTRACED, _PAUSE = 2.0, 10, 10
 class Energy:
     """The energy that one GPU took; NaN where it is not known.
 
-    Attributes:
-        source: Which GPU.
-        joules: Over the whole cell.
-        steps: How many steps the next ones are of.
-        step_joules: Of a step.
-        example_joules: Of an example.
-        band: How far all of them may be off, as a fraction: 0.07 is 7 %.
-        method: How it was measured, or why it is not known.
+    Its fields are the columns of ``ENERGY``.
     """
 
     source: str

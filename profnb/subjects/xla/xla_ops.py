@@ -186,16 +186,13 @@ XLA = Table[XlaOps](
 class XlaModules(RowColumns):
     """One row per module (an XLA program) that was compiled or ran, most time first.
 
+    Its columns are those of ``XLA_MODULES``, each of shape (N,), times in picoseconds. -1 where not known.
+
     Attributes:
-        module: Names.
-        program_id: Ids; -1 where the trace does not say.
         compile_ps: Time of the host in compiling modules of this name; 0 if not while tracing,
             shape (N,).
-        compilations: How often a module of this name was compiled, shape (N,).
         occurrences: Runs on one device: of its most frequent instruction of the entry computation; 0
             where the trace does not hold the module, shape (N,).
-        self_ps: Time of its ops, shape (N,).
-        instructions: Instructions of the module; -1 where the trace does not hold it, shape (N,).
         buffers: Bytes by kind (argument, output, constant, temporary); None where not saved.
     """
 
