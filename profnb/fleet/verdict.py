@@ -203,12 +203,7 @@ class Verdict:
 
 
 def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
-    """Time what each host did in a mean steady step, and what the others waited because of it.
-
-    Args:
-        digests: H hosts.
-        merged: Their steps.
-    """
+    """Time what each host did in a mean steady step, and what the others waited because of it."""
     steady = merged.steady
     late = excess(merged.own_ps[:, merged.telling])
     bounds = np.array([median_interval(row) for row in late])
@@ -239,13 +234,7 @@ def _mean(times: Int64s, steady: Int64s) -> Floats:
 
 
 def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdict:
-    """Name who holds the others up.
-
-    Args:
-        digests: H hosts.
-        merged: Their steps.
-        times: What ``time_hosts`` has of them.
-    """
+    """Name who holds the others up."""
     telling, steady, noun = merged.telling, merged.steady, times.noun
     step_ps = float(times.step_ps.mean())
     common = counted_text(steady.size, "common step" if noun == "host" else "step")

@@ -165,11 +165,7 @@ SUMMARIES = Table[Sequence[TraceSummary]](
 
 
 def summarize_trace(path: str) -> TraceSummary:
-    """Summarize one trace; it never raises what is the file's fault.
-
-    Args:
-        path: The trace.
-    """
+    """Summarize one trace; it never raises what is the file's fault."""
     row = read_and_free(path, partial(_summarize, path))
     return row if isinstance(row, TraceSummary) else _failed(path, row)
 

@@ -212,12 +212,6 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, activities: Int8s) -
     An event of a step counts inside the host's window of it. What belongs to no step counts on the thread of
     the steps, while the host is between two; waiting for a result or for other workers, and what XLA computes
     on the CPU after the call that asked for it returned, counts whenever it is.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        groups: Which step each event belongs to.
-        activities: What each event is, shape (E,).
     """
     if not len(steps):
         return (np.empty(0, np.int64),) * 3

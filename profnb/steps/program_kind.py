@@ -163,13 +163,7 @@ class ProgramKind:
 
 
 def find_program_kind(trace: Trace, steps: Steps, recording: Recording) -> ProgramKind:
-    """Find what kind of program a trace is of.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        recording: What the capture saw besides.
-    """
+    """Find what kind of program a trace is of."""
     framework = _find_framework(trace)
     if framework == UNKNOWN and "TensorFlow" in recording.environment:
         framework = TENSORFLOW

@@ -129,11 +129,6 @@ class _Turns(NamedTuple):
 def turn_step_times(program: ProgramKind, steps: Steps, records: TurnRecords) -> StepTimes | None:
     """Time all turns of an eager loop, traced or not.
 
-    Args:
-        program: Whose steps they are.
-        steps: The traced ones.
-        records: Where the capture saw turns begin.
-
     Returns:
         None where the traced turns are not found again among those that the capture saw. A traced one that
         it did not see whole (the last before a loop was left) is told by the trace.

@@ -126,11 +126,6 @@ def usual_batch_size(trace: Trace) -> int | None:
 def examples_per_step(trace: Trace, groups: Groups, count: int) -> Int64s:
     """Count the examples that each step fetched; 0 where the trace does not tell.
 
-    Args:
-        trace: The trace.
-        groups: Which step each event belongs to.
-        count: The number of steps.
-
     Returns:
         Examples, shape (count,). A step whose fetches cannot all be read has 0.
     """
@@ -292,11 +287,6 @@ def periods_by_category(breakdown: StepBreakdown, gaps: Gaps, rows: Int64s) -> d
 
     What the device or the host did in the gap counts for its category, as where it runs ahead; what nothing
     explains there is apart, and so is what the host did where it made a new iterator for one step.
-
-    Args:
-        breakdown: The steps' categories.
-        gaps: What lies between them.
-        rows: The steps.
 
     Returns:
         Of each category, and of what is apart, picoseconds of each of R steps, shape (R,).

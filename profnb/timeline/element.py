@@ -201,13 +201,7 @@ class TimelinePair:
 
 
 def build_pair(first: Study, second: Study, labels: tuple[str, str]) -> TimelinePair:
-    """Decide the timelines of two traces; together they take the room of one.
-
-    Args:
-        first: The one.
-        second: The other.
-        labels: What to call them.
-    """
+    """Decide the timelines of two traces; together they take the room of one."""
     sides = []
     shared = [
         study.trace.sharing.text(label)

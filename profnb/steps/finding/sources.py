@@ -175,11 +175,7 @@ def named_steps(trace: Trace, name: str) -> Steps | None:
 
 
 def ranged_steps(trace: Trace) -> Steps | None:
-    """Find steps by ranges that repeat; None where none does.
-
-    Args:
-        trace: The trace.
-    """
+    """Find steps by ranges that repeat; None where none does."""
     marked = find_ranges(trace) if len(trace.stats.integers(USER_RANGE)) else np.empty(0, np.int64)
     if marked.size < _FEWEST_RANGES:
         return None

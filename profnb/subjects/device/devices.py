@@ -93,12 +93,7 @@ def window_of_steps(steps: Steps) -> tuple[int, int]:
 
 
 def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
-    """Sum up each device's time inside the steps' window.
-
-    Args:
-        trace: The trace.
-        steps: Its steps; they set the window.
-    """
+    """Sum up each device's time inside the steps' window."""
     work = trace.lines.events_of(raw_device_lines(trace) & bool(len(steps)))
     window = window_of_steps(steps)
     begin = np.clip(trace.events.begin_ps[work], *window)

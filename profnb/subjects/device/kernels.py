@@ -168,10 +168,6 @@ def tells_tensor_cores(spine: Spine, plane: int) -> bool:
 
     A TPU and a GPU before compute capability 7 have none, and what sessions of TensorFlow 1 record of a
     kernel is its op's name.
-
-    Args:
-        spine: The trace.
-        plane: The device's plane.
     """
     device = spine.trace.planes[plane]
     capability = device.stats.get("compute_cap_major", _FIRST_WITH_TENSOR_CORES)

@@ -109,9 +109,6 @@ def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]
 
     An op counts by where its time went: helper kernels beside main ones in tensor cores make none.
 
-    Args:
-        kernels: The kernels.
-
     Returns:
         Picoseconds and kernels of each op's.
     """

@@ -137,13 +137,6 @@ def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
 
     A run lies inside the call of a synchronous iterator. One of an asynchronous iterator lies beside the
     call that fetched its argument, both inside the same event of the thread that feeds it.
-
-    Args:
-        outside: Each event's parent, shape (E,).
-        runs: Runs of users' functions, shape (R,).
-        calls: Calls of iterators, shape (E',).
-        node: The iterator of each call.
-        parent: The iterator that asks each iterator.
     """
     owner = np.full(runs.size, -1, np.int64)
     if not runs.size:

@@ -266,13 +266,7 @@ class BufferSamples:
 def tabulate_buffers(
     buffers: Sequence[Counter], table: InputPipeline, queues: Sequence[QueueUse] = ()
 ) -> BufferSamples | None:
-    """The samples of all buffers, then those of all queues; None where there is neither.
-
-    Args:
-        buffers: One series per iterator.
-        table: The iterators.
-        queues: The queues.
-    """
+    """The samples of all buffers, then those of all queues; None where there is neither."""
     sizes_of = zip(table.tree.path, table.capacity.tolist(), strict=True)
     capacity = {path: size for path, size in sizes_of if size > 0}
     series = [

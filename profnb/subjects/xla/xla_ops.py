@@ -85,12 +85,7 @@ class XlaOps(OpWork):
 
 
 def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
-    """Sum up the HLO instructions that ran.
-
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions.
-    """
+    """Sum up the HLO instructions that ran."""
     begin, end = by_device_clock(trace, hlo.events)
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     event_self_ps = self_times(begin, end, find_parents(end, offsets))
@@ -207,13 +202,7 @@ class XlaModules(RowColumns):
 
 
 def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
-    """Sum up modules.
-
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions.
-        ops: The table of them.
-    """
+    """Sum up modules."""
     compiled = _compile_times(trace)
     ran = [(op.module, op.program_id) for op in ops.op]
     keys = dict.fromkeys([*ran, *((module.name, at) for at, module in hlo.modules.items())])
@@ -378,13 +367,7 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
 
 
 def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
-    """Sum up what each op of the framework does inside an instruction: (operations, elements made), by name.
-
-    Args:
-        op: The instruction, of this module.
-        module: Its module.
-        costs: That module's costs.
-    """
+    """Sum up what the framework's ops do inside an instruction: (operations, elements made), by name."""
     done: Amounts = {}
     made: Amounts = {}
     for row in (row for body in fused_bodies(module, op.row) for row in body):
