@@ -349,11 +349,6 @@ def fleet_html(view: FleetView) -> Markup:
     return _SHARING.html(html)
 
 
-def fleet_bundle(view: FleetView) -> dict[str, str]:
-    """Make the fleet a MIME bundle."""
-    return {"text/html": str(fleet_html(view)), "text/plain": fleet_text(view)}
-
-
 def fleet_page(view: FleetView, timeline: Markup, script: str) -> str:
     """Write the fleet as one HTML file that asks nothing of a network.
 

@@ -276,10 +276,10 @@ class Fleet(SharedResult):
         return shared
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from profnb.fleet.fleet_section import fleet_bundle
+        from profnb.fleet.fleet_section import fleet_html, fleet_text
 
         del include, exclude
-        return fleet_bundle(self._view)
+        return {"text/html": str(fleet_html(self._view)), "text/plain": fleet_text(self._view)}
 
     def __repr__(self) -> str:
         from profnb.fleet.digest import count_of

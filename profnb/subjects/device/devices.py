@@ -29,7 +29,7 @@ from profnb.core.columns import Floats, Int64s, RowColumns, number_values, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.breakdown import StepBreakdown, category_column
+from profnb.steps.breakdown import category_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COLLECTIVE,
@@ -147,18 +147,14 @@ DEVICES = Table[DeviceTable](
 )
 
 
-def _of_devices(read: Callable[[Spine, StepBreakdown], Int64s]) -> Callable[[Spine], Int64s]:
-    """One column for all devices, each with a row per step."""
+def _of_devices(category: str) -> Callable[[Spine], Int64s]:
+    """A category's time on all devices, each with a row per step."""
 
     def values(spine: Spine) -> Int64s:
-        parts = [read(spine, breakdown) for breakdown in spine.device_breakdowns.values()]
+        parts = [breakdown.of(category) for breakdown in spine.device_breakdowns.values()]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     return values
-
-
-def _category(name: str) -> Callable[[Spine], Int64s]:
-    return _of_devices(lambda _, breakdown: breakdown.of(name))
 
 
 DEVICE_STEPS = Table[Spine](
@@ -170,12 +166,18 @@ DEVICE_STEPS = Table[Spine](
             lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
             "its name",
         ),
-        Column("step_num", _of_devices(lambda spine, _: spine.steps.step_num), "the step's number"),
         Column(
-            "duration_ms", _of_devices(lambda spine, _: spine.steps.duration_ps), "its duration"
+            "step_num",
+            lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
+            "the step's number",
+        ),
+        Column(
+            "duration_ms",
+            lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
+            "its duration",
         ),
         *(
-            Column(category_column(name), _category(name), f"time of it that is {name}")
+            Column(category_column(name), _of_devices(name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
     ),
@@ -274,19 +276,14 @@ def _parse_details(text: str) -> tuple[str, str, int]:
     return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if has_size else -1
 
 
-def _kinds_of_name(name: str) -> tuple[str, str]:
-    """(source kind, destination kind) as PyTorch names a copy; "" where it does not say."""
-    kinds = _KINETO_KINDS.match(name)
-    return ((kinds[1] or "").lower(), kinds[2].lower()) if kinds else ("", "")
-
-
 def tabulate_copies(trace: Trace) -> CopyTable:
     """Sum up the copies and memsets of a trace's devices."""
     work = trace.lines.events_of(raw_device_lines(trace))
     directions = directions_of_copies(trace, work)
     copies, directions = work[directions >= 0], directions[directions >= 0]
     names, kind = np.unique(trace.events.name[copies], return_inverse=True)
-    kinds = [_kinds_of_name(trace.names[name]) for name in names.tolist()]
+    matches = [_KINETO_KINDS.match(trace.names[name]) for name in names.tolist()]
+    kinds = [((m[1] or "").lower(), m[2].lower()) if m else ("", "") for m in matches]
     moved = trace.stats.integers(_KINETO_BYTES).of(copies)
     for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
         details = trace.stats.texts(stat)
