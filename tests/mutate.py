@@ -45,7 +45,7 @@ SUBJECTS = {
     "profnb.subjects.device.idle": "test_idle test_lead test_docs",
     "profnb.subjects.device.devices": "test_kernels test_launches test_docs",
     "profnb.subjects.device.kernels": "test_kernels test_chrome_hardening test_launches test_docs",
-    "profnb.subjects.xla.hlo_costs": "test_hlo test_xla",
+    "profnb.subjects.xla.hlo_program": "test_hlo test_xla",
     "profnb.subjects.input.waiting": "test_input_pipeline",
     "profnb.subjects.memory.allocators": "test_memory test_chrome_write",
     "profnb.compare.estimates": "test_comparison test_repeats",

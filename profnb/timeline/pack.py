@@ -2,7 +2,7 @@
 
 A timeline of a million events cannot show them all at once, and a saved notebook cannot hold them. Events
 shorter than the resolution that follow one another closely inside the same longer one become a block that
-says how many they are; nothing is left out. The resolution is the finest at which the marks fit a given number.
+says how many they are; nothing is left out. The resolution is the finest at which the marks fit a number.
 
 The layout, after decompression: the header's length (uint32, little-endian), the header (JSON,
 UTF-8), then the columns that the header counts. A column of N numbers below 2**32 is stored as up to

@@ -29,8 +29,8 @@ from profnb.core.columns import Bools, Floats, Int64s, flags_at, look_up, sum_by
 from profnb.subjects.layers.called_scopes import CalledScopes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
-from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
+from profnb.subjects.xla.hlo_program import Costs
 from profnb.subjects.xla.xla_ops import parts_of_fusion
 
 _FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "other"))

@@ -2,7 +2,7 @@
 
 An op is an instruction that ran as one piece: a fusion, a library call, a copy. Times come from the trace;
 operations and bytes from what XLA recorded with the op or, where it did not, from the module's shapes
-(``hlo_costs``). A program is what XLA calls a module: what each cost to compile, to run and to hold.
+(``hlo_program``). A program is what XLA calls a module: what each cost to compile, to run and to hold.
 
 A fusion runs what several ops of the framework asked for, as one piece; how long each of them took nobody
 can know. In the tree its time is shared out by the operations that each does inside it, or by the elements
@@ -21,9 +21,8 @@ from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions
-from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
-from profnb.subjects.xla.hlo_served import fused_bodies
+from profnb.subjects.xla.hlo_program import IN_FLIGHT, Costs, fused_bodies
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
