@@ -27,7 +27,7 @@ from profnb.subjects.input.iterators import (
     label_of,
     name_functions,
 )
-from profnb.subjects.input.waiting import Charges
+from profnb.subjects.input.waiting import Pieces
 from profnb.trace.model import Counter, StatColumn, Trace
 
 _BUFFER = "buffered elements"
@@ -119,7 +119,7 @@ def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
 def tabulate_input_pipeline(
     trace: Trace,
     tree: IteratorTree,
-    charges: Charges,
+    charges: Pieces,
     outside: Int32s,
     chains: Sequence[Chain] = (),
 ) -> InputPipeline:

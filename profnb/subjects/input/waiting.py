@@ -42,38 +42,20 @@ class Pieces(NamedTuple):
     end_ps: Int64s
     label: Int64s
 
-
-@dataclass(frozen=True, slots=True)
-class Charges:
-    """P stretches of the training's waiting in time order, which do not overlap.
-
-    Attributes:
-        begin_ps: Their begins, shape (P,).
-        end_ps: Their ends, shape (P,).
-        iterator: The iterator that each is charged to, shape (P,).
-        part: ``ITERATOR`` for its own work, ``FUNCTION`` for its user's function, shape (P,).
-    """
-
-    begin_ps: Int64s
-    end_ps: Int64s
-    iterator: Int64s
-    part: Int64s
-
     @property
     def duration_ps(self) -> Int64s:
         """Their durations, shape (P,)."""
         return self.end_ps - self.begin_ps
 
     def sum_by_iterator(self, count: int, chosen: Bools | None = None) -> Int64s:
-        """Waiting charged to each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
+        """Time of each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
 
         Args:
             count: How many iterators there are.
             chosen: Which stretches count, shape (P,); all of them by default.
         """
         spent = self.duration_ps if chosen is None else self.duration_ps * chosen
-        rows = _SIDES * self.iterator + self.part
-        return sum_by(rows, spent, _SIDES * count).reshape(count, _SIDES)
+        return sum_by(self.label, spent, _SIDES * count).reshape(count, _SIDES)
 
 
 def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
@@ -140,7 +122,7 @@ def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
     return _those(rows, lasting[np.argsort(rows.begin_ps[lasting], kind="stable")])
 
 
-def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
+def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
     """Charge each instant at which the training waits for an element to one iterator.
 
     One element of ``Range -> Map -> Prefetch``, in milliseconds. The training asks at 9 and has it at 19; the
@@ -161,12 +143,11 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     Together Root 1, Range 1.5, Map's function 7, Prefetch 0.5: the 10 ms that the training waited.
 
     Returns:
-        The charges, which together cover the calls of the outermost iterators.
+        The charges in time order, which do not overlap: they cover the calls of the outermost iterators.
     """
     pieces, top = self_pieces(trace, tree)
     if not len(tree):
-        none = np.empty(0, np.int64)
-        return Charges(none, none, none, none)
+        return pieces
     feeds = tree.parent[tree.node[top[pieces.label]]]  # for which iterator a piece's thread works
     pieces = pieces._replace(label=_SIDES * tree.node[pieces.label] + ITERATOR)
     behind: dict[int, Pieces] = {}
@@ -183,7 +164,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     ).tolist():  # its function, apart from its own work
         runs = _function_runs(trace, tree, iterator)
         waits = _replace(waits, waits.label == _SIDES * iterator + ITERATOR, runs)
-    return Charges(waits.begin_ps, waits.end_ps, waits.label // _SIDES, waits.label % _SIDES)
+    return waits
 
 
 def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
@@ -306,7 +287,7 @@ def find_waiting(
     gaps: Gaps,
     counted_rows: Int64s,
     tree: IteratorTree,
-    charges: Charges,
+    charges: Pieces,
     parallelism: Int64s,
 ) -> Waiting:
     """Assign the training's waiting to steps.

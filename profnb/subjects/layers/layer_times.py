@@ -260,9 +260,7 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
         module = hlo.modules.get(op.program_id)
         if module is not None and op.row >= 0:
             cost = costs[op.program_id]
-            done, made = parts_of_fusion(op, module, cost)
-            has_flops = sum(done.values()) > 0
-            fusions[row] = _Fusion(done if has_flops else made, has_flops, cost.flops(op.row))
+            fusions[row] = _Fusion(*parts_of_fusion(op, module, cost), cost.flops(op.row))
     return fusions
 
 

@@ -365,8 +365,12 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
     return blocks
 
 
-def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
-    """Sum up what the framework's ops do inside an instruction: (operations, elements made), by name."""
+def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, bool]:
+    """Sum up what each of the framework's ops does inside an instruction, by name.
+
+    Returns:
+        Operations and True; elements made and False where none does any operation.
+    """
     done: Amounts = {}
     made: Amounts = {}
     for row in (row for body in fused_bodies(module, op.row) for row in body):
@@ -374,7 +378,7 @@ def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts
         if name and module.opcodes[row] not in ("parameter", "constant"):
             done[name] = done.get(name, 0.0) + costs.flops(row)
             made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
-    return done, made
+    return (done, True) if sum(done.values()) > 0 else (made, False)
 
 
 def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
@@ -382,8 +386,7 @@ def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
     module = hlo.modules.get(op.program_id)
     weights: Amounts = {}
     if module is not None and op.row >= 0:
-        done, made = parts_of_fusion(op, module, Costs(module))
-        weights = done if sum(done.values()) > 0 else made
+        weights, _ = parts_of_fusion(op, module, Costs(module))
     whole = sum(weights.values())
     if not whole > 0 or len(weights) < 2:
         return [(op.op_name, 1.0)] if op.op_name else []
