@@ -197,7 +197,7 @@ class LaunchShape:
     """The launch of a kernel; None where the trace does not say.
 
     Attributes:
-        registers: Per thread.
+        registers_per_thread: Registers.
         static_shared_bytes: Shared memory the kernel declares, per block.
         dynamic_shared_bytes: Shared memory asked for at launch, per block.
         grid: Blocks, as ``x,y,z``.
@@ -206,7 +206,7 @@ class LaunchShape:
         shared_bytes: Shared memory of both kinds, per block.
     """
 
-    registers: int | None = None
+    registers_per_thread: int | None = None
     static_shared_bytes: int | None = None
     dynamic_shared_bytes: int | None = None
     grid: str = ""
@@ -230,7 +230,7 @@ def parse_launch_shape(details: str) -> LaunchShape:
     has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
     static, dynamic = number("static_shared", "shm", "group_mem"), number("dynamic_shared")
     return LaunchShape(
-        registers=number("regs"),
+        registers_per_thread=number("regs"),
         static_shared_bytes=static,
         dynamic_shared_bytes=dynamic,
         shared_bytes=None if static is None or dynamic is None else static + dynamic,
@@ -258,7 +258,7 @@ def _launch_shapes(trace: Trace, kernels: Int64s) -> tuple[list[LaunchShape], In
         )
         shapes.append(
             LaunchShape(
-                registers=int(registers) if registers >= 0 else None,
+                registers_per_thread=int(registers) if registers >= 0 else None,
                 shared_bytes=int(shared) if shared >= 0 else None,
                 grid=grid,
                 block=block,
@@ -380,29 +380,14 @@ KERNELS = Table[KernelTable](
         field_column("min_us", "shortest run"),
         field_column("max_us", "longest run"),
         field_column("fraction", "share of all kernel time", "share"),
-        field_column(
-            "registers_per_thread",
-            "registers of each thread, NaN where unknown",
-            of="shape.registers",
-            least=0,
-        ),
-        field_column(
-            "static_shared_bytes",
-            "shared memory that the kernel declares",
-            of="shape.static_shared_bytes",
-            least=0,
-        ),
-        field_column(
-            "dynamic_shared_bytes",
-            "shared memory that the launch asks for",
-            of="shape.dynamic_shared_bytes",
-            least=0,
-        ),
-        field_column(
-            "shared_bytes",
-            "shared memory of a block, both together",
-            of="shape.shared_bytes",
-            least=0,
+        *(
+            field_column(name, meaning, of=f"shape.{name}", least=0)
+            for name, meaning in (
+                ("registers_per_thread", "registers of each thread, NaN where unknown"),
+                ("static_shared_bytes", "shared memory that the kernel declares"),
+                ("dynamic_shared_bytes", "shared memory that the launch asks for"),
+                ("shared_bytes", "shared memory of a block, both together"),
+            )
         ),
         field_column("grid", 'blocks of the launch, "x,y,z"; "" where unknown', of="shape.grid"),
         field_column("block", 'threads of a block, "x,y,z"; "" where unknown', of="shape.block"),
