@@ -22,7 +22,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, RowColumns, sum_by
+from profnb.core.columns import Bools, Int64s, RowColumns, span_at, sum_by
 from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
@@ -133,9 +133,7 @@ def _tabulate(
 def _is_inside(times: Int64s, steps: StepRecords) -> Bools:
     begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
     order = np.argsort(begin)
-    at = np.searchsorted(begin[order], times, side="right")
-    is_inside: Bools = times < np.append(np.iinfo(np.int64).min, end[order])[at]
-    return is_inside
+    return np.asarray(span_at(begin[order], end[order], times) >= 0)
 
 
 def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
