@@ -29,7 +29,7 @@ from sentences import sentences_markdown  # noqa: E402
 # The files that a profiled cell walks through, in order. Who calls whom and what each does is read from them.
 WALK = (
     "magics", "magic/cell_runs", "captured", "capture/session", "trace/files", "profile", "subjects/study", "steps/spine",
-    "subjects/ops/find", "subjects/ops/op_table", "causes/cell_tree", "advice/advise", "advice/rules/op_rules",
+    "subjects/ops/op_table", "causes/cell_tree", "advice/advise", "advice/rules/op_rules",
     "report/build", "subjects/ops/section", "report/report", "report/frontend", "timeline/element",
 )  # fmt: skip
 

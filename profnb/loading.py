@@ -74,7 +74,7 @@ def load(
         ValueError: No such run, host or range.
     """
     from profnb.capture.saved.sidecar import read_recordings
-    from profnb.steps.finding.ranges import check_range
+    from profnb.steps.finding.sources import check_range
     from profnb.subjects.python.python_time import tabulate_counts, tabulate_stacks
     from profnb.trace.files import read_file
     from profnb.trace.pprof import SampledStacks

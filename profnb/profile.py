@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
-    from profnb.subjects.system.energy import Energy
+    from profnb.subjects.system.machine_use import Energy
     from profnb.subjects.system.machine_use import MachineUse
     from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
@@ -206,8 +206,8 @@ class Profile(Tables, SharedResult):
 
     @cached_property
     def _energy(self) -> "tuple[Energy, ...]":
-        from profnb.steps.examples import usual_batch_size
-        from profnb.subjects.system.energy import find_energy
+        from profnb.steps.summary import usual_batch_size
+        from profnb.subjects.system.machine_use import find_energy
 
         if self.recording is None or self.recording.machine is None:
             return ()

@@ -126,7 +126,7 @@ class Sweep(Result):
 
     def _point(self, row: int) -> "SweepPoint":
         from profnb.compare.sweeps import SweepPoint, peak_bytes
-        from profnb.steps.examples import usual_batch_size
+        from profnb.steps.summary import usual_batch_size
 
         setting, error = self.settings[row], self.errors[row]
         profile = self.profiles[row]

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
-    from profnb.subjects.system.energy import Energy
-    from profnb.subjects.system.machine_use import MachineUse
+    from profnb.subjects.system.machine_use import Energy, MachineUse
     from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
 
@@ -61,9 +60,9 @@ class Tables:
         @property
         def _energy(self) -> tuple[Energy, ...]: ...
 
-    steps = TableOf("profnb.steps.step_tables", "STEPS", "study")
-    step_times = TableOf("profnb.steps.step_tables", "STEP_TIMES", "_step_times")
-    events = TableOf("profnb.steps.step_tables", "EVENTS", "study.recorded")
+    steps = TableOf("profnb.steps.spine", "STEPS", "study")
+    step_times = TableOf("profnb.steps.spine", "STEP_TIMES", "_step_times")
+    events = TableOf("profnb.steps.spine", "EVENTS", "study.recorded")
     ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
     input_pipeline = TableOf(
         "profnb.subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline"
@@ -75,7 +74,7 @@ class Tables:
     op_memory = TableOf("profnb.subjects.memory.peak", "OP_MEMORY", "study.memory.ops")
     memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
-    copies = TableOf("profnb.subjects.device.copies", "COPIES", "study.device.copies")
+    copies = TableOf("profnb.subjects.device.devices", "COPIES", "study.device.copies")
     precision = TableOf("profnb.subjects.device.precision", "PRECISION", "study.device.precision")
     devices = TableOf("profnb.subjects.device.devices", "DEVICES", "study.device.use")
     device_steps = TableOf("profnb.subjects.device.devices", "DEVICE_STEPS", "study")
@@ -99,7 +98,7 @@ class Tables:
     )
     cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
     system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
-    energy = TableOf("profnb.subjects.system.energy", "ENERGY", "_energy")
+    energy = TableOf("profnb.subjects.system.machine_use", "ENERGY", "_energy")
     scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
     trials = TableOf("profnb.compare.trial_table", "TRIALS", "tried")

@@ -120,7 +120,7 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     from profnb.advice.cell_model import Model
     from profnb.causes.cell_tree import grow_tree
     from profnb.steps.nesting import find_parents
-    from profnb.steps.step_tables import STEPS
+    from profnb.steps.spine import STEPS
     from profnb.subjects.study import Study
 
     yield "imports of analyses"

@@ -11,6 +11,7 @@ import struct
 import numpy as np
 
 from profnb.capture.saved.sidecar import sidecar_of
+from profnb.subjects.ops.op_table import OpTable
 from profnb.trace.model import Trace
 from profnb.trace.xplane import read_xplane
 
@@ -114,3 +115,10 @@ def tell_beside(path, told):
     """Write JSON values, or any bytes, beside a trace."""
     raw = told if isinstance(told, bytes) else json.dumps(told).encode()
     sidecar_of(path).write_bytes(gzip.compress(raw, 1))
+
+
+def op_table(rows):
+    """An op table of (is_device, name, type, occurrences, self time, total time)."""
+    is_device, names, types, *numbers = zip(*rows, strict=True)
+    occurrences, self_ps, total_ps = (np.array(column, np.int64) for column in numbers)
+    return OpTable(np.array(is_device), types, names, occurrences, total_ps, self_ps)

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import signed_text
-from profnb.steps.examples import usual_batch_size
+from profnb.steps.summary import usual_batch_size
 from profnb.subjects.study import Study
 
 _MOST_DATASETS = 5

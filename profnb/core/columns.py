@@ -1,5 +1,10 @@
-"""The array types that columns are made of, and looking values up by key: each sorts as little as it can."""
+"""The array types that columns are made of, and the few things done with them everywhere.
 
+Sums by row, shares and rates, flags, spans of time; and looking values up by key, which sorts as little as it
+can.
+"""
+
+from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,6 +18,7 @@ Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
 Value = TypeVar("Value", bound=np.generic)
+Key = TypeVar("Key", bound=Hashable)
 _CHUNK = 1 << 15  # rows
 _DENSE = 8  # numbers of which so few are missing fit a table
 
@@ -25,6 +31,52 @@ class RowColumns:
 
     def __len__(self) -> int:
         return len(getattr(self, next(iter(self.__dataclass_fields__))))
+
+
+def sum_by(rows: Int64s | Int32s, values: Any, count: int) -> Int64s:
+    """Sum up whole numbers by row, exactly, shape (count,); what is of row -1 is left out."""
+    sums = np.zeros(count + 1, np.int64)
+    np.add.at(sums, rows, values)
+    return sums[:-1]
+
+
+def fractions_of(values: Int64s) -> Floats:
+    """The share of each value in their sum, shape (N,); NaN where that is nothing."""
+    shares: Floats = values / (int(values.sum()) or np.nan)
+    return shares
+
+
+def ratio(amount: Int64s | Floats, per: Int64s | Floats) -> Floats:
+    """Divide one by the other, NaN where that is nothing, shape (N,)."""
+    divided: Floats = np.full(amount.size, np.nan)
+    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
+    return divided
+
+
+def flags_at(rows: Int64s | Int32s, count: int) -> Bools:
+    """Mark some of so many rows, shape (count,)."""
+    flags = np.zeros(count, np.bool_)
+    flags[rows] = True
+    return flags
+
+
+def span_at(begin: Int64s, end: Int64s, times: Int64s) -> Int64s:
+    """The row of the span, from begin to end, that each of N times lies in, or -1, shape (N,).
+
+    Args:
+        begin: Begins, ascending, shape (S,).
+        end: Ends of the same spans, none of which lies inside another, shape (S,).
+        times: The times.
+    """
+    row = np.searchsorted(begin, times, side="right") - 1
+    return np.where(times < np.append(end, np.iinfo(np.int64).min)[row], row, -1)
+
+
+def number_values(values: Iterable[Key]) -> tuple[list[Key], Int64s]:
+    """The distinct ones of N values, in the order in which they are met, and the row of each, shape (N,)."""
+    rows: dict[Key, int] = {}
+    row = np.array([rows.setdefault(value, len(rows)) for value in values], np.int64)
+    return list(rows), row
 
 
 def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:

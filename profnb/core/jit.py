@@ -37,7 +37,7 @@ _PACKAGE = Path(__file__).parents[1]
 # kernel's own file only, and not of what it calls in others (numba/numba#1833, #8359).
 _SOURCES = (
     "capture/source/source_records", "core/jit", "core/joining", "steps/breakdown", "steps/grouping",
-    "steps/nesting", "steps/streams", "subjects/source/code_times", "tf1/run_metadata", "timeline/marks",
+    "steps/nesting", "steps/streams", "subjects/source/code_times", "tf1/run_metadata", "timeline/pack",
     "timeline/scene", "trace/chrome/events", "trace/chrome/json_scan", "trace/chrome/writer", "trace/wire",
     "trace/xplane", "trace/xplane_stats",
 )  # fmt: skip

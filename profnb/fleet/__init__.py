@@ -5,7 +5,7 @@ digest                         one host's part, or one device's, small enough to
 merging                        digests to the hosts that met, and their steps: own work, waiting, exchange
 verdict                        who is waited for, with an interval, what that costs, and why; also among the
                                devices of one trace
-fleet_tables, fleet_section    the tables, and how they are shown
+fleet_section                  the tables, and how they are shown
 fleet_timeline                 all hosts in one trace, on the first one's clock, and its timeline
 
 The definitions. Between leaving one collective and entering the next a host does its *own work*. It then

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.columns import Bools, Int8s, Int64s, sum_by
 from profnb.core.printable import printable
 from profnb.core.units import counted_text
 from profnb.fleet.collectives import HostCollectives, Key, find_collectives, has_pairs
@@ -293,8 +293,7 @@ def _is_one(times: list[tuple[int, int]]) -> bool:
 def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
     """Time of a mean step by op of the work of a device; the ops that took most."""
     ops = name_device_work(study.trace, work, study.xla.hlo)
-    spent = np.zeros(len(ops.keys), np.int64)
-    np.add.at(spent, ops.code, own_times(study.trace, work))
+    spent = sum_by(ops.code, own_times(study.trace, work), len(ops.keys))
     steps = max(int(study.summary.counted.size), 1)
     named: dict[str, float] = {}
     for row in np.argsort(-spent, kind="stable")[:_MOST_OPS_OF_HOST].tolist():

@@ -9,11 +9,12 @@ added to a clock is an estimate (``merging.Clocks``), and it is said how far off
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int64s, span_at
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
 from profnb.drawing.drawn_tables import note_list
@@ -129,10 +130,8 @@ def join_hosts(
     study = Study(trace)
     study.steps = steps = _steps_of_first(merged, origin - int(shift[0]))
     study.categories = category[orders[0]].astype(np.int8)
-    at = np.searchsorted(steps.begin_ps, trace.events.begin_ps, side="right") - 1
-    is_inside = (at >= 0) & (trace.events.begin_ps < steps.end_ps[np.maximum(at, 0)])
-    step = np.where(is_inside, at, -1).astype(np.int32)
-    study.groups = Groups(step, study.parent, trace.events.end_ps)
+    step = span_at(steps.begin_ps, steps.end_ps, trace.events.begin_ps)
+    study.groups = Groups(step.astype(np.int32), study.parent, trace.events.end_ps)
     none, nothing = np.empty(0, np.int64), (None,) * 6  # is known of several hosts
     study.summary = Summary(
         "step", merged.steady, none, none, (), 1, *nothing, shares=(), all_warm_up=False
@@ -210,22 +209,9 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     last = np.searchsorted(merged.step_of, np.arange(count), side="right")
     begin = merged.joints.leave_ps[0, first] - origin_ps
     end = merged.joints.leave_ps[0, last] - origin_ps
-    none = np.zeros(count, np.bool_)
-    return Steps(
-        begin_ps=begin,
-        end_ps=end,
-        step_num=merged.step_num,
-        phase=("step",) * count,
-        iterations=np.ones(count, np.int64),
-        is_warmup=~merged.is_steady,
-        first_root=np.zeros(count + 1, np.int64),
-        roots=np.empty(0, np.int64),
-        origin="collectives that all hosts took part in",
-        host_begin_ps=begin,
-        host_end_ps=end,
-        ends_epoch=none,
-        ends_recording=none,
-    )
+    origin = "collectives that all hosts took part in"
+    steps = Steps.between(begin, end, ("step",) * count, origin)
+    return replace(steps, step_num=merged.step_num, is_warmup=~merged.is_steady)
 
 
 class FleetTimeline:

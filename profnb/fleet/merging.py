@@ -247,11 +247,7 @@ class Meeting:
 
 
 def find_meeting(digests: Sequence[Digest]) -> Meeting:
-    """Find the largest group of hosts that took part in the same collectives.
-
-    Args:
-        digests: All hosts of a run.
-    """
+    """Find the largest group of hosts that took part in the same collectives."""
     notes = _missing_ranks(digests)
     group, others = _largest_group(digests)
     if not group:

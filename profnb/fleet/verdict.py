@@ -25,7 +25,7 @@ import numpy as np
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Advice, Proposal, as_advice
 from profnb.causes.numbers import LEFT
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, sum_by
 from profnb.core.units import count_text, counted_text, duration_text, percent_text, range_text
 from profnb.fleet.digest import (
     DEVICE_COMPUTE,
@@ -95,9 +95,8 @@ def _longest_other(values: Int64s) -> Int64s:
 
 def costs_of_each(merged: Merged) -> Int64s:
     """Give ``gains`` of each host alone, of all steps, shape (H, S)."""
-    saved = np.zeros_like(merged.own_ps)
-    for row, late in enumerate(np.maximum(excess(merged.piece_own_ps), 0)):
-        np.add.at(saved[row], merged.step_of, late)
+    late = np.maximum(excess(merged.piece_own_ps), 0)
+    saved = np.stack([sum_by(merged.step_of, one, merged.step_num.size) for one in late])
     beside = merged.beside_ps.sum(axis=2)
     shortest = _longest_other(merged.own_ps + beside)
     shortest += np.maximum(merged.exchange_ps - beside, 0)
@@ -113,8 +112,7 @@ def gains(merged: Merged, group: list[int]) -> Int64s:
     piece_own_ps = merged.piece_own_ps
     rest = _rest_of(piece_own_ps, group)
     late = np.maximum(piece_own_ps.max(axis=0) - piece_own_ps[rest].max(axis=0), 0)
-    saved = np.zeros(merged.step_num.size, np.int64)
-    np.add.at(saved, merged.step_of, late)
+    saved = sum_by(merged.step_of, late, merged.step_num.size)
     beside = merged.beside_ps.sum(axis=2)
     exposed = np.maximum(merged.exchange_ps - beside, 0)[group].min(axis=0)
     shortest = (merged.own_ps + beside)[rest].max(axis=0) + exposed
@@ -150,23 +148,13 @@ def _outside(count: int) -> int:
 class HostTimes:
     """Means over the steady steps, one value per host, in picoseconds.
 
+    Its columns are those of ``fleet_section.FLEET_HOSTS``, each of shape (H,).
+
     Attributes:
         host: What each is called.
         noun: What one of them is: "host" or "device".
-        rank: Its number in the job; -1 where nothing tells.
-        steps: How many steady steps.
-        step_ps: A step; own work, waiting and exchange add up to it.
-        own_ps: Own work.
-        wait_ps: Waiting for others.
-        exchange_ps: Exchange.
         caused_ps: What a step would be shorter, were it alone as fast as the slowest of the others
             (``costs.gains``).
-        low_ps: The median excess over the slowest other host is above this with 95 % confidence.
-        high_ps: ... and below this.
-        last_fraction: In which part of the collectives it was the last.
-        offset_ps: What to add to its clock to have the first host's.
-        offset_low_ps: The least that it may be.
-        offset_high_ps: The most.
     """
 
     host: tuple[str, ...]
@@ -215,12 +203,7 @@ class Verdict:
 
 
 def time_hosts(digests: Sequence[Digest], merged: Merged) -> HostTimes:
-    """Time what each host did in a mean steady step, and what the others waited because of it.
-
-    Args:
-        digests: H hosts.
-        merged: Their steps.
-    """
+    """Time what each host did in a mean steady step, and what the others waited because of it."""
     steady = merged.steady
     late = excess(merged.own_ps[:, merged.telling])
     bounds = np.array([median_interval(row) for row in late])
@@ -251,13 +234,7 @@ def _mean(times: Int64s, steady: Int64s) -> Floats:
 
 
 def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdict:
-    """Name who holds the others up.
-
-    Args:
-        digests: H hosts.
-        merged: Their steps.
-        times: What ``time_hosts`` has of them.
-    """
+    """Name who holds the others up."""
     telling, steady, noun = merged.telling, merged.steady, times.noun
     step_ps = float(times.step_ps.mean())
     common = counted_text(steady.size, "common step" if noun == "host" else "step")

@@ -22,15 +22,13 @@ from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text, counted_text
 from profnb.loading import load
-from profnb.many_traces.workers import read_and_free
 from profnb.profile import Profile
 from profnb.report.result import SharedResult
 
 if TYPE_CHECKING:
     from profnb.advice.proposals import Advice
     from profnb.fleet.digest import Digest
-    from profnb.fleet.fleet_section import FleetView
-    from profnb.fleet.fleet_tables import FleetSteps
+    from profnb.fleet.fleet_section import FleetSteps, FleetView
     from profnb.fleet.fleet_timeline import FleetTimeline
     from profnb.fleet.merging import Meeting, Merged
     from profnb.fleet.verdict import HostTimes, Verdict
@@ -55,9 +53,9 @@ class Fleet(SharedResult):
         folder: What keeps copies of its traces while it lives; None where they are no copies.
     """
 
-    hosts = TableOf("profnb.fleet.fleet_tables", "FLEET_HOSTS", "_times")
-    steps = TableOf("profnb.fleet.fleet_tables", "FLEET_STEPS", "_steps")
-    collectives = TableOf("profnb.fleet.fleet_tables", "FLEET_COLLECTIVES", "_steps")
+    hosts = TableOf("profnb.fleet.fleet_section", "FLEET_HOSTS", "_times")
+    steps = TableOf("profnb.fleet.fleet_section", "FLEET_STEPS", "_steps")
+    collectives = TableOf("profnb.fleet.fleet_section", "FLEET_COLLECTIVES", "_steps")
 
     def __init__(
         self,
@@ -113,7 +111,7 @@ class Fleet(SharedResult):
 
     @property
     def _steps(self) -> "FleetSteps | None":
-        from profnb.fleet.fleet_tables import FleetSteps
+        from profnb.fleet.fleet_section import FleetSteps
 
         if self._merged is None:
             return None
@@ -277,10 +275,10 @@ class Fleet(SharedResult):
         return shared
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from profnb.fleet.fleet_section import fleet_bundle
+        from profnb.fleet.fleet_section import fleet_html, fleet_text
 
         del include, exclude
-        return fleet_bundle(self._view)
+        return {"text/html": str(fleet_html(self._view)), "text/plain": fleet_text(self._view)}
 
     def __repr__(self) -> str:
         from profnb.fleet.digest import count_of
@@ -401,6 +399,7 @@ def read_digest(task: tuple[str, str]) -> "Digest | str":
         task: Its file, and what it is called in the run.
     """
     from profnb.fleet.digest import digest_study
+    from profnb.many_traces.summaries import read_and_free
 
     path, host = task
 

@@ -2,12 +2,16 @@
 
 What travels back is the row, not the trace. A trace that cannot be read, or whose worker was lost, is a row
 that says why.
+
+What is worked out from an opened trace refers to itself, so only a collection frees it. Arrays do not count
+for Python's own collections, so a hundred opened traces of 24 MB would hold gigabytes.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,9 +19,10 @@ from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 from profnb.core.table import Column, Table, field_column
-from profnb.many_traces.workers import MOST_TEXT, call_on_workers, read_and_free
+from profnb.loading import load
 from profnb.profile import Profile
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
@@ -26,8 +31,81 @@ from profnb.steps.summary import GAP, GAP_WORK
 if TYPE_CHECKING:
     import pandas as pd
 
-Source = str | os.PathLike[str]
+
+_Value = TypeVar("_Value")
 _Result = TypeVar("_Result")
+MOST_TEXT = 300  # characters of what others say, a worker or a machine
+_EACH_BYTES = 100_000_000  # a collection takes a tenth of a second: not after each small trace
+
+
+class LostWorkerError(Exception):
+    """The worker of a call was lost; its text says how, in one line."""
+
+
+def call_on_workers(
+    executor: Executor | None, call: Callable[[_Value], _Result], values: Sequence[_Value]
+) -> Iterator[tuple[int, _Result | LostWorkerError]]:
+    """Call a function with each of N values on an executor's workers, or here without one.
+
+    Yields:
+        As each call is done, the place of its value and what it gave, or that its worker was lost.
+
+    Raises:
+        KeyboardInterrupt: It was interrupted. Calls that had not begun are cancelled; those that a worker
+            has begun end there, and nobody asks for them.
+    """
+    if executor is None:
+        yield from enumerate(map(call, values))
+        return
+    tasks: dict[Future[_Result], int] = {}
+    try:
+        for at, value in enumerate(values):
+            try:
+                tasks[executor.submit(call, value)] = at
+            except Exception as error:  # noqa: BLE001, PERF203 - a pool that broke takes no more
+                yield at, _lost(error)
+        for future in as_completed(tasks):
+            result: _Result | LostWorkerError
+            try:
+                result = future.result()
+            except Exception as error:  # noqa: BLE001 - of the executor: its worker was lost
+                result = _lost(error)
+            yield tasks[future], result
+    finally:
+        for future in tasks:
+            future.cancel()
+
+
+def _lost(error: Exception) -> LostWorkerError:
+    said = f"The worker was lost ({type(error).__name__}: {error!s})"
+    return LostWorkerError(printable(said.replace("\n", " "))[:MOST_TEXT])
+
+
+class _Opened:
+    """Bytes of the files that were opened since the last collection."""
+
+    size = 0
+
+
+def read_and_free(path: str, read: Callable[[Profile], _Result]) -> _Result | str:
+    """Open a trace, read something off it, and free its memory.
+
+    Returns:
+        What was read; where the trace cannot be read, the error's text.
+    """
+    try:
+        return read(load(path))
+    except (ProfnbError, OSError, ValueError) as error:
+        return str(error)
+    finally:
+        file = Path(path)
+        _Opened.size += file.stat().st_size if file.is_file() else 0
+        if _Opened.size >= _EACH_BYTES:
+            _Opened.size = 0
+            gc.collect()
+
+
+Source = str | os.PathLike[str]
 _STEP_PARTS = (*CATEGORIES, GAP, GAP_WORK)
 _FEWEST_FOR_PROGRESS = 8
 
@@ -36,20 +114,10 @@ _FEWEST_FOR_PROGRESS = 8
 class TraceSummary:
     """One trace in a row.
 
+    Its fields are the columns of ``SUMMARIES``, times in picoseconds; "" or NaN for what is not known.
+
     Attributes:
-        path: The trace.
-        host: Where it was captured; "" where it does not tell.
-        framework: Whose it is; "" where nothing tells.
-        phase: What the steps do that averages are of; "" where there are none.
-        steps: How many those are.
-        median_ps: Their median time; NaN where there are none.
-        period_ps: Their mean time with the gaps between them.
-        examples_per_second: Examples over that time; NaN where the batch size is not known.
         parts_ps: That mean by category, in the order of the table.
-        advice: The rule that can gain most; "" for none.
-        bound_fraction: The most that it can gain; NaN where nothing bounds it.
-        notes: How many notes there are.
-        error: Why there is nothing else; "" where there is.
     """
 
     path: str
@@ -97,11 +165,7 @@ SUMMARIES = Table[Sequence[TraceSummary]](
 
 
 def summarize_trace(path: str) -> TraceSummary:
-    """Summarize one trace; it never raises what is the file's fault.
-
-    Args:
-        path: The trace.
-    """
+    """Summarize one trace; it never raises what is the file's fault."""
     row = read_and_free(path, partial(_summarize, path))
     return row if isinstance(row, TraceSummary) else _failed(path, row)
 

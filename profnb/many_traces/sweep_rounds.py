@@ -25,7 +25,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import count_text
-from profnb.many_traces.workers import MOST_TEXT, LostWorkerError, call_on_workers
+from profnb.many_traces.summaries import MOST_TEXT, LostWorkerError, call_on_workers
 
 _MOST_SETTINGS_NAMED, _PROCESSOR = 4, "processor"
 _COMPARED = ("CPU cores", "Python", "TensorFlow", "JAX", "PyTorch", "Keras", "tf_keras")

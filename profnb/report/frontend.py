@@ -38,7 +38,7 @@ from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
 from profnb.subjects.layers.section import sections_of_layers
 from profnb.subjects.ops.op_table import sum_op_runs
-from profnb.subjects.ops.section import ops_section, rows_of_ops
+from profnb.subjects.ops.section import ops_section
 from profnb.subjects.source.section import chosen_lines
 from profnb.subjects.study import Study
 from profnb.timeline.element import build_pair, build_timeline, show_live_detail, timeline_script
@@ -304,8 +304,8 @@ def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
 def _sections_of(study: Study, choice: _Choice) -> list[Section]:
     """The tables on ops, layers and lines, of what was chosen."""
     sections = []
-    ops = rows_of_ops(sum_op_runs(study.ops.runs, choice.within))
-    if ops:
+    ops = sum_op_runs(study.ops.runs, choice.within)
+    if len(ops):
         sections.append(ops_section(ops, choice.words, study.layers.names))
     sections += sections_of_layers(
         study.layers.table_of(choice.rows, choice.of_steps), choice.words

@@ -18,7 +18,7 @@ from profnb.core.units import (
     longer_text,
     percent_text,
 )
-from profnb.steps.finding.ranges import listed
+from profnb.steps.finding.sources import listed
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock

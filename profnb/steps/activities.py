@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int8s, Int32s, Int64s
+from profnb.core.columns import Bools, Int8s, Int32s, Int64s, flags_at, span_at
 from profnb.core.joining import number_keys
 from profnb.steps.nesting import find_parents, has_inside, is_inside, last_around
 from profnb.steps.streams import (
@@ -119,8 +119,6 @@ _RUNTIME_PREFIXES = ("cuda", "cu", "hip", "xpu", "ze")
 _SHORTEST_COMPUTE_PS = 50_000_000
 # Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
 # ``PjRtCApiCompiler::BufferFromHostBuffer``.
-# Whatever XLA's own compilers do is compiling; of others a call that says so: JAX's runtime also copies in
-# ``PjRtCApiCompiler::BufferFromHostBuffer``.
 _ALWAYS = ("backend_compile", "CpuCompiler", "GpuCompiler")
 _CALLERS = (
     "Xla",
@@ -133,9 +131,7 @@ _CALLERS = (
 )
 _COMPILES = re.compile(r"Compile(?!r)")
 # PyTorch's torch.compile: one function, and the backward pass of one.
-# PyTorch's torch.compile: one function, and the backward pass of one.
 FRAME_COMPILES, _BACKWARD_COMPILES = "compile_inner (dynamo_timed)", "_backward_impl (dynamo_timed)"
-# What tf.data does for an element, on whatever thread, and its own threads.
 # What tf.data does for an element, on whatever thread, and its own threads.
 _OF_PIPELINES = ("Iterator::", "PrefetchProduce", FUNCTION_RUNS)
 _PIPELINE_THREADS = ("tf_data_",)
@@ -261,13 +257,10 @@ def _mark_beside_device(
         np.array([*of_direction, DEVICE_COMPUTE], np.int8)[directions_of_copies(trace, on_device)],
     )
     launches, launched = find_launches(trace)
-    is_call = np.zeros(len(trace.events), np.bool_)
-    is_call[launches] = True
-    on_cpu = _cpu_ops(trace, parent, is_call)
+    on_cpu = _cpu_ops(trace, parent, flags_at(launches, len(trace.events)))
     on_cpu = on_cpu[~np.isin(activity[on_cpu], (WAITING_FOR_INPUT, EXCHANGING))]
-    is_on_cpu = np.zeros(len(trace.events), np.bool_)
-    is_on_cpu[on_cpu] = True
     activity[on_cpu] = HOST_COMPUTE
+    is_on_cpu = flags_at(on_cpu, len(trace.events))
     activity[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
     call = np.array(
         [_CALL_ACTIVITIES.get(kind, _LAUNCH) for kind in range(len(ACTIVITIES))], np.int8
@@ -330,13 +323,10 @@ def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools
         begin_ps: Begins of the windows, ascending, shape (S,).
         end_ps: Their ends, shape (S,).
     """
-    flags = np.zeros(begin_ps.size, np.bool_)
     compiling = np.flatnonzero(trace.select_names(is_compilation))
     begins = trace.events.begin_ps[np.concatenate([_traced_calls(trace), compiling])]
-    owner = np.searchsorted(begin_ps, begins, side="right") - 1
-    inside = (owner >= 0) & (begins < end_ps[owner])
-    flags[owner[inside]] = True
-    return flags
+    owner = span_at(begin_ps, end_ps, begins)
+    return flags_at(owner[owner >= 0], begin_ps.size)
 
 
 def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
@@ -395,8 +385,7 @@ def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -
             trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
         )
         marks = marks[above < 0]
-        has_marks = np.zeros(len(trace.lines), np.bool_)
-        has_marks[trace.lines.of_event[marks]] = True
+        has_marks = flags_at(trace.lines.of_event[marks], len(trace.lines))
         rest = np.flatnonzero(among & ~is_of_pipeline & trace.lines.spread(has_marks))
         is_of_pipeline[rest] = last_around(trace, marks, rest) >= 0
     return is_of_pipeline

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Int8s, Int64s, gather
+from profnb.core.columns import Int8s, Int64s, gather, sum_by
 from profnb.core.jit import tiered
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -149,10 +149,8 @@ def sum_stretches(since: Int64s, lanes: Int8s, edges: Int64s, count: int) -> Int
     row = np.searchsorted(since, begin, side="right") - 1
     piece = np.minimum(np.searchsorted(edges, begin, side="right") - 1, edges.size - 2)
     lane = np.where(row >= 0, lanes[row], -1) if lanes.size else np.full(begin.size, -1)
-    chosen = (piece >= 0) & (lane >= 0) & (duration > 0)
-    sums = np.zeros((edges.size - 1) * count, np.int64)
-    np.add.at(sums, piece[chosen] * count + lane[chosen], duration[chosen])
-    return sums.reshape(-1, count)
+    rows = np.where((piece >= 0) & (lane >= 0), piece * count + lane, -1)
+    return sum_by(rows, duration, (edges.size - 1) * count).reshape(-1, count)
 
 
 def break_down_steps(
@@ -214,12 +212,6 @@ def host_pieces(trace: Trace, steps: Steps, groups: Groups, activities: Int8s) -
     An event of a step counts inside the host's window of it. What belongs to no step counts on the thread of
     the steps, while the host is between two; waiting for a result or for other workers, and what XLA computes
     on the CPU after the call that asked for it returned, counts whenever it is.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        groups: Which step each event belongs to.
-        activities: What each event is, shape (E,).
     """
     if not len(steps):
         return (np.empty(0, np.int64),) * 3

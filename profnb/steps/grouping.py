@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Int32s, Int64s, look_up, match
+from profnb.core.columns import Int32s, Int64s, look_up, match, span_at
 from profnb.core.jit import tiered
 from profnb.core.joining import Keyed, Links, link_by_key
 from profnb.steps.nesting import find_parents
@@ -319,9 +319,8 @@ def _follow_programs(trace: Trace, step: Int32s) -> None:
         of_plane = programs[plane == number]
         ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))
         ops = ops[step[ops] < 0]
-        at = np.searchsorted(begin_ps[of_plane], begin_ps[ops], side="right") - 1
-        inside = (at >= 0) & (begin_ps[ops] < end_ps[of_plane[at]])
-        step[ops[inside]] = step[of_plane[at[inside]]]
+        at = span_at(begin_ps[of_plane], end_ps[of_plane], begin_ps[ops])
+        step[ops[at >= 0]] = step[of_plane[at[at >= 0]]]
 
 
 def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
@@ -418,13 +417,8 @@ def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:
         return
     launches, launched = find_launches(trace)
     cause = look_up(launched, launches, stray)
-    launched_in = _step_at(steps, trace.events.begin_ps[np.maximum(cause, 0)])
-    begun_in = _step_at(steps, trace.events.begin_ps[stray])
+    launched_in, begun_in = (
+        span_at(steps.begin_ps, steps.end_ps, trace.events.begin_ps[events])
+        for events in (np.maximum(cause, 0), stray)
+    )
     step[stray] = np.where((cause >= 0) & (launched_in >= 0), launched_in, begun_in)
-
-
-def _step_at(steps: Steps, times_ps: Int64s) -> Int64s:
-    """The row of the step that runs at each of some times, or -1."""
-    row = np.searchsorted(steps.begin_ps, times_ps, side="right") - 1
-    is_inside = (row >= 0) & (times_ps < steps.end_ps[np.maximum(row, 0)])
-    return np.where(is_inside, row, -1)

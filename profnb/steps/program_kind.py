@@ -8,8 +8,7 @@ from profnb.capture.environment import KERAS_BACKEND
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import INVOKE, KERAS, SESSION_RUN
 from profnb.steps.finding.loops import EAGER_TAPES, EAGER_TURNS
-from profnb.steps.finding.ranges import ASKED
-from profnb.steps.finding.sources import STEP_MARKERS
+from profnb.steps.finding.sources import ASKED, STEP_MARKERS
 from profnb.steps.streams import busiest_device
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
@@ -164,13 +163,7 @@ class ProgramKind:
 
 
 def find_program_kind(trace: Trace, steps: Steps, recording: Recording) -> ProgramKind:
-    """Find what kind of program a trace is of.
-
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        recording: What the capture saw besides.
-    """
+    """Find what kind of program a trace is of."""
     framework = _find_framework(trace)
     if framework == UNKNOWN and "TensorFlow" in recording.environment:
         framework = TENSORFLOW

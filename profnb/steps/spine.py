@@ -1,46 +1,56 @@
-"""A trace to its spine: when its steps ran, and where the time of each went.
+"""A trace to its spine: when its steps ran, and where the time of each went; that as tables.
 
 Every subject hangs on it; each value is worked out once, when somebody asks for it.
 """
 
 from dataclasses import replace
-from functools import cached_property
-from typing import TypeVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from profnb.capture.recording import Recording
-from profnb.core.columns import Bools, Int8s, Int32s, Int64s, gather
-from profnb.steps.activities import CATEGORY_OF, FunctionRuns, find_activities, find_function_runs
-from profnb.steps.breakdown import Pieces, StepBreakdown, break_down_steps, host_pieces
-from profnb.steps.examples import examples_per_step, usual_batch_size
-from profnb.steps.finding.ranges import find_ranges, repeated_ranges
-from profnb.steps.finding.sources import find_steps
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int8s,
+    Int32s,
+    Int64s,
+    flags_at,
+    gather,
+    span_at,
+    sum_by,
+)
+from profnb.core.table import Column, Table
+from profnb.steps.activities import (
+    CATEGORIES,
+    CATEGORY_OF,
+    FunctionRuns,
+    find_activities,
+    find_function_runs,
+)
+from profnb.steps.breakdown import (
+    Pieces,
+    StepBreakdown,
+    break_down_steps,
+    category_column,
+    host_pieces,
+)
+from profnb.steps.finding.sources import find_ranges, find_steps, repeated_ranges
 from profnb.steps.grouping import Groups, extend_to_device_work, group_events
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.program_kind import ProgramKind, find_program_kind
-from profnb.steps.step_times import (
-    StepTimes,
-    step_times_of_trace,
-    turn_step_times,
-    wall_step_times,
-)
-from profnb.steps.streams import (
-    by_device_clock,
-    own_times,
-    raw_device_lines,
-    working_devices,
-)
-from profnb.steps.summary import Summary, summarize
-from profnb.steps.untraced import (
-    TracingCost,
-    UntracedClock,
-    find_untraced_clock,
-    tracing_cost,
-)
-from profnb.steps.windows import Gaps, Steps, find_gaps, with_lambda
+from profnb.steps.step_times import StepTimes, step_times_of_trace, turn_step_times, wall_step_times
+from profnb.steps.streams import by_device_clock, own_times, raw_device_lines, working_devices
+from profnb.steps.summary import Summary, examples_per_step, summarize, usual_batch_size
+from profnb.steps.untraced import TracingCost, UntracedClock, find_untraced_clock, tracing_cost
+from profnb.steps.windows import GAP_KINDS, IN_LOOP, Gaps, Steps, find_gaps, with_lambda
 from profnb.trace.enqueued import align_clocks
 from profnb.trace.model import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
 
 _CHUNK = 1 << 16  # events
 # What is the same for any clock. Of steps, which the wall clock timed, too.
@@ -181,9 +191,7 @@ class Spine:
         lines = raw_device_lines(self.trace) & (self.trace.lines.plane == self.program.device)
         work = self.trace.lines.events_of(lines)
         work = work[self.groups.step[work] >= 0]
-        launched = np.zeros(len(self.steps), np.int64)
-        np.add.at(launched, self.groups.step[work], own_times(self.trace, work))
-        return launched
+        return sum_by(self.groups.step[work], own_times(self.trace, work), len(self.steps))
 
     @cached_property
     def categories(self) -> Int8s:
@@ -314,9 +322,7 @@ class Spine:
         beside = self.groups.step < 0
         for first in range(0, beside.size, _CHUNK):  # so that little is in memory at once
             part = slice(first, first + _CHUNK)
-            begins = self.trace.events.begin_ps[part]
-            row = np.searchsorted(begin, begins, side="right") - 1
-            beside[part] &= (row >= 0) & (begins < end[np.maximum(row, 0)])
+            beside[part] &= span_at(begin, end, self.trace.events.begin_ps[part]) >= 0
         return beside
 
     def events_of(self, rows: Int64s) -> Bools:
@@ -325,6 +331,128 @@ class Spine:
         Args:
             rows: The steps, as rows of ``steps``.
         """
-        is_chosen = np.zeros(len(self.steps) + 1, np.bool_)  # the last one: outside every step
-        is_chosen[rows] = True
-        return gather(is_chosen, self.groups.step)
+        # Behind the steps one more: outside of every step.
+        return gather(flags_at(rows, len(self.steps) + 1), self.groups.step)
+
+
+# Without a device's own lines in the trace these were not measured.
+_DEVICE_CATEGORIES = (
+    "device compute", "device to device", "device collectives", "kernel launch", "output",
+)  # fmt: skip
+
+
+def _with_device(spine: Spine, values: Int64s) -> Int64s | Floats:
+    return values if spine.program.has_device else np.full(len(spine.steps), np.nan)
+
+
+def _category_ps(category: str, spine: Spine) -> Int64s | Floats:
+    """Take a category's time in each step; NaN where it takes a device, and neither that nor a host has any.
+
+    A host without a device waits for others and exchanges with them too.
+    """
+    spent = spine.breakdown.of(category)
+    is_missing = category in _DEVICE_CATEGORIES and not spine.program.has_device and not spent.any()
+    return np.full(len(spine.steps), np.nan) if is_missing else spent
+
+
+def _step_num(spine: Spine) -> Any:
+    """Take the number of each event's step, missing outside every step."""
+    import pandas as pd
+
+    step = spine.groups.step
+    numbers = np.append(spine.steps.step_num, 0)[step]  # the last one: outside every step
+    return pd.arrays.IntegerArray(numbers.astype(np.int64, copy=False), step < 0)
+
+
+def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]":
+    """Look texts up by row, each distinct text stored once."""
+    import pandas as pd
+
+    codes, distinct = pd.factorize(np.array(texts, object))
+    return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))
+
+
+STEPS = Table[Spine](
+    "steps",
+    "One row per traced step.",
+    (
+        Column("step_num", lambda t: t.steps.step_num, "the number the program gave it"),
+        Column(
+            "phase",
+            lambda t: t.steps.phase,
+            'what it did: "train", "test", "predict", a function\'s name, or "window"',
+        ),
+        Column("begin_ms", lambda t: t.steps.begin_ps, "its begin"),
+        Column("duration_ms", lambda t: t.steps.duration_ps, "its duration"),
+        Column(
+            "gap_ms",
+            lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan),
+            "time to the next step, NaN for the last",
+        ),
+        Column(
+            "gap_kind",
+            lambda t: [GAP_KINDS[kind] for kind in t.gaps.kind.tolist()],
+            f'what that gap is: "{GAP_KINDS[IN_LOOP]}" where it is part of the step\'s period, else '
+            + ", ".join(f'"{kind}"' for kind in GAP_KINDS[IN_LOOP + 1 :]),
+        ),
+        Column("is_warmup", lambda t: t.steps.is_warmup, "whether averages leave it out"),
+        Column(
+            "iterations",
+            lambda t: t.steps.iterations,
+            "iterations of the training loop in it (``steps_per_execution``)",
+        ),
+        *(
+            Column(category_column(name), partial(_category_ps, name), f"time of it that is {name}")
+            for name in CATEGORIES
+        ),
+        Column(
+            "busy_gap_ms",
+            lambda t: _with_device(t, t.breakdown.gap_busy_ps),
+            "time of the gap in which the device ran anything",
+        ),
+        Column(
+            "launched_work_ms",
+            lambda t: _with_device(t, t.launched_ps),
+            "time of the device's work that it launched, whenever that ran; streams add up",
+        ),
+    ),
+    "The nine categories of a row sum to its duration. Without a device in the trace, categories of "
+    "devices are NaN.",
+)
+STEP_TIMES = Table[StepTimes](
+    "step_times",
+    "One row per step the code ran, traced or not, by the wall clock.",
+    (
+        Column("step_num", lambda t: t.step_num, "the number the program gave it, or its order"),
+        Column("phase", lambda t: t.phase, "what it did"),
+        Column(
+            "wall_ms",
+            lambda t: t.duration_ps,
+            "how long it took; of a turn of an eager loop, until the next one began",
+        ),
+        Column("was_traced", lambda t: t.was_traced, "whether all of it was under trace"),
+    ),
+)
+EVENTS = Table[Spine](
+    "events",
+    "One row per event, in the trace's order.",
+    (
+        Column(
+            "plane",
+            lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
+                t.trace.lines.of_event
+            ],
+            "the host or device",
+        ),
+        Column(
+            "line",
+            lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
+            "its thread or stream",
+        ),
+        Column("name", lambda t: _categories(t.trace.names.texts, t.trace.events.name), "its name"),
+        Column("begin_us", lambda t: t.trace.events.begin_ps, "its begin"),
+        Column("duration_us", lambda t: t.trace.events.duration_ps, "its duration"),
+        Column("self_us", lambda t: t.self_ps, "less the events inside it on the same line"),
+        Column("step_num", _step_num, "the step it belongs to, missing outside every step"),
+    ),
+)

@@ -25,7 +25,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.step_records import CALL, StepRecords
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, flags_at
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.calls import find_phases
 from profnb.steps.program_kind import ProgramKind
@@ -129,11 +129,6 @@ class _Turns(NamedTuple):
 def turn_step_times(program: ProgramKind, steps: Steps, records: TurnRecords) -> StepTimes | None:
     """Time all turns of an eager loop, traced or not.
 
-    Args:
-        program: Whose steps they are.
-        steps: The traced ones.
-        records: Where the capture saw turns begin.
-
     Returns:
         None where the traced turns are not found again among those that the capture saw. A traced one that
         it did not see whole (the last before a loop was left) is told by the trace.
@@ -146,8 +141,7 @@ def turn_step_times(program: ProgramKind, steps: Steps, records: TurnRecords) ->
         return None
     row, apart_ps = match
     alone = np.flatnonzero(row < 0)
-    is_seen = np.zeros(turns.begin_ps.size, np.bool_)
-    is_seen[row[row >= 0]] = True
+    is_seen = flags_at(row[row >= 0], turns.begin_ps.size)
     of_place: dict[int, Counter[str]] = {}
     for turn, name in zip(row.tolist(), steps.phase, strict=True):
         if turn >= 0:

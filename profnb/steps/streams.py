@@ -194,10 +194,10 @@ def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
         Begins and ends, both of shape (N,); the begins of different devices are not of one origin.
     """
     begin, end = trace.events.begin_ps[events], trace.events.end_ps[events]
-    offsets = trace.stats.integers("device_offset_ps")
-    durations = trace.stats.integers("device_duration_ps")
-    device_begin = look_up(offsets.events, offsets.values.astype(np.int64), events)
-    duration = look_up(durations.events, durations.values.astype(np.int64), events)
+    device_begin, duration = (
+        trace.stats.integers(stat).of(events).astype(np.int64)
+        for stat in ("device_offset_ps", "device_duration_ps")
+    )
     is_recorded = (device_begin >= 0) & (duration >= 0)
     is_recorded &= (duration < _LONGEST_PS) & (device_begin < _LONGEST_PS)
     return (

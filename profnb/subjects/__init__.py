@@ -7,12 +7,12 @@
     layers, source, python   time by layer, by line of the user's code, by Python function
     cell                 where the whole cell's wall time went, traced or not
     system               the tab "Machine": what processors, memory, disks and GPUs did meanwhile
-    study                one small object per subject of a trace: ``study.input.waiting``
+    study                all that is found of a trace, one object per subject: ``study.input.waiting``
     advising             shares of time that rules of advice ask for
     unseen               what to say where there are no steps, or their work or thread was not recorded
     core_contention      threads that waited for cores
 
-A subject's ``find`` is its object; the other files hold the analyses, each with the table that it fills;
-``section`` shows them. What finds never imports what shows. The time
-of steps is the spine's (``profnb.steps``); its tab, "Steps", is the report's own.
+A subject's files hold the analyses, each with the table that it fills; ``section`` shows them. What finds
+never imports what shows. The time of steps is the spine's (``profnb.steps``); its tab, "Steps", is the
+report's own.
 """

@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import COPYING_IN, FIRST_OF_DEVICE, HOST_TO_DEVICE, WAITING_FOR_INPUT
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -156,8 +156,7 @@ def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
         return key is not None and is_wanted(*key)
 
     ops = trace.select_names(lambda name: parse_op(name) is not None) & trace.is_host_event
-    has_op_inside = np.zeros(len(trace.events) + 1, np.bool_)  # the last one is nobody's parent
-    has_op_inside[study.parent[ops]] = True
+    has_op_inside = flags_at(study.parent[ops], len(trace.events) + 1)  # the last: nobody's parent
     return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
 
 
@@ -177,11 +176,7 @@ def _periods(study: Study) -> Spans:
 
 def in_periods(study: Study, times: Int64s) -> Bools:
     """Mark those of N times that lie in a counted step or in the gap behind it that belongs to it."""
-    begin, end = _periods(study)
-    if not begin.size:
-        return np.zeros(times.size, np.bool_)
-    row = np.searchsorted(begin, times, side="right") - 1
-    return (row >= 0) & (times < end[np.maximum(row, 0)])
+    return span_at(*_periods(study), times) >= 0
 
 
 def spans_of(study: Study, events: Int64s) -> Spans:

@@ -5,66 +5,426 @@ xla, device, ops, bounds, and last layers, source and python. That holds of what
 to any other. Nothing is computed before it is asked for, and nothing twice.
 """
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
+from typing import Generic
 
+import numpy as np
+
+from profnb.capture.source.source_records import GraphShapes, SourceRecords
+from profnb.core.columns import Bools, Int64s
+from profnb.core.table import T
 from profnb.steps.spine import Spine
-from profnb.subjects.bounds.find import Bounds
-from profnb.subjects.device.find import Devices
-from profnb.subjects.input.find import Input
-from profnb.subjects.layers.find import Layers
+from profnb.steps.streams import working_devices
+from profnb.steps.summary import usual_batch_size
+from profnb.subjects.bounds.measured_peak import kept_peak
+from profnb.subjects.bounds.op_costs import Cost, find_costs
+from profnb.subjects.bounds.op_roofline import OpRoofline, place_ops
+from profnb.subjects.bounds.tensor_sizes import find_recorded_shapes
+from profnb.subjects.device.devices import find_unused_gpus, tabulate_copies, tabulate_devices
+from profnb.subjects.device.idle import attribute_idle
+from profnb.subjects.device.kernels import tabulate_kernels
+from profnb.subjects.device.launches import (
+    tabulate_launches,
+    tabulate_streams,
+)
+from profnb.subjects.device.precision import measure_precision
+from profnb.subjects.device.roofline import Peak, draw_roofline, find_peak
+from profnb.subjects.feeds.feeding import find_feeding, find_queues
+from profnb.subjects.input.diagnosis import InputDiagnosis, diagnose_input, explain_first_element
+from profnb.subjects.input.iterators import (
+    NOT_INPUT,
+    files_text,
+    find_input_work,
+    find_iterators,
+    find_small_files,
+    name_functions,
+)
+from profnb.subjects.input.pipeline import (
+    find_buffers,
+    tabulate_buffers,
+    tabulate_input_pipeline,
+)
+from profnb.subjects.input.waiting import charge_waiting, find_waiting
+from profnb.subjects.layers.called_scopes import find_called_scopes
+from profnb.subjects.layers.flops import product_flops
+from profnb.subjects.layers.layer_rows import LAYER_PARTS
+from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
+from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
+from profnb.subjects.layers.name_scopes import LayerNames
 from profnb.subjects.memory.find import Memory
-from profnb.subjects.ops.find import Ops
-from profnb.subjects.python.python_time import Python
-from profnb.subjects.source.find import Source
-from profnb.subjects.xla.find import Xla
+from profnb.subjects.memory.peak import tabulate_peak
+from profnb.subjects.ops.op_execution import EAGER
+from profnb.subjects.ops.op_table import OpTable, find_op_runs, runs_within, sum_op_runs
+from profnb.subjects.python.python_time import PythonTime, tabulate_python
+from profnb.subjects.source.range_table import tabulate_ranges
+from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
+from profnb.subjects.source.torch_lines import find_stack_lines
+from profnb.subjects.xla.hlo_ops import find_hlo_ops
+from profnb.subjects.xla.xla_ops import tabulate_xla, tabulate_xla_modules
+
+_CASTING = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the graph's widths are not what ran
+
+
+class _Value(Generic[T]):
+    """A value of a subject: worked out of the study when somebody asks, and kept.
+
+    What it is the docstring of its function says.
+    """
+
+    def __init__(self, work_out: Callable[["Study"], T]) -> None:
+        """Compute nothing yet."""
+        self._work_out = work_out
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, subject: "_Subject", owner: type) -> T:
+        value = vars(subject)[self._name] = self._work_out(subject.study)
+        return value
+
+
+class _Subject:
+    """What one subject finds.
+
+    Attributes:
+        study: The study that it is a part of.
+    """
+
+    def __init__(self, study: "Study") -> None:
+        """Compute nothing yet."""
+        self.study = study
+
+
+class Input(_Subject):
+    """tf.data's work in a trace, the training's waiting for it, and the reason; queues of TensorFlow 1."""
+
+    iterators = _Value(lambda s: find_iterators(s.trace, s.parent, s.function_runs))
+    charges = _Value(lambda s: charge_waiting(s.trace, s.input.iterators))
+    pipeline = _Value(
+        lambda s: tabulate_input_pipeline(
+            s.trace, s.input.iterators, s.input.charges, s.parent, s.recording.datasets
+        )
+    )
+    # The user's line at which each iterator's function stands; "" where that is not known.
+    function_lines = _Value(
+        lambda s: name_functions(s.input.pipeline.dataset, s.recording.dataset_lines)
+    )
+    waiting = _Value(
+        lambda s: find_waiting(
+            s.trace, s.steps, s.gaps, s.summary.counted, s.input.iterators, s.input.charges,
+            s.input.pipeline.parallelism,
+        )
+    )  # fmt: skip
+    feeding = _Value(find_feeding)
+    first_element = _Value(
+        lambda s: explain_first_element(s.trace, s.input.pipeline, s.input.waiting)
+    )
+    queues = _Value(find_queues)
+    buffers = _Value(lambda s: find_buffers(s.trace))
+    # The same, and the queues, as one table; None where there is neither.
+    buffer_samples = _Value(
+        lambda s: tabulate_buffers(s.input.buffers, s.input.pipeline, s.input.queues)
+    )
+    small_files = _Value(
+        lambda s: find_small_files(
+            s.input.pipeline.function_ops,
+            s.input.pipeline.function_occurrences,
+            s.recording.file_bytes,
+        )
+    )
+
+    @cached_property
+    def diagnosis(self) -> InputDiagnosis | None:
+        """The limit of the training's input; None without an input pipeline or steps."""
+        study, waiting = self.study, self.waiting
+        if study.steps.is_window:
+            return None
+        examples = study.examples[waiting.counted]
+        per_element: float | None = usual_batch_size(study.trace)
+        if waiting.elements and examples.size and examples.all():
+            per_element = float(examples.sum() / waiting.elements)
+        diagnosis = diagnose_input(self.pipeline, waiting, per_element)
+        files = files_text(study.recording.file_counts, study.recording.file_bytes)
+        if diagnosis is not None and diagnosis.cause == "small files" and files:
+            return replace(diagnosis, sentence=f"{diagnosis.sentence} There are {files}.")
+        return diagnosis
+
+
+class Xla(_Subject):
+    """XLA's part of a trace: the events that ran its instructions, its ops, its modules (programs)."""
+
+    hlo = _Value(lambda s: find_hlo_ops(s.trace))
+    ops = _Value(lambda s: tabulate_xla(s.trace, s.xla.hlo))
+    modules = _Value(lambda s: tabulate_xla_modules(s.trace, s.xla.hlo, s.xla.ops))
+
+
+class Devices(_Subject):
+    """The devices of a trace: kernels, copies, launches, streams, and why one was idle."""
+
+    use = _Value(lambda s: tabulate_devices(s.trace, s.steps))
+    idle = _Value(attribute_idle)
+    unused = _Value(lambda s: find_unused_gpus(s, s.memory))
+    kernels = _Value(lambda s: tabulate_kernels(s.trace, s.xla.hlo))
+    precision = _Value(lambda s: measure_precision(s.trace, s.xla.hlo))
+    copies = _Value(lambda s: tabulate_copies(s.trace))
+    launches = _Value(tabulate_launches)
+    streams = _Value(lambda s: tabulate_streams(s.trace, s.steps))
+    # The limits of the busiest device, and XLA's ops against them; None where they are not known.
+    peak = _Value(
+        lambda s: None if s.program.device is None else find_peak(s.trace.planes[s.program.device])
+    )
+    roofline = _Value(lambda s: draw_roofline(s.xla.ops, s.xla.hlo, s.device.peak))
+
+
+class Ops(_Subject):
+    """The ops of a trace: every run of one, and their table.
+
+    ``steady`` is of the steps that averages are of and of what runs beside them, else of everything;
+    ``counted`` is of those steps alone; ``iterator`` is that of tf.data which each run worked for.
+    """
+
+    runs = _Value(lambda s: find_op_runs(s.trace, s.xla.hlo, s.groups.step))
+    table = _Value(lambda s: sum_op_runs(s.ops.runs))
+    steady = _Value(lambda s: sum_op_runs(s.ops.runs, s.in_scope) if s.has_steps else s.ops.table)
+    counted = _Value(lambda s: sum_op_runs(s.ops.runs, s.events_of(s.summary.counted)))
+    iterator = _Value(
+        lambda s: find_input_work(s.trace, s.input.iterators, s.groups.parent, s.ops.runs.events)
+    )
+
+    def of_steps(self, rows: Int64s) -> OpTable:
+        """Sum up the ops of some steps only.
+
+        Args:
+            rows: The steps, as rows of ``Spine.steps``.
+        """
+        if rows is self.study.summary.counted:
+            return self.counted
+        return sum_op_runs(self.runs, self.study.events_of(rows))
+
+
+class Bounds(_Subject):
+    """The bounds of ops in a trace: their costs, the limits, and their roofline."""
+
+    _placed: tuple[Peak | None, OpRoofline | None] | None = None
+
+    @property
+    def peak(self) -> Peak | None:
+        """The limits of what the steps run on: the busiest device, else the CPU of this machine.
+
+        Of a CPU they are known once they were measured, and for what this process captured.
+        """
+        if self.study.program.has_device:
+            return self.study.device.peak
+        measured = kept_peak()
+        return measured.peak if measured is not None and self.is_of_here else None
+
+    @property
+    def is_of_here(self) -> bool:
+        """True if this process captured the trace, and so on this machine."""
+        recording = self.study.recording
+        return recording.path is not None or bool(recording.graph_runs)
+
+    @property
+    def roofline(self) -> OpRoofline | None:
+        """The ops of the counted steps under the limits known now; None where no op's cost is known."""
+        peak = self.peak
+        if self._placed is None or self._placed[0] != peak:
+            is_device = self.study.program.has_device
+            costs = self.costs
+            placed = place_ops(self.ops, costs, peak, is_device=is_device) if costs else None
+            self._placed = peak, placed
+        return self._placed[1]
+
+    @cached_property
+    def ops(self) -> OpTable:
+        """The ops of the counted steps that TensorFlow ran itself and that feed no pipeline."""
+        study, runs, hlo = self.study, self.study.ops.runs, self.study.xla.hlo
+        counted = study.summary.counted
+        within = study.events_of(counted) if counted.size else study.in_scope
+        kept = within[runs.events] & (study.ops.iterator == NOT_INPUT)
+        if len(hlo):
+            kept &= hlo.codes_of(runs.events) < 0
+        return sum_op_runs(runs_within(runs, kept))
+
+    @cached_property
+    def graphs(self) -> list[GraphShapes]:
+        """The graphs that may have run: of a function that the trace names, or that another one calls."""
+        source, texts = self.study.recording.source, self.study.trace.names.texts
+        if source is None:
+            return []
+        ran = {text.removeprefix(EAGER) for text in texts if text.startswith(EAGER)}
+        ran |= {name for one in source.graphs for called in one.calls.values() for name in called}
+        return [one for one in source.shapes if not one.function or one.function in ran]
+
+    @cached_property
+    def costs(self) -> dict[tuple[str, str], Cost]:
+        """Operations and bytes of one run of each op, by name and type, of those of which they are known."""
+        study = self.study
+        if not self.graphs:
+            return {}
+        rows = np.flatnonzero(self.ops.is_device == study.program.has_device).tolist()
+        keys = [(self.ops.op_name[row], self.ops.op_type[row]) for row in rows]
+        if any(_CASTING in name for name, _ in keys):
+            return {}
+        is_one = len(working_devices(study.trace)) <= 1  # several share a batch
+        batch = study.summary.batch_size if is_one and not study.steps.is_window else None
+        return find_costs(keys, self.graphs, batch, find_recorded_shapes(study.trace))
+
+
+class Layers(_Subject):
+    """The layers of a trace: the op time of each, and the table."""
+
+    _tabulated: tuple[OpRoofline | None, LayerTable] | None = None
+    # The scope that called each op, and products by their shapes, where names of ops do not tell: of PyTorch.
+    called = _Value(lambda s: find_called_scopes(s.trace, s.ops.runs.events))
+    products = _Value(lambda s: product_flops(s.trace, s.parent))
+
+    @cached_property
+    def times(self) -> LayerTimes:
+        """Op time of the counted steps by layer."""
+        counted = self.study.summary.counted
+        return self._times_of(counted, self.study.events_of(counted))
+
+    @cached_property
+    def names(self) -> LayerNames:
+        """The names of the models' layers, by the scopes of their calls."""
+        rows = self.times.rows
+        return {place.scope: rows.layers[place.row].path for place in rows.layer_places}
+
+    def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
+        study = self.study
+        return hand_out_ops(
+            study.ops.runs,
+            within,
+            study.ops.iterator > NOT_INPUT,
+            study.xla.hlo,
+            study.recording.models,
+            max(int(study.steps.iterations[rows].sum()), 1),
+            study.summary.phase or "",
+            self.called,
+            self.products,
+        )
+
+    @property
+    def table(self) -> LayerTable:
+        """The layers, with what is known of each now: limits of the CPU may be measured later."""
+        roofline = self.study.bounds.roofline
+        if self._tabulated is None or self._tabulated[0] is not roofline:
+            self._tabulated = roofline, self._tabulate(self.times, roofline)
+        return self._tabulated[1]
+
+    def table_of(self, rows: Int64s, within: Bools) -> LayerTable:
+        """The layers by the op time of a part of the trace, without what bounds them.
+
+        Args:
+            rows: The steps that a mean is of, as rows of ``Spine.steps``.
+            within: True for events that count, shape (E,).
+        """
+        return self._tabulate(self._times_of(rows, within), None)
+
+    def _tabulate(self, times: LayerTimes, roofline: OpRoofline | None) -> LayerTable:
+        study = self.study
+        has_gradients = bool(times.time_ps[:, :, LAYER_PARTS.index("backward")].any())
+        largest = max(
+            study.memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
+        )
+        return tabulate_layers(
+            times,
+            [] if largest is None else tabulate_peak(study.trace, largest, study.steps),
+            roofline,
+            batch_size=None if study.steps.is_window else study.summary.batch_size,
+            is_training=has_gradients or study.summary.phase == "train",
+            has_device=study.program.has_device,
+        )
+
+
+class Source(_Subject):
+    """The cost of each line of the user's source."""
+
+    # Whether the times are of the steps that averages are of: there are some, and they ran an op.
+    has_scope = _Value(lambda s: s.has_steps and bool(s.in_scope[s.ops.runs.events].any()))
+    # The trace's own stacks, where the capture did not follow the user's lines.
+    stacks = _Value(
+        lambda s: (
+            None
+            if s.recording.source is not None and len(s.recording.source.lines)
+            else find_stack_lines(s.trace)
+        )
+    )
+    ranges = _Value(lambda s: tabulate_ranges(s, s.xla.hlo))
+
+    @cached_property
+    def lines(self) -> SourceLines | None:
+        """The cost of each line of the user's source; None where the capture did not look at it.
+
+        Times are of the steps that averages are of; of the whole capture where there are none, or where they
+        ran no op.
+        """
+        return self.lines_without(np.zeros(len(self.study.trace.events), np.bool_))
+
+    def lines_without(self, left_out: Bools) -> SourceLines | None:
+        """Give the same without the ops of some events, shape (E,)."""
+        study = self.study
+        if not self.has_scope:
+            return self.lines_of(~left_out)
+        return self.lines_of(study.in_scope & ~left_out, study.loop_times(study.summary.counted))
+
+    @property
+    def scope(self) -> str:
+        """The scope of the lines' times, in words."""
+        return self.study.scope if self.has_scope else "the whole capture"
+
+    def lines_of(
+        self, within: Bools, times_ps: tuple[Int64s, Int64s] | None = None
+    ) -> SourceLines | None:
+        """Work out what each line cost in a part of the trace; None where the capture did not look at lines.
+
+        Args:
+            within: Which events count, shape (E,).
+            times_ps: Begins and ends of what Python's time is of; None for the whole capture.
+        """
+        study, ops, records = self.study, self.study.ops, self.study.recording.source
+        if records is None and self.stacks is None:
+            return None
+        kept = within[ops.runs.events]
+        return tabulate_source_lines(
+            study.trace,
+            study.xla.hlo,
+            runs_within(ops.runs, kept),
+            ops.iterator[kept],
+            records or SourceRecords(),
+            has_device=study.program.has_device,
+            within=times_ps,
+            stacks=self.stacks,
+            untraced=study.clock,
+        )
+
+
+class Python(_Subject):
+    """Python's part of a capture."""
+
+    @cached_property
+    def time(self) -> PythonTime | None:
+        """Python's time by function; None where the capture did not sample it."""
+        recording = self.study.recording
+        if recording.stacks is None:
+            return None
+        cells = recording.source.cells if recording.source else {}
+        return tabulate_python(recording.stacks, recording.steps, cells)
 
 
 class Study(Spine):
     """One trace: its steps, as ``Spine`` has them, and what each subject finds."""
 
     recorded: "Study"
-
-    @cached_property
-    def input(self) -> Input:
-        """The work of tf.data, and the training's waiting for it."""
-        return Input(self)
-
-    @cached_property
-    def memory(self) -> Memory:
-        """Memory that allocators held."""
-        return Memory(self)
-
-    @cached_property
-    def xla(self) -> Xla:
-        """Programs that XLA compiled and ran."""
-        return Xla(self)
-
-    @cached_property
-    def device(self) -> Devices:
-        """Work of the devices."""
-        return Devices(self, self.xla, self.memory)
-
-    @cached_property
-    def ops(self) -> Ops:
-        """Time by op."""
-        return Ops(self, self.xla, self.input)
-
-    @cached_property
-    def bounds(self) -> Bounds:
-        """Bounds of the ops."""
-        return Bounds(self, self.xla, self.device, self.ops)
-
-    @cached_property
-    def layers(self) -> Layers:
-        """Op time by layer."""
-        return Layers(self, self.xla, self.ops, self.memory, self.bounds)
-
-    @cached_property
-    def source(self) -> Source:
-        """Cost of each line of the user's source."""
-        return Source(self, self.xla, self.ops)
-
-    @cached_property
-    def python(self) -> Python:
-        """Python's own time."""
-        return Python(self)
+    input: cached_property[Input] = cached_property(Input)
+    memory: cached_property[Memory] = cached_property(Memory)
+    xla: cached_property[Xla] = cached_property(Xla)
+    device: cached_property[Devices] = cached_property(Devices)
+    ops: cached_property[Ops] = cached_property(Ops)
+    bounds: cached_property[Bounds] = cached_property(Bounds)
+    layers: cached_property[Layers] = cached_property(Layers)
+    source: cached_property[Source] = cached_property(Source)
+    python: cached_property[Python] = cached_property(Python)

@@ -21,7 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.core.printable import for_terminal, printable
-from profnb.core.units import count_text, duration_text, percent_text
+from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.markup import without_controls
@@ -129,10 +129,10 @@ def build_timeline(
     first = packed
     if is_page and packed.marks > _FIRST_MARKS:
         first = fit_timeline(scene, _FIRST_MARKS, 0, _FIRST_BYTES)
-    step_text = "no steps found" if steps.is_window else _count_of(len(steps), "step")
+    step_text = "no steps found" if steps.is_window else counted_text(len(steps), "step")
     lines = len(scene.lanes.lines)
     headline = (
-        f"{_count_of(len(trace.events), 'event')} on "
+        f"{counted_text(len(trace.events), 'event')} on "
         f"{count_text(lines)} {'thread or stream' if lines == 1 else 'threads and streams'} in "
         f"{duration_text(still.span_ps)}, {step_text}"
     )
@@ -158,10 +158,6 @@ def build_timeline(
         data=b64encode(first.data).decode("ascii"),
         every="" if first is packed else b64encode(packed.data).decode("ascii"),
     )
-
-
-def _count_of(count: int, what: str) -> str:
-    return f"{count_text(count)} {what}{'' if count == 1 else 's'}"
 
 
 @cache
@@ -201,13 +197,7 @@ class TimelinePair:
 
 
 def build_pair(first: Study, second: Study, labels: tuple[str, str]) -> TimelinePair:
-    """Decide the timelines of two traces; together they take the room of one.
-
-    Args:
-        first: The one.
-        second: The other.
-        labels: What to call them.
-    """
+    """Decide the timelines of two traces; together they take the room of one."""
     sides = []
     shared = [
         study.trace.sharing.text(label)

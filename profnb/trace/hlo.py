@@ -2,7 +2,7 @@
 
 The profiler puts one for each program that ran into the plane ``/host:metadata``, as a stat of an entry
 named ``module(program id)``. Instructions of all computations stand one after another; what each computes
-stays in the file, where ``subjects.xla.hlo_costs`` reads it for the few instructions that it costs.
+stays in the file, where ``subjects.xla.hlo_program`` reads it for the few instructions that it costs.
 
 Source of the field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.proto (5a3e9fa3).
 """

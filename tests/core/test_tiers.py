@@ -17,7 +17,7 @@ from profnb.warm import tiny_trace
 TIERED = {
     "profnb.core.joining": ["_number"], "profnb.steps.breakdown": ["_walk"], "profnb.steps.grouping": ["_spread"],
     "profnb.steps.streams": ["_begin"], "profnb.steps.nesting": ["_find_parents", "_self_times"],
-    "profnb.subjects.source.code_times": ["_follow"], "profnb.timeline.scene": ["_stack"], "profnb.timeline.marks": ["_merge"],
+    "profnb.subjects.source.code_times": ["_follow"], "profnb.timeline.scene": ["_stack"], "profnb.timeline.pack": ["_merge"],
     "profnb.trace.xplane_stats": ["_fill_stats"], "profnb.trace.wire": ["_split", "_read_fields"], "profnb.trace.xplane": ["_decode_events"],
 }  # fmt: skip
 

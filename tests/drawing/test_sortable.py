@@ -5,7 +5,8 @@ from dataclasses import replace
 from html import unescape
 
 from profnb.drawing.section import Section, section_text
-from profnb.subjects.ops.section import OpRow, ops_section, rows_by_type
+from profnb.subjects.ops.section import ops_section, sum_by_type
+from traces import op_table
 
 
 def data_of(html):
@@ -44,17 +45,13 @@ def test_meanings_are_titles_of_the_headings():
     assert 'title="its &#34;time&#34;"' in html
 
 
-OPS = [
-    OpRow("device", "k", "MatMul", 2, 60, 60, 0.6), OpRow("host", "h", "", 1, 50, 70, 1.0), OpRow("device", "m", "MatMul", 1, 30, 30, 0.3),
-    OpRow("device", "n", "Relu", 4, 10, 10, 0.1),
-]  # fmt: skip
+OPS = op_table([(True, "k", "MatMul", 2, 60, 60), (False, "h", "", 1, 50, 70), (True, "m", "MatMul", 1, 30, 30), (True, "n", "Relu", 4, 10, 10)])
 
 
 def test_types_sum_their_ops_on_each_side():
-    types = rows_by_type(OPS)
-    assert [(t.side, t.name, t.remark, t.occurrences, t.self_ps) for t in types] == [
-        ("device", "MatMul", "2 ops", 3, 90), ("host", "-", "1 op", 1, 50), ("device", "Relu", "1 op", 4, 10),
-    ]  # fmt: skip
+    types = sum_by_type(OPS)
+    columns = (types.is_device.tolist(), types.op_name, types.op_type, types.occurrences.tolist(), types.self_ps.tolist())
+    assert [*zip(*columns, strict=True)] == [(True, "MatMul", "2 ops", 3, 90), (False, "-", "1 op", 1, 50), (True, "Relu", "1 op", 4, 10)]
 
 
 def test_ops_carry_their_side_and_kind_and_what_a_share_is_of():
@@ -72,8 +69,7 @@ def test_ops_carry_their_side_and_kind_and_what_a_share_is_of():
 
 
 def test_one_side_needs_no_column_and_hidden_ops_are_counted():
-    ops = [OpRow("host", f"op{at}", "T", 1, 500 - at, 500, 0.001) for at in range(450)]
-    section = ops_section(ops)
+    section = ops_section(op_table([(False, f"op{at}", "T", 1, 500 - at, 500) for at in range(450)]))
     assert "side" not in section.headings
     assert len(section.rows) == 150
     html = section.html
@@ -84,6 +80,6 @@ def test_one_side_needs_no_column_and_hidden_ops_are_counted():
 
 
 def test_the_plain_text_of_ops_is_their_first_ten():
-    text = section_text(ops_section([OPS[1]] * 12))
+    text = section_text(ops_section(op_table([(False, "h", "", 1, 50, 70)] * 12)))
     assert text.startswith("Ops with the most own time\nside")
     assert len(text.splitlines()) == 12

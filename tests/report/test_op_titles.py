@@ -8,7 +8,8 @@ import pytest
 from profnb.core.printable import cut_middle
 from profnb.drawing.drawn_tables import fitted, html_table
 from profnb.subjects.layers.name_scopes import op_title, op_titles
-from profnb.subjects.ops.section import OpRow, ops_section
+from profnb.subjects.ops.section import ops_section
+from traces import op_table
 
 
 @pytest.mark.parametrize(("name", "kind", "said", "about"), [
@@ -79,8 +80,8 @@ def test_a_name_breaks_between_the_parts_of_a_path_alone():
 
 
 def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
-    ops = [OpRow("host", f"gradient_tape/net/conv2d_{at}/Conv2D/Conv2DBackpropFilter", "Conv2DBackpropFilter", 1, 99 - at, 99, 0.01) for at in range(20)]
-    html = ops_section(ops).html
+    ops = [(False, f"gradient_tape/net/conv2d_{at}/Conv2D/Conv2DBackpropFilter", "Conv2DBackpropFilter", 1, 99 - at, 99) for at in range(20)]
+    html = ops_section(op_table(ops)).html
     assert 'title="gradient_tape/net/conv2d_3/Conv2D/Conv2DBackpropFilter"' in html
     assert "conv2d_3 · backward (filter)" in html
     data = json.loads(unescape(html.partition('data-rows=\'')[2].partition("'>")[0]))

@@ -193,7 +193,7 @@ def test_an_iterator_made_inside_a_step_or_on_another_thread_ends_no_epoch():
 
 
 def test_the_gap_of_a_step_has_its_kind_in_the_table():
-    from profnb.steps.step_tables import STEPS
+    from profnb.steps.spine import STEPS
 
     table = STEPS.frame(loop([1, 1, 1, 60, 1, 1], iterators=[3]))
     assert table.gap_kind.tolist() == ["in the loop"] * 3 + ["between epochs"] + ["in the loop"] * 2 + ["last"]

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from traces import event, gpu, host, line, read
 
-from profnb.steps.examples import batch_size_of
+from profnb.steps.summary import batch_size_of
 from profnb.steps.step_times import StepTimes, wall_step_times
 from profnb.steps.untraced import tracing_cost
 from profnb.report.notes import note_cost, notes_of

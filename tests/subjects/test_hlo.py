@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from programs import BF16, F16, F32, PRED, S32, convolution, dot, metadata_plane, op, parameter, program, shape
 from traces import event, host, line, message, read
 
-from profnb.subjects.xla.hlo_costs import Costs, _valid_positions
+from profnb.subjects.xla.hlo_program import Costs, _valid_positions
 from profnb.core.errors import TraceFormatError
 from profnb.subjects.xla.hlo_ops import HloOp
 from profnb.trace.hlo import read_hlo_module, read_hlo_modules

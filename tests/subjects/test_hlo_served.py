@@ -6,7 +6,7 @@ from programs import F32, convolution, metadata_plane, op, parameter, program, s
 from traces import event, host, line, read
 
 from profnb.subjects.study import Study
-from profnb.subjects.xla.hlo_served import Served
+from profnb.subjects.xla.hlo_program import Served
 from profnb.trace.hlo import read_hlo_module
 
 US = 1_000_000

@@ -8,7 +8,7 @@ import pytest
 from traces import event, gpu, host, line, read, ref
 
 from profnb.steps.streams import raw_device_lines
-from profnb.subjects.device.copies import COPIES, _parse_details, tabulate_copies
+from profnb.subjects.device.devices import COPIES, _parse_details, tabulate_copies
 from profnb.subjects.device.kernels import KERNELS, LaunchShape, is_tensor_core_eligible, parse_launch_shape, tabulate_kernels, uses_tensor_core
 from profnb.subjects.study import Study
 from profnb.trace.files import read_trace
@@ -81,7 +81,7 @@ def test_kernels_without_an_op_stand_under_their_own_names(names):
         (" grid:2048,1,1 block:256,1,1 private_mem:0 group_mem:8192 occ_pct:0", LaunchShape(None, 8192, None, "2048,1,1", "256,1,1", None)),
         ("occ_pct:37.5", LaunchShape(occupancy_percent=37.5)),
         ("regs:-1 grid:<script> block: occ_pct:nan", LaunchShape()),
-        ("regs:99999999999", LaunchShape(registers=99_999_999_999)),  # nobody reads more digits than these
+        ("regs:99999999999", LaunchShape(registers_per_thread=99_999_999_999)),  # nobody reads more digits than these
         ("regs:999999999999", LaunchShape()),
         ("", LaunchShape()),
     ],

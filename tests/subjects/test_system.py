@@ -23,7 +23,7 @@ from profnb.core.options import CaptureOptions
 from profnb.drawing.section import section_block, section_text
 from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
-from profnb.subjects.system.energy import COUNTER, ENERGY, SAMPLES, find_energy
+from profnb.subjects.system.machine_use import COUNTER, ENERGY, SAMPLES, find_energy
 from profnb.subjects.system.machine_use import SYSTEM, find_machine_use
 from profnb.subjects.system.section import energy_sentence, system_sections
 from profnb.subjects.system.machine_use import throttling_notes

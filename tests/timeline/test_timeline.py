@@ -11,7 +11,7 @@ from conftest import every_shared_trace
 from traces import event, gpu, host, line, plane, read
 
 from profnb.steps.streams import find_launches
-from profnb.timeline.marks import merge_events, pick_marks
+from profnb.timeline.pack import merge_events, pick_marks
 from profnb.timeline.scene import busy_in_bins
 from profnb.subjects.study import Study
 from profnb.timeline import pack

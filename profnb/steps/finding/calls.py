@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Int32s, Int64s
+from profnb.core.columns import Int32s, Int64s, sum_by
 from profnb.steps.windows import Steps, outermost
 from profnb.tf1.run_metadata import name_programs
 from profnb.trace.model import Trace
@@ -250,8 +250,8 @@ def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:
     modules = trace.stats.texts(HLO_MODULE)
     if not len(modules):
         return None
-    spent = np.zeros(len(modules.texts), np.int64)
-    np.add.at(spent, modules.values.astype(np.int64), trace.events.duration_ps[modules.events])
+    took = trace.events.duration_ps[modules.events]
+    spent = sum_by(modules.values.astype(np.int64), took, len(modules.texts))
     of_module = dict(zip(modules.texts, spent.tolist(), strict=True))
     functions = [trace.names[name].partition("(")[2].removesuffix(")") for name in names.tolist()]
     work = np.array([of_module.get(f"jit_{function}", 0) for function in functions], np.int64)

@@ -148,8 +148,7 @@ def _iterator_of(trace: Trace, asks: Int64s) -> Int64s:
     ids = trace.stats.integers("id")
     row = last_around(trace, asks, roots)
     iterator = np.zeros(asks.size, np.int64)
-    root_ids = look_up(ids.events, ids.values.astype(np.int64), roots, 0)
-    iterator[row[row >= 0]] = root_ids[row >= 0]
+    iterator[row[row >= 0]] = ids.of(roots, 0)[row >= 0]
     return iterator
 
 
@@ -197,7 +196,7 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     tape_numbers = tapes.values.astype(np.int64)
     numbers, row = np.unique(tape_numbers[is_entry], return_index=True)
     entered = tapes.events[is_entry][row]
-    tape = look_up(tapes.events, tape_numbers, gradients, 0)
+    tape = tapes.of(gradients, 0).astype(np.int64)
     if np.unique(tape[tape > 0]).size > 1:
         # All that a persistent tape is asked for in a row is one gradient: the last, by the first one's
         # place. A tape that is the only one is entered before the loop, so each of its gradients may be a

@@ -29,7 +29,7 @@ from profnb.capture.parts.part_records import (
 )
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, ratio, sum_by
 from profnb.core.printable import quoted
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
@@ -49,13 +49,10 @@ KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "bet
 class CellBreakdown(RowColumns):
     """N parts of a cell that add up to its wall time.
 
+    Its columns are those of ``CELL_BREAKDOWN``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        part: Which part each is; see ``PARTS``.
-        name: Which one of it, "" for all.
         occurrences: Number of runs, shape (N,); 0 where that has no meaning.
-        wall_ps: Wall time of it alone, without parts inside it, shape (N,).
-        longest_ps: The longest occurrence, shape (N,).
-        line: Where it was caused, or a callback stands: "Cell [3]:8"; "" where that is not known.
     """
 
     part: tuple[str, ...]
@@ -82,10 +79,6 @@ class CellBreakdown(RowColumns):
         return self.wall_ps / (self.whole_ps or np.nan)
 
 
-def _counted(cell: CellBreakdown) -> Floats:
-    return np.where(cell.occurrences > 0, cell.occurrences, np.nan)
-
-
 def kind_title(kind: str) -> str:
     """Name a part of the cell, or a kind of node of its tree, as everything that a user sees does."""
     return KIND_TITLES.get(kind, kind)
@@ -104,10 +97,10 @@ CELL_BREAKDOWN = Table[CellBreakdown](
             "name",
             "which one: a callback's hook, a function, a package, a source line; empty for all of the part",
         ),
-        Column("occurrences", _counted, "how often it ran; missing where that has no meaning"),
+        field_column("occurrences", "how often it ran; missing where that has no meaning", least=1),
         field_column("wall_ms", "wall time of it alone, without parts inside it", "time"),
         field_column("fraction", "share of the cell's wall time", "share"),
-        Column("mean_ms", lambda c: c.wall_ps / _counted(c), "mean of the occurrences"),
+        Column("mean_ms", lambda c: ratio(c.wall_ps, c.occurrences), "mean of the occurrences"),
         Column(
             "longest_ms",
             lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
@@ -203,9 +196,9 @@ def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
     began = np.asarray(cell.long_begin_ns, np.int64) - times.first_ns
     ended = np.asarray(cell.long_end_ns, np.int64) - times.first_ns
     inside = (began >= begin_ps // PS_PER_NS) & (ended <= -(-end_ps // PS_PER_NS))
-    took_ps = np.zeros(len(cell.parts), np.int64)
-    part = np.asarray(cell.long_part, np.int64)[inside]
-    np.add.at(took_ps, part, np.asarray(cell.long_wall_ns, np.int64)[inside] * PS_PER_NS)
+    part = np.asarray(cell.long_part, np.int64)
+    wall_ps = np.asarray(cell.long_wall_ns, np.int64) * PS_PER_NS
+    took_ps = sum_by(part, wall_ps * inside, len(cell.parts))
     # All that is known to have been something else may have been while the call ran.
     took_ps = np.clip(took_ps - max(end_ps - begin_ps - gap_ps, 0), 0, gap_ps)
     most = int(took_ps.argmax())

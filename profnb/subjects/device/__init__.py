@@ -1,10 +1,9 @@
 """Devices: their kernels, copies and launches, and why one was idle.
 
-devices               one row per device; GPUs that the program does not use
+devices               one row per device; copies by direction; GPUs that the program does not use
 kernels, precision    each kernel, by the op that asked for it; the width of the numbers that it computes with
-launches, copies      what set device work going, and how long that waited; copies by direction
+launches              what set device work going, and how long that waited; streams
 idle                  why the busiest device was idle
 roofline              what a device could do at most; XLA's ops under that roof
-find                  all of it for one trace
 section               how it is shown
 """

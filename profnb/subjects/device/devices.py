@@ -1,4 +1,4 @@
-"""Device work to one row per device: how busy each was, with what, how hidden its collectives; unused GPUs.
+"""Device work to one row per device: how busy each was, with what, its collectives; copies; unused GPUs.
 
 Times are by the wall clock: work that overlaps on several streams counts once. The window is that of the
 steps, as for the idle causes.
@@ -7,24 +7,38 @@ A GPU worked if the host launched anything for it, if an allocator of its memory
 anything itself. Where none of that was recorded and ops computed on the host all the time, the program trains
 beside it. That is no fault of the profiler's: CUPTI is to blame only where a GPU worked and nothing of it was
 recorded.
+
+Sizes of copies are in the stat ``memcpy_details``: ``kind_src:pageable kind_dst:device size:4096 dest:0
+async:1``, in traces up to TensorFlow 2.4 without the kinds. A copy from pageable host memory goes through a
+pinned buffer of the driver's, so it is slower and the host waits for it. The official tool looks for
+``num_bytes:`` there and shows 0 bytes. PyTorch has the size in ``bytes`` and the kinds in the name, ``Memcpy
+HtoD (Pageable -> Device)``. A TPU's copies are XLA's instructions; what is recorded on the core is
+starting them and waiting for them (``copy-done``).
+
+Source: openxla/xla cupti_collector.cc CreateXEvent (5a3e9fa3).
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s, RowColumns
+from profnb.core.columns import Floats, Int64s, RowColumns, number_values, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
+from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps.activities import CATEGORIES
-from profnb.steps.breakdown import StepBreakdown, category_column
+from profnb.steps.breakdown import category_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
     COLLECTIVE,
     COMPUTE,
     COPY,
+    DIRECTIONS,
+    by_device_clock,
     covered_ps,
+    directions_of_copies,
     kinds_of_work,
     raw_device_lines,
 )
@@ -41,12 +55,9 @@ _MOSTLY_WORK = 0.5
 class DeviceTable(RowColumns):
     """D devices that ran something, in the order of the trace.
 
+    Its columns are those of ``DEVICES``, each of shape (D,), times in picoseconds.
+
     Attributes:
-        device: The planes' names.
-        busy_ps: Time during which anything ran, shape (D,).
-        compute_ps: ... kernels other than collectives, shape (D,).
-        copy_ps: ... copies and memsets, shape (D,).
-        collective_ps: ... exchange with other devices, shape (D,).
         hidden_collective_ps: The part of it during which compute ran as well, shape (D,).
         window_ps: From the first step's begin to the last one's end.
     """
@@ -67,8 +78,7 @@ class DeviceTable(RowColumns):
     @property
     def hidden_fraction(self) -> Floats:
         """Share of the collectives' time that compute hides, shape (D,); NaN without any."""
-        hidden = self.hidden_collective_ps / np.maximum(self.collective_ps, 1)
-        return np.where(self.collective_ps > 0, hidden, np.nan)
+        return ratio(self.hidden_collective_ps, self.collective_ps)
 
     @property
     def imbalance(self) -> float:
@@ -83,12 +93,7 @@ def window_of_steps(steps: Steps) -> tuple[int, int]:
 
 
 def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
-    """Sum up each device's time inside the steps' window.
-
-    Args:
-        trace: The trace.
-        steps: Its steps; they set the window.
-    """
+    """Sum up each device's time inside the steps' window."""
     work = trace.lines.events_of(raw_device_lines(trace) & bool(len(steps)))
     window = window_of_steps(steps)
     begin = np.clip(trace.events.begin_ps[work], *window)
@@ -142,18 +147,14 @@ DEVICES = Table[DeviceTable](
 )
 
 
-def _of_devices(read: Callable[[Spine, StepBreakdown], Int64s]) -> Callable[[Spine], Int64s]:
-    """One column for all devices, each with a row per step."""
+def _of_devices(category: str) -> Callable[[Spine], Int64s]:
+    """A category's time on all devices, each with a row per step."""
 
     def values(spine: Spine) -> Int64s:
-        parts = [read(spine, breakdown) for breakdown in spine.device_breakdowns.values()]
+        parts = [breakdown.of(category) for breakdown in spine.device_breakdowns.values()]
         return np.concatenate([np.empty(0, np.int64), *parts])
 
     return values
-
-
-def _category(name: str) -> Callable[[Spine], Int64s]:
-    return _of_devices(lambda _, breakdown: breakdown.of(name))
 
 
 DEVICE_STEPS = Table[Spine](
@@ -165,12 +166,18 @@ DEVICE_STEPS = Table[Spine](
             lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
             "its name",
         ),
-        Column("step_num", _of_devices(lambda spine, _: spine.steps.step_num), "the step's number"),
         Column(
-            "duration_ms", _of_devices(lambda spine, _: spine.steps.duration_ps), "its duration"
+            "step_num",
+            lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
+            "the step's number",
+        ),
+        Column(
+            "duration_ms",
+            lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
+            "its duration",
         ),
         *(
-            Column(category_column(name), _category(name), f"time of it that is {name}")
+            Column(category_column(name), _of_devices(name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
     ),
@@ -218,3 +225,119 @@ def is_mixed_precision(spine: Spine) -> bool:
     policy = spine.recording.environment.get("Precision policy", "")
     scales = spine.trace.select_names(lambda name: "LossScale" in name or "loss_scale" in name)
     return policy.startswith("mixed_") or bool(scales.any())
+
+
+_MEMCPY_DETAILS = "memcpy_details"
+_MEMSET_DETAILS = "memset_details"
+_KINETO_BYTES = "bytes"
+_KINETO_KINDS = re.compile(r"Mem\w+ (?:\w+ )?\((?:(\w+) -> )?(\w+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTable(RowColumns):
+    """One row per direction and pair of memory kinds, most time first.
+
+    Its columns are those of ``COPIES``, each of shape (N,), times in picoseconds.
+
+    Attributes:
+        sized: Number of those that tell their size, shape (N,).
+        bytes: Bytes moved by those that tell, shape (N,).
+        sized_ps: Time of those that tell, shape (N,).
+    """
+
+    direction: tuple[str, ...]
+    source_kind: tuple[str, ...]
+    destination_kind: tuple[str, ...]
+    occurrences: Int64s
+    total_ps: Int64s
+    sized: Int64s
+    bytes: Int64s
+    sized_ps: Int64s
+
+    @property
+    def bandwidth(self) -> Floats:
+        """Bytes per second of the copies whose size is known, shape (N,); NaN where none is."""
+        return ratio(self.bytes, self.sized_ps / PS_PER_S)
+
+    def bytes_by_source(self, direction: str) -> dict[str, int]:
+        """Bytes that were copied in a direction, by the kind of memory that they came from."""
+        by_kind: Counter[str] = Counter()
+        for row, kind in enumerate(self.source_kind):
+            if self.direction[row] == direction:
+                by_kind[kind] += int(self.bytes[row])
+        return by_kind
+
+
+def _parse_details(text: str) -> tuple[str, str, int]:
+    """(source kind, destination kind, bytes or -1); ROCm writes a size of 0 where it does not know."""
+    pairs = dict(part.partition(":")[::2] for part in text.split())
+    size = pairs.get("size", pairs.get("num_bytes", ""))
+    has_size = size.isdecimal() and len(size) < 17 and int(size) > 0
+    return pairs.get("kind_src", ""), pairs.get("kind_dst", ""), int(size) if has_size else -1
+
+
+def tabulate_copies(trace: Trace) -> CopyTable:
+    """Sum up the copies and memsets of a trace's devices."""
+    work = trace.lines.events_of(raw_device_lines(trace))
+    directions = directions_of_copies(trace, work)
+    copies, directions = work[directions >= 0], directions[directions >= 0]
+    names, kind = np.unique(trace.events.name[copies], return_inverse=True)
+    matches = [_KINETO_KINDS.match(trace.names[name]) for name in names.tolist()]
+    kinds = [((m[1] or "").lower(), m[2].lower()) if m else ("", "") for m in matches]
+    moved = trace.stats.integers(_KINETO_BYTES).of(copies)
+    for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
+        details = trace.stats.texts(stat)
+        row = details.of(copies)
+        parsed = [_parse_details(text) for text in details.texts]
+        size = np.array([*(row[2] for row in parsed), -1], np.int64)
+        moved = np.where(row >= 0, size[row], moved)
+        kind = np.where(row >= 0, row + len(kinds), kind)
+        kinds += [row[:2] for row in parsed]
+    keys, codes = number_values(
+        (DIRECTIONS[direction], *kinds[at])
+        for direction, at in zip(directions.tolist(), kind.tolist(), strict=True)
+    )
+    begin, end = by_device_clock(trace, copies)
+    duration, is_sized = end - begin, moved >= 0
+    columns = (1, duration, is_sized, moved * is_sized, duration * is_sized)
+    sums = np.stack([sum_by(codes, column, len(keys)) for column in columns])
+    order = np.argsort(-sums[1], kind="stable")
+    direction, source, destination = (tuple(keys[row][at] for row in order) for at in range(3))
+    return CopyTable(direction, source, destination, *sums[:, order])
+
+
+def are_of_program(trace: Trace) -> bool:
+    """Tell whether XLA's own instructions are most of the time of copies from the host."""
+    copies = trace.lines.events_of(raw_device_lines(trace))
+    to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
+    of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
+    spent = trace.events.duration_ps[copies]
+    return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())
+
+
+COPIES = Table[CopyTable](
+    "copies",
+    "One row per direction and kinds of memory of the devices' copies, most time first. No row without a "
+    "device.",
+    (
+        field_column("direction", '"host to device", "device to host", ...; "set" for memset'),
+        field_column(
+            "source_kind", '"pageable", "pinned", "device", or "" where the trace does not say'
+        ),
+        field_column("destination_kind", "likewise"),
+        field_column("occurrences", "how many copies", "times"),
+        field_column("total_us", "time of all of them", "total"),
+        Column(
+            "bytes",
+            lambda t: np.where(t.sized > 0, t.bytes, np.nan),
+            "bytes moved by those that tell their size, NaN if none does",
+        ),
+        field_column(
+            "gigabytes_per_second",
+            "their bytes over their time",
+            "bandwidth",
+            lambda rate: MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s",
+            of="bandwidth",
+        ),
+    ),
+)

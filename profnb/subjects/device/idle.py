@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int8s, Int64s
+from profnb.core.columns import Floats, Int8s, Int64s, fractions_of
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.activities import (
     ACTIVITIES,
@@ -55,53 +55,32 @@ from profnb.steps.streams import (
 from profnb.steps.summary import periods_of
 from profnb.subjects.device.devices import window_of_steps
 
-IDLE_CAUSES = (
-    "compiling",
-    "waiting for input",
-    "copying input",
-    "synchronising copy",
-    "host compute",
-    "kernel launch",
-    "host collectives",
-    "Python in the step",
-    "Python between steps",
-    "unknown",
-)
 WORK = ("compute", "collectives", "copies")
-# Lanes of the sweep, a lower one wins: the device's work, then causes, then what counts as one of those;
-# _STEP is a running step, _NOTHING the open window.
-(
-    _COMPUTING,
-    _EXCHANGING,
-    _COPYING,
-    _COMPILING,
-    _INPUT,
-    _COPYING_IN,
-    _SYNCHRONISING,
-    _CPU,
-    _LAUNCHING,
-    _MEETING,
-) = range(10)
-_PREPARING, _TRACED, _AWAITED, _STEP, _NOTHING = range(10, 15)
-_LANES = 15
-# Waiting for a result is as copying it back.
-_COUNTS_AS = {_PREPARING: _LAUNCHING, _TRACED: _COMPILING, _AWAITED: _SYNCHRONISING}
-_LANE_OF_WORK = {COMPUTE: _COMPUTING, COLLECTIVE: _EXCHANGING, COPY: _COPYING}
+# Lanes of the sweep, the first that is open counts: what it counts as, and the host's activities that are it.
+_LANES: tuple[tuple[str, tuple[int, ...]], ...] = (
+    *((work, ()) for work in WORK),
+    ("compiling", (COMPILING,)),
+    ("waiting for input", (WAITING_FOR_INPUT,)),
+    ("copying input", (COPYING_IN,)),
+    ("synchronising copy", (COPYING_OUT, SYNCHRONISING)),
+    ("host compute", (HOST_COMPUTE,)),
+    ("kernel launch", ()),  # and whatever is in no other lane
+    ("host collectives", (EXCHANGING,)),
+    ("kernel launch", (DISPATCH,)),
+    ("compiling", (TRACING,)),
+    ("synchronising copy", (AWAITING,)),  # waiting for a result is as copying it back
+    ("Python in the step", ()),  # a step that runs
+    ("Python between steps", (NOTHING,)),  # the open window
+)
+_NAMES = [name for name, _ in _LANES]
+IDLE_CAUSES = (*list(dict.fromkeys(_NAMES))[len(WORK) :], "unknown")
+_FIRST_OF_NAME = [_NAMES.index(name) for name in _NAMES]
+_LAUNCHING, _NOTHING = _NAMES.index("kernel launch"), len(_LANES) - 1
+_STEP = _NOTHING - 1
+_EXPLAINED = slice(0, len(WORK) + len(IDLE_CAUSES) - 3)
+_LANE_OF_ACTIVITY = {one: lane for lane, (_, kinds) in enumerate(_LANES) for one in kinds}
+_LANE_OF_WORK = {COMPUTE: 0, COLLECTIVE: 1, COPY: 2}
 _BINS = 96
-# What the host does, as the breakdown of a step has it too.
-_LANE_OF_ACTIVITY = {
-    NOTHING: _NOTHING,
-    AWAITING: _AWAITED,
-    TRACING: _TRACED,
-    COMPILING: _COMPILING,
-    DISPATCH: _PREPARING,
-    EXCHANGING: _MEETING,
-    WAITING_FOR_INPUT: _INPUT,
-    COPYING_IN: _COPYING_IN,
-    COPYING_OUT: _SYNCHRONISING,
-    SYNCHRONISING: _SYNCHRONISING,
-    HOST_COMPUTE: _CPU,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +119,7 @@ class IdleTable:
 
 def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
     """Sums by lane to those by work and cause; what nothing explains is unknown without a host."""
-    explained_ps, step, gap = (
-        column[..., :_PREPARING],
-        column[..., [_STEP]],
-        column[..., [_NOTHING]],
-    )
+    explained_ps, step, gap = (column[..., at] for at in (_EXPLAINED, [_STEP], [_NOTHING]))
     none = np.zeros_like(step)
     return np.concatenate(
         [explained_ps, *([step, gap, none] if has_host else [none, gap, step])], axis=-1
@@ -169,13 +144,13 @@ def attribute_idle(spine: Spine) -> IdleTable | None:
     since, lane = _find_lanes(spine, plane, window)
     edges = np.linspace(*window, min(_BINS, window[1] - window[0]) + 1).astype(np.int64)
     edges[[0, -1]] = window
-    of_bins = sum_stretches(since, lane, edges, _LANES)
+    of_bins = sum_stretches(since, lane, edges, len(_LANES))
     since, lane = _while_open(since, lane, (begin, end))
-    in_all = sum_stretches(since, lane, np.array(window), _LANES)[0]
-    count, most = (np.zeros(_LANES, np.int64) for _ in range(2))
+    in_all = sum_stretches(since, lane, np.array(window), len(_LANES))[0]
+    most = np.zeros(len(_LANES), np.int64)
     row = np.flatnonzero(lane[:-1] >= 0)
-    np.add.at(count, lane[row], 1)
     np.maximum.at(most, lane[row], np.diff(since)[row])
+    count = np.bincount(lane[row], minlength=len(_LANES))
     has_host = steps.roots.size > 0 and bool(trace.is_host_event[steps.roots[0]])
     occurrences, total, longest, bins = (
         _tell_unknown(column, has_host=has_host) for column in (count, in_all, most, of_bins)
@@ -216,11 +191,9 @@ def _find_lanes(spine: Spine, plane: int, window: tuple[int, int]) -> tuple[Int6
     begin, end, lane = (column[end > begin] for column in (begin, end, lane))
     begin, end = np.append(begin, window[0]), np.append(end, window[1])
     lane = np.append(lane, np.int8(_NOTHING))
-    since, highest = find_stretches(begin, end, _NOTHING - lane, _LANES)
-    lowest = np.where(highest >= 0, _NOTHING - highest, -1).astype(np.int8)
-    for lane_of_none, counts_as in _COUNTS_AS.items():
-        lowest[lowest == lane_of_none] = counts_as
-    return since, lowest
+    since, highest = find_stretches(begin, end, _NOTHING - lane, len(_LANES))
+    counted = np.array([*_FIRST_OF_NAME, -1], np.int8)
+    return since, counted[np.where(highest >= 0, _NOTHING - highest, -1)]
 
 
 def _while_open(since: Int64s, lanes: Int8s, open_: tuple[Int64s, Int64s]) -> tuple[Int64s, Int8s]:
@@ -245,10 +218,7 @@ IDLE = Table[IdleTable](
         ),
         field_column("longest_us", "the longest of them", "longest"),
         Column(
-            "idle_fraction",
-            lambda t: t.total_ps / (t.total_ps.sum() or np.nan),
-            "share of the idle time",
-            "of idle",
+            "idle_fraction", lambda t: fractions_of(t.total_ps), "share of the idle time", "of idle"
         ),
         Column(
             "window_fraction",

@@ -33,7 +33,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int64s,
+    RowColumns,
+    fractions_of,
+    look_up,
+    number_values,
+    sum_by,
+)
 from profnb.core.table import Table, field_column
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
@@ -137,7 +146,7 @@ def _sources_of_ops(
         yield [(trace.names[name], "") for name in names.tolist()], row
     for stat in (*_ANNOTATIONS, *_HLO_SOURCES, TF_OP):
         column = trace.stats.texts(stat)
-        row = look_up(column.events, column.values.astype(np.int64), events)
+        row = column.of(events).astype(np.int64)
         yield [_key_of(text, stat) for text in column.texts], row
     if hlo is not None:
         yield [op.key if op.name else None for op in hlo.ops], hlo.codes_of(events)
@@ -159,10 +168,6 @@ def tells_tensor_cores(spine: Spine, plane: int) -> bool:
 
     A TPU and a GPU before compute capability 7 have none, and what sessions of TensorFlow 1 record of a
     kernel is its op's name.
-
-    Args:
-        spine: The trace.
-        plane: The device's plane.
     """
     device = spine.trace.planes[plane]
     capability = device.stats.get("compute_cap_major", _FIRST_WITH_TENSOR_CORES)
@@ -192,7 +197,7 @@ class LaunchShape:
     """The launch of a kernel; None where the trace does not say.
 
     Attributes:
-        registers: Per thread.
+        registers_per_thread: Registers.
         static_shared_bytes: Shared memory the kernel declares, per block.
         dynamic_shared_bytes: Shared memory asked for at launch, per block.
         grid: Blocks, as ``x,y,z``.
@@ -201,7 +206,7 @@ class LaunchShape:
         shared_bytes: Shared memory of both kinds, per block.
     """
 
-    registers: int | None = None
+    registers_per_thread: int | None = None
     static_shared_bytes: int | None = None
     dynamic_shared_bytes: int | None = None
     grid: str = ""
@@ -225,7 +230,7 @@ def parse_launch_shape(details: str) -> LaunchShape:
     has_occupancy = re.fullmatch(r"\d{1,3}(\.\d{1,6})?", occupancy) and float(occupancy) > 0
     static, dynamic = number("static_shared", "shm", "group_mem"), number("dynamic_shared")
     return LaunchShape(
-        registers=number("regs"),
+        registers_per_thread=number("regs"),
         static_shared_bytes=static,
         dynamic_shared_bytes=dynamic,
         shared_bytes=None if static is None or dynamic is None else static + dynamic,
@@ -253,7 +258,7 @@ def _launch_shapes(trace: Trace, kernels: Int64s) -> tuple[list[LaunchShape], In
         )
         shapes.append(
             LaunchShape(
-                registers=int(registers) if registers >= 0 else None,
+                registers_per_thread=int(registers) if registers >= 0 else None,
                 shared_bytes=int(shared) if shared >= 0 else None,
                 grid=grid,
                 block=block,
@@ -271,15 +276,10 @@ def _sizes(text: str) -> str:
 class KernelTable(RowColumns):
     """One row per kernel, op and launch shape, most time first.
 
+    Its columns are those of ``KERNELS``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        kernel_name: The kernels' names.
-        op_name: The op it ran for; the kernel's own name where the trace names none.
-        op_type: That op's type, or "".
         shape: How it was launched.
-        occurrences: How often, shape (N,).
-        total_ps: Sum of durations, shape (N,).
-        min_ps: Shortest, shape (N,).
-        max_ps: Longest, shape (N,).
         uses_tensor_core: By the kernel's name, shape (N,).
         is_tensor_core_eligible: By the op's name or the kernel's, or because it did use them, shape (N,).
     """
@@ -303,8 +303,7 @@ class KernelTable(RowColumns):
     @property
     def fraction(self) -> Floats:
         """Each row's share of all kernel time, shape (N,); NaN without any."""
-        whole = int(self.total_ps.sum())
-        return self.total_ps / whole if whole else np.full(len(self), np.nan)
+        return fractions_of(self.total_ps)
 
 
 def find_kernels(trace: Trace) -> Int64s:
@@ -324,20 +323,17 @@ def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     ops = name_device_work(trace, kernels, hlo)
     shapes, shape_of_kernel = _launch_shapes(trace, kernels)
     # Each plane has rows of its own: one kernel on eight devices, eight rows.
-    texts: dict[str, int] = {}
-    row_of_text = np.array([texts.setdefault(t, len(texts)) for t in trace.names.texts], np.int64)
+    distinct, row_of_text = number_values(trace.names.texts)
     names = row_of_text[trace.events.name[kernels]]
     packed = (names * len(ops.keys) + ops.code) * (len(shapes) + 1) + shape_of_kernel + 1
     _, first, row = np.unique(packed, return_index=True, return_inverse=True)
     begin, end = by_device_clock(trace, kernels)
-    total, longest = (np.zeros(first.size, np.int64) for _ in range(2))
-    shortest = np.full(first.size, np.iinfo(np.int64).max)
-    np.add.at(total, row, end - begin)
+    total = sum_by(row, end - begin, first.size)
+    longest, shortest = np.zeros_like(total), np.full_like(total, np.iinfo(np.int64).max)
     np.maximum.at(longest, row, end - begin)
     np.minimum.at(shortest, row, end - begin)
     order = np.lexsort((first, -total))
     first = first[order]  # of each row of the table
-    distinct = list(texts)
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
     op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
@@ -384,29 +380,14 @@ KERNELS = Table[KernelTable](
         field_column("min_us", "shortest run"),
         field_column("max_us", "longest run"),
         field_column("fraction", "share of all kernel time", "share"),
-        field_column(
-            "registers_per_thread",
-            "registers of each thread, NaN where unknown",
-            of="shape.registers",
-            least=0,
-        ),
-        field_column(
-            "static_shared_bytes",
-            "shared memory that the kernel declares",
-            of="shape.static_shared_bytes",
-            least=0,
-        ),
-        field_column(
-            "dynamic_shared_bytes",
-            "shared memory that the launch asks for",
-            of="shape.dynamic_shared_bytes",
-            least=0,
-        ),
-        field_column(
-            "shared_bytes",
-            "shared memory of a block, both together",
-            of="shape.shared_bytes",
-            least=0,
+        *(
+            field_column(name, meaning, of=f"shape.{name}", least=0)
+            for name, meaning in (
+                ("registers_per_thread", "registers of each thread, NaN where unknown"),
+                ("static_shared_bytes", "shared memory that the kernel declares"),
+                ("dynamic_shared_bytes", "shared memory that the launch asks for"),
+                ("shared_bytes", "shared memory of a block, both together"),
+            )
         ),
         field_column("grid", 'blocks of the launch, "x,y,z"; "" where unknown', of="shape.grid"),
         field_column("block", 'threads of a block, "x,y,z"; "" where unknown', of="shape.block"),

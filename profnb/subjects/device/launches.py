@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s, RowColumns
+from profnb.core.columns import Floats, Int64s, RowColumns, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -35,15 +35,10 @@ _MANY_THREADS = 4
 class LaunchTable(RowColumns):
     """One row per device that ran kernels.
 
+    Its columns are those of ``LAUNCHES``, each of shape (D,), times in picoseconds; NaN where not known.
+
     Attributes:
-        device: The planes' names.
-        kernels: Number of kernels, shape (D,).
-        per_step: Median number per step, shape (D,); NaN without steps.
         launched: Kernels whose launch was recorded, shape (D,).
-        calls: The calls that launched them, shape (D,).
-        launch_ps: Median time of a call, shape (D,); NaN where none was recorded.
-        delay_ps: Median time from the end of a call to its first kernel's begin, shape (D,).
-        delay_p95_ps: 95th percentile of that, shape (D,).
         tiny: Kernels shorter than 10 us, shape (D,).
         longer_calls: Calls that took longer than the device was busy with what they started, shape (D,).
         shorter_than_launch: Kernels that such calls launched, shape (D,).
@@ -64,7 +59,7 @@ class LaunchTable(RowColumns):
     @property
     def longer_fraction(self) -> Floats:
         """Share of the calls that took longer than what they started, shape (D,); NaN without any."""
-        return np.where(self.calls > 0, self.longer_calls / np.maximum(self.calls, 1), np.nan)
+        return ratio(self.longer_calls, self.calls)
 
     @property
     def sets_the_pace(self) -> bool:
@@ -158,12 +153,9 @@ def _work_of_calls(
 class StreamTable(RowColumns):
     """One row per stream (or core) on which a device ran something, most busy first.
 
+    Its columns are those of ``STREAMS``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        device: The planes' names.
-        stream: The lines' names.
-        kernels: Number of kernels, shape (N,).
-        copies: Copies and memsets, shape (N,).
-        busy_ps: Time inside the window in which it ran anything, shape (N,).
         window_ps: From the first step's begin to the last one's end.
     """
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s
+from profnb.core.columns import Bools, Floats, Int64s, fractions_of, sum_by
 from profnb.core.table import Column, Table
 from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
@@ -75,8 +75,7 @@ class Precision:
     @property
     def fraction(self) -> Floats:
         """Share of all kernel time, shape (6,); NaN without any."""
-        whole = int(self.total_ps.sum())
-        return self.total_ps / whole if whole else np.full(len(WIDTHS), np.nan)
+        return fractions_of(self.total_ps)
 
     @property
     def rows(self) -> Int64s:
@@ -100,20 +99,15 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     if hlo is not None:
         of_op = _width_rows([*(width_of_hlo(hlo, op)[0] for op in hlo.ops), "unknown"])
         width = np.where(width == _UNKNOWN_WIDTH, of_op[hlo.codes_of(kernels)], width)
-    occurrences, total = (np.zeros(len(WIDTHS), np.int64) for _ in range(2))
-    np.add.at(occurrences, width, 1)
     begin, end = by_device_clock(trace, kernels)
-    np.add.at(total, width, end - begin)
-    return Precision(occurrences, total)
+    count = len(WIDTHS)
+    return Precision(np.bincount(width, minlength=count), sum_by(width, end - begin, count))
 
 
 def ops_without_tensor_cores(kernels: KernelTable) -> dict[str, tuple[int, int]]:
     """Find the products and convolutions that spent most of their time on the ordinary cores, by name.
 
     An op counts by where its time went: helper kernels beside main ones in tensor cores make none.
-
-    Args:
-        kernels: The kernels.
 
     Returns:
         Picoseconds and kernels of each op's.

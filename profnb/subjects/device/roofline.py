@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int64s, ratio
 from profnb.core.table import Column, Table, field_column
-from profnb.core.units import PS_PER_S
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
-from profnb.subjects.xla.xla_ops import XlaOps
+from profnb.subjects.xla.xla_ops import OpWork, XlaOps
 from profnb.trace.model import Plane
 
 
@@ -106,23 +105,15 @@ def find_peak(plane: Plane) -> Peak | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OpRates(RowColumns):
+class OpRates(OpWork):
     """N ops under the roof of what ran them; NaN for what is not known.
 
     Attributes:
-        occurrences: Runs of each, shape (N,).
-        self_ps: Time in all runs, shape (N,).
-        flops: Operations of one run, shape (N,).
-        bytes: Bytes that one run must move, shape (N,).
         width: Of the numbers each computes with; "" for whole numbers or where not known.
         peak_flops: Operations that can be done in a second with numbers of that width, shape (N,).
         peak: The limits; None where they are not known.
     """
 
-    occurrences: Int64s
-    self_ps: Int64s
-    flops: Floats
-    bytes: Floats
     width: tuple[str, ...]
     peak_flops: Floats
     peak: Peak | None
@@ -131,16 +122,6 @@ class OpRates(RowColumns):
     def intensity(self) -> Floats:
         """Operations per byte, shape (N,)."""
         return ratio(self.flops, self.bytes)
-
-    @property
-    def flops_per_second(self) -> Floats:
-        """Operations that each reached, shape (N,)."""
-        return ratio(self.flops * self.occurrences, self.self_ps / PS_PER_S)
-
-    @property
-    def bytes_per_second(self) -> Floats:
-        """Bytes that each reached, shape (N,)."""
-        return ratio(self.bytes * self.occurrences, self.self_ps / PS_PER_S)
 
     @property
     def peak_bytes(self) -> float:
@@ -157,13 +138,6 @@ class OpRates(RowColumns):
     def bytes_fraction(self) -> Floats:
         """Share of the memory's bandwidth, shape (N,)."""
         return self.bytes_per_second / self.peak_bytes
-
-
-def ratio(amount: Floats, per: Floats | Int64s) -> Floats:
-    """Divide one by the other, NaN where that is nothing."""
-    divided: Floats = np.full(amount.size, np.nan)
-    np.divide(amount, per, out=divided, where=np.asarray(per) > 0)
-    return divided
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
-from profnb.subjects.device.copies import COPIES, CopyTable
-from profnb.subjects.device.devices import DEVICES, DeviceTable
+from profnb.subjects.device.devices import COPIES, DEVICES, CopyTable, DeviceTable
 from profnb.subjects.device.idle import IDLE, IDLE_CAUSES, WORK, IdleTable
 from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_cores
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable

@@ -4,6 +4,5 @@ iterators    the tree of iterators, the users' functions in it, the events that 
 waiting      the training's waiting: by the iterator that caused it, and step by step
 pipeline     the table of iterators; how full buffers and queues were
 diagnosis    what starves the training, and what helps
-find         all of it for one trace
 section      how it is shown
 """

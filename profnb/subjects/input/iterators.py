@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Int32s, Int64s, RowColumns, gather
+from profnb.core.columns import Bools, Int32s, Int64s, RowColumns, flags_at, gather, sum_by
 from profnb.core.units import bytes_text, count_text
 from profnb.steps.activities import FunctionRuns
 from profnb.steps.nesting import find_parents, last_around, self_times
@@ -137,13 +137,6 @@ def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
 
     A run lies inside the call of a synchronous iterator. One of an asynchronous iterator lies beside the
     call that fetched its argument, both inside the same event of the thread that feeds it.
-
-    Args:
-        outside: Each event's parent, shape (E,).
-        runs: Runs of users' functions, shape (R,).
-        calls: Calls of iterators, shape (E',).
-        node: The iterator of each call.
-        parent: The iterator that asks each iterator.
     """
     owner = np.full(runs.size, -1, np.int64)
     if not runs.size:
@@ -151,9 +144,7 @@ def _owners(outside: Int32s, runs: Int64s, calls: Int64s, node: Int64s, parent: 
     whose = np.full(outside.size, -1, np.int32)  # whose call an event is, or whose thread it is on
     around = outside[calls]
     is_outer = around >= 0
-    is_call = np.zeros(outside.size, np.bool_)
-    is_call[calls] = True
-    fed = is_outer & ~is_call[around]
+    fed = is_outer & ~flags_at(calls, outside.size)[around]
     whose[around[fed]] = parent[node[fed]]
     whose[calls] = node
     rows, at = np.arange(runs.size), outside[runs]
@@ -171,12 +162,12 @@ def _work_of_runs(trace: Trace, runs: Int64s, run_of_event: Int32s) -> tuple[Int
 
     What the executor does for a run carries the run's id, on whatever thread.
     """
-    end, busy = trace.events.end_ps[runs], np.zeros(runs.size, np.int64)
+    end = trace.events.end_ps[runs]
     work = np.flatnonzero(run_of_event >= 0)
     work = work[trace.are_named(work, lambda name: name in _EXECUTOR)]
     row = run_of_event[work]
     np.maximum.at(end, row, trace.events.end_ps[work])
-    np.add.at(busy, row, trace.events.duration_ps[work])
+    busy = sum_by(row, trace.events.duration_ps[work], runs.size)
     return end, np.where(busy == 0, trace.events.duration_ps[runs], busy)  # 0: ran inline
 
 
@@ -274,8 +265,7 @@ def find_function_ops(
         )
         ops, iterator = _ops_of_runs(trace, tree, outside, of_name > 0)
         distinct, row, often = _count(iterator * len(codes) + of_name[trace.events.name[ops]])
-        time_ps = np.zeros(distinct.size, np.int64)
-        np.add.at(time_ps, row, trace.events.duration_ps[ops])
+        time_ps = sum_by(row, trace.events.duration_ps[ops], distinct.size)
         kinds = {code: kind for kind, code in codes.items()}
         for pair, time, count in zip(
             distinct.tolist(), time_ps.tolist(), often.tolist(), strict=True
@@ -310,8 +300,7 @@ def _ops_of_runs(
     """
     pieces = np.flatnonzero(tree.run_of_event >= 0)
     pieces = pieces[trace.are_named(pieces, lambda name: name in _EXECUTOR)]
-    is_piece = np.zeros(outside.size + 1, np.bool_)  # the last one is nobody's parent
-    is_piece[pieces] = True
+    is_piece = flags_at(pieces, outside.size + 1)  # the last one is nobody's parent
     ops = np.flatnonzero(gather(is_piece, outside) & trace.is_host_event)
     ops = ops[gather(is_op, trace.events.name[ops])]
     iterator = gather(tree.run_node, gather(tree.run_of_event, outside[ops]))

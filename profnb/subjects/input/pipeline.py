@@ -1,12 +1,23 @@
 """The iterators of tf.data to a table: what each costs, what it waited for, how full its buffer was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.capture.environment import Chain
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, look_up
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int32s,
+    Int64s,
+    RowColumns,
+    flags_at,
+    fractions_of,
+    look_up,
+    ratio,
+    sum_by,
+)
 from profnb.core.table import Column, Table, field_column
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
@@ -16,7 +27,7 @@ from profnb.subjects.input.iterators import (
     label_of,
     name_functions,
 )
-from profnb.subjects.input.waiting import Charges
+from profnb.subjects.input.waiting import Pieces
 from profnb.trace.model import Counter, StatColumn, Trace
 
 _BUFFER = "buffered elements"
@@ -27,23 +38,14 @@ _ITERATOR = "Iterator::"
 class InputPipeline(RowColumns):
     """One row per iterator, as in ``tree``.
 
+    Its columns are those of ``INPUT_PIPELINE``, each of shape (N,), times in picoseconds.
+
     Attributes:
         tree: The iterators.
-        dataset: The names of the datasets they were made from; "" if the trace does not say.
-        function: The name of each one's user's function; "" without one or where the capture did not see it.
-        occurrences: How often each was asked, shape (N,).
-        total_ps: Time in those calls, waiting included, shape (N,).
-        self_ps: ... less the calls of its input on the same thread, shape (N,).
-        longest_ps: The longest call, shape (N,).
-        function_occurrences: Runs of its user's function, shape (N,).
-        function_ps: Time that threads worked for them, shape (N,).
         function_ops: The ops that took most of that, as (type, time, how often).
-        waited_ps: The training's waiting that is charged to it, shape (N,).
         parallelism: Calls of the function at once, as last set; 0 if the trace does not say, shape (N,).
-        is_autotuned: Whether tf.data sets that itself, shape (N,).
         capacity: Elements its buffer can hold; -1 without one, shape (N,).
         buffered: Mean number of elements in it when it was asked; NaN without any, shape (N,).
-        empty_fraction: How often it was empty when asked; NaN without a buffer, shape (N,).
     """
 
     tree: IteratorTree
@@ -81,8 +83,7 @@ class InputPipeline(RowColumns):
     @property
     def waited_fraction(self) -> Floats:
         """Share of the training's waiting, shape (N,); NaN where it never waited."""
-        whole = int(self.waited_ps.sum())
-        return self.waited_ps / whole if whole else np.full(len(self), np.nan)
+        return fractions_of(self.waited_ps)
 
     @property
     def elements_per_second(self) -> Floats:
@@ -91,7 +92,7 @@ class InputPipeline(RowColumns):
         An asynchronous map that ran 100 times, 4 at once, and worked 8 s for that, delivers 100 in 2 s.
         """
         work = self.work_ps / np.where(self.tree.is_async, np.maximum(self.parallelism, 1), 1)
-        return np.where(work > 0, self.occurrences / np.where(work > 0, work, 1) * 1e12, np.nan)
+        return ratio(self.occurrences, work) * 1e12
 
     def name(self, row: int) -> str:
         """``ParallelMap(augment)``, or with the op that its function mostly runs: ``Map (MatMul)``."""
@@ -118,7 +119,7 @@ def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
 def tabulate_input_pipeline(
     trace: Trace,
     tree: IteratorTree,
-    charges: Charges,
+    charges: Pieces,
     outside: Int32s,
     chains: Sequence[Chain] = (),
 ) -> InputPipeline:
@@ -133,12 +134,8 @@ def tabulate_input_pipeline(
     """
     count = len(tree)
     duration = trace.events.duration_ps[tree.events]
-    total, alone, longest, function = (np.zeros(count, np.int64) for _ in range(4))
-    np.add.at(total, tree.node, duration)
-    np.add.at(alone, tree.node, tree.self_ps)
+    longest = np.zeros(count, np.int64)
     np.maximum.at(longest, tree.node, duration)
-    has_owner = tree.run_node >= 0
-    np.add.at(function, tree.run_node[has_owner], tree.run_busy_ps[has_owner])
     buffered, empty = _fill(trace, tree)
     limit, size = (
         _last_of(tree, trace.stats.integers(stat)) for stat in ("buffer_limit", "buffer_size")
@@ -150,11 +147,11 @@ def tabulate_input_pipeline(
         dataset=dataset,
         function=name_functions(dataset, chains),
         occurrences=np.bincount(tree.node, minlength=count),
-        total_ps=total,
-        self_ps=alone,
+        total_ps=sum_by(tree.node, duration, count),
+        self_ps=sum_by(tree.node, tree.self_ps, count),
         longest_ps=longest,
-        function_occurrences=np.bincount(tree.run_node[has_owner], minlength=count),
-        function_ps=function,
+        function_occurrences=sum_by(tree.run_node, 1, count),
+        function_ps=sum_by(tree.run_node, tree.run_busy_ps, count),
         function_ops=find_function_ops(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
@@ -169,17 +166,15 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
     """Mean number of buffered elements when asked, and how often there was none."""
     stats = trace.stats.integers("buffered_elements")
     limits = trace.stats.integers("buffer_limit").events if len(stats) else stats.events
-    has_buffer = np.zeros(len(tree), np.bool_)
     node = look_up(tree.events, tree.node, np.union1d(stats.events, limits))
-    has_buffer[node[node >= 0]] = True
+    has_buffer = flags_at(node[node >= 0], len(tree))
     calls = np.flatnonzero(has_buffer[tree.node]) if tree.node.size else tree.node
     # A call without the stat found nothing in the buffer.
     amount = stats.of(tree.events[calls], 0)
     asked, sums, empties = (
         np.bincount(tree.node[calls], weights, len(tree)) for weights in (None, amount, amount == 0)
     )
-    whole = np.where(asked > 0, asked, np.nan)
-    return sums / whole, empties / whole
+    return ratio(sums, asked), ratio(empties, asked)
 
 
 INPUT_PIPELINE = Table[InputPipeline](
@@ -257,13 +252,7 @@ def find_buffers(trace: Trace) -> list[Counter]:
 class BufferSamples:
     """N samples, buffer by buffer, each in time order.
 
-    Attributes:
-        iterator: The iterator with the buffer, or the queue, one per sample.
-        time_ps: When it was asked, shape (N,).
-        held: Elements in the buffer then, shape (N,); NaN where not known.
-        capacity: Elements it can hold, shape (N,); NaN without a fixed capacity.
-        kept_back: Elements that a queue keeps back to shuffle, shape (N,); NaN for buffers of tf.data.
-        is_empty: Whether it held too few for what was asked then, shape (N,).
+    Its columns are those of ``BUFFERS``, each of shape (N,), times in picoseconds.
     """
 
     iterator: tuple[str, ...]
@@ -275,15 +264,11 @@ class BufferSamples:
 
 
 def tabulate_buffers(
-    buffers: Sequence[Counter], capacity: Mapping[str, int], queues: Sequence[QueueUse] = ()
+    buffers: Sequence[Counter], table: InputPipeline, queues: Sequence[QueueUse] = ()
 ) -> BufferSamples | None:
-    """The samples of all buffers, then those of all queues; None where there is neither.
-
-    Args:
-        buffers: One series per iterator.
-        capacity: How much the buffer of each iterator holds, by its place, where that is known.
-        queues: The queues.
-    """
+    """The samples of all buffers, then those of all queues; None where there is neither."""
+    sizes_of = zip(table.tree.path, table.capacity.tolist(), strict=True)
+    capacity = {path: size for path, size in sizes_of if size > 0}
     series = [
         (b.series, b.time_ps, b.value, capacity.get(b.series, np.nan), np.nan, b.value == 0)
         for b in buffers

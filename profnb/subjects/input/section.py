@@ -31,14 +31,7 @@ _BUFFER_COLOURS = (
 )  # fmt: skip
 _INDENT = "\u00a0"
 _MOST_QUEUES, _MOST_QUEUE_POINTS, _MOST_MARKS, _LONGEST_QUEUE = 6, 300, 200, 60
-_LINES = (
-    "device compute",
-    "host compute",
-    "kernel launch",
-    "device collectives",
-    "output",
-    "input",
-)
+_QUEUE_COLOURS = (*_BUFFER_COLOURS[:4], "output", "input")
 _HEADINGS = (
     "queue", "holds", "min_after_dequeue", "mean", "found empty", "threads", "enqueue takes", "threads busy",
 )  # fmt: skip
@@ -241,7 +234,7 @@ def line_of(
 
 
 def figure_over_time(
-    title: str, lines: list[dict[str, Any]], steps: Steps, yaxis: dict[str, Any],
+    title: str, lines: list[dict[str, Any]], steps: Steps | None, yaxis: dict[str, Any],
     margins: tuple[int, int], **rest: Any,
 ) -> dict[str, Any]:  # fmt: skip
     """Draw lines over the time of the trace, with a rule where each step begins.
@@ -249,7 +242,7 @@ def figure_over_time(
     Args:
         title: The figure's title.
         lines: What ``line_of`` made.
-        steps: The steps.
+        steps: The steps; None draws no rules.
         yaxis: The axis of the values.
         margins: Pixels to the left and above.
         **rest: What else the layout holds.
@@ -260,8 +253,9 @@ def figure_over_time(
         **rest,
         "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
         "yaxis": yaxis,
-        "shapes": _step_rules(steps),
     }
+    if steps is not None:
+        layout["shapes"] = _step_rules(steps)
     return {"data": lines, "layout": layout, "config": {"displaylogo": False}}
 
 
@@ -315,18 +309,14 @@ def _row(use: QueueUse) -> tuple[str, ...]:
 def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
     """Draw what queues held over time, with a mark where a step had to wait; None where nothing is known."""
     data: list[dict[str, Any]] = []
-    for use, line in zip(queues, _LINES, strict=False):
+    for use, line in zip(queues, _QUEUE_COLOURS, strict=False):
         if np.isnan(use.held).all():
             continue
         name = f"{use.record.name[:_LONGEST_QUEUE]}, holds {use.record.capacity}"
-        times, held = _thin(use)
-        data.append(
-            {
-                "type": "scatter", "mode": "lines", "name": figure_text(name), "x": times, "y": held,
-                "line": {"shape": "hv", "width": 1.5, "color": COLOURS[line]},
-                "hovertemplate": "%{x:.4g} ms: %{y} elements<extra></extra>",
-            }
-        )  # fmt: skip
+        lowest = thin(np.nan_to_num(use.held, nan=np.inf), _MOST_QUEUE_POINTS, np.argmin)
+        held = use.held[lowest].tolist()
+        drawn = line_of(name, COLOURS[line], use.time_ps[lowest], held, "%{y} elements")
+        data.append(drawn)
         empty = np.flatnonzero(use.is_empty)[:_MOST_MARKS]
         data.append(
             {
@@ -342,27 +332,11 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
             data.append(
                 {
                     "type": "scatter", "mode": "lines", "name": f"min_after_dequeue, {kept}",
-                    "x": [times[0], times[-1]], "y": [kept, kept],
+                    "x": [drawn["x"][0], drawn["x"][-1]], "y": [kept, kept],
                     "line": {"width": 1, "dash": "dot", "color": COLOURS[line]},
                 }
             )  # fmt: skip
     if not data:
         return None
-    layout = figure_layout("How full the queues were", 260)
-    layout |= {
-        "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
-        "yaxis": {**axis("elements"), "rangemode": "tozero"},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
-
-
-def _thin(use: QueueUse) -> tuple[list[float], list[float]]:
-    """At most 300 points: of each stretch the lowest, where it was."""
-    width = max(-(-use.held.size // _MOST_QUEUE_POINTS), 1)
-    at = [
-        begin + int(np.argmin(np.nan_to_num(use.held[begin : begin + width], nan=np.inf)))
-        for begin in range(0, use.held.size, width)
-    ]
-    return [round(float(t) / PS_PER_MS, 4) for t in use.time_ps[at]], use.held[at].tolist()
+    yaxis = {**axis("elements"), "rangemode": "tozero"}
+    return figure_over_time("How full the queues were", data, None, yaxis, (56, 84))

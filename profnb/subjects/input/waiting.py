@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, stable_order
+from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at, stable_order, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.windows import Gaps, Steps
 from profnb.subjects.input.iterators import IteratorTree
@@ -42,39 +42,20 @@ class Pieces(NamedTuple):
     end_ps: Int64s
     label: Int64s
 
-
-@dataclass(frozen=True, slots=True)
-class Charges:
-    """P stretches of the training's waiting in time order, which do not overlap.
-
-    Attributes:
-        begin_ps: Their begins, shape (P,).
-        end_ps: Their ends, shape (P,).
-        iterator: The iterator that each is charged to, shape (P,).
-        part: ``ITERATOR`` for its own work, ``FUNCTION`` for its user's function, shape (P,).
-    """
-
-    begin_ps: Int64s
-    end_ps: Int64s
-    iterator: Int64s
-    part: Int64s
-
     @property
     def duration_ps(self) -> Int64s:
         """Their durations, shape (P,)."""
         return self.end_ps - self.begin_ps
 
     def sum_by_iterator(self, count: int, chosen: Bools | None = None) -> Int64s:
-        """Waiting charged to each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
+        """Time of each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
 
         Args:
             count: How many iterators there are.
             chosen: Which stretches count, shape (P,); all of them by default.
         """
-        rows = slice(None) if chosen is None else chosen
-        sums = np.zeros((count, _SIDES), np.int64)
-        np.add.at(sums, (self.iterator[rows], self.part[rows]), self.duration_ps[rows])
-        return sums
+        spent = self.duration_ps if chosen is None else self.duration_ps * chosen
+        return sum_by(self.label, spent, _SIDES * count).reshape(count, _SIDES)
 
 
 def self_pieces(trace: Trace, tree: IteratorTree) -> tuple[Pieces, Int64s]:
@@ -141,7 +122,7 @@ def _replace(pieces: Pieces, wanted: Bools, inside: Pieces) -> Pieces:
     return _those(rows, lasting[np.argsort(rows.begin_ps[lasting], kind="stable")])
 
 
-def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
+def charge_waiting(trace: Trace, tree: IteratorTree) -> Pieces:
     """Charge each instant at which the training waits for an element to one iterator.
 
     One element of ``Range -> Map -> Prefetch``, in milliseconds. The training asks at 9 and has it at 19; the
@@ -162,12 +143,11 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     Together Root 1, Range 1.5, Map's function 7, Prefetch 0.5: the 10 ms that the training waited.
 
     Returns:
-        The charges, which together cover the calls of the outermost iterators.
+        The charges in time order, which do not overlap: they cover the calls of the outermost iterators.
     """
     pieces, top = self_pieces(trace, tree)
     if not len(tree):
-        none = np.empty(0, np.int64)
-        return Charges(none, none, none, none)
+        return pieces
     feeds = tree.parent[tree.node[top[pieces.label]]]  # for which iterator a piece's thread works
     pieces = pieces._replace(label=_SIDES * tree.node[pieces.label] + ITERATOR)
     behind: dict[int, Pieces] = {}
@@ -184,7 +164,7 @@ def charge_waiting(trace: Trace, tree: IteratorTree) -> Charges:
     ).tolist():  # its function, apart from its own work
         runs = _function_runs(trace, tree, iterator)
         waits = _replace(waits, waits.label == _SIDES * iterator + ITERATOR, runs)
-    return Charges(waits.begin_ps, waits.end_ps, waits.label // _SIDES, waits.label % _SIDES)
+    return waits
 
 
 def _function_runs(trace: Trace, tree: IteratorTree, iterator: int) -> Pieces:
@@ -294,9 +274,7 @@ class _Periods:
 
     def of(self, times: Int64s) -> Int64s:
         """The step in whose period each time lies, or -1."""
-        row = np.searchsorted(self.begin_ps, times, side="right") - 1
-        end_ps = np.append(self.begin_ps + self.period_ps, _LONG_AGO)  # the last is that of none
-        return np.where(times < end_ps[row], row, -1)
+        return span_at(self.begin_ps, self.begin_ps + self.period_ps, times)
 
     def counts(self, times: Int64s) -> Bools:
         """Tell which times lie in a counted period."""
@@ -309,7 +287,7 @@ def find_waiting(
     gaps: Gaps,
     counted_rows: Int64s,
     tree: IteratorTree,
-    charges: Charges,
+    charges: Pieces,
     parallelism: Int64s,
 ) -> Waiting:
     """Assign the training's waiting to steps.
@@ -323,8 +301,7 @@ def find_waiting(
         charges: The waiting, as ``charge_waiting`` charges it.
         parallelism: Calls of each one's function at once, shape (N,).
     """
-    counted = np.zeros(len(steps), np.bool_)
-    counted[counted_rows] = True
+    counted = flags_at(counted_rows, len(steps))
     periods = _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
@@ -332,12 +309,9 @@ def find_waiting(
     if first >= 0 and counted.sum() > 1:  # in whose wait threads start and buffers fill
         opening = periods.of(begins[first : first + 1])
         counted[opening[opening >= 0]] = False
-    wait = np.zeros(len(steps), np.int64)
-    row = periods.of(charges.begin_ps)
-    np.add.at(wait, row[row >= 0], charges.duration_ps[row >= 0])
-    ran = periods.counts(trace.events.begin_ps[tree.runs]) & (tree.run_node >= 0)
-    worked = np.zeros(len(tree), np.int64)
-    np.add.at(worked, tree.run_node[ran], tree.run_busy_ps[ran])
+    wait = sum_by(periods.of(charges.begin_ps), charges.duration_ps, len(steps))
+    ran = periods.counts(trace.events.begin_ps[tree.runs])
+    worked = sum_by(tree.run_node, tree.run_busy_ps * ran, len(tree))
     elements = int(periods.counts(begins).sum())
     busy = _stage_times(trace, tree, periods, worked, parallelism) / max(elements, 1)
     window = int(periods.period_ps[counted].sum())
@@ -368,14 +342,14 @@ def _stage_times(
     (begin, end, call), top = self_pieces(trace, tree)
     feeds = tree.parent[tree.node[top[call]]]  # for which iterator a piece's thread works
     works = ~tree.is_async[tree.node[call]] & periods.counts(begin)
-    spent = np.zeros(len(tree) + 1, np.int64)  # the last: for the training, where feeds is -1
-    np.add.at(spent, feeds[works], (end - begin)[works])
+    # By iterator from row 1 on; row 0 is for the training, where feeds is -1.
+    spent = sum_by(feeds + 1, (end - begin) * works, len(tree) + 1)
     for row in np.flatnonzero(tree.is_async).tolist():
         outer = (tree.above < 0) & (tree.parent[tree.node] == row)
         lines = np.unique(trace.lines.of_event[tree.events[outer]])
-        behind = float(spent[row]) / max(lines.size, 1)
+        behind = float(spent[row + 1]) / max(lines.size, 1)
         times[row] = max(behind, float(worked[row]) / max(int(parallelism[row]), 1))
-    times[tree.parent < 0] = float(spent[-1])
+    times[tree.parent < 0] = float(spent[0])
     return times
 
 

@@ -1,11 +1,9 @@
 """Op time by the layers of the model.
 
 name_scopes                names of ops to the scope they were made in; to what a person calls them
-model_scopes               name scopes to the live model's layers
 called_scopes              PyTorch's ops to the layer that called them
-layer_rows, layer_times    ops to rows of the table and parts of the work; to the time of each
+layer_rows, layer_times    scopes to layers, ops to rows of the table and parts of the work; the time of each
 flops                      operations of products: of a layer, of PyTorch's ops
 layer_table                the table of layers, and what bounds each
-find                       all of it for one trace
 section                    how it is shown, also as an icicle
 """

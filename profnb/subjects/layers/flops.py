@@ -34,7 +34,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.source.source_records import Shape
-from profnb.core.columns import Floats, Int32s, Int64s, look_up
+from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
@@ -202,7 +202,7 @@ def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     is_product = trace.names.rows_where(_is_product)[trace.events.name]
     chosen = np.isin(shapes.events, outermost_of(is_product, parent))
     events, shape = shapes.events[chosen], shapes.values[chosen].astype(np.int64)
-    setting = look_up(settings.events, settings.values.astype(np.int64), events)
+    setting = settings.of(events).astype(np.int64)
     kinds, kind = np.unique(
         np.stack([trace.events.name[events], shape, setting]), axis=1, return_inverse=True
     )

@@ -12,7 +12,7 @@ from math import nan
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import rate_text
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
@@ -115,17 +115,13 @@ class LayerTable(RowColumns):
     @property
     def fraction(self) -> Floats:
         """Each row's share of all op time, shape (R,); NaN without any."""
-        total = self.total_ps
-        whole = int(total.sum())
-        return total / whole if whole else np.full(len(self), np.nan)
+        return fractions_of(self.total_ps)
 
     @property
     def flops_per_second(self) -> Floats:
         """Operations forward and backward over the time of both, shape (R,); NaN where not known."""
         spent = self.layer_part_ps[:, :2].sum(axis=1)
-        done = np.nansum(self.flops, axis=1) * self.iterations
-        is_rated = (spent > 0) & ~np.isnan(self.flops).any(axis=1)
-        return np.where(is_rated, done / np.where(is_rated, spent, 1) * 1e12, np.nan)
+        return ratio(self.flops.sum(axis=1) * self.iterations, spent) * 1e12
 
 
 def _part(name: str) -> Callable[[LayerTable], Int64s]:

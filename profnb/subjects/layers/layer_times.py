@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.models.layer_facts import ModelFacts
-from profnb.core.columns import Bools, Floats, Int64s, look_up
+from profnb.core.columns import Bools, Floats, Int64s, flags_at, look_up, sum_by
 from profnb.subjects.layers.called_scopes import CalledScopes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
-from profnb.subjects.xla.hlo_costs import Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
+from profnb.subjects.xla.hlo_program import Costs
 from profnb.subjects.xla.xla_ops import parts_of_fusion
 
 _FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "other"))
@@ -120,8 +120,7 @@ def _group_runs(
     callers = 1 if called is None else len(called.scopes) + 1
     packed = packed * callers + (0 if called is None else called.code[kept] + 1)
     distinct, kind = np.unique(packed, return_inverse=True)
-    spent = np.zeros(distinct.size, np.int64)
-    np.add.at(spent, kind, runs.self_ps[kept])
+    spent = sum_by(kind, runs.self_ps[kept], distinct.size)
     rest, caller = np.divmod(distinct, callers)
     op_and_input, slot = np.divmod(rest, slots)
     op, from_input = np.divmod(op_and_input, 2)
@@ -208,8 +207,7 @@ def _as_columns(
     flops = np.full((len(rows), 2), np.nan)
     for of_row_and_direction, done in sums.flops.items():
         flops[of_row_and_direction] = done
-    is_estimate = np.zeros(len(rows), np.bool_)
-    is_estimate[list(sums.estimates)] = True
+    is_estimate = flags_at(np.array(list(sums.estimates), np.int64), len(rows))
     return LayerTimes(
         rows, time_ps, occurrences, flops, is_estimate, row_of_op, iterations,
         _iterations_of_models(rows, sums, iterations),
@@ -262,9 +260,7 @@ def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion
         module = hlo.modules.get(op.program_id)
         if module is not None and op.row >= 0:
             cost = costs[op.program_id]
-            done, made = parts_of_fusion(op, module, cost)
-            has_flops = sum(done.values()) > 0
-            fusions[row] = _Fusion(done if has_flops else made, has_flops, cost.flops(op.row))
+            fusions[row] = _Fusion(*parts_of_fusion(op, module, cost), cost.flops(op.row))
     return fusions
 
 

@@ -38,12 +38,7 @@ def layer_sections(study: Study) -> list[Section]:
 
 
 def sections_of_layers(table: LayerTable, scope: str) -> list[Section]:
-    """Show the tables on the layers of a part of the trace; none where no op of it lies in one.
-
-    Args:
-        table: The layers of that part.
-        scope: What it is, in words.
-    """
+    """Show the tables on the layers of a part of the trace; none where no op of it lies in one."""
     named = zip(table.layer, table.layer_type, strict=True)
     is_layer = np.array([name not in OTHERS or kind != "" for name, kind in named], np.bool_)
     if not table.total_ps[is_layer].any():

@@ -2,6 +2,5 @@
 
 op_table        what ran, how often, for how long
 op_execution    ops that Python ran one by one, loops of compiled functions, graphs that grow (TF1)
-find            all of it for one trace
 section         how it is shown
 """

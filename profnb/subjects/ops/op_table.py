@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
@@ -49,14 +49,10 @@ OPTIMIZERS = frozenset(
 class OpTable(RowColumns):
     """One row per op and side, most self time first.
 
+    Its columns are those of ``OPS``, each of shape (N,), times in picoseconds.
+
     Attributes:
         is_device: Whether the row is device work, shape (N,).
-        op_type: The kind of op; "" where the trace does not say.
-        op_name: The op's own name.
-        occurrences: How often it ran, shape (N,).
-        total_ps: Time in it and in what it called, shape (N,).
-        self_ps: Time in it alone, shape (N,); on a device without what overlaps
-            earlier work of its stream.
     """
 
     is_device: Bools
@@ -163,9 +159,9 @@ def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
     code = runs.code[kept]
     runs_of_key = np.bincount(code, minlength=len(runs.keys))
     occurrences = np.bincount(code[runs.is_execution[kept]], minlength=len(runs.keys))
-    total, self_ps = np.zeros((2, len(runs.keys)), np.int64)
-    np.add.at(total, code, runs.total_ps[kept])
-    np.add.at(self_ps, code, runs.self_ps[kept])
+    total, self_ps = (
+        sum_by(code, took[kept], len(runs.keys)) for took in (runs.total_ps, runs.self_ps)
+    )
     used = np.flatnonzero(runs_of_key)
     order = used[np.lexsort((~runs.is_device[used], -total[used], -self_ps[used]))]
     return OpTable(

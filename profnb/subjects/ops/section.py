@@ -1,11 +1,12 @@
 """Ops as the report shows them: a table to search, sort and sum by type; the first ten as text."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from profnb.core.columns import Floats, number_values, sum_by
 from profnb.core.printable import printable
-from profnb.core.table import Table, field_column
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.drawn_tables import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
@@ -19,144 +20,84 @@ _LISTED_OPS, _MOST_OPS_LISTED, _OPS_IN_TEXT = 5, 150, 10
 _LONGEST_OP_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"
-_SIDE_COLOURS = {"host": colour_of("host compute"), "device": colour_of("device compute")}
-
-
-@dataclass(frozen=True, slots=True)
-class OpRow:
-    """One row as shown, of an op or of all ops of a type.
-
-    Attributes:
-        side: "host" or "device".
-        name: The op's name, or the type's.
-        remark: What stands behind it: the op's type, or how many ops the type has.
-        occurrences: How often it ran.
-        self_ps: Time in it alone.
-        total_ps: Time in it and in what it called.
-        self_fraction: Share of the self time of its side, 0 to 1.
-        is_type: Whether it is a type.
-    """
-
-    side: str
-    name: str
-    remark: str
-    occurrences: int
-    self_ps: int
-    total_ps: int
-    self_fraction: float
-    is_type: bool = False
-
-
-# Which field of a row, of an op or of a type, fills each column of p.ops that is shown.
-_FIELDS = {
-    "side": "side",
-    "occurrences": "occurrences",
-    "self_us": "self_ps",
-    "self_fraction": "self_fraction",
-    "total_us": "total_ps",
-}
-_OPS: Table[Sequence[OpRow]] = Table(
-    OPS.name,
-    OPS.rows,
-    tuple(
-        field_column(name, OPS[name].meaning, OPS[name].heading, of=field)
-        for name, field in _FIELDS.items()
-    ),
-)
+_SIDES = ("host", "device")
+_SIDE_COLOURS = [colour_of(f"{side} compute") for side in _SIDES]
 
 
 def ops_sections(study: Study) -> list[Section]:
     """The table on ops; none where none ran."""
-    ops, scope = rows_of_ops(study.ops.steady), study.scope
-    if not ops:  # the steps themselves ran none
-        ops, scope = rows_of_ops(study.ops.table), _EVERYTHING
-    return [ops_section(ops, scope, study.layers.names)] if ops else []
+    ops, scope = study.ops.steady, study.scope
+    if not len(ops):  # the steps themselves ran none
+        ops, scope = study.ops.table, _EVERYTHING
+    return [ops_section(ops, scope, study.layers.names)] if len(ops) else []
 
 
-def rows_of_ops(ops: OpTable) -> list[OpRow]:
-    """A row per op, in the table's order."""
-    fractions = ops.self_fraction
-    return [
-        OpRow(
-            "device" if ops.is_device[row] else "host",
-            without_call(ops.op_name[row])[:_LONGEST_OP_NAME],
-            ops.op_type[row][:_LONGEST_OP_NAME],
-            int(ops.occurrences[row]),
-            int(ops.self_ps[row]),
-            int(ops.total_ps[row]),
-            float(fractions[row]) if ops.self_ps[row] else 0.0,
-        )
-        for row in range(len(ops))
-    ]
+def sum_by_type(ops: OpTable) -> OpTable:
+    """Sum ops up by type and side, most self time first; a type's own type says how many ops it has."""
+    keys, row = number_values(zip(ops.is_device.tolist(), ops.op_type, strict=True))
+    count = len(keys)
+    self_ps = sum_by(row, ops.self_ps, count)
+    order = np.argsort(-self_ps, kind="stable")
+    alike = sum_by(row, 1, count)[order].tolist()
+    return OpTable(
+        np.array([keys[at][0] for at in order], np.bool_),
+        tuple(f"{count_text(many)} {'op' if many == 1 else 'ops'}" for many in alike),
+        tuple(keys[at][1] or "-" for at in order),
+        sum_by(row, ops.occurrences, count)[order],
+        sum_by(row, ops.total_ps, count)[order],
+        self_ps[order],
+    )
 
 
-def rows_by_type(ops: Sequence[OpRow]) -> list[OpRow]:
-    """A row per type of op and side, most self time first."""
-    types: dict[tuple[str, str], list[OpRow]] = {}
-    for op in ops:
-        types.setdefault((op.side, op.remark), []).append(op)
-    rows = [
-        OpRow(
-            side,
-            op_type or "-",
-            f"{count_text(len(alike))} {'op' if len(alike) == 1 else 'ops'}",
-            sum(op.occurrences for op in alike),
-            sum(op.self_ps for op in alike),
-            sum(op.total_ps for op in alike),
-            sum(op.self_fraction for op in alike),
-            is_type=True,
-        )
-        for (side, op_type), alike in types.items()
-    ]
-    return sorted(rows, key=lambda row: -row.self_ps)
-
-
-def ops_section(
-    ops: Sequence[OpRow], scope: str = _EVERYTHING, layers: LayerNames = NO_LAYERS
-) -> Section:
+def ops_section(ops: OpTable, scope: str = _EVERYTHING, layers: LayerNames = NO_LAYERS) -> Section:
     """The table of all ops of some scope, and of their types, for a reader to search."""
-    types = rows_by_type(ops)
-    place = {(row.side, row.name): at for at, row in enumerate(types[:_MOST_OPS_LISTED])}
+    types = sum_by_type(ops)
+    keys = zip(types.is_device.tolist(), types.op_name[:_MOST_OPS_LISTED], strict=False)
+    place = {key: at for at, key in enumerate(keys)}
+    listed = zip(ops.is_device.tolist(), ops.op_type[:_MOST_OPS_LISTED], strict=False)
     finder = _finder(
         ops,
         "ops",
-        kinds=_section(types[:_MOST_OPS_LISTED], types, layers, finder=_finder(types, "types")),
-        kind_of=[place.get((op.side, op.remark or "-"), -1) for op in ops[:_MOST_OPS_LISTED]],
+        kinds=_section(types, None, finder=_finder(types, "types")),
+        kind_of=[place.get((side, op_type or "-"), -1) for side, op_type in listed],
     )
     return _section(
-        ops[:_MOST_OPS_LISTED],
         ops,
         layers,
         finder=finder,
-        plain=_text(ops[:_OPS_IN_TEXT], scope),
+        plain=_text(ops, scope),
         sentence=f"Of {scope}; p.ops has the whole capture." if scope != _EVERYTHING else "",
     )
 
 
-def _section(
-    shown: Sequence[OpRow], rows: Sequence[OpRow], layers: LayerNames, **rest: Any
-) -> Section:
-    """The first rows; the side is named only where there are two."""
-    longest = max((row.self_fraction for row in rows), default=0) or 1
-    titles = op_titles([row.name for row in shown], [row.remark for row in shown], layers)
-    running = _running(shown)
+def _names(ops: OpTable, most: int) -> list[tuple[str, str]]:
+    """Names and types of the first ops, none of them endless."""
+    named = zip(ops.op_name[:most], ops.op_type[:most], strict=True)
+    return [(without_call(n)[:_LONGEST_OP_NAME], kind[:_LONGEST_OP_NAME]) for n, kind in named]
 
-    def cell(at: int) -> Cell:
-        row = shown[at]
-        return (row.name, "", row.remark) if row.is_type else titles[at].cell
 
-    side = ["side"] if len({row.side for row in rows}) > 1 else []
+def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
+    """The first rows, of types where there are no layers; the side is named only where there are two."""
+    names = _names(ops, _MOST_OPS_LISTED)
+    fractions = np.nan_to_num(ops.self_fraction)
+    longest = float(fractions.max(initial=0)) or 1
+    running = _running(ops, fractions)
+    if layers is None:
+        cells: list[Cell] = [(name, "", kind) for name, kind in names]
+    else:
+        titles = op_titles([name for name, _ in names], [kind for _, kind in names], layers)
+        cells = [title.cell for title in titles]
     section = section_of(
-        _OPS,
-        shown,
+        OPS,
+        ops,
         (
             Shown(
                 "op",
-                cell,
-                sort_key=lambda row: shown[row].name,
+                cells.__getitem__,
+                sort_key=lambda row: names[row][0],
                 meaning="the op's own name, and its type",
             ),
-            *side,
+            *(["side"] if np.unique(ops.is_device).size > 1 else []),
             "occurrences",
             "self_us",
             "self_fraction",
@@ -171,11 +112,11 @@ def _section(
         title="Ops",
         tab="Ops",
         bar=Bar(
-            lambda row: shown[row].self_fraction / longest,
-            lambda row: _SIDE_COLOURS[shown[row].side],
+            lambda row: float(fractions[row]) / longest,
+            lambda row: _SIDE_COLOURS[int(ops.is_device[row])],
             8,
         ),
-        rows=range(len(shown)),
+        rows=range(len(names)),
         is_sortable=True,
         shown=_LISTED_OPS,
         **rest,
@@ -183,39 +124,42 @@ def _section(
     return replace(section, sorted_by=section.headings.index("own time"))
 
 
-def _finder(rows: Sequence[OpRow], noun: str, **rest: Any) -> Finder:
-    sides = [side for side in _SIDE_COLOURS if any(row.side == side for row in rows)]
-    listed = rows[:_MOST_OPS_LISTED]
+def _finder(ops: OpTable, noun: str, **rest: Any) -> Finder:
+    is_device = ops.is_device
     return Finder(
         noun=noun,
-        sides=[row.side for row in listed],
-        weights=[row.self_ps for row in listed],
-        wholes={side: sum(row.self_ps for row in rows if row.side == side) for side in sides},
+        sides=[_SIDES[side] for side in is_device[:_MOST_OPS_LISTED].tolist()],
+        weights=ops.self_ps[:_MOST_OPS_LISTED].tolist(),
+        wholes={
+            _SIDES[side]: int(ops.self_ps[is_device == side].sum())
+            for side in np.unique(is_device).tolist()
+        },
         measure="own time",
         running=_RUNNING,
-        hidden=len(rows) - len(listed),
+        hidden=max(len(ops) - _MOST_OPS_LISTED, 0),
         **rest,
     )
 
 
-def _running(rows: Sequence[OpRow]) -> list[float]:
+def _running(ops: OpTable, fractions: Floats) -> list[float]:
     """Each row's share of its side's self time together with the rows above it."""
-    sums = dict.fromkeys(_SIDE_COLOURS, 0.0)
-    running = []
-    for row in rows:
-        sums[row.side] += row.self_fraction
-        running.append(sums[row.side])
-    return running
+    running = np.zeros(len(ops))
+    for side in (False, True):
+        rows = ops.is_device == side
+        running[rows] = np.cumsum(fractions[rows])
+    return running.tolist()
 
 
-def _text(ops: Sequence[OpRow], scope: str) -> str:
+def _text(ops: OpTable, scope: str) -> str:
     """The first ops as plain text."""
+    fractions = np.nan_to_num(ops.self_fraction)
     cells = [
         (
-            op.side, percent_text(op.self_fraction), duration_text(op.self_ps),
-            count_text(op.occurrences), op.remark or "-", op.name[:80],
+            _SIDES[int(ops.is_device[row])], percent_text(float(fractions[row])),
+            duration_text(int(ops.self_ps[row])), count_text(int(ops.occurrences[row])),
+            kind or "-", name[:80],
         )
-        for op in ops
+        for row, (name, kind) in enumerate(_names(ops, _OPS_IN_TEXT))
     ]  # fmt: skip
     head = ("side", "own share", "own time", "runs", "type", "op")
     table = plain_table([head, *cells], (False, True, True, True, False, False))

@@ -14,7 +14,6 @@ out over the calls that led to the caller in proportion, so blocks below the sec
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from itertools import dropwhile
 
 import numpy as np
@@ -23,10 +22,9 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, RowColumns
+from profnb.core.columns import Bools, Int64s, RowColumns, span_at, sum_by
 from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
-from profnb.steps.spine import Spine
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
 
@@ -46,14 +44,11 @@ _Part = tuple[Function, float, int | None, T]
 class PythonTime(RowColumns):
     """One row per Python function that was seen, most self time first.
 
+    Its columns are those of ``PYTHON``, each of shape (N,), times in picoseconds.
+
     Attributes:
         function: (name, file, first line).
-        is_user: Whether it is the user's own code, shape (N,).
         samples: Samples in which it was on the stack, shape (N,); -1 where calls were counted instead.
-        self_ps: Time in it alone, shape (N,).
-        total_ps: Time in it and what it called, shape (N,).
-        inside_ps: The part of the total inside steps, shape (N,).
-        between_ps: The part between or outside of them, shape (N,).
         whole_ps: All time that was sampled.
         whole_between_ps: The part of it between or outside of steps.
         has_steps: Whether there were steps to be inside of.
@@ -94,9 +89,8 @@ def tabulate_python(
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
     is_inside = _is_inside(times, steps)
     rows = np.array(stacks.stack, np.int64)
-    sums = np.zeros((3, len(stacks.stacks)), np.int64)
-    for row, values in enumerate((np.ones_like(took), took * is_inside, took * ~is_inside)):
-        np.add.at(sums[row], rows, values)
+    columns = (1, took * is_inside, took * ~is_inside)
+    sums = np.stack([sum_by(rows, values, len(stacks.stacks)) for values in columns])
     calls = [_calls_of([stacks.frames[frame] for frame in stack]) for stack in stacks.stacks]
     return _tabulate(calls, sums, cells, has_steps=has_steps)
 
@@ -139,9 +133,7 @@ def _tabulate(
 def _is_inside(times: Int64s, steps: StepRecords) -> Bools:
     begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
     order = np.argsort(begin)
-    at = np.searchsorted(begin[order], times, side="right")
-    is_inside: Bools = times < np.append(np.iinfo(np.int64).min, end[order])[at]
-    return is_inside
+    return np.asarray(span_at(begin[order], end[order], times) >= 0)
 
 
 def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
@@ -340,20 +332,3 @@ PYTHON = Table[PythonTime](
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
 )
-
-
-class Python:
-    """Python's part of a capture, worked out when asked for."""
-
-    def __init__(self, spine: Spine) -> None:
-        """Nothing is computed yet."""
-        self._spine = spine
-
-    @cached_property
-    def time(self) -> PythonTime | None:
-        """Python's time by function; None where the capture did not sample it."""
-        recording = self._spine.recording
-        if recording.stacks is None:
-            return None
-        cells = recording.source.cells if recording.source else {}
-        return tabulate_python(recording.stacks, recording.steps, cells)

@@ -5,6 +5,5 @@ op_lines        names of ops to the source lines that made them
 torch_lines     PyTorch's ops, and its recorded stacks, to source lines
 source_lines    the table of source lines: the time that each cost
 range_table     ranges that the user marked: what the host took for each, and what it kept devices at
-find            all of it for one trace
 section         how it is shown
 """

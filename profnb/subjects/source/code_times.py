@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, look_up, span_at, sum_by
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.steps.nesting import last_around
@@ -79,7 +79,7 @@ class LineHistory:
 
     def place_at(self, times_ps: Int64s) -> Int64s:
         """Find the place at some times; -1 where the user's code did not run or was not watched."""
-        row = _span_at(self.begin_ps[:-1], self.begin_ps[1:], times_ps)
+        row = span_at(self.begin_ps[:-1], self.begin_ps[1:], times_ps)
         return np.append(self.place, -1)[row]
 
 
@@ -167,16 +167,10 @@ def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
     return busy_ps
 
 
-def _span_at(begin_ps: Int64s, end_ps: Int64s, times_ps: Int64s) -> Int64s:
-    """The row of the span that each time lies in, or -1; begins and ends in order, none inside another."""
-    row = np.searchsorted(begin_ps, times_ps, side="right") - 1
-    return np.where(times_ps < np.append(end_ps, np.iinfo(np.int64).min)[row], row, -1)
-
-
 def _spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
     """Intersect two sets of spans: begins and ends, in order, that do not overlap within a set."""
     edges = np.unique(np.concatenate([*one, *two]))
-    inside = (_span_at(*one, edges[:-1]) >= 0) & (_span_at(*two, edges[:-1]) >= 0)
+    inside = (span_at(*one, edges[:-1]) >= 0) & (span_at(*two, edges[:-1]) >= 0)
     return edges[:-1][inside], edges[1:][inside]
 
 
@@ -194,19 +188,18 @@ def times_of_lines(
         For each of the history's places the part of its time in which the framework did not run, its time and
         how often it began to run, of what is asked for; and its time in the whole capture, shape (4, P).
     """
-    sums = np.zeros((4, len(history.places)), np.int64)
-    if sums.size and busy is not None:
-        whole = took = np.diff(history.begin_ps)
-        is_begin = history.is_begin
-        if within is not None:
-            took = np.diff(busy_within(within, history.begin_ps))
-            busy = _spans_in_both(busy, within)
-            is_begin = is_begin * (_span_at(*within, history.begin_ps[:-1]) >= 0)
-        idle = took - np.diff(busy_within(busy, history.begin_ps))
-        at = history.place >= 0
-        for row, values in enumerate((idle, took, is_begin, whole)):
-            np.add.at(sums[row], history.place[at], values[at])
-    return sums
+    count = len(history.places)
+    if not count or busy is None:
+        return np.zeros((4, count), np.int64)
+    whole = took = np.diff(history.begin_ps)
+    is_begin = history.is_begin
+    if within is not None:
+        took = np.diff(busy_within(within, history.begin_ps))
+        busy = _spans_in_both(busy, within)
+        is_begin = is_begin * (span_at(*within, history.begin_ps[:-1]) >= 0)
+    idle = took - np.diff(busy_within(busy, history.begin_ps))
+    columns = (idle, took, is_begin, whole)
+    return np.stack([sum_by(history.place, values, count) for values in columns])
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, look_up
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int64s,
+    RowColumns,
+    flags_at,
+    look_up,
+    number_values,
+    sum_by,
+)
 from profnb.core.table import Column, Table, field_column, field_of
-from profnb.steps.finding.ranges import family_of
+from profnb.steps.finding.sources import family_of
 from profnb.steps.grouping import claim, links_threads
 from profnb.steps.nesting import nearest_of
 from profnb.steps.spine import Spine
@@ -41,13 +50,10 @@ Path = tuple[str, ...]
 class RangeRow(NamedTuple):
     """One range inside of the same ranges.
 
+    Its numbers are those of ``RANGES``, times in picoseconds; NaN where nothing tells.
+
     Attributes:
         path: The names from the outermost range to this one, without numbers.
-        kind: "range", or "named scope" of JAX.
-        occurrences: How often it ran; NaN for a scope.
-        host_ps: Time of all its runs on the host; NaN for a scope.
-        busy_ps: Time in which any device worked for it; NaN where no launch was recorded.
-        kernels: How many kernels it launched; NaN likewise.
     """
 
     path: Path
@@ -117,8 +123,7 @@ def _marked_rows(spine: Spine, work: Int64s, is_kernel: Bools) -> Iterator[Range
     times = dict.fromkeys(range(len(paths)), none)
     times |= _sum_up(spine, work, is_kernel, np.where(row >= 0, path[row], -1), paths)
     occurrences = np.bincount(path, minlength=len(paths)).tolist()
-    spent = np.zeros(len(paths), np.int64)
-    np.add.at(spent, path, trace.events.duration_ps[ranges])
+    spent = sum_by(path, trace.events.duration_ps[ranges], len(paths))
     texts = _texts_of(paths)
     for at, (busy_ps, kernels) in times.items():
         yield RangeRow(texts[at], MARKED, occurrences[at], int(spent[at]), busy_ps, kernels)
@@ -127,8 +132,7 @@ def _marked_rows(spine: Spine, work: Int64s, is_kernel: Bools) -> Iterator[Range
 def _parents_of(spine: Spine) -> Int64s:
     """The range around each of the R ranges, as row of them, or -1, shape (R,)."""
     ranges, parent = spine.ranges, spine.groups.parent
-    is_range = np.zeros(len(spine.trace.events), np.bool_)
-    is_range[ranges] = True
+    is_range = flags_at(ranges, len(spine.trace.events))
     outer = parent[ranges]
     outer = np.where(outer >= 0, nearest_of(parent, is_range)[outer], -1)
     return np.where(outer >= 0, np.searchsorted(ranges, outer), -1)
@@ -137,10 +141,8 @@ def _parents_of(spine: Spine) -> Int64s:
 def _paths_of(spine: Spine, around: Int64s) -> tuple[list[tuple[int, str]], Int64s, Int64s]:
     """The distinct paths, as (row of the one around it or -1, name); of each range its path and depth."""
     names, name = np.unique(spine.trace.events.name[spine.ranges], return_inverse=True)
-    families: dict[str, int] = {}
-    texts = [family_of(spine.trace.names[row]) for row in names.tolist()]
-    family = np.array([families.setdefault(t, len(families)) for t in texts], np.int64)[name]
-    listed = list(families)
+    listed, rows = number_values(family_of(spine.trace.names[row]) for row in names.tolist())
+    family = rows[name]
     paths: list[tuple[int, str]] = []
     path = np.full(around.size, -1, np.int64)
     depth = np.full(around.size, _DEEPEST, np.int64)
@@ -152,9 +154,7 @@ def _paths_of(spine: Spine, around: Int64s) -> tuple[list[tuple[int, str]], Int6
         keys, row = np.unique((outer + 1) * len(listed) + family[level], return_inverse=True)
         path[level], depth[level] = row + len(paths), at
         paths += [(key // len(listed) - 1, listed[key % len(listed)]) for key in keys.tolist()]
-        is_outer = np.zeros(around.size, np.bool_)
-        is_outer[level] = True
-        level = np.flatnonzero((around >= 0) & is_outer[around])
+        level = np.flatnonzero((around >= 0) & flags_at(level, around.size)[around])
     deeper = np.flatnonzero(path < 0)
     path[deeper] = path[nearest_of(around, path >= 0)[deeper]]
     return paths, path, depth

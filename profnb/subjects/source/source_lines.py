@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Int64s, RowColumns
+from profnb.core.columns import Bools, Int64s, RowColumns, fractions_of, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -51,21 +51,15 @@ _FUNCTION_SEPARATOR = "__"
 class SourceLines(RowColumns):
     """One row per line of the user's source that cost anything, most op time first.
 
+    Its columns are those of ``SOURCE_LINES``, each of shape (N,), times in picoseconds.
+
     Attributes:
-        file: Files; "" in the row of what no line is known of.
-        line: Line numbers; 0 in that row, shape (N,).
         text: The source; "" where it is not at hand, "in NAME" where only the function is known.
-        host_ps: Self time of its ops on hosts, shape (N,).
-        device_ps: Time of its ops on devices, shape (N,).
-        backward_ps: The part of both in gradient ops, shape (N,).
-        gradient_ps: Time of gradient ops that the line asked for and that other lines caused, which
-            are charged to those, shape (N,).
         python_ps: Time at the line in which the framework did not run, in the same steps and the gaps that
             belong to them; -1 where Python was not watched, shape (N,).
         wall_ps: Time at the line then, shape (N,); -1 likewise.
         occurrences: How often it began to run then; -1 likewise or where lines were sampled, shape (N,).
         capture_ps: Time at the line in the whole capture, shape (N,); -1 where Python was not watched.
-        op_occurrences: How often ops of it ran, shape (N,).
         has_device: Whether anything ran on a device.
         texts: The lines of each file.
         cells: The number of the cell that each file stands for, where it is one.
@@ -135,7 +129,7 @@ SOURCE_LINES = Table[SourceLines](
         ),
         Column(
             "fraction",
-            lambda t: t.side_ps / (int(t.side_ps.sum()) or np.nan),
+            lambda t: fractions_of(t.side_ps),
             "of the op time of the device, without a device of the host",
         ),
         field_column("occurrences", "how often the line began to run", alias="runs", least=0),
@@ -197,10 +191,13 @@ def tabulate_source_lines(
     of_history = [places.setdefault(place, len(places)) for place in history.places]
     table = np.zeros((9, len(places)), np.int64)
     for side_row, (work, row, tape, is_backward) in zip((_HOST, _DEVICE), sides, strict=True):
-        np.add.at(table[side_row], row, work.self_ps)
-        np.add.at(table[_BACKWARD_ROW], row[is_backward], work.self_ps[is_backward])
-        np.add.at(table[_GRADIENT], tape[tape >= 0], work.self_ps[tape >= 0])
-        np.add.at(table[_OPS_ROW], row, work.is_execution)
+        for at, rows_of, values in (
+            (side_row, row, work.self_ps),
+            (_BACKWARD_ROW, row, work.self_ps * is_backward),
+            (_GRADIENT, tape, work.self_ps),
+            (_OPS_ROW, row, work.is_execution),
+        ):
+            table[at] += sum_by(rows_of, values, len(places))
     times = [_PYTHON_ROW, _WALL, _BEGUN, _CAPTURE]
     table[np.ix_(times, of_history)] = times_of_lines(history, busy, within)
     if not len(records.lines) or not of_history:

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file, shorten_files
-from profnb.core.columns import Bools, Int32s, Int64s
+from profnb.core.columns import Bools, Int32s, Int64s, flags_at
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.subjects.layers.called_scopes import find_makers, find_nodes, on_hosts
 from profnb.subjects.source.code_times import LineHistory, Work
@@ -182,8 +182,7 @@ class CalledRows:
         nodes = np.flatnonzero(is_node)
         self._maker = np.full(len(trace.events), -1, np.int64)
         self._maker[nodes] = find_makers(trace, nodes, self._in_node)
-        is_step = np.zeros(len(trace.events), np.bool_)
-        is_step[trace.stats.integers(STEP_NUM).events] = True
+        is_step = flags_at(trace.stats.integers(STEP_NUM).events, len(trace.events))
         self._step = nearest_of(parent, is_step & trace.is_host_event)
         self._layer_of_name = np.full(len(trace.names), _NONE, np.int64)
         for row in np.unique(trace.events.name[is_scope]).tolist():

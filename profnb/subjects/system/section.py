@@ -22,8 +22,7 @@ from profnb.core.units import (
 )
 from profnb.drawing.section import Section
 from profnb.drawing.theme import COLOURS, GRID
-from profnb.subjects.system.energy import Energy
-from profnb.subjects.system.machine_use import HOST, MachineUse
+from profnb.subjects.system.machine_use import HOST, Energy, MachineUse
 
 _MOST_LOOKS_DRAWN, _MOST_LANES = 160, 16
 _WIDTH, _LEFT, _RIGHT, _HEIGHT, _GAP, _FOOT = 760, 190, 90, 22, 5, 16

@@ -16,7 +16,7 @@ import numpy as np
 from profnb.capture.source.user_code import is_user_file
 from profnb.core.columns import Bools, Int64s, RowColumns, look_up
 from profnb.steps.streams import directions_of_copies, raw_device_lines
-from profnb.subjects.xla.hlo_served import Served, fused_bodies
+from profnb.subjects.xla.hlo_program import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, HLO_MODULE, XLA_OPS_LINE, is_collective

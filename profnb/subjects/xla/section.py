@@ -3,12 +3,10 @@
 The roofline is of the device (``device.roofline``) and stands here, in the tab of the ops that it places.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from profnb.core.block import Block
 from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
 from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
@@ -87,7 +85,13 @@ def _op_section(study: Study) -> Section:
         sentence=f"{count_text(len(ops))} ops, {duration_text(int(ops.self_ps.sum()))} in all.",
         bar=Bar.of(ops.self_ps, _COLOUR, 8),
         rows=range(min(_SHOWN_OPS, len(ops))),
-        figure=xla_figure(grow_xla_tree(ops, study.xla.hlo)),
+        figure=icicle_figure(
+            grow_xla_tree(ops, study.xla.hlo),
+            _COLOURS,
+            title="Where XLA's time goes: programs, XLA ops and framework ops",
+            of_what="the time of XLA's ops",
+            levels=("program", "XLA op", "framework op"),
+        ),
     )
 
 
@@ -130,17 +134,6 @@ def _roofline_section(roofline: Roofline, ops: XlaOps, layers: LayerNames) -> Se
         bar=Bar(lambda row: min(float(attained[row]), 1.0), _COLOUR, 8),
         rows=range(min(_SHOWN_ROOFS, len(roofline))),
         figure=roofline_figure(roofline, ops),
-    )
-
-
-def xla_figure(blocks: Sequence[Block]) -> dict[str, Any]:
-    """Draw XLA's time as an icicle."""
-    return icicle_figure(
-        blocks,
-        _COLOURS,
-        title="Where XLA's time goes: programs, XLA ops and framework ops",
-        of_what="the time of XLA's ops",
-        levels=("program", "XLA op", "framework op"),
     )
 
 

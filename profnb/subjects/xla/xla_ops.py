@@ -2,7 +2,7 @@
 
 An op is an instruction that ran as one piece: a fusion, a library call, a copy. Times come from the trace;
 operations and bytes from what XLA recorded with the op or, where it did not, from the module's shapes
-(``hlo_costs``). A program is what XLA calls a module: what each cost to compile, to run and to hold.
+(``hlo_program``). A program is what XLA calls a module: what each cost to compile, to run and to hold.
 
 A fusion runs what several ops of the framework asked for, as one piece; how long each of them took nobody
 can know. In the tree its time is shared out by the operations that each does inside it, or by the elements
@@ -15,15 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns
+from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
-from profnb.core.units import duration_text, percent_text, rate_text
+from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions
-from profnb.subjects.xla.hlo_costs import IN_FLIGHT, Costs
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps
-from profnb.subjects.xla.hlo_served import fused_bodies
+from profnb.subjects.xla.hlo_program import IN_FLIGHT, Costs, fused_bodies
 from profnb.trace.hlo import HloModule
 from profnb.trace.model import Trace
 
@@ -38,56 +37,54 @@ _DEEPEST_LEVEL = 2
 
 
 @dataclass(frozen=True, slots=True)
-class XlaOps(RowColumns):
-    """One row per HLO instruction and side, most self time first.
+class OpWork(RowColumns):
+    """N ops and what each does; NaN for what is not known.
 
     Attributes:
-        op: The instructions.
-        is_device: Whether it ran on a device, shape (N,).
-        occurrences: How often, over all devices, shape (N,).
-        total_ps: Time in it and in what it called on the same line, shape (N,).
-        self_ps: Time in it alone, shape (N,).
-        flops: Floating-point operations of one run; NaN if not known, shape (N,).
-        bytes: Bytes that one run reads and writes; NaN if not known, shape (N,).
+        occurrences: How often each ran, over all devices, shape (N,).
+        self_ps: Time in it alone, in all runs, shape (N,).
+        flops: Floating-point operations of one run, shape (N,).
+        bytes: Bytes that one run reads and writes, shape (N,).
     """
 
-    op: tuple[HloOp, ...]
-    is_device: Bools
     occurrences: Int64s
-    total_ps: Int64s
     self_ps: Int64s
     flops: Floats
     bytes: Floats
 
     @property
-    def fraction(self) -> Floats:
-        """Each row's share of the self time of all rows, shape (N,); NaN without any."""
-        whole = int(self.self_ps.sum())
-        return self.self_ps / whole if whole else np.full(len(self), np.nan)
-
-    @property
     def flops_per_second(self) -> Floats:
-        """Achieved rate while it ran, shape (N,); NaN if not known."""
-        return _rate(self.flops * self.occurrences, self.self_ps)
+        """Operations that each reached while it ran, shape (N,)."""
+        return ratio(self.flops * self.occurrences, self.self_ps / PS_PER_S)
 
     @property
     def bytes_per_second(self) -> Floats:
-        """Achieved rate while it ran, shape (N,); NaN if not known."""
-        return _rate(self.bytes * self.occurrences, self.self_ps)
+        """Bytes that each reached while it ran, shape (N,)."""
+        return ratio(self.bytes * self.occurrences, self.self_ps / PS_PER_S)
 
 
-def _rate(amount: Floats, picoseconds: Int64s) -> Floats:
-    seconds = np.where(picoseconds > 0, picoseconds, 1) / 1e12
-    return np.where(picoseconds > 0, amount / seconds, np.nan)
+@dataclass(frozen=True, slots=True)
+class XlaOps(OpWork):
+    """One row per HLO instruction and side, most self time first.
+
+    Attributes:
+        op: The instructions.
+        is_device: Whether it ran on a device, shape (N,).
+        total_ps: Time in it and in what it called on the same line, shape (N,).
+    """
+
+    op: tuple[HloOp, ...]
+    is_device: Bools
+    total_ps: Int64s
+
+    @property
+    def fraction(self) -> Floats:
+        """Each row's share of the self time of all rows, shape (N,); NaN without any."""
+        return fractions_of(self.self_ps)
 
 
 def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
-    """Sum up the HLO instructions that ran.
-
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions.
-    """
+    """Sum up the HLO instructions that ran."""
     begin, end = by_device_clock(trace, hlo.events)
     offsets = np.searchsorted(hlo.events, trace.lines.offsets)
     event_self_ps = self_times(begin, end, find_parents(end, offsets))
@@ -95,19 +92,17 @@ def tabulate_xla(trace: Trace, hlo: HloOps) -> XlaOps:
     is_run = ~on_device  # a library's call is one run, and may be several kernels on a device
     is_run[on_device] = find_executions(trace, hlo.events[on_device], hlo.code[on_device])
     keys, rows = np.unique(2 * hlo.code + on_device, return_inverse=True)
-    total, self_ps = (np.zeros(keys.size, np.int64) for _ in range(2))
-    np.add.at(total, rows, end - begin)
-    np.add.at(self_ps, rows, event_self_ps)
+    total, self_ps = (sum_by(rows, took, keys.size) for took in (end - begin, event_self_ps))
     flops, moved = _costs(trace, hlo, keys // 2)
     order = np.argsort(-self_ps, kind="stable")
     return XlaOps(
-        tuple(hlo.ops[keys[row] // 2] for row in order),
-        (keys % 2 == 1)[order],
         np.bincount(rows[is_run], minlength=keys.size)[order],
-        total[order],
         self_ps[order],
         flops[order],
         moved[order],
+        tuple(hlo.ops[keys[row] // 2] for row in order),
+        (keys % 2 == 1)[order],
+        total[order],
     )
 
 
@@ -185,16 +180,13 @@ XLA = Table[XlaOps](
 class XlaModules(RowColumns):
     """One row per module (an XLA program) that was compiled or ran, most time first.
 
+    Its columns are those of ``XLA_MODULES``, each of shape (N,), times in picoseconds. -1 where not known.
+
     Attributes:
-        module: Names.
-        program_id: Ids; -1 where the trace does not say.
         compile_ps: Time of the host in compiling modules of this name; 0 if not while tracing,
             shape (N,).
-        compilations: How often a module of this name was compiled, shape (N,).
         occurrences: Runs on one device: of its most frequent instruction of the entry computation; 0
             where the trace does not hold the module, shape (N,).
-        self_ps: Time of its ops, shape (N,).
-        instructions: Instructions of the module; -1 where the trace does not hold it, shape (N,).
         buffers: Bytes by kind (argument, output, constant, temporary); None where not saved.
     """
 
@@ -209,21 +201,15 @@ class XlaModules(RowColumns):
 
 
 def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
-    """Sum up modules.
-
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions.
-        ops: The table of them.
-    """
+    """Sum up modules."""
     compiled = _compile_times(trace)
     ran = [(op.module, op.program_id) for op in ops.op]
     keys = dict.fromkeys([*ran, *((module.name, at) for at, module in hlo.modules.items())])
     named = {name for name, _ in keys}
     keys |= dict.fromkeys((name, -1) for name in compiled if name not in named)
     rows = {key: row for row, key in enumerate(keys)}
-    self_ps, occurrences, compile_ps, compilations = np.zeros((4, len(rows)), np.int64)
-    np.add.at(self_ps, [rows[key] for key in ran], ops.self_ps)
+    occurrences, compile_ps, compilations = np.zeros((3, len(rows)), np.int64)
+    self_ps = sum_by(np.array([rows[key] for key in ran], np.int64), ops.self_ps, len(rows))
     plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
     runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
     for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
@@ -379,13 +365,11 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
     return blocks
 
 
-def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, Amounts]:
-    """Sum up what each op of the framework does inside an instruction: (operations, elements made), by name.
+def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts, bool]:
+    """Sum up what each of the framework's ops does inside an instruction, by name.
 
-    Args:
-        op: The instruction, of this module.
-        module: Its module.
-        costs: That module's costs.
+    Returns:
+        Operations and True; elements made and False where none does any operation.
     """
     done: Amounts = {}
     made: Amounts = {}
@@ -394,7 +378,7 @@ def parts_of_fusion(op: HloOp, module: HloModule, costs: Costs) -> tuple[Amounts
         if name and module.opcodes[row] not in ("parameter", "constant"):
             done[name] = done.get(name, 0.0) + costs.flops(row)
             made[name] = made.get(name, 0.0) + float(module.shapes.elements[row])
-    return done, made
+    return (done, True) if sum(done.values()) > 0 else (made, False)
 
 
 def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
@@ -402,8 +386,7 @@ def _parts(op: HloOp, hlo: HloOps) -> list[tuple[str, float]]:
     module = hlo.modules.get(op.program_id)
     weights: Amounts = {}
     if module is not None and op.row >= 0:
-        done, made = parts_of_fusion(op, module, Costs(module))
-        weights = done if sum(done.values()) > 0 else made
+        weights, _ = parts_of_fusion(op, module, Costs(module))
     whole = sum(weights.values())
     if not whole > 0 or len(weights) < 2:
         return [(op.op_name, 1.0)] if op.op_name else []
