@@ -193,8 +193,8 @@ HISTORY = Table[Sequence[ListedRun]](
         Column("headline", _of("headline"), "its steps in a line; empty where nobody asked for its answers"),
         Column("advice", lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
                "the rules of advice that it had"),
-        Column("trials",
-               lambda rows: ["; ".join(f"{rule} {ratio:.2f}" for rule, ratio, *_ in row.run.trials) for row in rows],
+        Column("trials", lambda rows: ["; ".join(f"{one[0]} {one[1]:.2f}" for one in row.run.trials)
+                                       for row in rows],
                "rules whose edit was tried, and the time as edited over that as it is"),
     ),
     owner="profnb",
