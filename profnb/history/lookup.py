@@ -41,7 +41,7 @@ def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":
         path: The history's file; the usual one by default.
 
     Returns:
-        A DataFrame with a row per trial: its rule, the time as edited over that as it is (``ratio``), the 95 %
+        A DataFrame with a row per trial: rule, the time as edited over that as it is (``ratio``), the 95 %
         interval of that, the range that the advice had promised (missing for several together), and when.
 
     Raises:
