@@ -1,12 +1,14 @@
 """Two trees of the cell's time to what is longer, new or gone: parts that add up to the difference.
 
-A node is the same in both where its path of kinds and names is; siblings of one name count together. Where
-one side knows nothing below a node, neither side's parts below it are compared; what only one side has is one
+A node is the same in both where its path of kinds and names is; siblings of one name count together. Keras
+numbers layers without a name through the whole process, so B's are called by the numbers of A's. Where one
+side knows nothing below a node, neither side's parts below it are compared; what only one side has is one
 part, with all below it.
 """
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
@@ -19,7 +21,7 @@ from profnb.core.units import PS_PER_MS, duration_text, signed_text
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
 Path = tuple[tuple[str, str], ...]
 LONGER, SHORTER, NEW, GONE = "longer", "shorter", "new", "gone"
-_MOST_NODES, _LEAST_SHARE, _FEWEST = 300, 0.0005, 3
+_MOST_NODES, _LEAST_SHARE, _FEWEST, _MOST_DIGITS = 300, 0.0005, 3, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,9 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
 
     profnb's own time is left out: it is no part of the program.
     """
-    sides = _paths(first), _paths(second)
+    columns = [list(zip(*tree, strict=True)) or [()] * 5 for tree in (first, second)]
+    columns[1][2] = _numbered_like(*columns[0][1:3], *columns[1][1:3])
+    sides = _paths(*columns[0]), _paths(*columns[1])
     both, closed = sides[0].keys() & sides[1].keys(), _closed(*sides)
     totals: dict[Path, list[list[float]]] = {}
     for side, nodes in enumerate(sides):
@@ -132,8 +136,10 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     Returns:
         A row per node of A, and one per node of B.
     """
+    one, two = trees
+    trees = one, replace(two, name=_numbered_like(one.kind, one.name, two.kind, two.name))
     paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
-    closed = _closed(*(_paths(tree_rows(tree)) for tree in trees))
+    closed = _closed(*(_paths(*zip(*tree_rows(tree), strict=True)) for tree in trees))
     walls: list[dict[Path, int]] = [{}, {}]
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
@@ -166,9 +172,59 @@ def _row_paths(
     return paths
 
 
-def _paths(tree: Tree) -> dict[Path, tuple[float, int]]:
+def _numbered_like(
+    first_kinds: Sequence[str], first: Sequence[str], kinds: Sequence[str], second: Sequence[str]
+) -> tuple[str, ...]:
+    """B's names, its layers by the numbers of A's: dense_12 and dense_13 are A's dense_7 and dense_8.
+
+    Layers of one base name, inside of one model, are as many further on as lets most of them meet.
+    """
+    layers = [
+        {name: name.split("/") for kind, name in zip(of, names, strict=True) if kind == LAYER}
+        for of, names in ((first_kinds, first), (kinds, second))
+    ]
+    for depth in range(max((len(parts) for side in layers for parts in side.values()), default=0)):
+        numbers: dict[tuple[str, ...], tuple[set[int], set[int]]] = {}
+        of_second = []
+        for side, of_side in enumerate(layers):
+            for parts in of_side.values():
+                if depth < len(parts):
+                    base, number = _base_and_number(parts[depth])
+                    key = *parts[:depth], base
+                    numbers.setdefault(key, (set(), set()))[side].add(number)
+                    of_second += [(parts, key, number)] if side else []
+        shifts = {key: _shift(*both) for key, both in numbers.items()}
+        for parts, key, number in of_second:
+            if shifts[key]:
+                parts[depth] = f"{key[-1]}_{number - shifts[key]}".removesuffix("_0")
+    return tuple(
+        "/".join(layers[1][name]) if kind == LAYER else name
+        for kind, name in zip(kinds, second, strict=True)
+    )
+
+
+def _base_and_number(name: str) -> tuple[str, int]:
+    base, _, digits = name.rpartition("_")
+    is_numbered = base and digits.isdecimal() and len(digits) < _MOST_DIGITS
+    return (base, int(digits)) if is_numbered else (name, 0)
+
+
+def _shift(first: set[int], second: set[int]) -> int:
+    """How far B's numbers lie behind A's: as most of them meet, else not at all, else as the first do."""
+    if not first or not second:
+        return 0
+    meeting, usual = Counter(two - one for one in first for two in second), min(second) - min(first)
+    return max(meeting, key=lambda shift: (meeting[shift], not shift, -abs(shift - usual)))
+
+
+def _paths(
+    parents: Sequence[int],
+    kinds: Sequence[str],
+    names: Sequence[str],
+    counts: Sequence[int],
+    times: Sequence[float],
+) -> dict[Path, tuple[float, int]]:
     """Own time and count of each path, siblings of one name together."""
-    parents, kinds, names, counts, times = ([row[at] for row in tree] for at in range(5))
     nodes: dict[Path, tuple[float, int]] = {}
     for path, count, own_ms in zip(_row_paths(parents, kinds, names), counts, times, strict=True):
         if path is not None:

@@ -132,3 +132,36 @@ def test_both_trees_are_drawn_on_one_scale():
         assert side["looks"][steps[4]] == ["holds others", ""]
     order = [[node[3] for node in sorted(side["nodes"], key=lambda node: node[1]) if "steps" in node[3] or "Score" in node[3]] for side in (one, two)]
     assert order[0] == order[1]  # one order, though the longest is another one
+
+
+def of_layers(**spent):
+    below = [[6, "layer", name.replace("__", "/"), 0, ms] for name, ms in spent.items()]
+    return tree(steps=0.0, extra=[[3, "host compute", "", 0, 0.0], *below])
+
+
+@pytest.mark.parametrize(
+    "second, expected",
+    [
+        ({"dense_12": 10, "dense_13": 25, "conv2d_4": 30}, [("dense_8", 5, "longer")]),  # made again in this process
+        ({"dense_7": 10, "dense_8": 25, "conv2d": 30}, [("dense_8", 5, "longer")]),  # in another one
+        ({"dense_8": 10, "dense_9": 25, "conv2d": 30}, [("dense_8", 5, "longer")]),  # whose numbers overlap
+        ({"dense_12": 10, "dense_13": 20, "dense_14": 9, "conv2d": 30}, [("dense_9", 9, "new")]),
+        ({"dense_12": 10, "conv2d": 30, "head": 2}, [("dense_8", -20, "gone"), ("head", 2, "new")]),
+    ],
+)
+def test_layers_that_keras_numbers_anew_are_the_same(second, expected):
+    one = of_layers(dense_7=10, dense_8=20, conv2d=30)
+    assert named(compare_trees(one, of_layers(**second))) == expected
+    nodes = compare_nodes([drawn(one), drawn(of_layers(**second))])
+    assert {node.status for node in nodes[1]} >= {status for _, _, status in expected if status != "gone"}
+    assert sum(node.status == "new" for node in nodes[1]) == sum(status == "new" for _, _, status in expected)
+
+
+def test_layers_inside_of_a_model_that_is_numbered_anew_are_the_same():
+    one, two = of_layers(sequential__dense=10, sequential__dense_1=20), of_layers(sequential_3__dense_6=10, sequential_3__dense_7=26)
+    assert named(compare_trees(one, two)) == [("sequential/dense_1", 6, "longer")]
+
+
+def test_the_names_of_a_users_functions_are_theirs():
+    one, two = tree(extra=[[0, "own lines", "load_1", 1, 30.0]]), tree(extra=[[0, "own lines", "load_2", 1, 30.0]])
+    assert [part.status for part in compare_trees(one, two)] == ["gone", "new"]
