@@ -9,6 +9,7 @@ from collections import namedtuple
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import profnb
@@ -22,6 +23,7 @@ from profnb.forecast.kept_state import KeptState
 from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
+from profnb.trials.promises import gains_text, summarize_gains
 from profnb.trials.trying import declined, try_in_order
 
 FILE = "<ipython-input-cell>"
@@ -156,6 +158,25 @@ def test_promises_are_ratios_and_words():
     assert promised_ratio((2.0, 5.0), 10.0) == (0.5, 0.8)
     assert Trial("r", "c", "nothing", "", promised=(0.5, 0.8)).promise_words() == "1.25 to 2.00x faster"
     assert promises_of([]) == {}
+
+
+def test_kept_trials_are_summed_up_by_rule():
+    nan = math.nan
+    rows = [
+        ("cache-input", 0.4, 0.6, 0.5, 0.4, 0.6),  # inside, and faster for sure
+        ("cache-input", 0.2, 0.3, 0.4, 0.25, 0.7),  # the promise is within the interval
+        ("cache-input", 0.2, 0.4, 0.9, 0.8, 1.1),  # neither
+        ("validation", 0.5, 0.6, 0.7, 0.65, 0.75),
+        ("cache-input, validation", nan, nan, 0.3, 0.2, 0.4),  # the best together had no promise
+        ("validation", 0.5, 0.6, nan, nan, nan),  # no result
+    ]
+    columns = ["rule", "promised_low", "promised_high", "ratio", "interval_low", "interval_high"]
+    gains = summarize_gains(pd.DataFrame(rows, columns=columns).assign(when=pd.Timestamp(0)))
+    assert gains.values.tolist() == [["cache-input", 3, 2, 1, 2, 0.2, 0.4, 0.5], ["validation", 1, 1, 0, 0, 0.5, 0.6, 0.7]]
+    said = gains_text(gains)
+    assert said.startswith("The promise held what was measured in 1 of 4 trials (25 %), within the measurement's interval in 2. 3 edits were faster for sure.")
+    assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
+    assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith("No trial has been kept yet.")
 
 
 def test_the_table_and_the_section_say_what_was_tried():
