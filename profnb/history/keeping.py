@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from math import exp, nan
+from math import exp, isfinite, nan
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -25,12 +25,14 @@ from profnb.causes.cell_tree import grow_tree
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.speedup import block_medians, estimate_step
 from profnb.compare.tree_differences import Tree, tree_rows
+from profnb.compare.trial_table import Trial
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_MS
 from profnb.history.identity import ask_git, await_git, describe_machine, find_commit
 from profnb.history.place import history_file
-from profnb.history.store import HistoryError, Run, add_git_state, write_run
+from profnb.history.store import HistoryError, Run, add_to_run, write_run
 from profnb.profile import Profile
+from profnb.report.text import headline_text
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.system.machine_use import find_machine_use
 
@@ -89,9 +91,30 @@ def run_of(profile: Profile) -> Run:
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
         trace=_kept_trace(profile),
+        trials=trial_rows(profile.tried),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
     )
     return _with_steps(run, profile)
+
+
+def keep_trials(profile: Profile, trials: Sequence[Trial]) -> None:
+    """Add trials to a run that is kept already; of one that is not, ``keep_run`` keeps them."""
+    path = history_file()
+    if path is not None and profile.run_key:
+        with suppress(HistoryError):  # said where runs are kept
+            add_to_run(path, profile.run_key, "trials", trial_rows(trials))
+
+
+def trial_rows(trials: Sequence[Trial]) -> list[list[Any]]:
+    """Give the numbers of trials that have a result, as they are kept."""
+    rows = [
+        (one.rule, one.difference.ratio, one.difference.low, one.difference.high, *one.promised)
+        for one in trials
+        if one.difference.ratio > 0
+    ]
+    return [
+        [rule, *(round(one, 5) if isfinite(one) else None for one in rest)] for rule, *rest in rows
+    ]
 
 
 def is_studied(profile: Profile) -> bool:
@@ -116,6 +139,7 @@ def _with_steps(run: Run, profile: Profile) -> Run:
             run,
             examples_per_second=summary.examples_per_second or nan,
             peak_bytes=float(max(peaks, default=nan)),
+            headline=profile.sharing.text(headline_text(study)),
             advice=[[one.rule, *(round(ms, 3) for ms in one.saves_ms)] for one in profile.advice],
         )
     settings |= {"traced": was_traced, "clock": not is_studied(profile)}
@@ -205,7 +229,7 @@ def _look_for_edits(path: Path, key: str) -> None:
         asked = ask_git(folder)
         is_dirty = None if asked is None else await_git(asked, patience_s)
         with suppress(HistoryError):
-            add_git_state(path, key, is_dirty)
+            add_to_run(path, key, "is_dirty", is_dirty)
 
     def at_exit() -> None:
         if not later.finished.is_set():

@@ -25,6 +25,11 @@ def history_file() -> Path | None:
     return usual_file() if not wish or wish.lower() in _ON else Path(wish).expanduser().absolute()
 
 
+def wanted_file(path: "str | os.PathLike[str] | None" = None) -> Path | None:
+    """Give the file to read: the one that is named, else that of this user, whether or not runs are kept."""
+    return history_file() or usual_file() if path is None else Path(path).expanduser()
+
+
 def usual_file() -> Path | None:
     """Give the project's file, or the user's; None where the user has no folder."""
     try:

@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import isfinite, isnan, log, nan
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread
 from profnb.core.table import Column, Table
+from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
 from profnb.history.store import Run
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STEP, CELL = "step", "cell"
 _MUCH = 0.2  # of all cores
@@ -147,11 +151,18 @@ def _of(name: str) -> Callable[[Sequence[ListedRun]], list[Any]]:
     return lambda rows: [getattr(row.run, name) for row in rows]
 
 
+def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
+    """Give times since 1970 as dates of pandas, UTC."""
+    import pandas as pd
+
+    return pd.to_datetime(np.asarray(seconds, np.float64) * NS_PER_S, unit="ns", utc=True)
+
+
 HISTORY = Table[Sequence[ListedRun]](
     "history",
     "One row per run that was kept, the oldest first.",
     (
-        Column("when", lambda rows: np.array([row.run.when for row in rows]) * 1e9, "when it ended, UTC"),
+        Column("when", lambda rows: as_dates([row.run.when for row in rows]), "when it ended, UTC"),
         Column("cell", _of("cell"), "which code it is; edits of constants and comments leave it as it is"),
         Column("label", _of("label"), "what the user called it"),
         Column("commit", _of("commit"), "the git commit; empty where there is none"),
@@ -179,8 +190,12 @@ HISTORY = Table[Sequence[ListedRun]](
         Column("change_of", lambda rows: [row.of for row in rows], "what changed: step, or cell"),
         Column("is_alarm", lambda rows: [row.is_alarm for row in rows],
                "whether it is slower since, and that is news: found in the latest ten runs"),
+        Column("headline", _of("headline"), "its steps in a line; empty where nobody asked for its answers"),
         Column("advice", lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
                "the rules of advice that it had"),
+        Column("trials",
+               lambda rows: ["; ".join(f"{rule} {ratio:.2f}" for rule, ratio, *_ in row.run.trials) for row in rows],
+               "rules whose edit was tried, and the time as edited over that as it is"),
     ),
     owner="profnb",
 )  # fmt: skip

@@ -28,7 +28,7 @@ from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS
-from profnb.history.place import history_file, usual_file
+from profnb.history.place import wanted_file
 from profnb.history.series import CELL, HISTORY, ListedRun, list_runs
 from profnb.history.store import Tree, read_runs, read_tree
 
@@ -56,11 +56,7 @@ class History:
 
     def frame(self) -> "pd.DataFrame":
         """Make the DataFrame."""
-        import pandas as pd
-
-        frame = HISTORY.frame(self.rows)
-        frame["when"] = pd.to_datetime(frame["when"].astype("float64"), unit="ns", utc=True)
-        return frame
+        return HISTORY.frame(self.rows)
 
     @property
     def alarms(self) -> list[ListedRun]:
@@ -218,7 +214,7 @@ def open_history(
     Raises:
         HistoryError: The file is damaged, or another program's.
     """
-    place = history_file() or usual_file() if path is None else Path(path).expanduser()
+    place = wanted_file(path)
     if place is None:
         return History(None, [])
     conditions, given = ["1"], []

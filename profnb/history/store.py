@@ -26,7 +26,7 @@ from profnb.capture.machine.network_files import MOUNTS, network_mounts
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
 
-_OURS, _SCHEMA = 0x70726E62, 2  # "prnb"; 2 has where a trace was kept
+_OURS, _SCHEMA = 0x70726E62, 3  # "prnb"; 2 has where a trace was kept, 3 trials and headlines
 _PATIENCE_S = 5.0
 MOST_RUNS, MOST_BYTES = 20_000, 64_000_000
 _CHECKED_EACH = 64  # runs
@@ -62,7 +62,10 @@ class Run:
         examples_per_second: Examples over wall time of steps; NaN where the batch size is not known.
         peak_bytes: Most memory of an allocator; NaN where none was recorded.
         others: Share of all cores that other programs took; NaN where nobody looked.
+        headline: Its steps in a line.
         advice: Rules, and what each saves at least and at most, in ms.
+        trials: Rules, and of each trial the ratio of times, where its 95 % interval begins and ends, and the
+            least and the most that the advice had promised it to be; None where that is not known.
         trace: The file of its trace, where the user had it kept; "" for none.
         tree: Nodes of the cell's tree: parent, kind, name, occurrences, own time in ms.
     """
@@ -86,7 +89,9 @@ class Run:
     examples_per_second: float = nan
     peak_bytes: float = nan
     others: float = nan
+    headline: str = ""
     advice: Sequence[Sequence[Any]] = ()
+    trials: Sequence[Sequence[Any]] = ()
     trace: str = ""
     tree: Tree = ()
 
@@ -94,6 +99,7 @@ class Run:
 _COLUMNS = tuple(field.name for field in fields(Run))
 _LISTED = tuple(name for name in _COLUMNS if name != "tree")
 _NUMBERS = tuple(field.name for field in fields(Run) if field.type is float)
+_LISTS = ("advice", "trials")
 _TABLE = ", ".join(
     f'"{name}"' + (" TEXT UNIQUE NOT NULL" if name == "key" else "") for name in _COLUMNS
 )
@@ -137,15 +143,16 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
         ) from None
 
 
-def add_git_state(path: Path, key: str, is_dirty: bool | None) -> None:
-    """Add to a run that is kept whether files differed from its commit.
+def add_to_run(path: Path, key: str, name: str, value: Any) -> None:
+    """Add to a run that is kept what is known a moment later, such as whether files differed from its commit.
 
     Raises:
         HistoryError: It was not written.
     """
     try:
         with _opened(path) as (database, _):
-            database.execute("UPDATE runs SET is_dirty = ? WHERE key = ?", (is_dirty, key))
+            stored = _as_json(value) if name in _LISTS else value
+            database.execute(f'UPDATE runs SET "{name}" = ? WHERE key = ?', (stored, key))  # noqa: S608
     except (sqlite3.Error, OSError) as error:
         raise HistoryError(
             f"{printable(path.name)} was not written: {printable(str(error))}."
@@ -261,9 +268,8 @@ def _is_remote(path: Path) -> bool:
 def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     values = {name: getattr(run, name) for name in _COLUMNS}
     values |= {name: None if values[name] != values[name] else values[name] for name in _NUMBERS}
-    values["advice"] = json.dumps(run.advice, separators=(",", ":"))
-    packed = zlib.compress(json.dumps(run.tree, separators=(",", ":")).encode())
-    values["tree"] = packed if run.tree else None
+    values |= {name: _as_json(values[name]) if values[name] else None for name in _LISTS}
+    values["tree"] = zlib.compress(_as_json(run.tree).encode()) if run.tree else None
     names, marks = ", ".join(f'"{name}"' for name in values), ", ".join("?" * len(values))
     renewed = ", ".join(
         f'"{name}" = coalesce(excluded."{name}", "{name}")' for name in values
@@ -276,6 +282,10 @@ def _insert(database: sqlite3.Connection, run: Run, most_runs: int) -> None:
     if (cursor.lastrowid or 0) % min(_CHECKED_EACH, most_runs) == 0:
         _thin(database, most_runs)
     database.execute("COMMIT")
+
+
+def _as_json(value: Sequence[Any]) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _thin(database: sqlite3.Connection, most_runs: int) -> None:
@@ -301,8 +311,8 @@ def _thin(database: sqlite3.Connection, most_runs: int) -> None:
 def _as_run(values: dict[str, Any]) -> Run:
     values |= {name: nan if values[name] is None else float(values[name]) for name in _NUMBERS}
     values["is_dirty"] = None if values["is_dirty"] is None else bool(values["is_dirty"])
-    values["advice"] = json.loads(values["advice"])
-    values["trace"] = values["trace"] or ""
+    values |= {name: json.loads(values[name] or "[]") for name in _LISTS}
+    values |= {name: values[name] or "" for name in ("trace", "headline")}
     return Run(**values)
 
 

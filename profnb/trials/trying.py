@@ -7,6 +7,7 @@ from functools import partial
 from profnb.compare.estimates import Spread
 from profnb.compare.trial_table import Trial
 from profnb.edits.editing import Edit, join
+from profnb.history.keeping import keep_trials
 from profnb.history.lookup import find_spread
 from profnb.profile import Profile
 from profnb.subjects.study import Study
@@ -57,8 +58,8 @@ def try_for(
     seconds: float,
     tell: Callable[[str], None],
 ) -> list[Trial]:
-    """Try edits of the sources that a profile is of."""
-    return try_in_order(
+    """Try edits of the sources that a profile is of, and keep what came of it in the history."""
+    trials = try_in_order(
         edits,
         partial(join, sources=sources),
         run_once,
@@ -68,6 +69,8 @@ def try_for(
         promised=promises_of(profile.advice),
         tell=tell,
     )
+    keep_trials(profile, trials)
+    return trials
 
 
 def declined(reason: str, edit: Edit | None = None) -> Trial:

@@ -17,10 +17,13 @@ from traces import event, host, line, xspace
 
 import profnb
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE
+from profnb.compare.speedup import Difference
+from profnb.compare.trial_table import Trial
 from profnb.core.errors import ProfnbError
 from profnb.history.change_points import find_changes
 from profnb.history.door import keep as keep_result
 from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code, identify_script
+from profnb.history.lookup import kept_trials
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
 from profnb.history.showing import open_history
@@ -451,6 +454,33 @@ def test_a_run_whose_trace_was_kept_opens(file, tmp_path):
     assert "8.00 ms" in history.open_run("0")
     assert history.open_run("1") == history.open_run("none") == ""
     assert "&lt;gone&gt;" in history.open_run("2") and str(tmp_path) not in open_history(path=file).bundle()["text/html"]
+
+
+def test_trials_are_kept_by_rule_with_what_was_promised(file, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(file))
+    with profnb.profile(label="first") as result:
+        pass
+    assert len(kept_trials()) == 0
+    trials = [
+        Trial("cache-input", "cache()", "nothing", "-secret", Difference(0.5, 0.4, 0.625, math.nan, (9, 9), (0, 0)), (0.55, 0.66)),
+        Trial("cache-input, callback", "both", "nothing", "-secret", Difference(0.45, 0.4, 0.5, math.nan, (9, 9), (0, 0))),
+        Trial("callback", "fails", "nothing", "-secret", error="It failed."),
+    ]
+    keeping.keep_trials(result, trials)
+    frame = kept_trials(file)
+    assert list(frame) == ["rule", "ratio", "interval_low", "interval_high", "promised_low", "promised_high", "when"]
+    assert frame.loc[0].tolist()[:6] == ["cache-input", 0.5, 0.4, 0.625, 0.55, 0.66]
+    assert frame.rule.tolist() == ["cache-input", "cache-input, callback"]  # what has no result is none
+    assert math.isnan(frame.promised_low[1])  # together nothing was promised
+    assert frame.when[0] == profnb.history().when[0]
+    assert profnb.history().trials.tolist() == ["cache-input 0.50; cache-input, callback 0.45"]
+    assert b"secret" not in file.read_bytes()
+    write_run(file, made(9))
+    write_run(file, Run(key=result.run_key))  # what comes later leaves what is known
+    assert len(kept_trials(file)) == 2
+    result.tried = trials  # tried before the run is kept, as under --try
+    assert keeping.run_of(result).trials == read_runs(file)[0].trials
+    assert len(kept_trials(file.with_name("none.sqlite"))) == 0
 
 
 def test_how_runs_of_a_cell_vary():

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from test_trials import Edit
 
+import profnb
+from profnb.history.lookup import kept_trials
+
 pytestmark = pytest.mark.tensorflow
 
 SETUP = """
@@ -66,8 +69,9 @@ def same(one, two):
     return one == two
 
 
-def test_a_fit_leaves_what_one_run_leaves(shell, capsys, monkeypatch):
+def test_a_fit_leaves_what_one_run_leaves(shell, capsys, monkeypatch, tmp_path):
     monkeypatch.setattr("profnb.trials.alternating._MOST_TRIAL_ROUNDS", 2)
+    monkeypatch.setenv("PROFNB_HISTORY", str(tmp_path / "history.sqlite"))
     plain = ran(shell, "")
     shell.reset(new_session=False)
     state, after, profile = ran(shell, "%%tfprofile -q --no-live\n", edits_of)
@@ -78,6 +82,10 @@ def test_a_fit_leaves_what_one_run_leaves(shell, capsys, monkeypatch):
     assert frame.error.tolist()[1].startswith("NameError: name 'two'")
     assert frame.error.tolist()[0] == ""
     assert frame.interval_low[0] < frame.ratio[0] < frame.interval_high[0]
+    kept = kept_trials()  # of the run that was kept before it was tried
+    assert kept.rule.tolist() == ["r"]
+    assert kept.ratio[0] == pytest.approx(frame.ratio[0], abs=1e-4)
+    assert profnb.history().trials.tolist() == [f"r {frame.ratio[0]:.2f}"]
     assert frame.metric_before[0] > 0 and frame.metric[0] > 0
     text = profile.summary()
     assert "larger batches" in text and "NameError" in text
