@@ -237,7 +237,7 @@ def frame_of(judged):
     import pandas as pd
 
     columns = ["rule", "promised_low", "promised_high", "ratio", "interval_low", "interval_high"]
-    frame = pd.DataFrame([trial for one in judged for trial in one["trials"]]).reindex(columns=columns)
+    frame = pd.DataFrame([trial for one in judged for trial in one["trials"]]).reindex(columns=columns).astype(dict.fromkeys(columns[1:], float))
     return frame.assign(when=pd.Timestamp.now())
 
 

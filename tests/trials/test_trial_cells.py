@@ -120,7 +120,7 @@ def test_a_cell_that_awaits_is_declined(shell):
 OUTSIDE = {
     "a generator half used": ("rows = (n for n in range(9))\nnext(rows)", "found = next(rows)", "`rows` is an iterator, which may be half used.", "(found, next(rows))", (1, 2)),
     "a lock": ("import threading\nlock, items = threading.Lock(), []", "with lock:\n    items.append(1)", "`lock` is a lock.", "items", [1]),
-    "a socket": ("import socket\nnear, far = socket.socketpair()", "sent = near.send(b'a')", "The cell uses the network (`socket`).", "(far.recv(9), near.close(), far.close())[0]", b"a"),
+    "a socket": ("import socket\nnear, far = socket.socketpair()", "sent = near.send(b'a')", "`near` is a socket.", "(far.recv(9), near.close(), far.close())[0]", b"a"),
     "a widget": ("import ipywidgets\nslider = ipywidgets.IntSlider()", "slider.value += 1", "The cell shows widgets (`ipywidgets`).", "slider.value", 1),
     "a session": ("import requests\nsession = requests.Session()", "session.headers['a'] = 'b'", "The cell uses the network (`requests`).", "session.headers['a']", "b"),
 }  # fmt: skip

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 import profnb
+from profnb.__main__ import main
 from profnb.capture.recording import Recording
 from profnb.compare.estimates import THIS_CODE, Spread
 from profnb.compare.trial_section import trial_sections
@@ -20,6 +21,7 @@ from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.forecast.kept_state import KeptState
+from profnb.history.store import Run, write_run
 from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
@@ -177,6 +179,17 @@ def test_kept_trials_are_summed_up_by_rule():
     assert said.startswith("The promise held what was measured in 1 of 4 trials (25 %), within the measurement's interval in 2. 3 edits were faster for sure.")
     assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
     assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith("No trial has been kept yet.")
+
+
+def test_the_command_says_what_trials_of_this_machine_left(tmp_path, capsys):
+    file = tmp_path / "history.sqlite"
+    assert main(["gains", "--history", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("No trial has been kept yet.")
+    write_run(file, Run(key="a", when=1.0, trials=[["retracing", 0.1, 0.09, 0.11, 0.05, 0.2]]))
+    assert main(["gains", "--history", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("The promise held what was measured in 1 of 1 trials (100 %)")
+    assert "retracing" in said and "10x faster" in said
 
 
 def test_the_table_and_the_section_say_what_was_tried():
