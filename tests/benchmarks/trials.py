@@ -1,9 +1,9 @@
-"""Whether trials find what helps, and only that: `python tests/benchmarks/trials.py [--seconds S] [--fresh] [--write] [NAME ...]`.
+"""Whether trials find what helps, and only that: `python tests/benchmarks/trials.py [--seconds S] [--write] [NAME ...]`.
 
-Each program of ``tried_programs.py`` runs in a shell of its own, once as it is and once under ``%%tfprofile --try``. Of twenty programs one
+Each program of ``tried_programs.py`` runs once as it is and once under ``%%tfprofile --try``, in two processes. Of twenty programs one
 of the edits has to be faster for sure, by the rule that the program is made for; of ten no edit may be, and there an edit that changes
 nothing is tried beside those of the advice. What the cell leaves behind has to be the same with trials as without, to 1e-5: weights,
-containers, random numbers drawn next. ``--fresh`` runs both sides in fresh processes too. JAX and PyTorch run in the environments that
+containers, files, random numbers drawn next. JAX and PyTorch run in the environments that
 ``PROFNB_JAX`` and ``PROFNB_TORCH`` name. ``--write`` puts the table into docs/gains.md.
 """
 
@@ -51,48 +51,38 @@ def nothing_but_a_line(sources):
     return editing.Edit("none", "a line that does nothing", "nothing", {name: f"{text}\npass\n"}, "+pass")
 
 
-def child(name, how, folder):
-    """Run a program as it is, tried, or, by its edited texts, fresh; what it leaves goes to a file, the rest is given."""
-    program, shell = PROGRAMS[name], new_shell()
-    place = Path(folder, f"{how} {os.getpid()}")
-    place.mkdir()
-    os.chdir(place)
-    changed = json.loads(Path(folder, "changed.json").read_text()) if how == "edited" else {}
-    ran(shell, changed.get("setup", program.setup))
-    made = []
-    if how == "tried":
-        find = editing.find_edits
-
-        def find_all(advice, sources, names):
-            found = find(advice, sources, names)
-            made.extend([*found, *([] if program.rules else [nothing_but_a_line(sources)])])
-            return made
-
-        editing.find_edits = find_all
-        head = f"%%tfprofile -q --no-live --try {3 if program.rules else 9} --try-seconds {os.environ['TRY_SECONDS']}\n"
-    else:
+def child(names, how, folder):
+    """Run programs one after the other, as they are or tried; what each leaves goes to a file, the rest is printed."""
+    shell = new_shell()
+    find = editing.find_edits
+    for name in names:
+        program = PROGRAMS[name]
+        place = Path(folder, f"{how} {name}")
+        place.mkdir()
+        os.chdir(place)
+        ran(shell, program.setup)
         head = ""
-    begin = time.perf_counter()
-    ran(shell, head + changed.get("cell", program.cell))
-    result = {"seconds": time.perf_counter() - begin}
-    left = left_behind(shell.user_ns) | {f"<file {path.name}>": path.stat().st_size for path in place.iterdir()}
-    Path(folder, f"{how}.pickle").write_bytes(pickle.dumps(left))
-    if how == "tried":
-        profile = shell.user_ns["_tfprofile"]
-        result |= {
-            "advice": [one.rule for one in profile.advice],
-            "trials": json.loads(profile.trials.to_json(orient="records")),
-            "words": [one.words() for one in profile.tried],
-            "promises": [one.promise_words() for one in profile.tried],
-            "edits": {one.rule: texts_of(one, program) for one in made},
-        }
-    return result
-
-
-def texts_of(edit, program):
-    """The cells as edited; a source is the cell where it ends as that does."""
-    setup_end, cell_end = program.setup.strip().splitlines()[0], program.cell.strip().splitlines()[0]
-    return {"cell" if cell_end in text or setup_end not in text else "setup": text for text in edit.sources.values()}
+        if how == "tried":
+            null = [] if program.rules else [nothing_but_a_line]
+            editing.find_edits = lambda advice, sources, *rest, null=null: [*find(advice, sources, *rest), *(make(sources) for make in null)]
+            head = f"%%tfprofile -q --no-live --try {3 if program.rules else 9} --try-seconds {os.environ['TRY_SECONDS']}\n"
+        begin = time.perf_counter()
+        ran(shell, head + program.cell)
+        result = {"seconds": time.perf_counter() - begin}
+        left = left_behind(shell.user_ns) | {f"<file {path.name}>": path.stat().st_size for path in place.iterdir()}
+        Path(folder, f"{how} {name}.pickle").write_bytes(pickle.dumps(left))
+        if how == "tried":
+            profile = shell.user_ns["_tfprofile"]
+            result |= {
+                "advice": [one.rule for one in profile.advice],
+                "trials": json.loads(profile.trials.to_json(orient="records")),
+                "words": [one.words() for one in profile.tried],
+                "promises": [one.promise_words() for one in profile.tried],
+            }
+        print(json.dumps({name: result}), flush=True)
+        shell.reset(new_session=False)
+        if "keras" in sys.modules:
+            sys.modules["keras"].backend.clear_session()
 
 
 def left_behind(namespace):
@@ -187,49 +177,44 @@ def differences(one, two):
     return found
 
 
-def run(name, how, folder):
-    """Run a program in a process of its own.
+def run(names, how, folder):
+    """Run programs of one framework in a process; give what came of each that did not fail, as it comes."""
+    python = PYTHONS.get(PROGRAMS[names[0]].framework, sys.executable)
+    command = [python, __file__, "--child", how, folder, *names]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        said = []
+        for line in process.stdout:
+            if line.startswith('{"'):
+                yield from json.loads(line).items()
+            else:
+                said.append(line)
+    if process.returncode:
+        print(f"{how}: ended with {process.returncode}: {''.join(said)[-1500:]}", flush=True)
 
-    Raises:
-        RuntimeError: It failed.
-    """
-    python = PYTHONS.get(PROGRAMS[name].framework, sys.executable)
-    done = subprocess.run([python, __file__, "--child", how, folder, name], capture_output=True, text=True, timeout=900)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if not lines:
-        raise RuntimeError(f"{name}, {how}, ended with {done.returncode}: {done.stdout[-300:]} {done.stderr[-900:]}")
-    return json.loads(lines[-1])
 
-
-def judge(name, seconds, is_fresh):
-    """Run a program as it is and tried."""
-    program = PROGRAMS[name]
-    os.environ["TRY_SECONDS"] = str(seconds)
+def judge(names):
+    """Run programs as they are and tried; give each with whether that was right."""
     with tempfile.TemporaryDirectory() as folder:
-        plain, tried = run(name, "plain", folder), run(name, "tried", folder)
-        left = [pickle.loads(Path(folder, f"{how}.pickle").read_bytes()) for how in ("plain", "tried")]
-        faster = [at for at, one in enumerate(tried["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
-        found = [at for at in faster if set(tried["trials"][at]["rule"].split(", ")) & set(program.rules)]
-        fresh = None
-        if is_fresh and found:
-            Path(folder, "changed.json").write_text(json.dumps(tried["edits"][tried["trials"][found[0]]["rule"]]))
-            pairs = [(run(name, "plain", folder)["seconds"], run(name, "edited", folder)["seconds"]) for _ in range(2)]
-            fresh = min(b for _, b in pairs) / min(a for a, _ in pairs)
-    right = bool(found) if program.rules else not faster
-    return tried | {
-        "name": name, "cell_s": plain["seconds"], "right": right, "shown": (found or faster or [0])[0], "differs": differences(*left), "fresh": fresh,
-    }  # fmt: skip
+        plain = dict(run(names, "plain", folder))
+        for name, tried in run(names, "tried", folder):
+            rules = set(PROGRAMS[name].rules)
+            left = [pickle.loads(Path(folder, f"{how} {name}.pickle").read_bytes()) for how in ("plain", "tried") if name in plain]
+            faster = [at for at, one in enumerate(tried["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
+            found = [at for at in faster if rules & set(tried["trials"][at]["rule"].split(", "))]
+            yield tried | {
+                "name": name, "cell_s": plain.get(name, tried)["seconds"], "right": bool(found) if rules else not faster, "shown": (found or faster or [0])[0],
+                "differs": differences(*left) if left[1:] else ["did not run"],
+            }  # fmt: skip
 
 
 def line_of(one):
     at = one["shown"]
     trial = one["trials"][at] if one["trials"] else {"rule": "", "change": "", "promised_low": None, "ratio": None}
     change = f"{trial['rule']}: {trial['change']}" if trial["rule"] else ""
-    fresh = "" if one["fresh"] is None else f"; fresh {one['fresh']:.2f}"
     state = "same" if not one["differs"] else ", ".join(one["differs"][:3])
     said = one["words"][at] if one["words"] else ""
     promise = one["promises"][at] if one["promises"] else ""
-    return f"| {one['name']} | {one['cell_s']:.1f} s | {change} | {promise} | {said}{fresh} | {'right' if one['right'] else 'WRONG'} | {state} |"
+    return f"| {one['name']} | {one['cell_s']:.1f} s | {change} | {promise} | {said} | {'right' if one['right'] else 'WRONG'} | {state} |"
 
 
 def frame_of(judged):
@@ -244,25 +229,24 @@ def frame_of(judged):
 def main():
     parser = argparse.ArgumentParser(description="Trials against the truth.")
     parser.add_argument("--seconds", type=float, default=20.0, help="for the trials of a program")
-    parser.add_argument("--fresh", action="store_true", help="run the edit in fresh processes too")
     parser.add_argument("--write", action="store_true", help="write docs/gains.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what came of each program, and go on with it")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
     if asked.child:
-        print(json.dumps(child(" ".join(asked.names), *asked.child)))
+        child(asked.names, *asked.child)
         return
+    os.environ["TRY_SECONDS"] = str(asked.seconds)
     kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     names = [name for name in PROGRAMS if not asked.names or any(word in name for word in asked.names)]
-    for name in names:
-        try:
-            kept[name] = judge(name, asked.seconds, asked.fresh)
-            print(line_of(kept[name]), *(f"{one['rule']}: {words}" for one, words in zip(kept[name]["trials"], kept[name]["words"], strict=True)), sep="\n    ", flush=True)
-        except RuntimeError as error:
-            print(error, flush=True)
-        if asked.json:
-            asked.json.write_text(json.dumps(kept))
+    for framework in dict.fromkeys(PROGRAMS[name].framework for name in names):
+        for one in judge([name for name in names if PROGRAMS[name].framework == framework]):
+            kept[one["name"]] = one
+            trials = zip(one["trials"], one["words"], one["promises"], strict=True)
+            print(line_of(one), *(f"{trial['rule']}: {words}; promised {promise}" for trial, words, promise in trials), sep="\n    ", flush=True)
+            if asked.json:
+                asked.json.write_text(json.dumps(kept))
     judged = [kept[name] for name in PROGRAMS if name in kept]
     head = ["| program | cell | change | promised | measured | | left behind |", "| --- | --- | --- | --- | --- | --- | --- |"]
     table = [*head, *map(line_of, judged)]

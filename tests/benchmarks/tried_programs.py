@@ -1,7 +1,7 @@
 """Programs of ``trials.py`` as text: cells of a notebook, with one thing to change that profnb has an edit for, or with none.
 
 Most follow programs of ``gains.py`` and of ``public_programs.py``, written as a person types them: what an edit may change stands in the
-cell or in the one before it. A cell takes 1 to 5 s on two cores, and is a function of what it finds, so that it ends the same each time.
+cell or in the one before it. A cell takes 0.5 to 3 s on two cores, and is a function of what it finds, so that it ends the same each time.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ def train_step(a, b):
 """,
         """
 losses = []
-for epoch in range(3):
+for epoch in range(1):
     for at in range(0, 1024, 32):
         losses.append(float(train_step(x[at : at + 32], y[at : at + 32])))
 """,
@@ -107,7 +107,7 @@ def train_step(real, noise):
 """,
         """
 seen = []
-for step in range(50):
+for step in range(20):
     seen.append([float(one) for one in train_step(real, tf.random.normal((64, 32)))])
 """,
         ("eager-ops",),
@@ -123,7 +123,7 @@ def errors(a, b):
 """,
         """
 found = []
-for epoch in range(6):
+for epoch in range(2):
     for at in range(0, 1024, 32):
         model.train_on_batch(x[at : at + 32], y[at : at + 32])
         found.append([float(one) for one in errors(x[at : at + 32], y[at : at + 32])])
@@ -131,22 +131,22 @@ for epoch in range(6):
         ("eager-ops",),
     ),
     "run_eagerly left on": Program(
-        SMALL.format(rows=1600).replace('"mse")', '"mse", run_eagerly=True)'),
-        "history = model.fit(x, y, epochs=3, verbose=0)\n",
+        SMALL.format(rows=640).replace('"mse")', '"mse", run_eagerly=True)'),
+        "history = model.fit(x, y, epochs=2, verbose=0)\n",
         ("eager-ops",),
     ),
     "a model called in the cell's own loop": Program(
         DEEP,
         """
 means = []
-for epoch in range(16):
+for epoch in range(5):
     for at in range(0, 1024, 32):
         means.append(float(tf.reduce_mean(model(x[at : at + 32], training=False))))
 """,
         ("eager-ops",),
     ),
     "a prediction for each row": Program(
-        SMALL.format(rows=60),
+        SMALL.format(rows=20),
         "said = [float(model.predict(row[None], verbose=0)[0, 0]) for row in x]\n",
         ("predict-in-a-loop",),
     ),
@@ -159,18 +159,18 @@ model.compile("adam", "mse")
         """
 memory = []
 state = rng.random((1, 4), np.float32)
-for step in range(60):
+for step in range(20):
     value = model.predict(state, verbose=0)
     memory.append((state, value))
     state = rng.random((1, 4), np.float32)
-    if step % 20 == 19:
-        states, values = (np.concatenate(one) for one in zip(*memory[-16:]))
+    if step % 8 == 7:
+        states, values = (np.concatenate(one) for one in zip(*memory[-8:]))
         model.train_on_batch(states, values)
 """,
         ("predict-in-a-loop",),
     ),
     "a callback that predicts": Program(
-        SMALL.format(rows=4000)
+        SMALL.format(rows=2400)
         + """
 some, seen = x[:64], []
 
@@ -179,11 +179,11 @@ class Watch(keras.callbacks.Callback):
         if batch % 8 == 0:
             seen.append(float(self.model.predict(some, verbose=0).mean()))
 """,
-        "history = model.fit(x, y, epochs=2, verbose=0, callbacks=[Watch()])\n",
+        "history = model.fit(x, y, verbose=0, callbacks=[Watch()])\n",
         ("callback", "predict-in-a-loop"),
     ),
     "a callback that calls the model": Program(
-        DEEP.replace("tf.constant(rng.random((1024, 20), np.float32))", "rng.random((3200, 20), np.float32)")
+        DEEP.replace("tf.constant(rng.random((1024, 20), np.float32))", "rng.random((2400, 20), np.float32)")
         + """
 model.compile(optimizer, loss_fn)
 some, seen = tf.constant(x[:64]), []
@@ -192,7 +192,7 @@ class Watch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         seen.append(float(tf.reduce_mean(self.model(some, training=False))))
 """,
-        "history = model.fit(x, y, epochs=3, verbose=0, callbacks=[Watch()])\n",
+        "history = model.fit(x, y, verbose=0, callbacks=[Watch()])\n",
         ("callback", "eager-ops"),
     ),
     "weights saved every few batches": Program(
@@ -204,25 +204,25 @@ history = model.fit(x, y, verbose=0, callbacks=[saving])
         ("callback", "checkpoints"),
     ),
     "a validation that is larger than the training": Program(
-        SMALL.format(rows=1000) + "held_out = rng.random((16_000, 20), np.float32), rng.random((16_000, 1), np.float32)\n",
+        SMALL.format(rows=1000) + "held_out = rng.random((6000, 20), np.float32), rng.random((6000, 1), np.float32)\n",
         "history = model.fit(x, y, epochs=5, validation_data=held_out, verbose=0)\n",
         ("validation",),
     ),
     "many epochs of few batches over arrays": Program(
         SMALL.format(rows=100),
-        "history = model.fit(x, y, batch_size=25, epochs=70, verbose=0)\n",
+        "history = model.fit(x, y, batch_size=25, epochs=30, verbose=0)\n",
         ("epoch-ends",),
     ),
     "small steps of a fit": Program(
-        SMALL.format(rows=24_000),
+        SMALL.format(rows=16_000),
         """
 data = tf.data.Dataset.from_tensor_slices((x, y)).batch(32)
-history = model.fit(data, epochs=3, verbose=0)
+history = model.fit(data, verbose=0)
 """,
         ("python-between-steps",),
     ),
     "images decoded in each epoch": Program(
-        IMAGES.format(count=120),
+        IMAGES.format(count=60),
         """
 data = tf.data.Dataset.from_tensor_slices(images).map(decode).batch(20)
 history = model.fit(data, epochs=6, verbose=0)
@@ -232,7 +232,7 @@ history = model.fit(data, epochs=6, verbose=0)
     "texts split in each epoch of a loop": Program(
         DEEP
         + """
-texts = [" ".join(map(str, row)) for row in rng.random((1500, 60)).round(3)]
+texts = [" ".join(map(str, row)) for row in rng.random((600, 60)).round(3)]
 model(x[:1])
 optimizer.build(model.trainable_variables)
 
@@ -257,7 +257,7 @@ for epoch in range(8):
         ("cache-input", "input-bound", "waiting-for-input"),
     ),
     "images decoded one after another": Program(
-        IMAGES.format(count=700),
+        IMAGES.format(count=240),
         """
 data = tf.data.Dataset.from_tensor_slices(images).map(decode).batch(20)
 history = model.fit(data, verbose=0)
@@ -265,10 +265,10 @@ history = model.fit(data, verbose=0)
         ("input-bound", "waiting-for-input"),
     ),
     "rows scaled one by one": Program(
-        SMALL.format(rows=60_000),
+        SMALL.format(rows=30_000),
         """
 data = tf.data.Dataset.from_tensor_slices((x, y)).map(lambda a, b: (tf.cast(a, tf.float32) * 2 - 1, b)).batch(256)
-history = model.fit(data, epochs=2, verbose=0)
+history = model.fit(data, verbose=0)
 """,
         ("cache-input", "input-bound", "waiting-for-input"),
     ),
@@ -283,7 +283,7 @@ def scaled(a):
         a = tf.tanh(a * 1.1)
     return tf.reduce_sum(a)
 """,
-        "sums = [float(scaled(x[:length])) for length in range(40, 100)]\n",
+        "sums = [float(scaled(x[:length])) for length in range(40, 70)]\n",
         ("retracing",),
     ),
     "a step of JAX outside of jit": Program(
@@ -348,7 +348,7 @@ for batch in loader:
         + """
 model = keras.Sequential([keras.Input((32, 32, 3)), keras.layers.Conv2D(32, 3, activation="relu"), keras.layers.Conv2D(48, 3), keras.layers.Flatten(), keras.layers.Dense(10)])
 model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-x, y = rng.random((1280, 32, 32, 3), np.float32), np.arange(1280) % 10
+x, y = rng.random((512, 32, 32, 3), np.float32), np.arange(512) % 10
 """,
         "history = model.fit(x, y, batch_size=128, verbose=0)\n",
     ),
@@ -357,7 +357,7 @@ x, y = rng.random((1280, 32, 32, 3), np.float32), np.arange(1280) % 10
         + """
 model = keras.Sequential([keras.Input((40, 16)), keras.layers.LSTM(128), keras.layers.Dense(1)])
 model.compile("adam", "mse")
-x = rng.random((1536, 40, 16), np.float32)
+x = rng.random((768, 40, 16), np.float32)
 """,
         "history = model.fit(x, x[:, 0, :1], batch_size=128, epochs=2, verbose=0)\n",
     ),
@@ -370,14 +370,14 @@ hidden = keras.layers.LayerNormalization()(inputs + attended)
 outputs = keras.layers.Dense(1)(keras.layers.GlobalAveragePooling1D()(keras.layers.Dense(256, activation="relu")(hidden)))
 model = keras.Model(inputs, outputs)
 model.compile("adam", "mse")
-x = rng.random((768, 64, 64), np.float32)
+x = rng.random((384, 64, 64), np.float32)
 """,
         "history = model.fit(x, x[:, 0, :1], batch_size=64, verbose=0)\n",
     ),
     "an own loop done right": Program(
         KERAS
         + """
-x = rng.random((6400, 256), np.float32)
+x = rng.random((2560, 256), np.float32)
 model = keras.Sequential([keras.Input((256,)), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1)])
 optimizer, loss_fn = keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError()
 data = tf.data.Dataset.from_tensor_slices(x).batch(128).prefetch(tf.data.AUTOTUNE)
@@ -391,7 +391,7 @@ def train_step(a):
 """,
         """
 losses = []
-for epoch in range(3):
+for epoch in range(2):
     for batch in data:
         losses.append(float(train_step(batch)))
 """,
@@ -399,7 +399,7 @@ for epoch in range(3):
     "a fit with usual callbacks": Program(
         KERAS
         + """
-x = rng.random((9600, 400), np.float32)
+x = rng.random((4000, 400), np.float32)
 model = keras.Sequential([keras.Input((400,)), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 data = tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(200).prefetch(tf.data.AUTOTUNE)
@@ -422,12 +422,12 @@ def products(x):
         x = tf.linalg.matmul(x, x) / 1100
     return tf.reduce_sum(x)
 """,
-        "sums = [float(products(x)) for _ in range(12)]\n",
+        "sums = [float(products(x)) for _ in range(6)]\n",
     ),
     "one prediction of many rows": Program(
         KERAS
         + """
-x = rng.random((20_000, 400), np.float32)
+x = rng.random((8000, 400), np.float32)
 model = keras.Sequential([keras.Input((400,)), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1500, activation="relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 """,
@@ -436,7 +436,7 @@ model.compile("sgd", "mse")
     "one evaluation of many rows": Program(
         KERAS
         + """
-x = rng.random((1600, 64, 64, 3), np.float32)
+x = rng.random((600, 64, 64, 3), np.float32)
 model = keras.Sequential([keras.Input((64, 64, 3)), keras.layers.Conv2D(24, 5, activation="relu"), keras.layers.GlobalAveragePooling2D(), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 """,
@@ -464,7 +464,7 @@ def train_step(weights, x):
 """,
         """
 losses = []
-for step in range(40):
+for step in range(20):
     weights, loss = train_step(weights, x)
     losses.append(float(loss))
 """,
@@ -475,14 +475,14 @@ for step in range(40):
 import torch
 
 torch.manual_seed(3)
-x = torch.rand(6400, 256)
+x = torch.rand(3200, 256)
 net = torch.nn.Sequential(torch.nn.Linear(256, 1200), torch.nn.ReLU(), torch.nn.Linear(1200, 1200), torch.nn.ReLU(), torch.nn.Linear(1200, 1))
 optimizer = torch.optim.SGD(net.parameters(), 0.01)
 """,
         """
 losses = []
 for epoch in range(2):
-    for at in range(0, 6400, 200):
+    for at in range(0, 3200, 200):
         optimizer.zero_grad()
         loss = ((net(x[at : at + 200]) - x[at : at + 200, :1]) ** 2).mean()
         loss.backward()

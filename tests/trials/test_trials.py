@@ -176,7 +176,7 @@ def test_kept_trials_are_summed_up_by_rule():
     gains = summarize_gains(pd.DataFrame(rows, columns=columns).assign(when=pd.Timestamp(0)))
     assert gains.values.tolist() == [["cache-input", 3, 2, 1, 2, 0.2, 0.4, 0.5], ["validation", 1, 1, 0, 0, 0.5, 0.6, 0.7]]
     said = gains_text(gains)
-    assert said.startswith("The promise held what was measured in 1 of 4 trials (25 %), within the measurement's interval in 2. 3 edits were faster for sure.")
+    assert said.startswith("The promise held what was measured in 1 of 4 trials (25.0 %), within the measurement's interval in 2. 3 edits were faster for sure.")
     assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
     assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith("No trial has been kept yet.")
 
@@ -188,7 +188,7 @@ def test_the_command_says_what_trials_of_this_machine_left(tmp_path, capsys):
     write_run(file, Run(key="a", when=1.0, trials=[["retracing", 0.1, 0.09, 0.11, 0.05, 0.2]]))
     assert main(["gains", "--history", str(file)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("The promise held what was measured in 1 of 1 trials (100 %)")
+    assert said.startswith("The promise held what was measured in 1 of 1 trials (100.0 %)")
     assert "retracing" in said and "10x faster" in said
 
 
@@ -307,7 +307,7 @@ def test_what_cannot_be_put_back_is_declined_with_its_name():
     assert next(generator) == 1
     assert used(threading.Lock()) == used(threading.RLock()) == ["`value` is a lock."]
     with socket.socket() as one:
-        assert used(one) == ["`value` is a socket."]
+        assert used(one)[0] == "`value` is a socket."
     assert used(io.StringIO()) == ["`value` is an open file."]
     assert used({"deep": [threading.Lock()]}) == ["`value` is a lock."]
     assert used(memoryview(b"")) == ["`value` is a builtins.memoryview, whose state cannot be put back."] or used(memoryview(b"")) == []
