@@ -1,4 +1,4 @@
-"""``profnb``, the command: run, report, timeline, table, compare, history, lite, clean and demo.
+"""``profnb``, the command: run, report, timeline, table, compare, history, gains, lite, clean and demo.
 
 What they say goes to standard output, but for ``run``: there that is the program's, byte by byte, and the
 answer goes to standard error.
@@ -188,8 +188,7 @@ def _table(arguments: argparse.Namespace) -> None:
     tables = tables_of(Tables)
     if arguments.name is None:
         Path(arguments.path).expanduser().stat()  # a path that is not there is an error here too
-        width = max(map(len, tables))
-        _say("\n".join(f"{name:{width}}  {table.rows}" for name, table in tables.items()))
+        _say("\n".join(f"{name:20}  {table.rows}" for name, table in tables.items()))
         return
     if arguments.name not in tables:
         raise ValueError(
@@ -292,6 +291,13 @@ def _history(arguments: argparse.Namespace) -> int:
         return 0
     _answer("\n".join(history.sentences()) or history.title)
     return 1 if history.alarms else 0
+
+
+def _gains(arguments: argparse.Namespace) -> None:
+    from profnb.history.lookup import kept_trials
+    from profnb.trials.promises import gains_text, summarize_gains
+
+    _answer(gains_text(summarize_gains(kept_trials(arguments.history))))
 
 
 def _clean(arguments: argparse.Namespace) -> None:
@@ -413,7 +419,8 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     _add_history_options(
-        command(_history, "list the runs that were kept, and where they became slower")
+        command(_history, "list the runs that were kept, and where they became slower"),
+        command(_gains, "say by rule what advice promised, and what its trials measured"),
     )
     _add_lite_options(command(_lite, "run and compare LiteRT (TensorFlow Lite) models", page))
 
@@ -428,10 +435,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_history_options(history: argparse.ArgumentParser) -> None:
+def _add_history_options(history: argparse.ArgumentParser, gains: argparse.ArgumentParser) -> None:
+    for one in (history, gains):
+        one.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
     history.add_argument("--cell", help="only runs of this code: how its hash begins")
     history.add_argument("--label", help="only runs of this label")
-    history.add_argument("--history", metavar="FILE", help="the file (default: the usual one)")
     history.add_argument("--csv", action="store_true", help="print every run as CSV")
     history.add_argument(
         "--alarm",

@@ -38,8 +38,8 @@ from profnb.edits.source_text import (
 _RANDOM_NUMBERS = "random numbers"
 _NO_PART = (
     cst.Await, cst.Yield, cst.Try, cst.TryStar, cst.While, cst.Global, cst.Nonlocal, cst.Del, cst.ClassDef,
-    cst.Import, cst.ImportFrom, cst.Raise, cst.Assert, cst.Lambda, cst.NamedExpr, cst.Match, cst.CompIf,
-    cst.FormattedString, cst.FunctionDef,
+    cst.Import, cst.ImportFrom, cst.Raise, cst.Assert, cst.NamedExpr, cst.Match, cst.CompIf,
+    cst.FormattedString,
 )  # fmt: skip
 _BUILTINS = {
     "zip", "len", "range", "enumerate", "list", "tuple", "dict", "sum", "reversed", "isinstance", "True",
@@ -99,6 +99,7 @@ def check_compiled(
         cst.CompFor: _is_short,
         cst.With: lambda one: all(_is_tape(program, text, item) for item in one.items),
         cst.Call: lambda one: _is_op(program, text, one, library),
+        cst.FunctionDef: lambda one: not one.decorators and one.asynchronous is None,
         cst.Name: lambda one: _stays(program, text, one, library, (*around, name)),
     }
     if not all(is_fine[type(one)](one) for one in nodes if type(one) in is_fine):

@@ -7,14 +7,14 @@ is not plain it is unknown, and nothing is changed because of it.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import CodeType, FunctionType, ModuleType
+from types import FunctionType, ModuleType
 from typing import TypeGuard, TypeVar, cast
 
 import libcst as cst
 from libcst.metadata.scope_provider import Assignment, GlobalScope
 
 from profnb.advice.proposals import Advice
-from profnb.capture.source.user_code import file_title, number_cells
+from profnb.capture.source.user_code import file_title, names_in, number_cells
 from profnb.edits.source_text import (
     DoesNotFitError,
     Piece,
@@ -260,7 +260,7 @@ class ProgramText:
                 try:
                     self.words(*self.function(name.value), seen)
                 except DoesNotFitError:
-                    seen |= _words_of_code(value.__code__)
+                    seen |= names_in(value.__code__).union(value.__code__.co_varnames)
             elif is_keras(value, "Layer", "KerasLayer"):
                 layers = [value, *getattr(value, "layers", ())]
                 seen |= {type(layer).__name__ for layer in layers}
@@ -273,8 +273,3 @@ def _assigned(text: SourceText, node: cst.CSTNode) -> Expression | None:
         if isinstance(above, cst.Assign) and len(above.targets) == 1:
             return (text, above.value) if above.targets[0].target is node else None
     return None
-
-
-def _words_of_code(code: CodeType) -> set[str]:
-    inner = (one for one in code.co_consts if isinstance(one, CodeType))
-    return {*code.co_names, *code.co_varnames}.union(*map(_words_of_code, inner))

@@ -31,7 +31,7 @@ from profnb.capture.seams import (
     KERAS_LIBRARIES,
     KERAS_STATE,
 )
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.user_code import is_user_file, names_in
 from profnb.core.units import bytes_text
 
 Restore = Callable[[], object]
@@ -302,12 +302,6 @@ def names_read_by(value: Any) -> dict[str, Any] | None:
     defaults = function.__defaults__ or ()
     optional = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
     return named | dict(zip(optional, defaults, strict=True)) | (function.__kwdefaults__ or {})
-
-
-def names_in(code: CodeType) -> set[str]:
-    """The names that code reads of its module, functions in it included."""
-    inner = [names_in(one) for one in code.co_consts if isinstance(one, CodeType)]
-    return set(code.co_names).union(*inner)
 
 
 def _unsafe(value: Any) -> str:

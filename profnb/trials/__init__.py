@@ -6,4 +6,5 @@ cell_runs_again  a cell of the notebook, run with everything put back
 cell_reads       what a cell reads, and why it may not be run again
 workplace        a temporary folder for what trials write
 script_runs      a script's advice, tried in fresh processes
+promises         trials that were kept, by rule: promised beside measured
 """

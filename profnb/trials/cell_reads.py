@@ -3,13 +3,14 @@
 import ast
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path, PurePath
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType, MappingProxyType, ModuleType
 from typing import Any
 
+from profnb.capture.source.user_code import names_in
 from profnb.core.errors import CaptureError
 from profnb.core.parsing import warned_before
-from profnb.forecast.kept_state import names_in
 
 _HARMLESS_MAGICS = ("matplotlib", "config", "time")
 _OUTSIDE: tuple[tuple[frozenset[str], str], ...] = (
@@ -78,63 +79,70 @@ def names_bound_by(statement: ast.stmt) -> set[str]:
     }
 
 
-def refuse_code(
-    tree: ast.Module, named: Mapping[str, Any], objects: Collection[Any]
-) -> Iterator[str]:
-    """Give reasons, as far as names tell, why a cell may change what nobody can put back.
+class CodeReads:
+    """What a cell and the user's functions that it leads to name, compiled once.
 
-    Args:
-        tree: The cell.
-        named: What it reads of the notebook.
-        objects: What that leads to.
+    Attributes:
+        needed: The names that the cell or a function reads of the notebook.
+        places: Texts and paths that may name files, where the cell may write any, as far as names tell;
+            None where it writes none. They are constants, names' values, attributes of objects.
     """
-    codes = _codes_of(tree, objects)
-    names = set().union(*map(names_in, codes))
-    names |= {
-        value.__name__.partition(".")[0]
-        for value in named.values()
-        if isinstance(value, ModuleType)
-    }
-    for words, reason in _OUTSIDE:
-        if used := sorted(words & names):
-            yield f"The cell {reason} (`{used[0]}`)."
-    for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
-        words_of_call = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant)]
-        function = call.func
-        if isinstance(function, ast.Name) and function.id == "input":
-            yield "The cell asks for input."
-        is_magic = isinstance(function, ast.Attribute) and function.attr in (
-            "run_line_magic",
-            "run_cell_magic",
-        )
-        if is_magic and words_of_call and words_of_call[0] not in _HARMLESS_MAGICS:
-            yield f"The cell uses the magic `%{words_of_call[0]}`."
-    for text in places_named(tree, named, objects) if writes_files(tree, objects) else ():
-        if (
-            "://" in text
-            or text.startswith("~")
-            or (Path(text).is_absolute() and not text.startswith(_DEVICES))
-        ):
-            yield f"The cell may write to `{text[:80]}`, which is outside the working folder."
 
+    def __init__(
+        self,
+        tree: ast.Module,
+        named: Mapping[str, Any] = MappingProxyType({}),
+        objects: Collection[Any] = (),
+    ) -> None:
+        """Compile the cell.
 
-def writes_files(tree: ast.Module, objects: Collection[Any]) -> bool:
-    """Tell whether a cell may write files, as far as names tell."""
-    codes = _codes_of(tree, objects)
-    names = {type(one).__name__ for one in objects}.union(*map(names_in, codes))
-    modes = {one for code in codes for one in _constants(code) if isinstance(one, str)} & _MODES
-    return not _WRITES.isdisjoint(names) or ("open" in names and bool(modes))
+        Args:
+            tree: The cell.
+            named: What it reads of the notebook.
+            objects: What that leads to.
+        """
+        with warned_before():
+            cell = compile(tree, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        functions = [one.__code__ for one in objects if isinstance(one, FunctionType)]
+        constants = [one for code in (cell, *functions) for one in _constants(code)]
+        self._tree = tree
+        self.needed = set(named).union(*map(names_in, functions))
+        self._names = self.needed | names_in(cell)
+        kinds = {type(one).__name__ for one in objects}
+        modules = [one.__name__ for one in named.values() if isinstance(one, ModuleType)]
+        modules += [type(one).__module__ for one in objects]
+        self._packages = {str(one).partition(".")[0] for one in modules}
+        modes = _MODES.intersection(one for one in constants if isinstance(one, str))
+        writes = not _WRITES.isdisjoint(self._names | kinds) or ("open" in self._names and modes)
+        self.places: list[str] | None = None
+        if writes:
+            held = [vars(one).values() for one in objects if _has_attributes(one)]
+            values = chain(constants, named.values(), *held)
+            self.places = [os.fspath(one) for one in values if _is_place(one)]
 
-
-def places_named(
-    tree: ast.Module, named: Mapping[str, Any], objects: Collection[Any]
-) -> Iterator[str]:
-    """Texts and paths of a cell that may name files: constants, names' values, attributes of objects."""
-    for code in _codes_of(tree, objects):
-        yield from (one for one in _constants(code) if _is_place(one))
-    holders = [vars(one) for one in objects if _has_attributes(one)]
-    for holder in (named, *holders):
-        yield from (os.fspath(one) for one in holder.values() if _is_place(one))
+    def refusals(self) -> Iterator[str]:
+        """Give reasons, as far as names tell, why the cell may change what nobody can put back."""
+        for words, reason in _OUTSIDE:
+            if used := sorted(words & (self._names | self._packages)):
+                yield f"The cell {reason} (`{used[0]}`)."
+        for call in (node for node in ast.walk(self._tree) if isinstance(node, ast.Call)):
+            words_of_call = [str(arg.value) for arg in call.args if isinstance(arg, ast.Constant)]
+            function = call.func
+            if isinstance(function, ast.Name) and function.id == "input":
+                yield "The cell asks for input."
+            is_magic = isinstance(function, ast.Attribute) and function.attr in (
+                "run_line_magic",
+                "run_cell_magic",
+            )
+            if is_magic and words_of_call and words_of_call[0] not in _HARMLESS_MAGICS:
+                yield f"The cell uses the magic `%{words_of_call[0]}`."
+        for text in self.places or ():
+            if (
+                "://" in text
+                or text.startswith("~")
+                or (Path(text).is_absolute() and not text.startswith(_DEVICES))
+            ):
+                yield f"The cell may write to `{text[:80]}`, which is outside the working folder."
 
 
 def _has_attributes(value: Any) -> bool:
@@ -153,12 +161,6 @@ def _constants(code: CodeType) -> Iterator[Any]:
             yield from _constants(one)
         else:
             yield one
-
-
-def _codes_of(tree: ast.Module, objects: Collection[Any]) -> list[CodeType]:
-    with warned_before():
-        cell = compile(tree, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    return [cell, *(one.__code__ for one in objects if isinstance(one, FunctionType))]
 
 
 def existing_places(texts: Collection[str], folder: Path) -> list[Path]:

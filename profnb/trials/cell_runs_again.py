@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapp
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FunctionType
 from typing import Any
 
 from profnb.capture.hooks import replace_attribute
@@ -25,19 +24,17 @@ from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
 from profnb.edits.editing import Edit
-from profnb.forecast.kept_state import KeptState, names_in, restore_names, shuffles_by_seed
+from profnb.forecast.kept_state import KeptState, restore_names, shuffles_by_seed
 from profnb.trials.alternating import TrialRun
 from profnb.trials.cell_reads import (
+    CodeReads,
     changed_statements,
     existing_places,
     made_by,
     names_read_by_statement,
     names_read_first,
     only_lines,
-    places_named,
-    refuse_code,
     statements_to_repeat,
-    writes_files,
 )
 from profnb.trials.workplace import cut_after, working_elsewhere
 
@@ -87,12 +84,9 @@ class CellAgain:
         self.named = names_read_first(tree, code.namespace)
         self._start = self._end = KeptState(self.named)
         self._start_names = self._end_names = restore_names(code.namespace)
-        objects = self._start.objects
-        self.refusals += [*self._start.refusals, *refuse_code(tree, self.named, objects)]
-        self._writes = writes_files(tree, objects)
-        self._places = list(places_named(tree, self.named, objects)) if self._writes else []
-        functions = [one.__code__ for one in objects if isinstance(one, FunctionType)]
-        self._needed = set(self.named).union(*map(names_in, functions))
+        reads = CodeReads(tree, self.named, self._start.objects)
+        self.refusals += [*self._start.refusals, *reads.refusals()]
+        self._places, self._needed = reads.places, reads.needed
         self.sources = {code.name: code.text, **_earlier_cells(code.name, self._needed)}
         self.refusals += list(self._make_datasets_again())
 
@@ -172,7 +166,7 @@ class CellAgain:
             self._start_names()
         gc.collect()
         with ExitStack() as stack:
-            if self._writes:
+            if self._places is not None:
                 needed = existing_places(self._places, Path.cwd())
                 stack.enter_context(working_elsewhere(needed))
             stack.enter_context(self._start.guard())

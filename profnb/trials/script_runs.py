@@ -23,7 +23,7 @@ from profnb.profile import Profile
 from profnb.report.progress import LiveLine, Output
 from profnb.sweep_process import UNTRACED
 from profnb.trials.alternating import TrialRun
-from profnb.trials.cell_reads import existing_places, places_named, refuse_code, writes_files
+from profnb.trials.cell_reads import CodeReads, existing_places
 from profnb.trials.trying import declined, try_for
 from profnb.trials.workplace import cut_after, working_elsewhere
 
@@ -57,21 +57,16 @@ def try_script(
         return [declined("A module's advice cannot be tried; a script's can.")]
     file = str(Path.cwd() / words[0])
     text = Path(file).read_text(encoding="utf-8")
-    tree = parse_again(text)
-    reasons = (
-        []
-        if anyway
-        else [one.replace("The cell", "The script") for one in refuse_code(tree, {}, ())]
-    )
-    if reasons:
-        return [declined(reasons[0])]
+    reads = CodeReads(parse_again(text))
+    refusal = "" if anyway else next(reads.refusals(), "")
+    if refusal:
+        return [declined(refusal.replace("The cell", "The script"))]
     sources = {file: text}
     if edits is None:
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
         return [declined("No advice has an edit that surely fits this script.")]
-    places = places_named(tree, {}, ()) if writes_files(tree, ()) else None
-    needed = None if places is None else existing_places(list(places), Path.cwd())
+    needed = None if reads.places is None else existing_places(reads.places, Path.cwd())
     run_once = partial(_run_once, file, words, text, needed, profile)
     return try_for(profile, edits[:count], sources, run_once, seconds, tell)
 

@@ -20,6 +20,8 @@ import everyday_programs  # noqa: F401 - so do these
 import other_programs  # noqa: F401 - and these
 import public_programs
 
+from profnb.trials.promises import gains_text, summarize_gains
+
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 NEAR, WIDEST = 0.10, 0.40
@@ -421,7 +423,7 @@ def main():
     if asked.child:
         print(json.dumps(child(asked.names[0], asked.child)))
         return
-    lines, right, first_right = [], 0, 0
+    lines, right, first_right, firsts = [], 0, 0, []
     names = asked.names or list(PROGRAMS)
     asked_of = 0
     for name in names:
@@ -438,6 +440,7 @@ def main():
             followed = f", which saved {saved:.0%}"
         is_first_right = first["rule"] == rule and is_met(first, saved) if rule else all(one["high"] <= max(saved, 0) + 0.12 for one in promise["advice"])
         first_right += is_first_right
+        firsts.append((first["rule"], 1 - first["high"], 1 - first["low"], 1 - saved, 1 - saved - NEAR, 1 - saved + NEAR))
         words = ", ".join(f"{key}={value!r}" for key, value in change.items())
         of_change = f"{promise['low']:.0%} to {promise['high']:.0%}{'' if is_right else ' (wrong)'}" if change else ""
         of_first = f"{first['rule']} {first['low']:.0%} to {first['high']:.0%}{followed}" if first["rule"] else "nothing"
@@ -446,12 +449,20 @@ def main():
             f"{f'`{words}`' if words else ''} | {of_change} |"
         )
         print(lines[-1], promise["because"], flush=True)
-    said = f"First advice: {first_right} of {len(names)} right. what_if: {right} of {asked_of}."
+    said = f"First advice: {first_right} of {len(names)} right. what_if: {right} of {asked_of}.\n\n```\n{by_rule(firsts)}\n```"
     print(said)
     if asked.write:
         head = ["# What a change was said to save, and what it saved", "", *__doc__.split("\n\n")[1].splitlines(), ""]
         table = ["| program | cell | saved | first advice | change | what_if |", "| --- | --- | --- | --- | --- | --- |", *lines]
         PAGE.write_text("\n".join([*head, *table, "", said, ""]), "utf-8")
+
+
+def by_rule(firsts):
+    """First advice by rule, as ``profnb gains`` says it of trials; near is within 10 points of the cell."""
+    import pandas as pd
+
+    columns = ["rule", "promised_low", "promised_high", "ratio", "interval_low", "interval_high"]
+    return gains_text(summarize_gains(pd.DataFrame([one for one in firsts if one[0]], columns=columns)))
 
 
 def is_met(promise, saved):

@@ -24,6 +24,10 @@ STEP = """def train_step(a, b):
 """
 EAGER = "Put @tf.function(reduce_retracing=True) over it (model.run_eagerly must be False)"
 JAX_STEP = "def step(w, a):\n    g = jax.grad(loss)(w, a)\n    return w - 0.1 * g\ndef loss(w, a):\n    return jnp.mean((a @ w) ** 2)\n"
+JAX_INNER = (
+    "def step(w, a):\n    def loss(w):\n        return jnp.mean((a @ w) ** 2)\n    g = jax.grad(loss)(w)\n"
+    "    return jax.tree.map(lambda one, slope: one - 0.1 * slope, w, g)\n"
+)
 
 # Of each rule its words, a source, the name of what changes, what it alters, and the lines of the diff.
 GUILTY = {
@@ -104,6 +108,7 @@ GUILTY = {
     ]),
     "torch.compile": ("small-ops", "torch.compile(model)", "import torch\nfor a in data:\n    net(a)", "torch.compile(net)", "order of rounding", ["+net = torch.compile(net)"]),
     "jax.jit": ("work-outside-jit", "Put @jax.jit over", JAX_STEP + "for a in data:\n    w = step(w, a)\n", "@jax.jit over step", "order of rounding", ["+@jax.jit"]),
+    "jax.jit over functions inside": ("work-outside-jit", "Put @jax.jit over", JAX_INNER + "for a in data:\n    w = step(w, a)\n", "@jax.jit over step", "order of rounding", ["+@jax.jit"]),
 }  # fmt: skip
 
 
@@ -168,6 +173,9 @@ INNOCENT = {
     "workers already": ("waiting-for-input", "num_workers=4", "DataLoader(data, num_workers=2)"),
     "bound later": ("small-ops", "torch.compile(model)", "import torch\nnet(a)\nnet = net.half()\n"),
     "an if": ("work-outside-jit", "Put @jax.jit over", JAX_STEP.replace("    return w", "    if a > 0: g = -g\n    return w") + "for a in data:\n    w = step(w, a)\n"),
+    "an effect in a lambda": ("work-outside-jit", "Put @jax.jit over", JAX_INNER.replace("one - 0.1 * slope", "print(one)") + "for a in data:\n    w = step(w, a)\n"),
+    "a decorated function inside": ("work-outside-jit", "Put @jax.jit over", JAX_INNER.replace("    def loss", "    @other\n    def loss") + "for a in data:\n    w = step(w, a)\n"),
+    "an effect in a function inside": ("work-outside-jit", "Put @jax.jit over", JAX_INNER.replace("        return", "        losses.append(a)\n        return") + "for a in data:\n    w = step(w, a)\n"),
     "a last softmax": ("mixed-precision", "keras.mixed_precision.set_global_policy('mixed_float16')", "model = keras.Sequential([keras.layers.Dense(3)])\nmodel.fit(ds)"),
 }  # fmt: skip
 

@@ -101,6 +101,13 @@ def tried(shell, *cells):
     return profile.try_advice(edits=[Edit(sources={})], seconds=0.1).error[0]
 
 
+def tried_reasons(shell, *cells):
+    """The reason of a trial, after a check that nothing ran."""
+    reason = tried(shell, *cells)
+    assert np.isnan(shell.user_ns["_tfprofile"].trials.ratio[0])
+    return reason
+
+
 def test_time_above_the_cell_is_no_matter(shell):
     assert tried(shell, "items = []", "%%tfprofile -q --no-live\n%%time\nitems.append(1)") == ""
     assert shell.user_ns["items"] == [1]
@@ -108,6 +115,23 @@ def test_time_above_the_cell_is_no_matter(shell):
 
 def test_a_cell_that_awaits_is_declined(shell):
     assert tried(shell, "%%tfprofile -q --no-live\nimport asyncio\nawait asyncio.sleep(0)").startswith("The cell awaits something")
+
+
+OUTSIDE = {
+    "a generator half used": ("rows = (n for n in range(9))\nnext(rows)", "found = next(rows)", "`rows` is an iterator, which may be half used.", "(found, next(rows))", (1, 2)),
+    "a lock": ("import threading\nlock, items = threading.Lock(), []", "with lock:\n    items.append(1)", "`lock` is a lock.", "items", [1]),
+    "a socket": ("import socket\nnear, far = socket.socketpair()", "sent = near.send(b'a')", "`near` is a socket.", "(far.recv(9), near.close(), far.close())[0]", b"a"),
+    "a widget": ("import ipywidgets\nslider = ipywidgets.IntSlider()", "slider.value += 1", "The cell shows widgets (`ipywidgets`).", "slider.value", 1),
+    "a session": ("import requests\nsession = requests.Session()", "session.headers['a'] = 'b'", "The cell uses the network (`requests`).", "session.headers['a']", "b"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_what_nobody_can_put_back_is_declined_and_happens_once(shell, name):
+    setup, cell, reason, left, value = OUTSIDE[name]
+    pytest.importorskip({"a widget": "ipywidgets", "a session": "requests"}.get(name, "socket"))
+    assert reason in tried_reasons(shell, setup, f"%%tfprofile -q --no-live\n{cell}")
+    assert eval(left, shell.user_ns) == value
 
 
 def test_magics_that_only_show_run_and_others_are_declined(shell):

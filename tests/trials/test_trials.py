@@ -9,9 +9,11 @@ from collections import namedtuple
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import profnb
+from profnb.__main__ import main
 from profnb.capture.recording import Recording
 from profnb.compare.estimates import THIS_CODE, Spread
 from profnb.compare.trial_section import trial_sections
@@ -19,9 +21,11 @@ from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.forecast.kept_state import KeptState
+from profnb.history.store import Run, write_run
 from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
+from profnb.trials.promises import gains_text, summarize_gains
 from profnb.trials.trying import declined, try_in_order
 
 FILE = "<ipython-input-cell>"
@@ -158,6 +162,36 @@ def test_promises_are_ratios_and_words():
     assert promises_of([]) == {}
 
 
+def test_kept_trials_are_summed_up_by_rule():
+    nan = math.nan
+    rows = [
+        ("cache-input", 0.4, 0.6, 0.5, 0.4, 0.6),  # inside, and faster for sure
+        ("cache-input", 0.2, 0.3, 0.4, 0.25, 0.7),  # the promise is within the interval
+        ("cache-input", 0.2, 0.4, 0.9, 0.8, 1.1),  # neither
+        ("validation", 0.5, 0.6, 0.7, 0.65, 0.75),
+        ("cache-input, validation", nan, nan, 0.3, 0.2, 0.4),  # the best together had no promise
+        ("validation", 0.5, 0.6, nan, nan, nan),  # no result
+    ]
+    columns = ["rule", "promised_low", "promised_high", "ratio", "interval_low", "interval_high"]
+    gains = summarize_gains(pd.DataFrame(rows, columns=columns).assign(when=pd.Timestamp(0)))
+    assert gains.values.tolist() == [["cache-input", 3, 2, 1, 2, 0.2, 0.4, 0.5], ["validation", 1, 1, 0, 0, 0.5, 0.6, 0.7]]
+    said = gains_text(gains)
+    assert said.startswith("The promise held what was measured in 1 of 4 trials (25.0 %), within the measurement's interval in 2. 3 edits were faster for sure.")
+    assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
+    assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith("No trial has been kept yet.")
+
+
+def test_the_command_says_what_trials_of_this_machine_left(tmp_path, capsys):
+    file = tmp_path / "history.sqlite"
+    assert main(["gains", "--history", str(file)]) == 0
+    assert capsys.readouterr().out.startswith("No trial has been kept yet.")
+    write_run(file, Run(key="a", when=1.0, trials=[["retracing", 0.1, 0.09, 0.11, 0.05, 0.2]]))
+    assert main(["gains", "--history", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("The promise held what was measured in 1 of 1 trials (100.0 %)")
+    assert "retracing" in said and "10x faster" in said
+
+
 def test_the_table_and_the_section_say_what_was_tried():
     rows = try_edits([Edit(diff="-ds\n+ds.cache() <b>")], timed(Clock(), 10.0, {"x": 5.0}), 1.0)
     rows.append(declined("`lock` is a lock."))
@@ -273,7 +307,7 @@ def test_what_cannot_be_put_back_is_declined_with_its_name():
     assert next(generator) == 1
     assert used(threading.Lock()) == used(threading.RLock()) == ["`value` is a lock."]
     with socket.socket() as one:
-        assert used(one) == ["`value` is a socket."]
+        assert used(one)[0] == "`value` is a socket."
     assert used(io.StringIO()) == ["`value` is an open file."]
     assert used({"deep": [threading.Lock()]}) == ["`value` is a lock."]
     assert used(memoryview(b"")) == ["`value` is a builtins.memoryview, whose state cannot be put back."] or used(memoryview(b"")) == []

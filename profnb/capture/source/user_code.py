@@ -353,6 +353,10 @@ def _namespace_of(value: Any) -> dict[str, Any]:
 
 def _names_one(code: CodeType) -> bool:
     """Tell whether a function, or one inside of it, reads a name like ``Session`` or ``v1``."""
-    if any(name in _SESSION_NAMES or name.endswith("Session") for name in code.co_names):
-        return True
-    return any(_names_one(one) for one in code.co_consts if isinstance(one, CodeType))
+    return any(name in _SESSION_NAMES or name.endswith("Session") for name in names_in(code))
+
+
+def names_in(code: CodeType) -> set[str]:
+    """The names that code reads of its module, functions in it included."""
+    inner = [names_in(one) for one in code.co_consts if isinstance(one, CodeType)]
+    return set(code.co_names).union(*inner)
