@@ -228,7 +228,7 @@ class Frameworks:
             self._watch(torch.watch(seam, before=partial(self.codes_profiler.starts, door)))
 
     def _interpreters_imported(self, invokes: Sequence[Seam], library: Library) -> None:
-        """See runs of LiteRT's interpreters, marked by whichever profiler records."""
+        """See runs of interpreters, marked by whichever profiler records."""
         self.any_imported = True
         loops, doors = self._recorder.loops, self._profilers
 

@@ -82,7 +82,7 @@ class OwnLoops:
             abandon_marker(span.marker)
 
     def invoke_begins(self, door: Marking | None) -> None:
-        """An interpreter of LiteRT begins to run, which is a step unless it is part of one."""
+        """An interpreter begins to run, which is a step unless it is part of one."""
         if self._open.is_here() and not (self._open.is_inside_step or self._open.is_in_run):
             self._invoke = self._begin(door, INVOKE, self._invokes_begun)
             self._invokes_begun += 1
