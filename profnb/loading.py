@@ -52,8 +52,9 @@ def load(
         path: A trace file, a run folder, or a TensorBoard logdir. Files may be XPlane
             (``*.xplane.pb``), Chrome traces (ours, TF1's ``timeline.json``, the profiler's
             ``trace.json.gz``, PyTorch's), TF1 ``RunMetadata``, alone or in event files, or of Nsight
-            Systems (SQLite) and nvprof (``.nvvp``, CSV), or of pprof (JAX's memory). A profile of functions
-            (Python's cProfile, pprof's CPU samples) has ``p.python`` and a report, but no trace.
+            Systems (SQLite) and nvprof (``.nvvp``, CSV), or of memory (PyTorch's snapshot and timeline, JAX's
+            pprof). A profile of functions (Python's cProfile, pprof's CPU samples) has ``p.python`` and a
+            report, but no trace.
         run: Which run of a logdir; the newest by default.
         host: Which host of the run; the first by default.
         warmup_steps: How many first steps to leave out of averages besides those with tracing.

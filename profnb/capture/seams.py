@@ -240,12 +240,19 @@ LITE_OPS = Seam(
     "ai_edge_litert.interpreter:Interpreter._get_ops_details",
     "ops and layers of LiteRT models are not told", 1,
 )  # fmt: skip
-INTERPRETERS = ("ai_edge_litert.interpreter", "tensorflow.lite.python.interpreter")
+_LITERT = "Interpreter.invoke", "SignatureRunner.__call__"
+INTERPRETERS = {
+    "ai_edge_litert.interpreter": _LITERT, "tensorflow.lite.python.interpreter": _LITERT,
+    "onnxruntime.capi.onnxruntime_inference_collection": ("Session.run",),
+}  # fmt: skip
 INVOKES = tuple(
-    Seam(f"{at}:{name}", "LiteRT's runs are no steps", only_with=f"{at}:Interpreter", cost=_A_STEP)
-    for at in INTERPRETERS
-    for name in ("Interpreter.invoke", "SignatureRunner.__call__")
-)
+    Seam(
+        f"{at}:{name}", "an interpreter's runs are no steps", only_with=f"{at}:{name.partition('.')[0]}",
+        cost=_A_STEP,
+    )
+    for at, names in INTERPRETERS.items()
+    for name in names
+)  # fmt: skip
 
 # TensorFlow's input pipelines and settings.
 _NO_DATASETS = "iterators are not named after their datasets' functions"

@@ -413,7 +413,7 @@ class Capture:
             self._watch(torch.watch(seam, on_any_thread=True, before=starts))
 
     def _interpreters_imported(self, library: Library) -> None:
-        """See runs of LiteRT's interpreters, marked by whichever profiler records."""
+        """See runs of interpreters, marked by whichever profiler records."""
         self._any_imported = True
         loop, doors = self.recorder.invokes, self.profilers
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 KINDS = KERAS, USER, CALL, RUN = "keras", "user", "call", "session run"
 SESSION_RUN = "session_run"  # the phase of steps that are session runs, or how it begins
 TRAIN = "train"  # the phase of steps of a fit
-INVOKE = "invoke"  # the phase of steps that are runs of LiteRT's interpreters
+INVOKE = "invoke"  # the phase of steps that are runs of LiteRT's or ONNX Runtime's interpreters
 TAPE = "tape"  # marks where a step may begin, and is none
 COLUMNS = (
     "begin_ns", "end_ns", "name", "kind", "was_traced", "retraced", "iterations", "step_num", "run",

@@ -71,8 +71,7 @@ def _cupti(study: Study) -> str:
 
 
 _MEMORY_ALONE = (
-    "The file tells of memory alone, by the line that allocated it. Times of ops and kernels are in a trace "
-    "of the profiler."
+    "The file tells of memory alone. Times of ops and kernels are in a trace of the profiler."
 )
 
 
@@ -288,12 +287,13 @@ def note_starvation(diagnosis: InputDiagnosis | None) -> list[str]:
 
 
 def note_interpreters(recording: Recording | None) -> list[str]:
-    """Say that no trace has the ops of LiteRT's interpreters, and what tells their times."""
+    """Say that no trace has the ops of interpreters, and what tells their times."""
     if recording is None or INVOKE not in recording.steps.names:
         return []
     return [
-        "An `invoke` step is a run of LiteRT's interpreter, whose ops no trace has. `%tflite MODEL.tflite` "
-        "tells the time of each op."
+        "An `invoke` step is a run of an interpreter, whose ops no trace has. For LiteRT, "
+        "`%tflite MODEL.tflite` tells the time of each op. For ONNX Runtime, open the file that "
+        "`SessionOptions.enable_profiling` writes."
     ]
 
 

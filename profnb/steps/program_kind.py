@@ -140,7 +140,7 @@ class ProgramKind:
 
     @property
     def invokes(self) -> bool:
-        """True if its steps are runs of LiteRT's interpreter, whose ops no trace has."""
+        """True if its steps are runs of an interpreter, whose ops no trace has."""
         return self.phase == INVOKE
 
     @property

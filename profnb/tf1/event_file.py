@@ -274,24 +274,15 @@ def is_tfprof(head: bytes) -> bool:
     )
 
 
-def find_steps(buffer: Bytes, source: str) -> tuple[list[Bytes], list[int]]:
+def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
     """Give the RunMetadata of each step, and its number, in order.
 
     Args:
         buffer: The whole file.
-        source: Its name, for messages.
 
     Raises:
         TraceFormatError: It is damaged, or no step was traced.
     """
-    try:
-        steps = _find_steps(buffer)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{source}: {error}") from None
-    return [_run_of(devices) for devices in steps.values()], [*steps]
-
-
-def _find_steps(buffer: Bytes) -> dict[int, dict[bytes, list[bytes]]]:
     nodes = (
         Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
     )
@@ -327,7 +318,7 @@ def _find_steps(buffer: Bytes) -> dict[int, dict[bytes, list[bytes]]]:
             "A profile of tfprof without an execution of an op: it holds a graph alone. Give trace_steps to "
             "`ProfileContext`, or a RunMetadata to `add_step`."
         )
-    return dict(sorted(steps.items()))
+    return [_run_of(steps[number]) for number in sorted(steps)], sorted(steps)
 
 
 def _executions(execs: Messages) -> Iterator[tuple[int, bytes, int, int, bool]]:

@@ -108,30 +108,6 @@ def looks_like_run_metadata(buffer: Bytes) -> bool:
     return rest[:1] == b"/"
 
 
-def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[int] = ()) -> Trace:
-    """Read the RunMetadata of one or several runs.
-
-    Args:
-        buffers: Serialized RunMetadata as uint8, in the order of the runs, of one or several each; they must
-            outlive the trace, which reads texts from them.
-        source: The file's name, for messages.
-        numbers: Which run of the program each is, where that is known: where it is not the one after the run
-            before, nothing is known of what lies between.
-
-    Returns:
-        The trace; run r is the step with ``step_num`` r or its number. Nodes without times are left out.
-
-    Raises:
-        TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
-    """
-    if not buffers:
-        raise TraceFormatError(f"{source} holds no session run. Give a file with one or more.")
-    try:
-        return _read_runs(buffers, source, numbers)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{source}: {error}") from None
-
-
 @dataclass(slots=True)
 class _Distinct:
     """The devices and labels of all runs, each once, in the order of its first occurrence.
@@ -165,7 +141,24 @@ class _Run:
         return int((self.nodes.begin_ns + self.nodes.duration_ns)[self.timed].max())
 
 
-def _read_runs(buffers: Sequence[Bytes], source: str, numbers: Sequence[int]) -> Trace:
+def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[int] = ()) -> Trace:
+    """Read the RunMetadata of one or several runs.
+
+    Args:
+        buffers: Serialized RunMetadata as uint8, in the order of the runs, of one or several each; they must
+            outlive the trace, which reads texts from them.
+        source: The file's name, for messages.
+        numbers: Which run of the program each is, where that is known: where it is not the one after the run
+            before, nothing is known of what lies between.
+
+    Returns:
+        The trace; run r is the step with ``step_num`` r or its number. Nodes without times are left out.
+
+    Raises:
+        TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
+    """
+    if not buffers:
+        raise TraceFormatError("It holds no session run. Give a file with one or more.")
     distinct, runs = _Distinct(), list[_Run]()
     for buffer in buffers:
         try:

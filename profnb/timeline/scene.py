@@ -25,7 +25,7 @@ from profnb.core.columns import Floats, Int32s, Int64s
 from profnb.core.jit import tiered
 from profnb.steps.streams import raw_device_lines
 from profnb.steps.windows import Steps
-from profnb.subjects.memory.allocators import sample_memory
+from profnb.subjects.memory.allocators import other_counters, sample_memory
 from profnb.subjects.study import Study
 from profnb.trace.model import Counter, Trace
 
@@ -95,7 +95,7 @@ def find_tracks(study: Study) -> list[Track]:
         Counter(_QUEUE, queue.record.name, "", queue.time_ps, queue.held)
         for queue in study.input.queues
     ]
-    recorded = [c for c in study.trace.counters if not (memory and c.unit == "bytes")]
+    recorded = other_counters(study.trace, allocators)
     recorded.sort(key=lambda c: not c.series.startswith(("GPU", "TPU")))  # else as recorded
     counters = [*memory, *study.input.buffers, *queues, *recorded]
     counters = [counter for counter in counters if counter.name != _RESERVED]
@@ -120,7 +120,7 @@ def _track_of(counter: Counter, label: str) -> Track:
     time_ps, value = counter.time_ps[is_known], counter.value[is_known]
     order = np.argsort(time_ps, kind="stable")
     title = f"{counter.series} {_TRACK_TITLES.get(counter.name, counter.name)}".strip()
-    is_held = counter.name == _MEMORY_TRACK
+    is_held = counter.unit == "bytes"
     return Track(label or title, title, counter.unit, time_ps[order], value[order], is_held)
 
 

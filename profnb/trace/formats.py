@@ -28,6 +28,7 @@ from profnb.trace.amd.rocprof import is_rocprof, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
 from profnb.trace.memory.torch_snapshot import read_torch_snapshot
+from profnb.trace.memory.torch_timeline import is_memory_timeline, read_memory_timeline
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
@@ -56,11 +57,13 @@ _GPERFTOOLS = (
     b"--- heapz",
     b"--- contentionz",
 )
+_PICTURE = b"<title>GPU Memory Timeline HTML</title>"
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
     "profnb opens XPlane (`*.xplane.pb`), Chrome JSON, `RunMetadata`, Nsight Systems' SQLite export and "
     "nvprof's `.nvvp` or CSV."
 )
+_Read = Trace | CallCounts | SampledStacks
 _EXPORT = "`nsys export --type sqlite {name}`"
 
 
@@ -96,12 +99,20 @@ class Format:
 
     name: str
     fits: Callable[[bytes], bool]
-    read: Callable[[Opened], Trace | CallCounts | SampledStacks] | None = None
+    read: Callable[[Opened], _Read] | None = None
     remedy: str = ""
 
 
 def _begins(*beginnings: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(beginnings)
+
+
+def _matches(pattern: re.Pattern[bytes]) -> Callable[[bytes], bool]:
+    return lambda head: pattern.match(head) is not None
+
+
+def _of_bytes(read: Callable[[Bytes, str], _Read]) -> Callable[[Opened], _Read]:
+    return lambda opened: read(opened.data, opened.source)
 
 
 def _is_json(head: bytes) -> bool:
@@ -116,9 +127,7 @@ def _is_text(head: bytes) -> bool:
 
 def _read_database(opened: Opened) -> Trace:
     if opened.is_unpacked:
-        raise TraceFormatError(
-            f"{opened.source} is a packed SQLite database. Unpack it and open that."
-        )
+        raise TraceFormatError("A packed SQLite database. Unpack it and open that.")
     try:
         with open_database(opened.file) as database:
             if database.has(nsys.STRINGS) and not database.has(nvprof.STRINGS):
@@ -126,16 +135,12 @@ def _read_database(opened: Opened) -> Trace:
             if database.has(*nvprof.KINDS):
                 return nvprof.read_nvprof(database, opened.source)
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
-    except TraceFormatError as error:
-        reason = str(error).removeprefix(f"{opened.source}: ")
-        raise TraceFormatError(f"{opened.source}: {reason}") from None
     except (ValueError, LookupError) as error:  # what a cell holds is anything
         raise TraceFormatError(
-            f"{opened.source}: a table is damaged ({printable(str(error))[:100]}). Export it again."
+            f"A table is damaged ({printable(str(error))[:100]}). Export it again."
         ) from None
     raise TraceFormatError(
-        f"{opened.source} is a SQLite database of neither Nsight Systems nor nvprof (tables: "
-        f"{tables[:200]}). {_OPENS}"
+        f"A SQLite database of neither Nsight Systems nor nvprof (tables: {tables[:200]}). {_OPENS}"
     )
 
 
@@ -151,7 +156,7 @@ def _read_event_files(opened: Opened) -> Trace:
         return replace(trace, left_out=(*trace.left_out, *missing))
     if not len(scalars):
         raise TraceFormatError(
-            f"{opened.source} is an event file of TensorBoard without RunMetadata or scalars"
+            "An event file of TensorBoard without RunMetadata or scalars"
             f"{f' ({damaged:,} records are damaged)' if damaged else ''}. Open the trace below "
             "plugins/profile."
         )
@@ -163,7 +168,7 @@ def _read_event_files(opened: Opened) -> Trace:
 
 
 def _read_tfprof(opened: Opened) -> Trace:
-    runs, numbers = find_steps(opened.data, opened.source)
+    runs, numbers = find_steps(opened.data)
     return read_run_metadata(runs, opened.source, numbers)
 
 
@@ -184,52 +189,45 @@ FORMATS = (
         "a report of Nsight Compute", _begins(b"NVR\0"),
         remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
     ),
-    Format(
-        "a Python pickle", lambda head: _PICKLE.match(head) is not None,
-        lambda opened: read_torch_snapshot(opened.data, opened.source),
-    ),
+    Format("a Python pickle", _matches(_PICKLE), _of_bytes(read_torch_snapshot)),
     Format("an event file of TensorBoard", is_event_file, _read_event_files),
     Format(
-        "a profile of Python's cProfile", lambda head: _MARSHAL.match(head) is not None,
-        lambda opened: read_pstats(opened.data[: MOST_PSTATS_BYTES + 1].tobytes(), opened.source),
+        "a profile of Python's cProfile", _matches(_MARSHAL),
+        lambda opened: read_pstats(opened.data[: MOST_PSTATS_BYTES + 1].tobytes()),
     ),
-    Format("JSON in UTF-16", lambda head: _UTF_16.match(head) is not None, _read_utf_16),
+    Format("JSON in UTF-16", _matches(_UTF_16), _read_utf_16),
     Format(
         "JSON of AMD's rocprofv3", lambda head: _is_json(head) and is_rocprof(head),
-        lambda opened: read_rocprof(opened.data, opened.source),
+        _of_bytes(read_rocprof),
     ),
-    Format("JSON", _is_json, lambda opened: read_chrome(opened.data, opened.source)),
+    Format("a memory timeline of PyTorch", is_memory_timeline, _of_bytes(read_memory_timeline)),
     Format(
-        "a table that nvprof or nsys printed", is_printed,
-        lambda opened: read_printed(opened.data, opened.source),
+        "a picture of PyTorch's memory timeline", lambda head: _PICTURE in head,
+        remedy="Export it to a path that ends in `.raw.json.gz` and open that.",
     ),
+    Format("JSON", _is_json, _of_bytes(read_chrome)),
+    Format("a table that nvprof or nsys printed", is_printed, _of_bytes(read_printed)),
     Format(
         "an older profile of pprof or gperftools", _begins(*_GPERFTOOLS),
         remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
     ),
     Format("a text", _is_text, remedy=_OPENS),
-    Format(
-        "a profile of pprof", is_pprof,
-        lambda opened: read_pprof(opened.data, opened.source),
-    ),
+    Format("a profile of pprof", is_pprof, _of_bytes(read_pprof)),
     Format("a profile of tfprof", is_tfprof, _read_tfprof),
     Format(
         "RunMetadata", lambda head: looks_like_run_metadata(np.frombuffer(head, np.uint8)),
         lambda opened: read_run_metadata([opened.data], opened.source),
     ),
     Format(
-        "a graph of TensorFlow or an op log of tfprof", lambda head: _GRAPH.match(head) is not None,
+        "a graph of TensorFlow or an op log of tfprof", _matches(_GRAPH),
         remedy="It has no times. Open the RunMetadata, profile or event file that was recorded of it.",
     ),
     Format(
-        "a checkpoint of TensorFlow", lambda head: _CHECKPOINT.match(head) is not None,
+        "a checkpoint of TensorFlow", _matches(_CHECKPOINT),
         remedy="It has values and no times. Open what was recorded while the program ran.",
     ),
     # Fields 1 to 4 are all that an XSpace has; an empty file is said to be so by its reader.
-    Format(
-        "an XPlane trace", lambda head: not head or head[0] >> 3 in (1, 2, 3, 4),
-        lambda opened: read_xplane(opened.data, opened.source),
-    ),
+    Format("an XPlane trace", lambda head: not head or head[0] >> 3 in (1, 2, 3, 4), _of_bytes(read_xplane)),
 )  # fmt: skip
 _UNKNOWN_FORMAT = Format("", lambda _: True, remedy=_OPENS)
 
@@ -243,7 +241,7 @@ def tell_format(head: bytes) -> Format:
     return next((one for one in FORMATS if one.fits(head)), _UNKNOWN_FORMAT)
 
 
-def read_opened(opened: Opened) -> Trace | CallCounts | SampledStacks:
+def read_opened(opened: Opened) -> _Read:
     """Read a file of any format that has a reader.
 
     Raises:
@@ -258,7 +256,10 @@ def read_opened(opened: Opened) -> Trace | CallCounts | SampledStacks:
             "what it writes."
         )
     if format_.read is not None:
-        return format_.read(opened)
+        try:
+            return format_.read(opened)
+        except TraceFormatError as error:
+            raise TraceFormatError(f"{opened.source}: {error}") from None
     what = (
         f"is {format_.name}"
         if format_.name

@@ -102,10 +102,7 @@ def read_pprof(buffer: Bytes, source: str) -> Trace | SampledStacks:
     Raises:
         TraceFormatError: It is damaged, has neither bytes nor time, or is the difference of two.
     """
-    try:
-        return _Profile(buffer).read(source)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{source}: {error}") from None
+    return _Profile(buffer).read(source)
 
 
 class _Profile:

@@ -43,25 +43,24 @@ class CallCounts:
     edges: tuple[tuple[int, int, float], ...]
 
 
-def read_pstats(data: bytes, source: str) -> CallCounts:
+def read_pstats(data: bytes) -> CallCounts:
     """Read a saved profile.
 
     Args:
         data: The whole file.
-        source: Its name, for messages.
 
     Raises:
         TraceFormatError: It is none, or damaged.
     """
     if len(data) > MOST_PSTATS_BYTES:
         raise TraceFormatError(
-            f"{source} is a profile of cProfile of more than {MOST_PSTATS_BYTES / 1e6:,.0f} MB. Profile less."
+            f"A profile of cProfile of more than {MOST_PSTATS_BYTES / 1e6:,.0f} MB. Profile less."
         )
     try:
         return _counts(_Reader(data).read(0))
     except (ValueError, IndexError, struct.error, OverflowError) as error:
         raise TraceFormatError(
-            f"{source} is no profile of Python's cProfile or is damaged ({error}). Expected a file that "
+            f"No profile of Python's cProfile, or a damaged one ({error}). Expected a file that "
             "`cProfile.Profile.dump_stats` wrote."
         ) from None
 

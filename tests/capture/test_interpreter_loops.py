@@ -87,4 +87,35 @@ def test_a_run_inside_of_a_marked_step_is_part_of_it():
 
 
 def test_two_names_of_two_packages_are_hooked():
-    assert [seam.path for seam in INVOKES] == [f"{module}:{name}" for module in INTERPRETERS for name in ("Interpreter.invoke", "SignatureRunner.__call__")]
+    assert len(INTERPRETERS) == 3
+    assert [seam.path for seam in INVOKES[:4]] == [f"{module}:{name}" for module in [*INTERPRETERS][:2] for name in ("Interpreter.invoke", "SignatureRunner.__call__")]
+
+
+def test_each_run_of_an_onnx_session_is_a_step(tmp_path):
+    """An addition of two numbers, ten times; with its own profile, which has the nodes."""
+    pytest.importorskip("onnxruntime")
+    helper = pytest.importorskip("onnx.helper")
+    x, y = (helper.make_tensor_value_info(name, 1, [2]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"], "twice")], "g", [x], [y])
+    model = tmp_path / "twice.onnx"
+    model.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString())
+    code = f"""
+        import numpy as np, onnxruntime, profnb
+        options = onnxruntime.SessionOptions()
+        options.enable_profiling, options.profile_file_prefix = True, {str(tmp_path / "own")!r}
+        session = onnxruntime.InferenceSession({str(model)!r}, options)
+        before = type(session).run
+        with profnb.profile() as p:
+            for _ in range(10):
+                value = session.run(None, {{"x": np.ones(2, np.float32)}})
+        print(value[0].tolist(), type(session).run is before, p.step_times.phase.tolist() == ["invoke"] * 10)
+        print(*p.notes)
+        q = profnb.load(session.end_profiling())
+        print(len(q.steps), set(q.steps.phase), q.ops[["op_name", "op_type", "occurrences"]].to_numpy().tolist())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "[2.0, 2.0] True True"
+    assert "open the file that `SessionOptions.enable_profiling` writes" in lines[1]
+    assert lines[2] == "10 {'model_run'} [['twice', 'Add', 10]]"

@@ -21,8 +21,8 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from programs import BF16, F32, dot, metadata_plane, op, parameter, program, shape
 from traces import event, gpu, host, line, message, plane, ref, xspace
 
-FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file", "rocprof", "nsys", "nvprof", "nvprof-csv", "snapshot", "onnx")
-SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1", "rocprof": ".json", "nsys": ".sqlite", "nvprof": ".nvvp", "nvprof-csv": ".csv", "snapshot": ".pickle", "onnx": ".json"}
+FORMATS = ("xplane", "chrome", "run-metadata", "sidecar", "prof", "notebook", "pprof", "tfprof", "event-file", "rocprof", "nsys", "nvprof", "nvprof-csv", "snapshot", "onnx", "memory-timeline")
+SUFFIX = {"xplane": ".xplane.pb", "chrome": ".json", "run-metadata": ".run_metadata.pb", "sidecar": ".json", "prof": ".prof", "notebook": ".ipynb", "pprof": ".pb", "tfprof": "", "event-file": ".tfevents.1", "rocprof": ".json", "nsys": ".sqlite", "nvprof": ".nvvp", "nvprof-csv": ".csv", "snapshot": ".pickle", "onnx": ".json", "memory-timeline": ".json"}
 DATA = Path(__file__).parents[1] / "data"
 # Where it stands in a page as it is, a name has become markup.
 PAYLOAD = "<svg/onload=fuzz()>"
@@ -157,6 +157,10 @@ def seeds(kind):
         from test_formats import snapshot
 
         return [pickle.dumps(snapshot(), 4)]
+    if kind == "memory-timeline":
+        from test_memory_timeline import CHANGES, SUMMED
+
+        return [json.dumps(one).encode() for one in (CHANGES, SUMMED)]
     if kind == "onnx":
         named = (("model_run", 50, 0, "Session", {}), ("mm_kernel_time", 30, 5, "Node", {"op_name": "MatMul"}), ("relu_kernel_time", 8, 36, "Node", {"op_name": "Relu"}))
         return [json.dumps([{"cat": cat, "pid": 3, "tid": 3, "dur": took, "ts": at + after, "ph": "X", "name": name, "args": args} for at in range(1000, 1600, 100) for name, took, after, cat, args in named]).encode()]
@@ -176,7 +180,7 @@ def case(kind, number):
     """The bytes of one hostile file."""
     rng = random.Random(f"{kind} {number}")
     base = rng.choice(seeds(kind))
-    if kind in ("chrome", "sidecar", "notebook", "rocprof", "onnx") and rng.random() < 0.7:
+    if kind in ("chrome", "sidecar", "notebook", "rocprof", "onnx", "memory-timeline") and rng.random() < 0.7:
         return _damaged_json(base, rng)
     if kind == "prof" and rng.random() < 0.5:
         return marshal.dumps(_damaged_value(marshal.loads(base), rng))

@@ -3,6 +3,7 @@
     python tests/fuzz/hostile_files.py --out /tmp/fuzz --count 100000      # goes on where it was stopped
     python tests/fuzz/hostile_files.py --out /tmp/fuzz --table
     python tests/fuzz/hostile_files.py --out /tmp/bounds --count 10000 --bounds   # Numba's bounds checks on
+    python tests/fuzz/hostile_files.py --out /tmp/readers --count 150000 --readers   # each is read and asked nothing else
     python tests/fuzz/hostile_files.py --out /tmp/fuzz --show xplane 17    # one case, here and now
 
 Each case is opened by a worker process with a limit on processor time (10 s a case) and memory. A worker says
@@ -42,7 +43,24 @@ class BrokenInvariantError(Exception):
     """Something that opened is not what it must be."""
 
 
-def open_file(kind, data, folder, *, is_whole=True):
+def read_alone(file):
+    """Read one file, and each column and stat of its events."""
+    from profnb.trace.files import read_file
+    from profnb.trace.model import Trace
+
+    trace = read_file(file)
+    if not isinstance(trace, Trace):
+        return
+    events = trace.events
+    _claim((events.duration_ps >= 0).all() and (events.begin_ps >= 0).all(), "a time below zero")
+    names = {name for event in range(min(len(events), 100)) for name in trace.stats.of_event(event)}
+    for name in names:
+        for column in (trace.stats.integers(name), trace.stats.texts(name)):
+            _claim(len(column.events) == len(column.values), "a column of two lengths")
+    _claim(all(char.isprintable() for note in trace.left_out for char in note), "a control character in a note")
+
+
+def open_file(kind, data, folder, *, is_whole=True, is_read_alone=False):
     """Open one file and ask everything of it: "refused" or "opened"; raises whatever else happens.
 
     Args:
@@ -50,6 +68,7 @@ def open_file(kind, data, folder, *, is_whole=True):
         data: Its bytes.
         folder: Where to write it.
         is_whole: Whether the page and the Chrome trace are written too, which take longest.
+        is_read_alone: Whether nothing is asked of what was read, so that thousands take a minute.
     """
     import profnb
     from profnb.core.errors import TraceFormatError
@@ -74,7 +93,7 @@ def open_file(kind, data, folder, *, is_whole=True):
     else:
         file.write_bytes(data)
     try:
-        _examine(profnb.load(file), folder, is_whole=is_whole)
+        read_alone(file) if is_read_alone else _examine(profnb.load(file), folder, is_whole=is_whole)
     except TraceFormatError:  # stats are decoded when they are asked for
         return "refused"
     return "opened"
@@ -108,7 +127,7 @@ def _examine(profile, folder, *, is_whole):
             profile.to_chrome_trace(folder / "out.json")
 
 
-def outcome_of(kind, number, folder, *, is_whole=True):
+def outcome_of(kind, number, folder, **how):
     """What came of one case, and why where it is not as it should be."""
     for path in folder.iterdir():
         path.unlink()
@@ -116,7 +135,7 @@ def outcome_of(kind, number, folder, *, is_whole=True):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return open_file(kind, data, folder, is_whole=is_whole), ""
+            return open_file(kind, data, folder, **how), ""
     except BrokenInvariantError as error:
         return "broken invariant", str(error)
     except Exception as error:  # noqa: BLE001 - what is looked for
@@ -137,7 +156,7 @@ def _work(arguments):
             spent = resource.getrusage(resource.RUSAGE_SELF)
             limit = int(spent.ru_utime + spent.ru_stime) + _CPU_S + (60 if number == arguments.first else 0)  # the first loads kernels
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
-            outcome, why = outcome_of(arguments.kind, number, folder, is_whole=number % arguments.whole == 0)
+            outcome, why = outcome_of(arguments.kind, number, folder, is_whole=number % arguments.whole == 0, is_read_alone=arguments.readers)
             print("end", json.dumps([number, outcome, why]), flush=True)
 
 
@@ -146,7 +165,7 @@ def _work(arguments):
 
 def _run_worker(kind, first, last, environment):
     """Results of a range of cases: (number, outcome, why); a worker that died ends it early."""
-    command = [sys.executable, __file__, "--whole", environment["PROFNB_FUZZ_WHOLE"], "--work", kind, str(first), str(last)]
+    command = [sys.executable, __file__, *environment["PROFNB_FUZZ"].split(), "--work", kind, str(first), str(last)]
     worker = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment)
     begun = None
     try:
@@ -212,7 +231,7 @@ def _file(arguments):
 def _run(arguments):
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1", "PROFNB_FUZZ_WHOLE": str(arguments.whole)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "CUDA_VISIBLE_DEVICES": "-1", "PROFNB_FUZZ": f"--whole {arguments.whole} {'--readers' if arguments.readers else ''}"}
     if arguments.bounds:
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(out / "cache")}
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
@@ -286,6 +305,7 @@ def main():
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--bounds", action="store_true", help="with Numba's bounds checks on")
     parser.add_argument("--whole", type=int, default=1, help="write the page and the Chrome trace of each so many cases, which take longest")
+    parser.add_argument("--readers", action="store_true", help="only read each case, and ask nothing of it")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--show", nargs=2, metavar=("FORMAT", "NUMBER"))
     parser.add_argument("--work", nargs=3, help=argparse.SUPPRESS)
@@ -293,7 +313,7 @@ def main():
     arguments = parser.parse_args()
     if arguments.work:
         kind, first, last = arguments.work
-        _work(argparse.Namespace(kind=kind, first=int(first), last=int(last), whole=arguments.whole))
+        _work(argparse.Namespace(kind=kind, first=int(first), last=int(last), whole=arguments.whole, readers=arguments.readers))
     elif arguments.file:
         _file(argparse.Namespace(kind=arguments.file[0], path=arguments.file[1]))
     elif arguments.show:

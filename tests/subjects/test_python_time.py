@@ -257,15 +257,15 @@ def nested(depth):
     b"\xfb\xa9\x01r\x00\x00\x00\x00N0", b"{s\xff\xff\xff\xff", b"{l\x00\x00\x00\x80N0", b"\xdb" + b"[" * 100,
 ], ids=range(17))  # fmt: skip
 def test_what_is_no_profile_is_said_and_never_crashes(data):
-    with pytest.raises(TraceFormatError, match=r"bad\.prof is no profile of Python"):
-        read_pstats(data, "bad.prof")
+    with pytest.raises(TraceFormatError, match="No profile of Python's cProfile"):
+        read_pstats(data)
 
 
 def test_a_profile_that_was_damaged_anywhere_is_read_or_refused(saved):
     data = saved.read_bytes()
     for at in range(0, len(data), 7):
         try:
-            read_pstats(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :], "bad.prof")
+            read_pstats(data[:at] + bytes([data[at] ^ 0x5A]) + data[at + 1 :])
         except TraceFormatError:
             pass
 
@@ -281,7 +281,7 @@ HUGE = [counted(alone=1e300), counted(total=1e300), counted(alone=9.1e6, total=9
 def test_numbers_that_no_profile_can_have_are_refused_with_the_documented_error(tmp_path, stats):
     file = tmp_path / "huge.prof"
     file.write_bytes(marshal.dumps(stats))
-    with pytest.raises(TraceFormatError, match=r"huge\.prof is no profile of Python"):
+    with pytest.raises(TraceFormatError, match=r"huge\.prof: No profile of Python"):
         profnb.load(file)
 
 

@@ -163,7 +163,7 @@ def test_what_is_not_read_is_counted():
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_in_words(body, essence):
-    with pytest.raises(TraceFormatError, match=f"(?s)t.json: .*{essence}"):
+    with pytest.raises(TraceFormatError, match=f"(?s){essence}"):
         read(body)
 
 

@@ -174,6 +174,12 @@ def test_processes_of_one_export_share_no_stream_and_no_launch(tmp_path):
     assert p.kernels.total_us.tolist() == [74_000.0]
 
 
+def test_pages_of_unified_memory_move_in_a_direction(tmp_path):
+    rows = [("CUPTI_ACTIVITY_KIND_MEMCPY", ((100 + at) * MS, (101 + at) * MS, 0, 0, 0, 4096 << at, kind, 7, 7)) for at, kind in enumerate((11, 12, 13))]
+    copies = profnb.load(write_database(tmp_path / "x.sqlite", NSYS, rows)).copies.set_index("direction")
+    assert copies.bytes.to_dict() == {"host to device": 4096, "device to host": 8192, "device to device": 16_384}
+
+
 def test_calls_of_the_operating_system_launch_nothing_and_inline_text_goes_before_shared(tmp_path):
     script = NSYS + "create table OSRT_API (start int, end int, globalTid int, correlationId int, nameId int);"
     rows = [("OSRT_API", (100 * MS, 101 * MS, TID, 1, 4)), ("NVTX_EVENTS", (100 * MS, 120 * MS, 59, "inline", TID, 5)),
@@ -283,10 +289,10 @@ def hostile(path, script, name="CUPTI_ACTIVITY_KIND_KERNEL"):
     [
         ("create view CUPTI_ACTIVITY_KIND_KERNEL as select 1 as start;", "CUPTI_ACTIVITY_KIND_KERNEL is a view"),
         ("create virtual table CUPTI_ACTIVITY_KIND_KERNEL using fts5(start);", "is a virtual table"),
-        ("", "no kernel, copy, call or range with a time"),
+        ("", "No kernel, copy, call or range with a time"),
         ("create table CUPTI_ACTIVITY_KIND_KERNEL (start int, end int); insert into CUPTI_ACTIVITY_KIND_KERNEL values (0, 1), (1 << 62, (1 << 62) + 5);", "days apart"),
-        ("insert into StringIds values (90, zeroblob(40000000));", "no kernel|damaged or cut short"),
-        ("create trigger t instead of insert on v begin select 1; end;".replace("instead of insert on v", "after insert on StringIds"), "no kernel"),
+        ("insert into StringIds values (90, zeroblob(40000000));", "No kernel|damaged or cut short"),
+        ("create trigger t instead of insert on v begin select 1; end;".replace("instead of insert on v", "after insert on StringIds"), "No kernel"),
         ("create view StringIds2 as select * from StringIds; drop table StringIds; create view StringIds as with recursive c(id, value) as (select 1, 'x' union all select id + 1, value from c) select * from c;", "neither Nsight|is a view"),
     ],
 )  # fmt: skip
@@ -313,7 +319,7 @@ def test_an_export_without_work_says_once_whose_it_is_and_what_to_record(tmp_pat
 def test_a_generated_column_is_no_column(tmp_path):
     """Its expression is the file's, so it is not computed."""
     made = "create table CUPTI_ACTIVITY_KIND_KERNEL (a int, start int generated always as (a * 2), end int); insert into CUPTI_ACTIVITY_KIND_KERNEL(a, end) values (5, 9);"
-    with pytest.raises(TraceFormatError, match="no kernel"):
+    with pytest.raises(TraceFormatError, match="No kernel"):
         read_trace(hostile(tmp_path / "x.sqlite", made))
 
 
@@ -380,7 +386,7 @@ def test_a_memory_snapshot_tells_the_peak_by_line(tmp_path, protocol):
         ["GPU_1", "model.py:5 f", 4 << 20, 1], ["GPU_1", "train.py:12 f", 1 << 20, 1],
     ]  # fmt: skip
     assert p.memory.in_use_bytes.tolist() == [one << 20 for one in (1, 5, 1, 2, 3)]
-    assert p.notes == ["The file tells of memory alone, by the line that allocated it. Times of ops and kernels are in a trace of the profiler."]
+    assert p.notes == ["The file tells of memory alone. Times of ops and kernels are in a trace of the profiler."]
 
 
 class Harm:

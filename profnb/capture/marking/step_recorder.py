@@ -440,7 +440,7 @@ class StepRecorder:
         events: Those of TensorFlow's trace events and of JAX's markers.
         tapes: Eager gradients.
         iterations: Those of loops over PyTorch.
-        invokes: Runs of LiteRT's interpreters.
+        invokes: Runs of interpreters.
         session_runs: Those of TensorFlow 1.
         batches: Keras'.
     """

@@ -148,6 +148,12 @@ def sample_memory(trace: Trace, allocators: Sequence[Allocator]) -> list[Counter
     return counters
 
 
+def other_counters(trace: Trace, allocators: Sequence[Allocator]) -> list[Counter]:
+    """List what a trace counted, without what its allocators' events tell too."""
+    own = (_IN_USE, _RESERVED) if allocators else ()
+    return [counter for counter in trace.counters if counter.name not in own]
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySamples:
     """N samples, allocator by allocator, each in time order.
@@ -168,7 +174,7 @@ class MemorySamples:
 
 
 def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySamples | None:
-    """Tabulate the samples of all allocators, from their events or, without any, from a trace's counters.
+    """Tabulate the samples of all allocators, from their events or else from a trace's counters.
 
     Returns:
         The samples, or None where the trace has neither.
@@ -180,7 +186,7 @@ def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySam
         in_use = allocator.in_use[rows].astype(np.float64)
         columns = begin_ps[allocator.events[rows]], in_use, reserved, allocator.fragmentation[rows]
         series.append((allocator.name, columns))
-    counters = () if allocators else trace.counters
+    counters = other_counters(trace, allocators)
     reserved_of = {c.series: c.value for c in counters if c.name == _RESERVED}
     for counter in counters:
         if counter.unit == "bytes" and counter.name != _RESERVED:
@@ -199,7 +205,7 @@ MEMORY = Table[MemorySamples](
     "memory",
     "One row per allocator and sample.",
     (
-        field_column("allocator", "the allocator"),
+        field_column("allocator", "the allocator, or a kind of tensor that was counted by itself"),
         field_column("time_ms", "when"),
         field_column("in_use_bytes", "bytes in use", of="in_use"),
         field_column(

@@ -146,7 +146,7 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
         field_column("bytes", "bytes of all its blocks", "bytes"),
         field_column(
             "occurrences",
-            "how many blocks; 0 for what was allocated before the trace began",
+            "how many blocks; 0 where nobody counted them, or from before the trace",
             "blocks",
             lambda blocks: count_text(blocks) if blocks else MISSING,
         ),

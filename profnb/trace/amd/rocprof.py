@@ -2,7 +2,7 @@
 
 In that of ``--output-format json`` records refer to symbols, agents and texts by number. A kernel's grid is
 counted in work items there and in groups here, as everywhere else. A range of ROCTx has its text by
-correlation id.
+correlation id. As in ``--stats``, a kernel's time is the sum of end less start.
 
 That of ``--output-format pftrace`` is Perfetto's, as ``traceconv json`` writes it. Its times are whole
 microseconds and its queues no threads; the args of an event have its time in nanoseconds, its queue and its
@@ -12,23 +12,23 @@ Source: ROCm/rocprofiler-sdk, source/lib/output (generatePerfetto.cpp) and its t
 2025); google/perfetto, src/trace_processor/export_json.cc.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.trace.assemble import PlaneStats
+from profnb.trace.chrome.event_args import parse_value
 from profnb.trace.model import Trace
 from profnb.trace.nvidia.records import (
     COPY_COLUMNS,
     KERNEL_COLUMNS,
+    Columns,
     Records,
     calls_of,
     copies_of,
+    facts_of,
     kernels_of,
     ranges_of,
     trace_of,
@@ -57,19 +57,12 @@ def read_rocprof(buffer: Bytes, source: str) -> Trace:
     Raises:
         TraceFormatError: It is damaged, too large, or holds no event.
     """
-    if buffer.size > _MOST_BYTES:
+    whole = _dict(parse_value(buffer.tobytes()) if buffer.size <= _MOST_BYTES else None)
+    if not whole:
         raise TraceFormatError(
-            f"{source} has {buffer.size / 1e6:,.0f} MB; at most {_MOST_BYTES / 1e6:,.0f} MB of rocprofv3's "
-            "JSON are read. Record less."
+            f"JSON of rocprofv3 that is damaged, cut off, or of more than {_MOST_BYTES / 1e6:,.0f} MB. "
+            "Record it again, for a shorter time."
         )
-    try:
-        whole = json.loads(buffer.tobytes().decode("utf-8", "replace"))
-    except (ValueError, RecursionError) as error:
-        raise TraceFormatError(
-            f"{source}: the JSON of rocprofv3 is damaged or cut off ({printable(str(error))[:100]}). Record "
-            "it again."
-        ) from None
-    whole = _dict(whole)
     tools = _list(whole.get(_TOOL)) or [whole.get(_TOOL, _tool_of(_list(whole.get("traceEvents"))))]
     records: list[Records] = []
     facts: dict[str, PlaneStats] = {}
@@ -155,74 +148,59 @@ class _Tool:
 
     def kernels(self) -> Records:
         """Read the kernels; a queue is a line where no stream is told."""
-        names, rows = dict[str, int](), list[tuple[int, ...]]()
+        rows = Columns(*KERNEL_COLUMNS)
         for one in self._each("kernel_dispatch"):
             sent = _dict(one.get("dispatch_info"))
             symbol = self._symbols.get(_integer(sent.get("kernel_id")), {})
-            name = (
-                _text(symbol.get("formatted_kernel_name"))
-                or _text(symbol.get("kernel_name"))
-                or "?"
-            )
-            stream = _integer(one.get("stream_id", sent.get("queue_id")))
-            block = [_integer(_dict(sent.get("workgroup_size")).get(axis)) for axis in "xyz"]
-            items = [_integer(_dict(sent.get("grid_size")).get(axis)) for axis in "xyz"]
-            grid = [
-                -(-of // by) if by > 0 and of >= 0 else -1
-                for of, by in zip(items, block, strict=True)
-            ]
-            static = _integer(symbol.get("group_segment_size"))
+            name = _text(symbol.get("formatted_kernel_name")) or _text(symbol.get("kernel_name"))
+            static, shape = _integer(symbol.get("group_segment_size")), {}
+            for axis in "xyz":
+                block, items = (
+                    _integer(_dict(sent.get(f"{what}_size")).get(axis))
+                    for what in ("workgroup", "grid")
+                )
+                shape[f"block{axis.upper()}"] = block
+                shape[f"grid{axis.upper()}"] = (
+                    -(-items // block) if block > 0 and items >= 0 else -1
+                )
             dynamic = max(_integer(sent.get("group_segment_size")) - max(static, 0), 0)
-            rows.append((
-                *self._times(one), self._gpu_of.get(_integer(sent.get("agent_id")), 0), stream,
-                _integer(one.get("correlation_id")), _integer(symbol.get("arch_vgpr_count")),
-                static,
-                dynamic,
-                *grid, *block, names.setdefault(name, len(names)),
-            ))  # fmt: skip
-        *columns, name_row = _columns(rows, len(KERNEL_COLUMNS) + 1)
-        return kernels_of(columns, list(names), name_row)
+            rows.add(name or "?", {
+                **_begun(one), **shape, "deviceId": self._gpu_of.get(_integer(sent.get("agent_id")), 0),
+                "streamId": _integer(one.get("stream_id", sent.get("queue_id"))),
+                "registersPerThread": _integer(symbol.get("arch_vgpr_count")),
+                "staticSharedMemory": static, "dynamicSharedMemory": dynamic,
+            })  # fmt: skip
+        return kernels_of(rows.all(), *rows.names())
 
     def copies(self) -> Records:
         """Read the copies; they lie on the line of their device."""
-        rows = []
+        rows = Columns(*COPY_COLUMNS)
         for one in self._each("memory_copy"):
             ends = [
                 self._gpu_of.get(_integer(one.get(f"{end}_agent_id")), -1) for end in ("src", "dst")
             ]
-            kind = _COPY_KINDS[ends[0] >= 0, ends[1] >= 0]
-            rows.append((
-                *self._times(one), max(ends), _integer(one.get("stream_id")),
-                _integer(one.get("correlation_id")), _integer(one.get("bytes")), kind, -1, -1,
-            ))  # fmt: skip
-        return copies_of(_columns(rows, len(COPY_COLUMNS)), {})
+            rows.add("", {
+                **_begun(one), "deviceId": max(ends), "streamId": _integer(one.get("stream_id")),
+                "bytes": _integer(one.get("bytes")), "copyKind": _COPY_KINDS[ends[0] >= 0, ends[1] >= 0],
+            })  # fmt: skip
+        return copies_of(rows.all(), {})
 
     def calls(self) -> Records:
         """Read the calls of HIP."""
-        return self._on_threads("hip_api", self._operation, calls_of)
+        rows = self._on_threads("hip_api", self._operation)
+        return calls_of(rows.all(), *rows.names(), {})
 
     def ranges(self) -> Records:
         """Read what the program marked with ROCTx."""
-        return self._on_threads(
-            "marker_api", self._mark, lambda *columns: ranges_of(*columns[:3], *columns[4:])
-        )
+        rows = self._on_threads("marker_api", self._mark)
+        return ranges_of(rows.all()[:3], *rows.names(), {})
 
-    def _on_threads(
-        self,
-        kind: str,
-        name_of: Callable[[dict[str, Any]], str],
-        records_of: Callable[..., Records],
-    ) -> Records:
-        names, rows = dict[str, int](), list[tuple[int, ...]]()
+    def _on_threads(self, kind: str, name_of: Callable[[dict[str, Any]], str]) -> Columns:
+        rows = Columns("start", "end", "thread", "correlationId")
         for one in self._each(kind):
-            name = names.setdefault(name_of(one) or kind, len(names))
-            thread, correlation = (
-                _integer(one.get("thread_id")),
-                _integer(one.get("correlation_id")),
-            )
-            rows.append((*self._times(one), thread, correlation, name))
-        begin, end, thread_ids, correlations, name_row = _columns(rows, 5)
-        return records_of(begin, end, thread_ids, correlations, list(names), name_row, {})
+            thread = _integer(one.get("thread_id"))
+            rows.add(name_of(one) or kind, {**_begun(one), "thread": thread})
+        return rows
 
     def _mark(self, one: Mapping[str, Any]) -> str:
         return self._marks.get(_integer(one.get("correlation_id")), "")
@@ -234,21 +212,19 @@ class _Tool:
         )
         return _text(operations[operation]) if 0 <= operation < len(operations) else ""
 
-    @staticmethod
-    def _times(one: Mapping[str, Any]) -> tuple[int, int]:
-        return _integer(one.get("start_timestamp")), _integer(one.get("end_timestamp"))
-
     def facts(self) -> dict[str, PlaneStats]:
         """Tell what is known of each GPU."""
-        return {
-            f"/device:GPU:{row}": {
-                "device_vendor": "AMD",
-                "gpu_device_name": _text(gpu.get("product_name")) or _text(gpu.get("name")),
-                **({"core_count": count} if (count := _integer(gpu.get("cu_count"))) > 0 else {}),
-            }
-            for row, gpu in enumerate(self._gpus[:1000])
-        }  # fmt: skip
+        gpus = self._gpus[:1000]
+        names = [_text(gpu.get("product_name")) or _text(gpu.get("name")) for gpu in gpus]
+        cores = [_integer(gpu.get("cu_count")) or -1 for gpu in gpus]
+        return facts_of(range(len(gpus)), names, {"core_count": cores}, "AMD")
 
 
-def _columns(rows: Sequence[tuple[int, ...]], count: int) -> list[Int64s]:
-    return list(np.array(rows, np.int64).reshape(len(rows), count).T.copy())
+def _begun(one: Mapping[str, Any]) -> dict[str, int]:
+    """Read what each record has: its begin, its end, and the number that joins it to others."""
+    keys = (
+        ("start", "start_timestamp"),
+        ("end", "end_timestamp"),
+        ("correlationId", "correlation_id"),
+    )
+    return {ours: _integer(one.get(theirs)) for ours, theirs in keys}

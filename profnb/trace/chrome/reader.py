@@ -63,13 +63,7 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
     Raises:
         TraceFormatError: It is no Chrome trace, or is damaged or cut short.
     """
-    try:
-        return _assemble(read_raw_events(buffer), source)
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{source}: {error}") from None
-
-
-def _assemble(raw: RawEvents, source: str) -> Trace:
+    raw = read_raw_events(buffer)
     if not raw.thread.size:
         raise TraceFormatError(
             "No event has a time, so there is nothing to show. A Chrome trace has events with ph, ts and "

@@ -4,13 +4,18 @@ The file is a pickle, which may name anything that is then run. So its instructi
 those that make dictionaries, lists, texts and numbers are let through; none that names or calls something,
 and no tuples, whose hash may take for ever.
 
-Source: torch/cuda/memory.py, torch/csrc/cuda/memory_snapshot.cpp (2.9); Python's Lib/pickletools.py.
+As in PyTorch's memory_viz, what is in use is the sum of ``alloc`` less ``free_completed``, by the sizes that
+were asked for. To it comes what was there before the history: blocks that it frees and never allocates, and
+those that are allocated in ``segments`` at the end and not in the history.
+
+Source: torch/cuda/memory.py, torch/csrc/cuda/memory_snapshot.cpp, torch/utils/viz/MemoryViz.js (2.11);
+Python's Lib/pickletools.py.
 """
 
 import io
 import pickle
 import pickletools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +36,14 @@ _PLAIN_OPCODES = frozenset((
     "NEWFALSE", "MEMOIZE", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET",
 ))  # fmt: skip
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
-_FREES = ("free_completed", "free_requested")
+_FREES = "free_completed", "free", "free_requested"
 _INSIDE_TORCH = ("/torch/", "\\torch\\")
-_LARGEST_WORD = (1 << 62) - 1
+_LARGEST_WORD, _LARGEST_BLOCK = (
+    (1 << 62) - 1,
+    1 << 38,
+)  # bytes of a block: sums of all stay inside int64
+_Change = tuple[int, int, int, str]
+_Block = tuple[int, int, str]
 
 
 def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
@@ -46,33 +56,74 @@ def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
     Raises:
         TraceFormatError: It is none, holds something else than plain values, or is damaged.
     """
-    try:
-        histories = _histories(_load_plain(buffer))
-    except TraceFormatError as error:
-        raise TraceFormatError(f"{source}: {error}") from None
-    records = [_records(device, changes) for device, changes in histories.items()]
-    return trace_of(source, RECORDED, records)
-
-
-def _histories(snapshot: object) -> dict[int, list[tuple[int, int, int, str]]]:
-    """Find what each device allocated and freed, by its number."""
+    snapshot = _load_plain(buffer)
     devices = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(devices, list):
         raise TraceFormatError(
             "A Python pickle that is no memory snapshot of PyTorch: it has no `device_traces`."
         )
-    histories, left = {}, _MOST_EVENTS  # of all devices: one list may stand for many of them
+    blocks, left = (
+        _blocks(snapshot.get("segments")),
+        _MOST_EVENTS,
+    )  # one list may stand for many devices
+    records = []
     for number, history in enumerate(devices[:_MOST_DEVICES]):
-        histories[number] = [*_changes(history, left)]
-        left -= len(history) if isinstance(history, list) else 0
         if left <= 0:
             break
-    if not any(histories.values()):
+        changes = [*_changes(history, left)]
+        left -= len(history) if isinstance(history, list) else 0
+        earlier, unnamed = _earlier(changes, blocks.get(number, ()))
+        if earlier or changes:
+            records.append(_records(number, [*earlier, *changes], unnamed))
+    if not records:
         raise TraceFormatError(
             "No allocation in the snapshot. Call torch.cuda.memory._record_memory_history() before the "
             "program allocates."
         )
-    return {number: changes for number, changes in histories.items() if changes}
+    return trace_of(source, RECORDED, records)
+
+
+def _blocks(segments: object) -> dict[int, list[_Block]]:
+    """Find the blocks that are allocated as the snapshot is made, by device; each begins where one ends."""
+    blocks: dict[int, list[_Block]] = {}
+    left = _MOST_EVENTS
+    for segment in _dicts(segments, _MOST_EVENTS):
+        at, device = segment.get("address"), segment.get("device")
+        parts = _dicts(segment.get("blocks"), max(left, 0))
+        left -= len(parts)
+        for block in parts:
+            whole, size = block.get("size"), block.get("requested_size")
+            if not isinstance(at, int) or not isinstance(whole, int) or not isinstance(device, int):
+                break
+            if (
+                block.get("state") == "active_allocated"
+                and isinstance(size, int)
+                and 0 < size < _LARGEST_BLOCK
+            ):
+                blocks.setdefault(device, []).append((at & _LARGEST_WORD, size, _line_of(block)))
+            at += whole
+    return blocks
+
+
+def _earlier(changes: Sequence[_Change], blocks: Iterable[_Block]) -> tuple[list[_Change], int]:
+    """Find what was there before a history: allocations at its begin, and bytes of which no line is known."""
+    alive, freed = set[int](), 0
+    for _, address, change, _ in changes:
+        if change > 0:
+            alive.add(address)
+        elif address in alive:
+            alive.discard(address)
+        else:
+            freed -= change
+    before = [one for one in blocks if one[0] not in alive]
+    begin = changes[0][0] if changes else 0
+    named = [(begin, address, size, line) for address, size, line in before if line]
+    return named, freed + sum(size for _, size, line in before if not line)
+
+
+def _dicts(values: object, most: int) -> list[dict[str, Any]]:
+    first = values[:most] if isinstance(values, list) else []
+    return [one for one in first if isinstance(one, dict)]
 
 
 class _NothingNamed(pickle.Unpickler):
@@ -124,23 +175,21 @@ def _find_strange(raw: bytes) -> str:
     return ""
 
 
-def _changes(history: object, most: int) -> Iterator[tuple[int, int, int, str]]:
+def _changes(history: object, most: int) -> Iterator[_Change]:
     """Give (time in ns, address, bytes, line) of each allocation, and of each end of one with bytes below 0.
 
     A block is free when its streams are done with it (``free_completed``); a history without such events has
     only the calls that asked for it.
     """
-    entries = (
-        [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
-    )
+    entries = _dicts(history, most)
     actions = {action for entry in entries if isinstance(action := entry.get("action"), str)}
     frees = next((action for action in _FREES if action in actions), "")
-    for number, entry in enumerate(entries[:most]):
+    for number, entry in enumerate(entries):
         action, size = entry.get("action"), entry.get("size")
         if (
             action not in ("alloc", frees)
             or not isinstance(size, int)
-            or not 0 < size < _LARGEST_WORD >> 16
+            or not 0 < size < _LARGEST_BLOCK
         ):
             continue
         time, address = entry.get("time_us", number), entry.get("addr", 0)
@@ -151,17 +200,11 @@ def _changes(history: object, most: int) -> Iterator[tuple[int, int, int, str]]:
 
 def _line_of(entry: Mapping[str, Any]) -> str:
     """Name the line that allocated: the innermost frame of Python that is not PyTorch's own."""
-    frames = entry.get("frames")
     places = [
-        (
-            frame["filename"],
-            frame["line"],
-            name if isinstance(name := frame.get("name"), str) else "",
-        )
-        for frame in (frames[:200] if isinstance(frames, list) else ())
-        if isinstance(frame, dict)
-        and isinstance(frame.get("filename"), str)
-        and isinstance(frame.get("line"), int)
+        (file, line, name if isinstance(name, str) else "")
+        for frame in _dicts(entry.get("frames"), 200)
+        for file, line, name in [(frame.get("filename"), frame.get("line"), frame.get("name"))]
+        if isinstance(file, str) and isinstance(line, int)
     ]
     python = [place for place in places if place[0].endswith(".py")]
     of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
@@ -170,11 +213,10 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     return ""
 
 
-def _records(device: int, changes: list[tuple[int, int, int, str]]) -> Records:
+def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
     times, addresses, sizes, lines = zip(*changes, strict=True)
     when, address, change = (np.array(column, np.int64) for column in (times, addresses, sizes))
-    in_use = np.cumsum(change)
-    in_use -= min(int(in_use.min()), 0)  # what was allocated before the history began, at the least
+    in_use = unnamed + np.cumsum(change)
     return Allocations(
         f"GPU_{device}", device, when, change, in_use, address, lines, np.ones_like(when)
     ).records()

@@ -6,6 +6,9 @@ each process's own. A CUDA graph that was traced as a whole is one event on its 
 by its nodes has their kernels and copies: what launched the graph launched them, and their op is the path of
 NVTX ranges in which they were captured. A node of a graph that runs is a copy of the captured one.
 
+Numbers are those of ``nsys stats``: by name, the count of rows and the sum, least and most of ``end - start``
+(cuda_gpu_kern_sum, cuda_api_sum, nvtx_sum); by direction, the sum of ``bytes`` (cuda_gpu_mem_size_sum).
+
 Source: "SQLite Schema Reference" of the Nsight Systems User Guide (2021.5 to 2025.1): ``bytes`` are bytes.
 """
 
@@ -86,7 +89,7 @@ def read_nsys(database: Database, source: str) -> Trace:
         texts = [_API_VERSION.sub("", text) for text in texts]
         if table == _OF_OS:  # its numbers are its own, and no launches
             correlation = np.full_like(correlation, -1)
-        calls = calls_of(begin, end, thread & _THREAD_BITS, correlation, texts, row, titles)
+        calls = calls_of((begin, end, thread & _THREAD_BITS, correlation), texts, row, titles)
         records.append((calls, thread))
     processes = np.unique(np.concatenate([process[process > 0] >> 24 for _, process in records]))
     parts = [
@@ -185,7 +188,8 @@ def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Rec
     )  # which goes before the shared one
     name = np.where(is_inline | (text_id < 0), inline, row + len(distinct))
     kept = np.flatnonzero((end >= 0) & (begin >= 0))  # marks and categories have no end
-    return ranges_of(begin[kept], end[kept], thread[kept] & _THREAD_BITS, names, name[kept], titles)
+    columns = begin[kept], end[kept], thread[kept] & _THREAD_BITS
+    return ranges_of(columns, names, name[kept], titles)
 
 
 def _facts(database: Database) -> dict[str, PlaneStats]:
@@ -194,4 +198,6 @@ def _facts(database: Database) -> dict[str, PlaneStats]:
     (gpu, *columns), (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
     number_of = dict(zip(of_gpu.tolist(), cuda.tolist(), strict=True))
     numbers = [number_of.get(one, one) for one in gpu.tolist()]
-    return facts_of(numbers, names, _FACTS.values(), columns)
+    return facts_of(
+        numbers, names, dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
+    )

@@ -1,7 +1,8 @@
 """nvprof's database (``nvprof -o x.nvvp``, what the Visual Profiler opens) to a ``Trace``.
 
 It holds CUPTI's records as they came: a table per kind, texts in ``StringTable``, calls by number instead of
-name, a range as a begin row and an end row with one id, threads as bytes.
+name, a range as a begin row and an end row with one id, threads as bytes. As in nvprof's summary, a kernel's
+time is the sum of ``end - start``.
 
 Source: cupti_activity.h, cupti_runtime_cbid.h and cupti_driver_cbid.h (CUDA 13.0); nvprof's own schema.
 """
@@ -86,7 +87,7 @@ def read_nvprof(database: Database, source: str) -> Trace:
         calls, row = np.unique(call, return_inverse=True)
         names = [names_of_calls.get(one, f"{prefix} {one}") for one in calls.tolist()]
         thread = np.array([_number(text) for text in threads], np.int64)
-        records.append(calls_of(begin, end, thread, correlation, names, row.reshape(-1), {}))
+        records.append(calls_of((begin, end, thread, correlation), names, row.reshape(-1), {}))
     return trace_of(
         source, "nvprof", [*records, _ranges(database, strings)], _facts(database, strings)
     )
@@ -113,11 +114,11 @@ def _ranges(database: Database, strings: Strings) -> Records:
     is_closed = (np.append(ended, -1)[at] == number[begins]) & (number[begins] >= 0)
     begins, ends = begins[is_closed], ends[first][at[is_closed]]
     thread = np.array([_number(objects[row], 4) for row in begins.tolist()], np.int64)
-    return ranges_of(when[begins], when[ends], thread, *strings.of(name[begins]), {})
+    return ranges_of((when[begins], when[ends], thread), *strings.of(name[begins]), {})
 
 
 def _facts(database: Database, strings: Strings) -> dict[str, PlaneStats]:
     device, name_id, *columns = database.integers(_DEVICES, "id", "name", *_FACTS)
     names, row = strings.of(name_id)
-    named = [names[at] for at in row.tolist()]
-    return facts_of(device.tolist(), named, _FACTS.values(), columns)
+    columns_of = dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
+    return facts_of(device.tolist(), [names[at] for at in row.tolist()], columns_of)

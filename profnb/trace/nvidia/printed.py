@@ -11,31 +11,32 @@ Rows of ``[Unified Memory ...]`` are no work of a stream.
 
 import csv
 import re
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from math import isfinite
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
-from profnb.trace.assemble import FoundLine, PlaneStats
+from profnb.trace.assemble import FoundLine
 from profnb.trace.model import Trace
 from profnb.trace.nvidia.records import (
     COPY_COLUMNS,
     KERNEL_COLUMNS,
     MEMSET,
+    Columns,
     Records,
     calls_of,
     copies_of,
+    facts_of,
     kernels_of,
     trace_of,
 )
 
 _MOST_ROWS, _HEAD_ROWS = 5_000_000, 200
 _LATEST_NS = 1 << 62
-_NAME_COLUMN, _CALL_COLUMNS = "name", ("start", "end", "thread", "correlationId")
+_CALL_COLUMNS = "start", "end", "thread", "correlationId"
 # nsys' names of columns, by nvprof's.
 _SAME = {
     "Correlation_ID": "CorrId", "Stream": "Strm", "Registers Per Thread": "Reg/Trd", "Grid X": "GrdX",
@@ -82,56 +83,25 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
         TraceFormatError: It lists no kernels or calls one by one.
     """
     lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
-    kernels, copies = _Columns(*KERNEL_COLUMNS), _Columns(*COPY_COLUMNS)
-    calls, others = _Columns(*_CALL_COLUMNS), _Columns("start", "end", "deviceId")
+    kernels, copies = Columns(*KERNEL_COLUMNS), Columns(*COPY_COLUMNS)
+    calls, others = Columns(*_CALL_COLUMNS), Columns("start", "end", "deviceId")
     devices: dict[int, str] = {}
     try:
-        for row in islice(_rows(lines, source), _MOST_ROWS):
+        for row in islice(_rows(lines), _MOST_ROWS):
             _put(row, kernels, copies, calls, others, devices)
     except csv.Error as error:
-        raise TraceFormatError(
-            f"{source}: no CSV as nvprof prints it ({error}). Print it again."
-        ) from None
+        raise TraceFormatError(f"No CSV as nvprof prints it ({error}). Print it again.") from None
+    threads = {0: "calls"}  # which thread made them is not printed
     records = [
-        kernels_of(kernels.of(KERNEL_COLUMNS), *kernels.names()),
-        copies_of(copies.of(COPY_COLUMNS), dict(enumerate(_KINDS_OF_MEMORY))),
-        _calls(calls),
+        kernels_of(kernels.all(), *kernels.names()),
+        copies_of(copies.all(), dict(enumerate(_KINDS_OF_MEMORY))),
+        calls_of(calls.all(), *calls.names(), threads),
         _unified(others),
     ]
-    facts: dict[str, PlaneStats] = {
-        f"/device:GPU:{number}": {"device_vendor": "Nvidia", "gpu_device_name": name}
-        for number, name in devices.items()
-    }
-    return trace_of(source, "nvprof", records, facts)
+    return trace_of(source, "nvprof", records, facts_of(devices, devices.values(), {}))
 
 
-class _Columns:
-    """Rows of one kind as they are found, eight bytes a cell.
-
-    Args:
-        columns: What a row may have; -1 where it lacks one.
-    """
-
-    def __init__(self, *columns: str) -> None:
-        self._columns = {name: array("q") for name in (*columns, _NAME_COLUMN)}
-        self._names: dict[str, int] = {}
-
-    def add(self, name: str, values: Mapping[str, int]) -> None:
-        """Keep a row."""
-        for key, column in self._columns.items():
-            column.append(values.get(key, -1))
-        self._columns[_NAME_COLUMN][-1] = self._names.setdefault(name, len(self._names))
-
-    def of(self, columns: Sequence[str]) -> list[Int64s]:
-        """Give columns."""
-        return [np.array(self._columns[name], np.int64) for name in columns]
-
-    def names(self) -> tuple[list[str], Int64s]:
-        """Give the distinct names, and the row of each record's."""
-        return list(self._names), self.of([_NAME_COLUMN])[0]
-
-
-def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
+def _rows(lines: Sequence[str]) -> Iterator[_Row]:
     """Split the lines below the header into cells by column, each number with its unit."""
     for at, line in enumerate(lines[:_HEAD_ROWS]):
         if line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration")):
@@ -160,8 +130,8 @@ def _rows(lines: Sequence[str], source: str) -> Iterator[_Row]:
                 }
             return
     raise TraceFormatError(
-        f"{source} is printed by nvprof and lists no kernel by itself. Run it with "
-        "`--csv --print-gpu-trace`, or with `-o x.nvvp`, and open that."
+        "nvprof printed it and lists no kernel by itself. Run it with `--csv --print-gpu-trace`, or with "
+        "`-o x.nvvp`, and open that."
     )
 
 
@@ -176,7 +146,7 @@ def _quantity(text: str) -> int:
 
 
 def _put(
-    row: _Row, kernels: _Columns, copies: _Columns, calls: _Columns, others: _Columns, devices: dict[int, str]
+    row: _Row, kernels: Columns, copies: Columns, calls: Columns, others: Columns, devices: dict[int, str]
 ) -> None:  # fmt: skip
     """Put a row to those of its kind; one without begin or duration is none."""
     begin, duration = (_quantity(row.get(title, "")) for title in ("Start", "Duration"))
@@ -229,15 +199,9 @@ def _shape(row: _Row) -> dict[str, int]:
     return shape
 
 
-def _calls(calls: _Columns) -> Records:
-    """Put all calls on one line: which thread made them is not printed."""
-    begin, end, thread, correlation = calls.of(_CALL_COLUMNS)
-    return calls_of(begin, end, thread, correlation, *calls.names(), {0: "calls"})
-
-
-def _unified(others: _Columns) -> Records:
+def _unified(others: Columns) -> Records:
     """Give what the driver did for unified memory a line of its own beside the device's work."""
-    begin, end, device = others.of(("start", "end", "deviceId"))
+    begin, end, device = others.all()
     devices, line = np.unique(device, return_inverse=True)
     lines = [
         FoundLine(f"/device:GPU:{one}", "device", "Unified Memory", repeats=True)

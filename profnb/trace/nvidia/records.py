@@ -7,6 +7,7 @@ and a copy's size stand in the stats that XPlane has for them, so every table re
 Source: CUPTI's records, docs.nvidia.com/cupti (cupti_activity.h).
 """
 
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -33,6 +34,8 @@ _COPY_NAMES = {
     MEMSET: "Memset",
     1: "Memcpy HtoD", 2: "Memcpy DtoH", 3: "Memcpy HtoD", 4: "Memcpy DtoH", 5: "Memcpy DtoD",
     6: "Memcpy DtoD", 7: "Memcpy DtoD", 8: "Memcpy DtoD", 9: "Memcpy HtoH", 10: "Memcpy PtoP",
+    11: "Memcpy HtoD (unified memory)", 12: "Memcpy DtoH (unified memory)",
+    13: "Memcpy DtoD (unified memory)",
 }  # fmt: skip
 
 Texts = tuple[Sequence[str], Int64s]  # distinct texts, and the row of each record's, -1 for none
@@ -61,6 +64,33 @@ class Records:
     end_ns: Int64s
     integers: Mapping[str, Int64s] = field(default_factory=dict)
     texts: Mapping[str, Texts] = field(default_factory=dict)
+
+
+class Columns:
+    """Rows of one kind as they are found, eight bytes a cell.
+
+    Args:
+        columns: What a row may have; -1 where it lacks one.
+    """
+
+    def __init__(self, *columns: str) -> None:
+        """Begin without a row."""
+        self._columns = {name: array("q") for name in columns}
+        self._names, self._name = dict[str, int](), array("q")
+
+    def add(self, name: str, values: Mapping[str, int]) -> None:
+        """Keep a row."""
+        for key, column in self._columns.items():
+            column.append(values.get(key, -1))
+        self._name.append(self._names.setdefault(name, len(self._names)))
+
+    def all(self) -> list[Int64s]:
+        """Give the columns, each of shape (N,)."""
+        return [np.array(column, np.int64) for column in self._columns.values()]
+
+    def names(self) -> tuple[list[str], Int64s]:
+        """Give the distinct names, and the row of each record's."""
+        return list(self._names), np.array(self._name, np.int64)
 
 
 class ColumnStats(Stats):
@@ -162,40 +192,40 @@ def copies_of(
 
 
 def calls_of(
-    begin: Int64s, end: Int64s, thread: Int64s, correlation: Int64s, names: Sequence[str], name: Int64s,
-    titles: Mapping[int, str],
-) -> Records:  # fmt: skip
-    """Make records of the host's calls, each by N columns."""
+    columns: Sequence[Int64s], names: Sequence[str], name: Int64s, titles: Mapping[int, str]
+) -> Records:
+    """Make records of the host's calls, of N begins, ends, threads and correlations."""
+    begin, end, thread, correlation = columns
     lines = on_threads(thread, titles)
     return Records(*lines, names, name, begin, end, {CORRELATION_ID: correlation})
 
 
 def ranges_of(
-    begin: Int64s, end: Int64s, thread: Int64s, names: Sequence[str], name: Int64s, titles: Mapping[int, str]
-) -> Records:  # fmt: skip
-    """Make records of the ranges that a program marked, each by N columns."""
+    columns: Sequence[Int64s], names: Sequence[str], name: Int64s, titles: Mapping[int, str]
+) -> Records:
+    """Make records of the ranges that a program marked, of N begins, ends and threads."""
+    begin, end, thread = columns
     lines = on_threads(thread, titles)
     return Records(*lines, names, name, begin, end, {USER_RANGE: np.ones_like(begin)})
 
 
 def facts_of(
-    gpus: Iterable[int], names: Iterable[str], keys: Iterable[str], columns: Sequence[Int64s]
-) -> dict[str, PlaneStats]:
+    gpus: Iterable[int], names: Iterable[str], columns: Mapping[str, Sequence[int]], vendor: str = "Nvidia"
+) -> dict[str, PlaneStats]:  # fmt: skip
     """Give what is known of GPUs, by the name of their plane; numbers below 0 are not known.
 
     Args:
-        gpus: CUDA's number of each of N GPUs.
+        gpus: The number of each of N GPUs.
         names: What each is called.
-        keys: What each of K columns is, as TensorFlow calls it.
-        columns: K, each of shape (N,).
+        columns: N numbers each, by what TensorFlow calls them.
+        vendor: Who made them.
     """
-    rows = zip(*(column.tolist() for column in columns), strict=True)
     return {
         f"/device:GPU:{gpu}": {
-            "device_vendor": "Nvidia", "gpu_device_name": name,
-            **{key: value for key, value in zip(keys, values, strict=True) if value >= 0},
+            "device_vendor": vendor, "gpu_device_name": name,
+            **{key: column[row] for key, column in columns.items() if column[row] >= 0},
         }
-        for gpu, name, values in zip(gpus, names, rows, strict=True)
+        for row, (gpu, name) in enumerate(zip(gpus, names, strict=True))
     }  # fmt: skip
 
 
@@ -205,7 +235,7 @@ def trace_of(
     """Put all records of a file into a trace; ranges come before the calls inside of them.
 
     Args:
-        source: The file's name, for messages.
+        source: The file's name.
         recorder: The profiler that wrote it.
         records: The records, of one clock.
         facts: What is known of devices, by the name of their plane.
@@ -236,14 +266,13 @@ def trace_of(
     is_whole = (begin >= 0) & (end >= begin) & (end < np.iinfo(np.int64).max)
     if not is_whole.any():
         raise TraceFormatError(
-            f"{source}: no kernel, copy, call or range with a time in it. Record again while "
-            "the device works."
+            "No kernel, copy, call or range with a time in it. Record again while the device works."
         )
     rows = np.flatnonzero(is_whole)
     origin, last = int(begin[rows].min()), int(end[rows].max())
     if last - origin > _LONGEST_NS:
         raise TraceFormatError(
-            f"{source}: its records lie {(last - origin) / 86_400e9:,.0f} days apart. Export it again."
+            f"Its records lie {(last - origin) / 86_400e9:,.0f} days apart. Export it again."
         )
     missing = is_whole.size - rows.size
 
