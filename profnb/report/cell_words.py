@@ -135,7 +135,8 @@ def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
         return node_title(kind, name)
     if kind in (LINES, CELL):
         return f"your {kind_title(LINES)}"
-    return kind_title(parts.AROUND if kind in (CALL, EPOCH) else kind)
+    is_set_up = kind == parts.SETTING_UP and tree.kind[int(tree.parent[row])] == CALL
+    return kind_title(parts.AROUND if is_set_up or kind in (CALL, EPOCH) else kind)
 
 
 def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
@@ -145,7 +146,7 @@ def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
         return "tracing, compiling"
     if kind in (*STEPS, parts.GAPS) and tree.fraction[node] > _WORTH_A_REMARK:
         return _inside(tree, node)
-    if kind == parts.AROUND:
+    if kind in (parts.AROUND, parts.SETTING_UP):
         return _runs(tree, rows)
     return _lines(tree, rows) if kind in (LINES, CELL, EAGER) else ""
 
