@@ -18,7 +18,7 @@ ${MANY_COLUMNS} tr>:first-child:not([colspan]){flex:0 0 44px;overflow:hidden}
 ${MANY_COLUMNS} tr>:nth-child(2){flex:1 1 calc(100% - 60px)}
 .profnb-bar{display:grid;grid-template-columns:1fr 1fr;gap:4px}
 .profnb-bar>*{margin:0!important;width:auto!important;min-width:0;max-width:none!important}
-.profnb-bar>[type=search]{grid-column:1/-1}
+.profnb-bar>:is([type=search],select:only-of-type){grid-column:1/-1}
 .profnb [role=heading][aria-level="2"]{font-size:16px!important}
 .profnb [role=heading][aria-level="2"]>span{display:inline!important}
 }`;
