@@ -243,8 +243,8 @@ class Source:
         name = last_name(node.func)
         if name in EXAMPLES:
             return self.text(node)
-        if name == "words":  # by framework
-            return self._all([*node.args[1:], *(keyword.value for keyword in node.keywords)])
+        if name == "text_of" and node.args:  # by framework
+            return self._all(node.args)
         if name in ("format", "format_map") and isinstance(node.func, ast.Attribute):
             given = {keyword.arg: self.text(keyword.value)[0] for keyword in node.keywords if keyword.arg}
             given |= {str(at): self.text(arg)[0] for at, arg in enumerate(node.args)}

@@ -158,7 +158,7 @@ def _goes_on(parent: ast.AST, child: ast.AST) -> bool:
     if isinstance(parent, ast.Attribute):
         return parent.attr in ("join", "format")
     if isinstance(parent, ast.Call):
-        return parent.func is child or last_name(parent.func) in ("words", *PASSES_ON)
+        return parent.func is child or last_name(parent.func) in ("text_of", *PASSES_ON)
     if isinstance(parent, ast.keyword):
         return False
     return isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.BoolOp))

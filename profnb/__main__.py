@@ -208,7 +208,7 @@ def _table(arguments: argparse.Namespace) -> None:
     if len(frame) > _MOST_ROWS_PRINTED:
         _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
     if not len(frame):
-        _say("This trace has no rows of this table.")
+        _say("This table is empty for this trace.")
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -227,7 +227,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         return 0
     if not leading.is_different:
         if isinstance(result, Comparison) and leading.is_open:
-            _say("\nOne run a side fails nothing: give several (a logdir is all its runs).")
+            _say("\nOne run a side proves nothing. Give several: a logdir counts as all its runs.")
         return 0
     _say(
         f"\nSlower{'' if leading is result.difference else ' per example'} by more than {limit:.1%}."

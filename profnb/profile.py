@@ -19,6 +19,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
 from profnb.core.safe_files import whole_file
 from profnb.core.sharing import Sharing
+from profnb.core.units import PS_PER_MS
 from profnb.report.result import SharedResult
 from profnb.tables import Tables
 
@@ -294,11 +295,13 @@ class Profile(Tables, SharedResult):
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
-        for name in ("_cell_breakdown", "_cell_tree"):
+        for name in ("_cell_breakdown", "_cell_tree", "_model"):
             self.__dict__.pop(name, None)
         tree = self._cell_tree
         if tree is not None:
             study = self._traced_study
+            self.advice = [one.of_cell(tree.whole_ps / PS_PER_MS) for one in self.advice]
+            report = replace(report, advice=report.advice and self.advice)
             self._shown = self._shown[0], with_cell(report, tree, study)
 
     def _decide_report(self, again: str = "") -> "Report":

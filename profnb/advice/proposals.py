@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 
 from profnb.advice.cell_model import Model
@@ -46,6 +46,11 @@ class Advice:
     def bound_fraction(self) -> float:
         """The most that it saves as a share of the wall time, 0 to 1; NaN where that is not known."""
         return self.saves_ms[1] / self.wall_ms if self.wall_ms else math.nan
+
+    def of_cell(self, wall_ms: float) -> "Advice":
+        """The same of a cell in which profnb has taken more since."""
+        low, high = (ms * wall_ms / self.wall_ms for ms in self.saves_ms)
+        return replace(self, saves_ms=(low, high), wall_ms=wall_ms)
 
 
 @dataclass(frozen=True, slots=True)

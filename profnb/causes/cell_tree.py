@@ -20,9 +20,10 @@ from profnb.core.printable import printable
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import CATEGORIES
-from profnb.subjects.cell.cell_breakdown import kind_title
+from profnb.subjects.cell.cell_breakdown import kind_title, node_title
 from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
+from profnb.trace.names import DATASET, plain_type
 
 LAYER, OP = "layer", "op"
 _MOST_BELOW = 12  # layers or ops below one node; the others together
@@ -128,7 +129,7 @@ class CellTree(RowColumns):
         kind, name = self.kind[row], self.name[row]
         if kind in _CALLED_BY_NAME and (name or self.line[row]):
             return name or self.line[row]
-        return f"{kind_title(kind)} {name}".rstrip()
+        return node_title(kind, name)
 
     def rows(self, *kinds: str, below: int | None = None) -> list[int]:
         """The nodes of some kinds, directly below one or anywhere."""
@@ -467,13 +468,15 @@ def _shares_of_side(study: Study, side: str) -> tuple[list[tuple[str, float]], s
     names, spent = layers.layer, layers.layer_part_ps.sum(axis=1)
     if not layers.has_models or layers.side != side:
         names, spent, kind = (
-            ops.op_type,
+            tuple(map(plain_type, ops.op_type)),
             np.where(ops.is_device == (side == "device"), ops.self_ps, 0),
             OP,
         )
     total: dict[str, float] = {}
     for name, value in zip(names, spent.tolist(), strict=True):
-        if kind == LAYER and name == PIPELINE:  # on threads of its own, beside the steps
+        if name == (
+            PIPELINE if kind == LAYER else DATASET
+        ):  # on threads of its own, beside the steps
             continue
         total[name or "unnamed"] = total.get(name or "unnamed", 0.0) + value
     largest = sorted((one for one in total.items() if one[1] > 0), key=lambda one: -one[1])

@@ -32,8 +32,8 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
+from profnb.trace.names import JIT_CALL, called_function
 
-_JIT_CALL = "PjitFunction("
 _NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT = re.compile("MatMul|Conv|Einsum")
@@ -115,13 +115,12 @@ def find_programs(study: Study) -> Pieces | None:
     if not study.has_steps or study.program.has_device:
         return None
     trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
-    is_call = trace.select_names(lambda name: name.startswith(_JIT_CALL)) & trace.is_host_event
+    is_call = trace.select_names(lambda name: name.startswith(JIT_CALL)) & trace.is_host_event
     if roots.size:
         is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
     calls = outermost_of(is_call, study.groups.parent)
     calls = calls[in_periods(study, trace.events.begin_ps[calls])]
-    texts = [trace.names[row] for row in trace.events.name[calls].tolist()]
-    names = [text.removeprefix(_JIT_CALL).removesuffix(")") for text in texts]
+    names = [called_function(trace.names[row]) for row in trace.events.name[calls].tolist()]
     largest = _largest_program(study, set(names))
     others = calls[np.array([name != largest for name in names], np.bool_)]
     each = others.size / study.summary.counted.size

@@ -44,7 +44,7 @@ from profnb.subjects.advising import (
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.op_execution import find_eager_kernels, find_growth, shares_of_kernels
 from profnb.subjects.study import Study
-from profnb.trace.names import HLO_MODULE, PYTHON_OPS, RUN_ID
+from profnb.trace.names import HLO_MODULE, JIT_CALL, PYTHON_OPS, RUN_ID
 
 _EAGER_CALL = "EagerLocalExecute: "
 _FUNCTION_NAMES = (
@@ -238,9 +238,6 @@ def _first_to_last(begin: Int64s, end: Int64s, group: Int64s) -> tuple[Int64s, I
     return np.minimum.reduceat(begin[order], opens), np.maximum.reduceat(end[order], opens)
 
 
-_CALL_OF_JAX = "PjitFunction("
-
-
 @dataclass(frozen=True, slots=True)
 class PythonBetween:
     """Python of a loop, of the time from step to step.
@@ -308,7 +305,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
 def starts_ops_singly(study: Study) -> bool:
     """Whether Python inside of the steps starts their ops one by one, as PyTorch's does."""
     rows = study.summary.counted
-    calls = study.trace.select_names(lambda name: name.startswith(_CALL_OF_JAX))
+    calls = study.trace.select_names(lambda name: name.startswith(JIT_CALL))
     started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
     return bool(study.program.starts_ops_singly or started >= FEWEST * rows.size)
 

@@ -369,17 +369,25 @@ def note_waits(study: Study) -> list[str]:
     waits = study.recording.core_waits
     if not is_crowded(waits):
         return []
+    busy = busy_text(study)
     others = (
-        f"Other programs used {waits.others_cores:.1f} of the {count_text(waits.cores)} cores. Run again on "
-        "an idle machine."
-        if is_crowded_by_others(waits)
+        f"{busy}. Times below are too long; run again when it is idle."
+        if busy
         else "More threads were ready than the machine has cores."
     )
     return [
-        "For each second of running, this process's threads waited "
-        f"{count_text(round(waits.waited_fraction, 2))} s for a free core. Ops count as computing while "
-        f"waiting. {others}"
+        f"{others} For each second that this process's threads ran, they waited "
+        f"{count_text(round(waits.waited_fraction, 2))} s for a free core."
     ]
+
+
+def busy_text(study: Study) -> str:
+    """Say that other programs had the cores for which threads waited; "" where they had not."""
+    waits = study.recording.core_waits
+    if not is_crowded_by_others(waits):
+        return ""
+    used = f"{waits.others_cores:.1f} of {count_text(waits.cores)} cores"
+    return f"The machine was busy: other programs used {used}"
 
 
 def _note_starts(study: Study, pool: int) -> list[str]:

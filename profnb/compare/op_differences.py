@@ -28,10 +28,9 @@ from profnb.core.units import signed_text
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
 from profnb.subjects.layers.layer_table import SCOPE, LayerTable
 from profnb.subjects.study import Study
-from profnb.trace.names import without_call
+from profnb.trace.names import DATASET, without_call
 
 _LAST_NUMBERS = re.compile(r"(?:_\d{1,9})+\Z")
-_DATASET_OP = "Dataset"
 _DEEPEST_SCOPE, _LONGEST_NUMBERS = 40, 40
 _MOST_BLOCKS_COMPARED, _LEAST_STEPS = 6, 3
 _FORWARD_PART, _UPDATE_PART = LAYER_PARTS.index("forward"), LAYER_PARTS.index("update")
@@ -135,7 +134,7 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     steps = max(counted.size, 1) * max(study.summary.iterations, 1)
     ops_by_path = _waiting_per_step(study)
     for row, path in enumerate(rank_scopes(ops.op_name)):
-        if ops.op_type[row] == _DATASET_OP and len(study.input.iterators):
+        if ops.op_type[row] == DATASET and len(study.input.iterators):
             continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps

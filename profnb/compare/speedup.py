@@ -215,7 +215,7 @@ class Difference:
         """Say how runs vary, where a side has too few to tell."""
         spread, repeat = self.spread, "Repeat the runs (--repeat)."
         if spread is None:
-            return f"Runs differ as well. {repeat}" if min(self.runs) == 1 else ""
+            return f"Other runs may differ more. {repeat}" if min(self.runs) == 1 else ""
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1

@@ -144,8 +144,8 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
             above = [] if path is None else [path[:at] for at in range(len(path) + 1)]
-            for one in above:
-                wall[one] = wall.get(one, 0) + self_ps
+            for node in above:
+                wall[node] = wall.get(node, 0) + self_ps
     return [[_of_node(path, walls, closed) for path in of_rows] for of_rows in paths]
 
 

@@ -12,6 +12,7 @@ from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
+from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
@@ -111,7 +112,7 @@ def build_report(
         alarm=alarm_text(study),
         unmeasured=unmeasured_text(study),
         answer=answer,
-        idle=idle_text(study) if answer else "",
+        idle=" ".join(filter(None, (answer and idle_text(study), busy_text(study)))),
         lead=lead_text(study, explanation, has_host=has_host) if answer else "",
         **_of_cell(tree, study, is_cell=cell is not None),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],

@@ -180,15 +180,20 @@ def look_of(tree: CellTree, row: int) -> tuple[str, str]:
 
 def _about(tree: CellTree, row: int, time: str) -> str:
     """What is said of a node under the pointer, and to readers."""
-    title, kind = tree.title(row), kind_title(tree.kind[row])
-    times = int(tree.occurrences[row])
+    title, times = tree.title(row), int(tree.occurrences[row])
     said = [
-        "" if title.startswith(kind) else kind,
+        _kind_beside(tree, row),
         "" if title == tree.line[row] else tree.line[row],
         f"{count_text(times)} times" if times > 1 else "",
         time,
     ]
     return " · ".join(part for part in said if part)
+
+
+def _kind_beside(tree: CellTree, row: int) -> str:
+    """What a node is, where its title does not say it."""
+    kind = kind_title(tree.kind[row])
+    return "" if set(kind.split()) <= set(tree.title(row).split()) else kind
 
 
 def _time_itself(tree: CellTree, row: int) -> str:
@@ -240,8 +245,7 @@ def tree_section(tree: CellTree, whole: str, *, is_detail: bool) -> Section:
     """The tree as a table."""
 
     def node(row: int) -> Cell:
-        title, kind = tree.title(row), kind_title(tree.kind[row])
-        return _INDENT * int(tree.depth[row]) + title, "", "" if title.startswith(kind) else kind
+        return _INDENT * int(tree.depth[row]) + tree.title(row), "", _kind_beside(tree, row)
 
     def occurrences(row: int) -> str:
         return count_text(int(tree.occurrences[row])) if tree.occurrences[row] else MISSING

@@ -22,7 +22,7 @@ from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.core.printable import LONGEST_NAME, quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.report.cell_picture import look_of
-from profnb.subjects.cell.cell_breakdown import kind_title
+from profnb.subjects.cell.cell_breakdown import kind_title, node_title
 
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
@@ -85,7 +85,9 @@ def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
     named = _named_nodes(tree, outer)
     rows: dict[str, list[int]] = {}
     for row, at in enumerate(named):
-        rows.setdefault(_title(tree, at, is_outer=at in outer), []).append(row)
+        above = int(tree.parent[at])
+        whose = above if tree.kind[at] == EAGER and tree.name[above] else at
+        rows.setdefault(_title(tree, whose, is_outer=whose in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
     said = [t for t in order if share[t] >= _LEAST_SAID and t != parts.PROFNB][:_MOST_SAID]
@@ -130,10 +132,11 @@ def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
         name = name if len(name) <= LONGEST_NAME else name.rpartition(".")[2]
         return f"{quoted(name)}{' itself' * is_outer}"
     if kind in (parts.IMPORTS, parts.MARKED) and name:
-        return f"{kind_title(kind)} {quoted(name)}"
+        return node_title(kind, name)
     if kind in (LINES, CELL):
-        return kind_title(LINES)
-    return kind_title(parts.AROUND if kind in (CALL, EPOCH) else kind)
+        return f"your {kind_title(LINES)}"
+    is_set_up = kind == parts.SETTING_UP and tree.kind[int(tree.parent[row])] == CALL
+    return kind_title(parts.AROUND if is_set_up or kind in (CALL, EPOCH) else kind)
 
 
 def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
@@ -143,9 +146,9 @@ def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
         return "tracing, compiling"
     if kind in (*STEPS, parts.GAPS) and tree.fraction[node] > _WORTH_A_REMARK:
         return _inside(tree, node)
-    if kind == parts.AROUND:
+    if kind in (parts.AROUND, parts.SETTING_UP):
         return _runs(tree, rows)
-    return _lines(tree, rows) if kind in (LINES, CELL) else ""
+    return _lines(tree, rows) if kind in (LINES, CELL, EAGER) else ""
 
 
 def _lines(tree: CellTree, rows: Sequence[int]) -> str:

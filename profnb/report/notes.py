@@ -170,7 +170,7 @@ def _note_origin(study: Study) -> str:
     if study.program.is_as_asked:
         return f"Steps are the range {listed([str(asked)])}, as asked.{others}"
     if not study.program.is_marked:
-        return f"{missing}The trace has no step markers; steps are {steps.origin}.{others}"
+        return f"{missing}Steps below are {steps.origin}.{others}"
     return f"{missing}Steps are the step markers.{others}" if missing or others else ""
 
 

@@ -74,7 +74,7 @@ class Report:
         alarm: What matters more than where the time went, as that a GPU was not used; "" for nothing.
         unmeasured: What was not recorded although it happened; a note says it too, with a repair.
         answer: Where the time goes, in a sentence; "" where nothing can be said.
-        idle: How long a device was idle, and why; "" where that is little.
+        idle: How long a device was idle, and why, and that the machine was busy; "" where neither is so.
         lead: The answer with why it goes there.
         cell: Where the wall time of the whole cell, or of the recorded window, went; None without a tree.
         is_cell: Whether that is a cell.

@@ -126,7 +126,8 @@ class ReportTable {
   makeControls() {
     const {state} = this;
     const bar = document.createElement('div');
-    bar.setAttribute('style', 'margin:6px 0 2px');
+    bar.className = 'profnb-bar';
+    bar.style.margin = '6px 0 2px';
     this.box.prepend(bar);
     const search = this.search = addElement('input', bar, CONTROL + 'width:180px');
     search.type = 'search';

@@ -33,6 +33,7 @@ from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
+from profnb.trace.names import plain_type
 
 THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
@@ -247,7 +248,7 @@ def _largest_kind(study: Study, *, on_device: bool) -> str:
     kind, took = max(sums.items(), key=lambda item: item[1])
     if took < _LEAST_OP * whole or not kind:
         return ""
-    name = printable(kind).removeprefix("_Mkl").removeprefix("Native")[:LONGEST_NAME]
+    name = printable(plain_type(kind))[:LONGEST_NAME]
     return f"; {name} takes {percent_text(took / whole)} of the ops' time"
 
 
@@ -382,7 +383,7 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
     """
     program, times, tracing_cost = study.program, study.step_times, study.tracing_cost
-    what = "turns" if program.is_eager else "steps"
+    what = "passes" if program.is_eager else "steps"
     what = "calls of Session.run" if program.runs_sessions else what
     traced = f"{count_text(int(times.was_traced.sum()))} of {count_text(len(times))}"
     once = "" if overhead_ps is None else f"; starting and saving took {duration_text(overhead_ps)}"

@@ -55,10 +55,12 @@ from profnb.trace.names import (
     EXECUTOR_PROCESS,
     GROUP_ID,
     HLO_MODULE,
+    JIT_CALL,
     PRODUCER_ID,
     PRODUCER_TYPE,
     RUN_ID,
     XLA_OPS_LINE,
+    called_function,
 )
 
 _REGION_START = "ThreadpoolListener::StartRegion"
@@ -67,7 +69,6 @@ _ITERATOR_WAITS = frozenset(
     {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
 )
 _is_iterator_wait = _ITERATOR_WAITS.__contains__
-_JIT_CALL = "PjitFunction("
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +327,7 @@ def _follow_programs(trace: Trace, step: Int32s) -> None:
 def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
     """Pair calls of JAX's functions with runs of their programs, where a trace has no device."""
     modules = trace.stats.texts(HLO_MODULE)
-    is_call = trace.names.rows_where(lambda name: name.startswith(_JIT_CALL))
+    is_call = trace.names.rows_where(lambda name: name.startswith(JIT_CALL))
     if not len(modules) or not is_call.any() or trace.is_device_line.any():
         return
     name = trace.events.name
@@ -336,7 +337,7 @@ def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
     calls = calls[~is_repeat]
     calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
     for row in np.unique(name[calls]).tolist():
-        module = f"jit_{trace.names[row].removeprefix(_JIT_CALL).removesuffix(')')}"
+        module = f"jit_{called_function(trace.names[row])}"
         is_module = np.array([text == module for text in modules.texts], np.bool_)
         runs = _runs_of(trace, calls[name[calls] == row], modules.events[is_module[modules.values]])
         if runs is not None:

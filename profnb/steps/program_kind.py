@@ -12,7 +12,14 @@ from profnb.steps.finding.sources import ASKED, STEP_MARKERS
 from profnb.steps.streams import busiest_device
 from profnb.steps.windows import Steps
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL, MARKER_SOURCE, ONNX_RUNTIME, RECORDER, parse_op
+from profnb.trace.names import (
+    FUNCTION_CALL,
+    JIT_CALL,
+    MARKER_SOURCE,
+    ONNX_RUNTIME,
+    RECORDER,
+    parse_op,
+)
 
 TENSORFLOW, SESSIONS, JAX, PYTORCH, UNKNOWN = "TensorFlow", "TensorFlow 1", "JAX", "PyTorch", ""
 
@@ -22,7 +29,7 @@ _WRITTEN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         PYTORCH, ("aten::", "autograd::", "torch::", "Optimizer.step#", "ProfilerStep#"),
         ("at::native::", "c10::", "PyTorch Profiler"),
     ),
-    (JAX, ("PjitFunction(", "jit(", "pmap(", "shard_map("), ()),
+    (JAX, (JIT_CALL, "jit(", "pmap(", "shard_map("), ()),
     (SESSIONS, ("_SOURCE:", "SessionRun", "session_run"), ()),
     (
         TENSORFLOW,

@@ -29,6 +29,9 @@ EXAMPLES = "profnb_examples"
 # Keras fetching a batch, as profnb's capture marks it on JAX and PyTorch.
 NEXT_BATCH = "profnb.next_batch"
 
+# A call of a function that JAX compiled, whose name stands behind it, in brackets (jaxlib).
+JIT_CALL = "PjitFunction("
+
 # The ops that call back into Python, which runs on one core whatever it does (TF ops/script_ops.py).
 PYTHON_OPS = ("PyFunc", "EagerPyFunc", "PyFuncStateless")
 
@@ -238,7 +241,8 @@ def is_host_transfer(name: str) -> bool:
 _TF_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./>-]*")
 _TF_TYPE = re.compile(r"[A-Z_][a-zA-Z0-9_]*")
 _JAX_TYPE = re.compile(r"([a-z_][a-z0-9_]*)(\[.*\])?", re.DOTALL)
-_DATASET = "Dataset"
+DATASET = "Dataset"
+_MAKER_OF_OP = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 # What PyTorch calls its exchange between devices (``nccl:all_reduce``): annotations around ops, no ops.
 _BACKENDS = frozenset((
     "nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl",
@@ -259,7 +263,7 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
     if not colon or name in _BACKENDS:
         return None
     if name == "Iterator":
-        return event_name, _DATASET
+        return event_name, DATASET
     if _TF_NAME.fullmatch(name) and _TF_TYPE.fullmatch(op_type):
         return name, op_type
     jax = _JAX_TYPE.fullmatch(op_type)
@@ -268,10 +272,20 @@ def parse_op(event_name: str) -> tuple[str, str] | None:
     return (name, "") if not op_type else None
 
 
+def plain_type(op_type: str) -> str:
+    """Give an op's type without the library that runs it: ``FusedConv2D`` of ``_MklNativeFusedConv2D``."""
+    return _MAKER_OF_OP.sub("", op_type, count=1)
+
+
 def without_call(op_name: str) -> str:
     """Give an op's name without the calls of functions that it stands in."""
     call = _FUNCTION_CALLS.match(op_name)
     return op_name[call.end() :] if call and call.end() < len(op_name) else op_name
+
+
+def called_function(event_name: str) -> str:
+    """Give the user's name of a called function: ``f`` of JAX's ``PjitFunction(f)``."""
+    return event_name.removeprefix(JIT_CALL).removesuffix(")" * event_name.startswith(JIT_CALL))
 
 
 def without_number(name: str) -> str:

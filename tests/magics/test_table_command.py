@@ -42,7 +42,7 @@ def test_a_long_table_is_cut_and_says_so(capsys):
 
 def test_a_table_without_rows_says_so(capsys):
     assert main(["table", TRACE, "kernels"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "This trace has no rows of this table."
+    assert capsys.readouterr().out.splitlines()[-1] == "This table is empty for this trace."
 
 
 def test_json_has_every_row_and_none_for_what_is_missing(capsys):

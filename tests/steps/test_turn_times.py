@@ -107,7 +107,7 @@ def test_how_many_turns_were_traced_and_what_it_cost_is_said_of_turns():
     assert study.tracing_cost.fraction == pytest.approx(0.25)
     p = Profile(trace=study.trace, recording=study.recording)
     assert "Details cover the first 6 of 18 passes of the loop; all were timed. `-n 18` traces all." in p.notes
-    assert "untraced turns take 8.00 ms" in p.summary()
+    assert "untraced passes take 8.00 ms" in p.summary()
     assert "without tracing" not in p.summary().split("\n", 1)[0]  # a step ends with its last op, a turn where the next begins
 
 

@@ -375,11 +375,11 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name)}" if name else ""
     yield Proposal(
-        "loop-of-ops", f"Do all turns of the loop{where} at once",
-        f"A loop{where} (for, tf.while_loop or tf.map_fn) took {count_text(loop.turns)} turns a step, "
+        "loop-of-ops", f"Run all iterations of the loop{where} at once",
+        f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {count_text(loop.turns)} iterations a step, "
         f"{spent} in all, mostly starting small ops.",
-        "If no turn needs the result of the turn before, run one op over all turns. Make the loop one more "
-        "axis of the tensors (often tf.vectorized_map is enough). Or take several elements a turn, or "
+        "If no iteration needs the one before, run one op over all of them. Make the loop one more axis of "
+        "the tensors (often tf.vectorized_map is enough). Or take several elements an iteration, or "
         "jit_compile=True.",
         f"{GUIDE}/function#autograph_transformations", [edit], tree.line_above(steps[0]),
     )  # fmt: skip

@@ -5,6 +5,7 @@ what is left between the steps is the framework's.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -180,6 +181,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST or study.program.invokes:
         return
+    if study.program.is_fit and find_eager_runs(study):  # ``eager_ops`` has the remedy
+        return
     is_own, share, seldom = study.program.is_own_loop, python.share, python.seldom
     kinds = [parts.GAPS, OTHERS]
     if model.has_looks:  # which give what runs after few steps a name
@@ -213,7 +216,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
         # own. Short ops take up to half as long again where each call wakes the threads anew.
         around, short = shares_of_calls(study)
         if around:
-            more = f" TensorFlow took {percent_text(around)} to begin and end its calls."
+            more = f" Starting and ending calls took TensorFlow {percent_text(around)}."
             left = around / _IN_ONE_CALL + short / 2, around * QUARTER + short
             whole = around + short
             edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
@@ -276,7 +279,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     # Without steps of their own those nodes have a rule of their own.
     if runs is None or (model.has_looks and not model.main_steps):
         return
-    many, that = "ops a step", "does one step (model.run_eagerly must be False)"
+    many, that = "ops a step", "does one step"
     if is_window:
         many, that = "ops", "runs them"
     eager = [
@@ -286,7 +289,13 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
     edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
-    yield _function_of("the step", _one_by_one(runs, many, took), that, edits)
+    advice = _function_of("the step", _one_by_one(runs, many, took), that, edits)
+    if study.program.is_fit:
+        compiled = (
+            "model.compile(..., run_eagerly=False) compiles it; run_eagerly=True is for debugging."
+        )
+        advice = replace(advice, title="Let Keras compile the step", code=compiled)
+    yield advice
 
 
 _IN_STEPS = ("host compute", "kernel launch", OTHERS)

@@ -34,7 +34,7 @@ from profnb.subjects.study import Study
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
 _ONCE = {
     "predict": "Call model.predict once over all examples. If each batch needs the result before, call "
-    "model.predict_on_batch(x), or model(x, training=False) in a tf.function. Neither sets anything up.",
+    "model.predict_on_batch(x), or model(x, training=False) in a tf.function. Neither has a set-up.",
     "evaluate": "Call model.evaluate once over all examples. For single batches call "
     "model.test_on_batch(x, y), without set-up.",
     "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
@@ -62,7 +62,7 @@ def runs_in_a_loop(model: Model) -> Proposals:
             edits.append(scale(tree, steps, 1 / times, 1.0))
         yield Proposal(
             "predict-in-a-loop", f"Call {method} once, not in a loop",
-            f"model.{method} was called {count_text(times)} times. Setting the calls up and leaving them "
+            f"model.{method} was called {count_text(times)} times. Starting and ending these calls "
             f"took {duration_text(took)}, {duration_text(took / times)} each.",
             _ONCE[method], f"{KERAS_TRAINING}#{method}-method", edits, tree.line_above(row),
         )  # fmt: skip
@@ -122,7 +122,7 @@ def epochs_restarted(model: Model) -> Proposals:
     times = sum(int(model.tree.occurrences[row]) for row in epochs)
     took = sum(int(model.tree.self_ps[edit.rows].sum()) for edit in edits)
     yield Proposal(
-        "epoch-ends", _SHORTER,
+        "epoch-ends", _FEWER_RESTARTS,
         f"{count_text(times)} epochs each made a new iterator and waited for the first batch: "
         f"{duration_text(took)}, {duration_text(took / times)} each.",
         "Make the dataset once: fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(size), epochs=N). Make "
@@ -131,7 +131,7 @@ def epochs_restarted(model: Model) -> Proposals:
     )  # fmt: skip
 
 
-_SHORTER = "Make epochs longer, or their ends shorter"
+_FEWER_RESTARTS = "Restart the input less often"
 
 
 @of_trace
@@ -170,9 +170,9 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     most = min(most + passes.python_ps / each, 1.0) if each else 1.0
     again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
     yield Proposal(
-        "epoch-ends", _SHORTER,
-        f"{count_text(count)} gaps between passes over the data took "
-        f"{duration_text(passes.all_ps)}, {duration_text(each)} each as a rule, for a new iterator.",
+        "epoch-ends", _FEWER_RESTARTS,
+        f"{count_text(count)} passes over the data each waited for a new iterator: "
+        f"{duration_text(passes.all_ps)} in all, usually {duration_text(each)}.",
         "One call of evaluate or predict over all the data makes one iterator."
         if not passes.trains
         else "One iterator for several passes: for batch in dataset.repeat(epochs)."
@@ -370,12 +370,12 @@ _ANEW = {
         "Make the model once, not in a loop",
         "Make and compile the model once. Before training, call "
         "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
-        "model.variables + model.optimizer.variables]. Assign the saved values back before each turn.",
+        "model.variables + model.optimizer.variables]. Assign the saved values back before each run.",
     ),
     "differ": (
         "Trace fewer models",
         "Models that differ in one number can share a model. Assign the number "
-        "(model.optimizer.learning_rate = 1e-4) and the first weights before each turn. Try fewer sizes, "
+        "(model.optimizer.learning_rate = 1e-4) and the first weights before each run. Try fewer sizes, "
         "each for more steps.",
     ),
     "compiled": (

@@ -9,12 +9,12 @@ from profnb.core.columns import Int32s, Int64s, sum_by
 from profnb.steps.windows import Steps, outermost
 from profnb.tf1.run_metadata import name_programs
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL, HLO_MODULE
+from profnb.trace.names import FUNCTION_CALL, HLO_MODULE, JIT_CALL, called_function
 
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _MOST_NAMED = 4
 _BREAK_FACTOR = 2
-_CALL_PREFIXES = ("PjitFunction(", "SessionRun")
+_CALL_PREFIXES = (JIT_CALL, "SessionRun")
 _FIRST_NODE = "_SOURCE:NoOp"
 _MOSTLY = 0.9
 _LONGEST_PERIOD, _GLANCE = 1000, 16
@@ -191,7 +191,7 @@ def called_steps(trace: Trace) -> Steps | None:
         return Steps.of_roots(trace, calls[first : first + turns[-1]], phase, origin, turns)
     if not roots.size:
         return None
-    name = trace.names[names[anchor]]
+    name = called_function(trace.names[names[anchor]])
     phase = (name,) * (first_root.size - 1)
     return Steps.of_roots(trace, calls[roots], phase, f"repeated calls of {name}", first_root)
 

@@ -78,6 +78,7 @@ _OF_RUNTIME = re.compile(
     r"::|:|\(|^\$|^end: |^(TFE_|PJRT_|cu[A-Z]|cuda[A-Z]|hip[A-Z]|profnb)|^([A-Z]+[a-z0-9]+){2,}"
     r"|^(convert_to_tensor|tf\.constant|shard_args|multi_step_on_iterator|DevicePut|Wait for \w+ holds)$"
     r"|^(TraceContext|ProfilerStep)"  # step markers of Keras 2 and PyTorch
+    r"|^tf\.function-"
 )
 
 

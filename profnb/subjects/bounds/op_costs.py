@@ -61,6 +61,7 @@ from profnb.subjects.bounds.tensor_sizes import (
     label_sizes,
     without_loops,
 )
+from profnb.trace.names import plain_type
 
 _BYTES_OF_TYPE = {
     "bool": 1, "int8": 1, "uint8": 1, "float8_e4m3fn": 1, "float8_e5m2": 1, "float16": 2, "bfloat16": 2,
@@ -74,7 +75,6 @@ _WIDTHS = {
 _LONGEST_WINDOW = 60  # of a window, as text
 _MATRICES = PRODUCTS | BATCH_PRODUCTS
 _PRODUCT_TYPES = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
-_MKL = re.compile(r"_Mkl(?:Native)?|_(?=Fused)")
 _BATCH_NORM = "FusedBatchNorm"
 _REWRITTEN = re.compile(r"(?:^|/)(?:ArithmeticOptimizer|ConstantFolding)/(?:[A-Z][A-Za-z]+_(?=.))?")
 _OF_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall|while|cond|body|then|else|if)?(?:_\d+)?")
@@ -229,7 +229,7 @@ def _matrix_flops(left: Shape | None, made: Shape | None) -> float | None:
 
 def _plain_type(op_type: str) -> tuple[str, bool]:
     """A type as the graph has it; True if the op does more than that one."""
-    plain = _MKL.sub("", op_type, count=1)
+    plain = plain_type(op_type)
     if plain.startswith(_BATCH_NORM):
         base = plain.removesuffix("Ex")
         return (base, False) if base == plain else (base + "V3", True)

@@ -20,10 +20,14 @@ import numpy as np
 
 from profnb.capture.parts.part_records import (
     AROUND,
+    FAILED,
+    FIRST,
     GAPS,
+    MARKED,
     OTHER,
     PARTS,
     SETTING_UP,
+    SLOW_FIRST,
     CellPart,
     CellRecords,
 )
@@ -42,7 +46,10 @@ _ALIKE = 0.9
 _NEAR_PS, _NEAR_OF_GAP = 2_000_000_000, 20  # how far apart the two clocks may see the same moment
 _MOST_LINES_NAMED = 64
 # What every table, picture and sentence calls a part, or a node of the tree, where its own word says little.
-KIND_TITLES = {AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "between steps"}
+KIND_TITLES = {
+    AROUND: "set-up of runs", SETTING_UP: "new iterators", GAPS: "between steps", MARKED: "steps",
+}  # fmt: skip
+_STEPS_OF_NAME = (MARKED, FIRST, SLOW_FIRST, FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +89,14 @@ class CellBreakdown(RowColumns):
 def kind_title(kind: str) -> str:
     """Name a part of the cell, or a kind of node of its tree, as everything that a user sees does."""
     return KIND_TITLES.get(kind, kind)
+
+
+def node_title(kind: str, name: str) -> str:
+    """Name a part by its kind and its own name: "train steps", "first update steps", "imports keras"."""
+    title = kind_title(kind)
+    if kind not in _STEPS_OF_NAME:
+        return f"{title} {name}".rstrip()
+    return f"{title.removesuffix('steps')}{name} steps" if name not in ("", "step") else title
 
 
 _MEANINGS = "; ".join(f"{kind_title(part)}: {meaning}" for part, meaning in PARTS.items())

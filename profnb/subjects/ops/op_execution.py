@@ -15,13 +15,11 @@ import numpy as np
 from profnb.core.columns import Int32s, Int64s
 from profnb.steps.spine import Spine
 from profnb.trace.model import Trace
-from profnb.trace.names import EXECUTOR_PROCESS, parse_op
+from profnb.trace.names import DATASET, EXECUTOR_PROCESS, parse_op
 
 EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL_RUN, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
-# What they call is recorded inside them, and they take time of their own.
-_DATASET_OP = "Dataset"
 LONG_OP_PS = (
     50_000_000  # what is shorter is mostly being started: an op that adds two numbers takes 5 us
 )
@@ -67,7 +65,7 @@ def add_eager_ops(
     line = trace.lines.of_event
     is_inside = (inner >= 0) & (line[inner] == line[chosen])
     is_inside &= trace.events.begin_ps[inner] < trace.events.end_ps[chosen]
-    is_dataset = np.array([*(op_type == _DATASET_OP for _, op_type in codes_of), False, False])
+    is_dataset = np.array([*(op_type == DATASET for _, op_type in codes_of), False, False])
     calls_iterator = is_dataset[codes[inner]] & has_own_time[trace.events.name[chosen]]
     chosen = chosen[~is_inside | calls_iterator]
     codes[chosen] = eager[trace.events.name[chosen]]

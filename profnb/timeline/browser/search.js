@@ -79,7 +79,7 @@ class Search {
     this.at = -1;
     this.events = 0;
     const style = BUTTON.replace('cursor:pointer;', '');
-    this.input = addElement('input', bar, style + 'width:150px;margin-left:8px');
+    this.input = addElement('input', bar, style + 'flex:1 1 100px;max-width:220px');
     this.input.type = 'search';
     this.input.placeholder = 'search events';
     this.input.title = 'words of the name; >2ms or <50us for how long; step:4; lane:gpu';
@@ -99,7 +99,7 @@ class Search {
       button.setAttribute('aria-label', title);
       button.onclick = () => this.move(by);
     }
-    this.count = addElement('span', bar, 'opacity:.72;margin:0 8px 4px 0;min-width:40px');
+    this.count = addElement('span', bar, 'opacity:.72;margin:0 0 4px');
     this.count.setAttribute('role', 'status');
   }
 
@@ -140,6 +140,7 @@ class Search {
   say() {
     const which = this.at >= 0 ? `${countText(this.at + 1)} of ` : '';
     this.count.textContent = this.query ? `${which}${countText(this.found.length)}` : '';
+    this.count.style.marginRight = this.query ? '8px' : '0';
   }
 
   /** Go to one of them, and on from there. @param {number} mark */
