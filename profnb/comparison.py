@@ -239,10 +239,12 @@ class Comparison(Result):
 
     def to_markdown(self) -> str:
         """Write the verdict, what to know first, and the parts that account for it, for a pull request."""
-        from profnb.compare.part_section import markdown
+        from profnb.compare.part_section import FASTER, NO_VERDICT, SLOWER, markdown
 
-        remarks = [*filter(None, [self.quality_verdict]), *self.guards]
-        return self._sharing.text(markdown(self.verdict, remarks, self.labels, self._parts))
+        remarks, leading = [*filter(None, [self.quality_verdict]), *self.guards], self.leading
+        alert = (SLOWER if leading.ratio > 1 else FASTER) if leading.is_different else NO_VERDICT
+        text = markdown(self.verdict, remarks, self.labels, self._parts, alert)
+        return self._sharing.text(text)
 
     def summary(self) -> str:
         """The comparison as plain text."""

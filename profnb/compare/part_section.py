@@ -15,6 +15,7 @@ from profnb.core.units import PS_PER_MS, duration_text, signed_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 
+SLOWER, FASTER, NO_VERDICT = "CAUTION", "TIP", "NOTE"  # what GitHub calls red, green and blue boxes
 _SHOWN, _MOST_PARTS_NAMED = 12, 3
 _MARKS = re.compile(r"([\\`*_\[\]<>#@|~])")
 
@@ -53,17 +54,25 @@ def part_section(
 
 
 def markdown(
-    verdict: str, remarks: Sequence[str], labels: tuple[str, str], parts: Sequence[PartDifference]
+    verdict: str,
+    remarks: Sequence[str],
+    labels: tuple[str, str],
+    parts: Sequence[PartDifference],
+    alert: str = NO_VERDICT,
 ) -> str:
     """Write a comparison for a pull request, as GitHub renders it.
 
     Args:
-        verdict: The answer, in bold.
+        verdict: The answer, in bold, in one of GitHub's coloured boxes.
         remarks: What to know first.
         labels: What A and B are called.
         parts: Where they differ: the first three, all else, and their sum.
+        alert: Which of the boxes.
     """
-    lines = [f"**{_plain(verdict)}**", *(f"> {_plain(remark)}" for remark in remarks)]
+    lines = [
+        f"> [!{alert}]\n> **{_plain(verdict)}**",
+        *(f"> {_plain(remark)}" for remark in remarks),
+    ]
     if parts:
         rest = parts[_MOST_PARTS_NAMED:]
         times = [

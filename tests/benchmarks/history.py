@@ -2,6 +2,7 @@
 
 python tests/benchmarks/history.py [SERIES]      by simulation; 20,000 series by default, some minutes
 python tests/benchmarks/history.py --runs [N]    by how much two runs of one program differ, on this machine and in recorded pairs; 12 runs by default
+python tests/benchmarks/history.py --cell FOLDER [N]    one cell run N times, 40 by default, ten times a process; what pairs of its runs say
 python tests/benchmarks/history.py --file        what the file bears: 8 processes that write 1,000 runs each, 300 kills, 10,000 runs
 
 Prints the rates that docs/history.md has: false alarms of steady series of 50 runs, by kind of noise; slow-downs of 10 % at
@@ -9,7 +10,9 @@ Prints the rates that docs/history.md has: false alarms of steady series of 50 r
 runs a side, whose spread past runs tell, how many intervals hold the truth and how many equal programs are called different.
 """
 
+import json
 import math
+import os
 import signal
 import sqlite3
 import subprocess
@@ -233,7 +236,77 @@ def runs_differ(runs):
         print(f"  {wanted:.0%} of pairs of runs are within {np.array(apart)[order][np.searchsorted(share, wanted)]:.1%}, each program counting alike")
 
 
+CELL = """
+    import json, os, sys
+    import keras, numpy as np, profnb
+    def run(file):
+        x, y = np.random.rand(16_000, 64).astype("float32"), np.random.randint(0, 10, 16_000)
+        model = keras.Sequential([keras.layers.Input((64,)), keras.layers.Dense(128, "relu"), keras.layers.Dense(10)])
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        with profnb.profile(label="cell") as p:
+            model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+        (times, was_traced), = p.steady_step_times
+        json.dump({"times": times.tolist(), "traced": was_traced, "load": os.getloadavg()[0]}, open(file, "w"))
+        print(file, f"{np.median(times) / 1e9:.2f} ms", flush=True)
+    for file in sys.argv[1:]:
+        run(file)
+"""
+RUNS_OF_A_KERNEL = 10
+
+
+def run_cell(folder, count):
+    """Run the cell so many times, as far as it hasn't been, ten times a process; each run leaves its steps, and its row in the history."""
+    file = folder / "history.sqlite"
+    env = {**os.environ, "PROFNB_HISTORY": str(file), "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    (folder / "cell.py").write_text(textwrap.dedent(CELL))
+    files = [folder / f"{number}.json" for number in range(count)]
+    for first in range(0, count, RUNS_OF_A_KERNEL):
+        if missing := [str(one) for one in files[first : first + RUNS_OF_A_KERNEL] if not one.exists()]:
+            subprocess.run([sys.executable, str(folder / "cell.py"), *missing], env=env, check=True)
+    return read_runs(file)[:count], [json.loads(one.read_text()) for one in files]
+
+
+def cell_told(folder, count):
+    """What comparisons of one unchanged cell's runs say, one run a side: intervals that hold 1, and claims."""
+    rows, seen = run_cell(folder, count)
+    sides = [RunSet("cell", (np.array(one["times"]),)) for one in seen]
+    medians, loads = [float(np.median(one["times"])) / 1e9 for one in seen], [one["load"] for one in seen]
+    print(f"{count} runs of {len(seen[0]['times'])} steps: {min(medians):.2f} to {max(medians):.2f} ms; their logarithms vary by {np.std(np.log(medians), ddof=1):.1%}")
+    print(f"load {min(loads):.1f} to {max(loads):.1f}; correlation of neighbours {np.corrcoef(np.log(medians)[1:], np.log(medians)[:-1])[0, 1]:.2f}")
+    random = np.random.default_rng(0)
+
+    def past(one, two, runs):
+        others = [at for at in range(count) if at not in (one, two)]
+        return [rows[at] for at in (random.choice(others, runs, replace=False) if runs else [])]
+
+    ways = {"the steps of both runs alone": None, "nobody": 0, "3 past runs": 3, "10 past runs": 10, "all other runs": count - 2}
+    pairs = [(one, two) for two in range(count) for one in range(two)]
+    for name, runs in ways.items():
+        found = []
+        for one, two in pairs:
+            spread = None if runs is None else spread_of_runs(past(one, two, runs), rows[0].cell, "cell") or UNKNOWN_SPREAD
+            found.append(compare_runs(sides[one], sides[two], spreads=None if runs is None else (spread, spread)))
+        print(name, told(found))
+    found = []
+    for two in range(4, count):
+        spread = spread_of_runs(rows[: two - 1], rows[0].cell, "cell") or UNKNOWN_SPREAD
+        found.append(compare_runs(sides[two - 1], sides[two], spreads=(spread, spread)))
+    print("neighbours, by all runs before them", told(found))
+
+
+def told(found):
+    """The rates of comparisons of equal runs; and of the same where B would take 10 % and 30 % longer."""
+    held, claims = (np.mean([check(one) for one in found]) for check in (lambda one: one.low <= 1 <= one.high, lambda one: one.is_different))
+    seen = [np.mean([(slower := one.times(factor)).is_different and slower.low > 1 for one in found]) for factor in (1.1, 1.3)]
+    width = np.median([np.sqrt(one.high / one.low) - 1 for one in found])
+    return f"({len(found)} pairs): {held:.1%} hold the truth, {claims:.1%} called different; +-{width:.0%}; 10 % slower found {seen[0]:.0%}, 30 % {seen[1]:.0%}"
+
+
 def main():
+    if sys.argv[1:2] == ["--cell"]:
+        (folder := Path(sys.argv[2])).mkdir(parents=True, exist_ok=True)
+        cell_told(folder, int(sys.argv[3]) if len(sys.argv) > 3 else 40)
+        return
     if sys.argv[1:2] == ["--runs"]:
         runs_differ(int(sys.argv[2]) if len(sys.argv) > 2 else 12)
         return

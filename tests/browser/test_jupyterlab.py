@@ -31,6 +31,13 @@ NOTEBOOK = [
     "import profnb.timeline.element as e; e._NOTEBOOK_MARKS = 400",
     "%%tftimeline -o p\nfor _ in range(100): train(next(batches))",
 ]
+HISTORY = [
+    "import os; os.environ |= {'TF_CPP_MIN_LOG_LEVEL': '3', 'PROFNB_HISTORY': 'runs.sqlite'}\n%load_ext profnb",
+    "import tensorflow as tf\n@tf.function\ndef train(v):\n    return tf.reduce_sum(v)",
+    *["%%tfprofile -q -d traces\nfor _ in range(60): train(tf.ones(8))"] * 2,
+    "%%tfprofile -q\nfor _ in range(50): train(tf.ones(8))",
+    "%tfhistory",
+]
 REPORT, TIMELINE = ".profnb:not(.profnb-timeline)", ".profnb-timeline"
 
 
@@ -41,6 +48,7 @@ def lab(tmp_path_factory):
     root = tmp_path_factory.mktemp("lab")
     lab = Lab(root)
     nbformat.write(new_notebook(NOTEBOOK), root / "live.ipynb")
+    nbformat.write(new_notebook(HISTORY), root / "history.ipynb")
     ran = new_notebook(NOTEBOOK)
     nbclient.NotebookClient(ran, **PATIENT, kernel_name="python3").execute()
     nbformat.write(ran, root / "trusted.ipynb")
@@ -228,3 +236,24 @@ def test_zooming_in_loads_every_event_from_the_kernel(live):
     wait_until(live.page, f"{VIEW}.picture.marks === {VIEW}.whole")
     assert complaints(live) == []
     assert live.errors == []
+
+
+def test_a_click_on_a_run_of_the_history_opens_its_report(opened):
+    page = opened("history", "JupyterLab Light", 1200)
+    run_all(page)
+    runs = page.page.locator(".profnb-point[role=button]")
+    runs.first.wait_for(timeout=3 * PATIENCE_MS)
+    assert runs.count() == 2 < page.count(".profnb-point")  # the third run's trace was not kept
+    settle(page.page)
+    page.shot("lab-history")
+    runs.first.click()
+    page.page.wait_for_selector(".profnb-run [role=tab]", timeout=PATIENCE_MS)
+    settle(page.page)
+    assert "60 train steps" in page.page.inner_text(".profnb-run")
+    page.page.get_by_role("tab", name="Ops").first.click()
+    assert page.count(f".profnb-run {ROWS}") > 1
+    page.shot("lab-history-run")
+    runs.nth(1).press("Enter")
+    wait_until(page.page, "document.querySelectorAll('.profnb-run .profnb').length === 1")
+    assert complaints(page) == []
+    assert page.errors == []

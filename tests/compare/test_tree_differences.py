@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from profnb.compare.part_section import markdown, part_section
+from profnb.compare.part_section import SLOWER, markdown, part_section
 from profnb.compare.tree_differences import compare_nodes, compare_trees, difference_sentence
 from profnb.report.cell_picture import difference_picture
 
@@ -77,9 +77,9 @@ def test_a_damaged_trees_names_command_nothing():
 
 def test_markdown_has_the_verdict_three_parts_the_rest_and_their_sum():
     many = tree(callback=320.0, steps=190.0, extra=[[0, "own lines", "plot", 1, 40.0], [0, "own lines", "more", 1, 3.0]])
-    text = markdown("B is 1.31x slower.", ["Versions differ."], ("main", "pr_1"), compare_trees(tree(), many))
+    text = markdown("B is 1.31x slower.", ["Versions differ."], ("main", "pr_1"), compare_trees(tree(), many), SLOWER)
     assert text == (
-        "**B is 1.31x slower.**\n\n> Versions differ.\n\n"
+        "> [!CAUTION]\n> **B is 1.31x slower.**\n\n> Versions differ.\n\n"
         "**The cell takes 333 ms longer: Score.on\\_epoch\\_end +300 ms, plot +40.0 ms and more +3.00 ms.**\n\n"
         "| part of the cell | main | pr\\_1 | difference |\n| --- | ---: | ---: | ---: |\n"
         "| fit / epoch / Score.on\\_epoch\\_end | 20.0 ms | 320 ms | +300 ms |\n| plot | 0 ms | 40.0 ms | +40.0 ms |\n"

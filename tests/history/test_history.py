@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from profnb.compare.estimates import OTHER_CODE, THIS_CODE
 from profnb.compare.speedup import Difference
 from profnb.compare.trial_table import Trial
 from profnb.core.errors import ProfnbError
-from profnb.history.change_points import find_changes
+from profnb.history.change_points import _share_as_far, find_changes
 from profnb.history.door import keep as keep_result
 from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code, identify_script
 from profnb.history.lookup import kept_trials
@@ -330,6 +331,29 @@ def test_a_speed_up_is_found_and_what_follows_is_held_against_it():
 
 def test_steady_series_raise_no_alarm():
     assert sum(bool(find_changes(steady(50, seed))) for seed in range(100)) <= 2
+
+
+def test_the_share_of_choices_as_far_out_is_exact():
+    """Of 1 2 3 9 8, ten choices of two, one has the mean of 9 and 8, and two of 9 and 3."""
+    assert _share_as_far(np.array([9.0, 8, 1, 2, 3]), 2) == 0.1
+    assert _share_as_far(np.array([9.0, 3, 1, 2, 8]), 2) == 0.2
+    assert _share_as_far(np.zeros(12), 3) == 1
+    runs = np.round(steady(14), 2)
+    runs[0], runs[1] = runs.min(), runs.min() + 400 * 0.01  # a grain is 0.01, so that nothing is rounded
+    sums = [sum(choice) for choice in combinations(np.round(100 * runs).astype(int).tolist(), 4)]
+    expected = np.mean([one >= sums[0] for one in sums])  # the first choice is of the first four
+    assert _share_as_far(runs, 4) == pytest.approx(expected)
+
+
+def test_far_out_runs_raise_no_more_alarms_than_others():
+    random = np.random.default_rng(0)
+    for kind in bench.KINDS[:3]:
+        assert bench.false_alarms(kind, 300, random) <= 0.02  # 0.5 % in the long run
+
+
+def test_a_clear_slow_down_behind_few_runs_is_found():
+    (change,) = find_changes([*steady(11), *(1.5 * steady(3, seed=1))])
+    assert (change.at, change.found_at) == (11, 13)
 
 
 def test_two_slow_runs_and_few_runs_are_no_change():
