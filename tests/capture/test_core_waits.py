@@ -41,10 +41,10 @@ def test_what_threads_ran_and_waited_is_of_the_window_and_others_had_the_rest(ma
     clock.begin()
     machine(1250, t1="1100 950 9", t2="500 400 1", t3="gone")
     monkeypatch.setattr(waits.time, "process_time_ns", lambda: S)
-    waits = clock.end()
-    assert (waits.ran_ns, waits.waited_ns, waits.cores) == (1500, 1300, 2)
-    assert waits.others_ns == 2_500_000_000 - S  # 250 ticks of 10 ms, a second of them its own
-    assert waits.wall_ns > 0
+    waited = clock.end()
+    assert (waited.ran_ns, waited.waited_ns, waited.cores) == (1500, 1300, 2)
+    assert waited.others_ns == 2_500_000_000 - S  # 250 ticks of 10 ms, a second of them its own
+    assert waited.wall_ns > 0
 
 
 def test_a_system_that_does_not_tell_gives_nothing(machine, tmp_path):
