@@ -8,6 +8,7 @@ pieces           what is started one by one where a compiler would make few of i
 compiled_again   programs and functions that are compiled or traced again and again
 repeats          models that are made anew, functions that validate
 unlearned        work of the steps that depends on nothing learned, by the edges of their graphs
+growing          memory that grows from step to step, and what keeps it
 slowing          steps that take longer and longer
 reads            results that the host waits for in the loop
 threads          how many were set and at work; what is noted of them

@@ -5,6 +5,7 @@ model_scopes               name scopes to the live model's layers
 called_scopes              PyTorch's ops to the layer that called them
 layer_rows, layer_times    ops to rows of the table and parts of the work; to the time of each
 flops                      operations of products: of a layer, of PyTorch's ops
+memory_kinds               what filled memory, by kind and layer
 layer_table                the table of layers, and what bounds each
 find                       all of it for one trace
 section                    how it is shown, also as an icicle

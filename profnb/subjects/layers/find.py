@@ -9,9 +9,10 @@ from profnb.subjects.bounds.op_roofline import OpRoofline
 from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.flops import product_flops
-from profnb.subjects.layers.layer_rows import LAYER_PARTS
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, LayerRows
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
+from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak
 from profnb.subjects.layers.name_scopes import LayerNames
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.memory.peak import tabulate_peak
@@ -63,6 +64,19 @@ class Layers:
             self._called,
             self._products,
         )
+
+    @cached_property
+    def peaks(self) -> list[AllocatorPeak]:
+        """What came and went at each allocator's peak, by kind and layer."""
+        spine = self._spine
+        models, phase = spine.recording.models, spine.summary.phase or ""
+        alive = [tabulate_peak(spine.trace, one, spine.steps) for one in self._memory.allocators]
+        names = {block.op_name.partition(":")[0] for blocks in alive for block in blocks}
+        rows = LayerRows(models, sorted(names), phase)
+        return [
+            name_peak(one, blocks, rows)
+            for one, blocks in zip(self._memory.allocators, alive, strict=True)
+        ]
 
     @property
     def table(self) -> LayerTable:
