@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.memory.held_memory import find_held, find_pools
+from profnb.capture.memory.memory_errors import find_shortage
 from profnb.capture.models.model_watch import as_models
 from profnb.capture.parts.part_records import PROFNB
 from profnb.capture.profiler.profiler_door import bound_by_steps
@@ -89,24 +91,36 @@ class CapturedProfile:
                 self._write_beside()
 
     def finish(
-        self, namespace: Mapping[str, object] | None = None, models: Sequence[object] = ()
+        self,
+        namespace: Mapping[str, object] | None = None,
+        models: Sequence[object] = (),
+        error: BaseException | None = None,
     ) -> Profile:
         """End the capture, read its trace, and remove what was temporary; an interrupt waits until then.
 
         Args:
             namespace: Where the user's datasets and models live, which know names and shapes.
             models: Models that were given.
+            error: What the code ended with; it is not kept.
         """
         with interrupt_held_back():
             self._spare.close()
-            self._finish(namespace or {}, models)
+            self._finish(namespace or {}, models, error)
         return self.profile
 
-    def _finish(self, namespace: Mapping[str, object], models: Sequence[object]) -> None:
+    def _finish(
+        self,
+        namespace: Mapping[str, object],
+        models: Sequence[object],
+        error: BaseException | None,
+    ) -> None:
         recording = self._capture.recording
         began_ns = None
         try:
+            memory, living = recording.memory, [*self._capture.models.living(), *models]
+            memory.shortage = find_shortage(error)
             self._capture.finish()
+            memory.held, memory.pools = find_held(namespace, living, error), find_pools()
             if recording.path is not None:
                 _load_readers(recording.path)
             began_ns = time.perf_counter_ns()
@@ -129,11 +143,11 @@ class CapturedProfile:
                 self.profile._set_trace(
                     replace(trace, source=self.profile.options.label or _NAMELESS)
                 )
-        except TraceFormatError as error:
-            recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
-        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
+        except TraceFormatError as failed:
+            recording.messages.append(f"The profiler left a trace that cannot be read. {failed}")
+        except Exception as failed:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"The trace could not be opened ({type(error).__name__}: {str(error)[:300]})."
+                f"The trace could not be opened ({type(failed).__name__}: {str(failed)[:300]})."
             )
         finally:
             recording.discard()
@@ -226,6 +240,9 @@ def profiled_block(
             open_block.is_open = True
         with watch(captured.standing) if watch else nullcontext():
             yield captured.profile
+    except BaseException as error:
+        open_block.error = error
+        raise
     finally:
         try:
             open_block.end()
@@ -246,6 +263,7 @@ class _OpenBlock:
     model: Any
     process: int = field(default_factory=os.getpid)
     is_open: bool = False
+    error: BaseException | None = None
 
     def end(self) -> None:
         """End it, once."""
@@ -254,8 +272,9 @@ class _OpenBlock:
         with interrupt_held_back():
             self.is_open = False
             atexit.unregister(self.end)
+            error, self.error = self.error, None  # whose frames hold what the code made
             if os.getpid() == self.process:
-                self.captured.finish(self.namespace, as_models(self.model))
+                self.captured.finish(self.namespace, as_models(self.model), error)
 
 
 def _caller() -> tuple[dict[str, object], str, int]:

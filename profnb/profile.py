@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from profnb.advice.cell_model import Model
     from profnb.advice.proposals import Advice
     from profnb.advice.what_if import WhatIf
+    from profnb.capture.memory.memory_records import MemoryShortage
     from profnb.capture.models.layer_facts import ModelFacts
     from profnb.causes.cell_tree import CellTree
     from profnb.compare.trial_table import Trial
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.bounds.measured_peak import MeasuredPeak
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
+    from profnb.subjects.layers.memory_kinds import KindRow
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.subjects.system.machine_use import Energy, MachineUse
@@ -108,6 +110,7 @@ class Profile(Tables, SharedResult):
             "_step_times",
             "_cell_breakdown",
             "_cell_tree",
+            "_memory_kinds",
             "_machine",
             "_energy",
             "notes",
@@ -192,6 +195,19 @@ class Profile(Tables, SharedResult):
 
         cell = None if self.recording is None else self.recording.cell
         return grow_tree(cell, self._traced_study)
+
+    @cached_property
+    def _memory_kinds(self) -> "list[KindRow]":
+        from profnb.subjects.layers.memory_kinds import tabulate_kinds
+
+        recording = self.recording or Recording()
+        looks = recording.machine.resident_bytes if recording.machine is not None else ()
+        peaks = self.study.layers.peaks if self.has_trace else ()
+        return tabulate_kinds(recording.memory, peaks, max(looks, default=-1))
+
+    @property
+    def _shortage(self) -> "MemoryShortage | None":
+        return self.recording.memory.shortage if self.recording is not None else None
 
     @property
     def tree(self) -> "CellTree | None":
@@ -321,6 +337,8 @@ class Profile(Tables, SharedResult):
             advice=self.advice,
             runs=[times for times, _ in self.steady_step_times] if has_runs else (),
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
+            shortage=self._shortage,
+            memory_kinds=self._memory_kinds,
             cell=self._cell_breakdown,
             tree=self._cell_tree,
             machine=system_sections(self._machine, self._energy),
@@ -357,6 +375,8 @@ class Profile(Tables, SharedResult):
             self.ran_here,
             int(cores) if cores.isdecimal() else 0,
             self.recording.cell if self.recording is not None else None,
+            self._shortage,
+            self._memory_kinds if self._shortage is not None else (),
         )
 
     def what_if(self, **changes: object) -> "WhatIf":

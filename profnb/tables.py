@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from profnb.compare.trial_table import Trial
     from profnb.steps.step_times import StepTimes
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
+    from profnb.subjects.layers.memory_kinds import KindRow
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
     from profnb.subjects.system.machine_use import Energy, MachineUse
@@ -55,6 +56,9 @@ class Tables:
         def _scalars(self) -> Scalars: ...
 
         @property
+        def _memory_kinds(self) -> list[KindRow]: ...
+
+        @property
         def _machine(self) -> MachineUse | None: ...
 
         @property
@@ -71,6 +75,7 @@ class Tables:
     buffers = TableOf("profnb.subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
     memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
     memory_summary = TableOf("profnb.subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
+    memory_kinds = TableOf("profnb.subjects.layers.memory_kinds", "MEMORY_KINDS", "_memory_kinds")
     op_memory = TableOf("profnb.subjects.memory.peak", "OP_MEMORY", "study.memory.ops")
     memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
     kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")

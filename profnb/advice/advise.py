@@ -5,6 +5,7 @@ middle of its range, comes first and takes the time that it speaks of; the next 
 is silent where that is too little.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -14,6 +15,7 @@ from profnb.advice.proposals import Advice, Proposal
 from profnb.advice.replay import Saving, replay
 from profnb.advice.rules.device_rules import DEVICE_RULES
 from profnb.advice.rules.input_rules import INPUT_RULES
+from profnb.advice.rules.memory_rules import MEMORY_RULES
 from profnb.advice.rules.op_rules import OP_RULES
 from profnb.advice.rules.python_rules import PYTHON_RULES
 from profnb.advice.rules.repeat_rules import REPEAT_RULES
@@ -22,7 +24,9 @@ from profnb.core.units import PS_PER_MS
 
 Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
-RULES = (*REPEAT_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES)
+RULES = (*MEMORY_RULES, *REPEAT_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES)
+
+_UNKNOWN = (math.nan, math.nan)
 
 
 def proposals_of(model: Model) -> list[Proposal]:
@@ -31,7 +35,7 @@ def proposals_of(model: Model) -> list[Proposal]:
 
 
 def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
-    """Everything worth saying, what saves most first.
+    """Everything worth saying: what the cell cannot run without, then what saves most first.
 
     Args:
         model: The cell and what is known of it.
@@ -39,11 +43,13 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     """
     left = proposals_of(model)
     left = left if refine is None else refine(model, left)
+    needed = [one for one in left if one.is_needed]
+    left = [one for one in left if not one.is_needed]
     least_ps = LEAST_SHARE * model.tree.whole_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)
     taken: Saving | None = None
-    advised: list[Advice] = []
+    advised = [_advice_of(one, model, _UNKNOWN) for one in needed]
     while left:
         savings = [replay(model.tree, one.edits, taken) for one in left]
         best = max(range(len(left)), key=lambda at: savings[at].middle_ps)
@@ -51,11 +57,14 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
         if taken.middle_ps < least_ps:
             break
         rows = np.unique(np.concatenate([edit.rows for edit in proposal.edits]))
-        advised.append(
-            Advice(
-                proposal.rule, proposal.title, proposal.evidence, model.saves_ms(taken),
-                model.tree.whole_ps / PS_PER_MS, proposal.code, proposal.link, proposal.where,
-                tuple(rows.tolist()), proposal.edit,
-            )
-        )  # fmt: skip
+        advised.append(_advice_of(proposal, model, model.saves_ms(taken), tuple(rows.tolist())))
     return advised
+
+
+def _advice_of(
+    proposal: Proposal, model: Model, saves_ms: tuple[float, float], rows: tuple[int, ...] = ()
+) -> Advice:
+    return Advice(
+        proposal.rule, proposal.title, proposal.evidence, saves_ms, model.tree.whole_ps / PS_PER_MS,
+        proposal.code, proposal.link, proposal.where, rows, proposal.edit,
+    )  # fmt: skip

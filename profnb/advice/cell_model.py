@@ -8,6 +8,7 @@ import numpy as np
 
 from profnb.advice.replay import Edit, Saving
 from profnb.capture.environment import Costs, costs_here, typical_costs
+from profnb.capture.memory.memory_records import MemoryShortage
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
@@ -19,6 +20,7 @@ from profnb.steps.activities import CATEGORIES
 from profnb.steps.program_kind import ProgramKind
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, steps_share
+from profnb.subjects.layers.memory_kinds import KindRow
 from profnb.subjects.study import Study
 
 _BETWEEN = (parts.GAPS, parts.EPOCH_ENDS)
@@ -34,6 +36,8 @@ class Model:
         is_here: Whether the cell ran in this process, whose costs can be measured.
         cores: Cores that it had; 0 where that is not known.
         cell: What the capture saw of it; None for a trace of another program's.
+        shortage: The memory that was missing; None where it did not end for that.
+        memory_kinds: What filled the memory.
     """
 
     tree: CellTree
@@ -41,6 +45,8 @@ class Model:
     is_here: bool = False
     cores: int = 0
     cell: CellRecords | None = None
+    shortage: MemoryShortage | None = None
+    memory_kinds: Sequence[KindRow] = ()
 
     @property
     def traced(self) -> Study:

@@ -59,6 +59,7 @@ class Proposal:
 
     Attributes:
         edits: What becomes of the nodes of the tree.
+        is_needed: Whether the cell cannot run to its end without it, so that it saves no time.
     """
 
     rule: str
@@ -69,6 +70,7 @@ class Proposal:
     edits: Sequence[Edit]
     where: str = ""
     edit: Mapping[str, object] | None = None
+    is_needed: bool = False
 
 
 Proposals = Iterator[Proposal]

@@ -13,6 +13,7 @@ environment                 the surroundings of the code: versions, settings, da
 models/, source/            the models that ran and what they reached; the user's code: lines, stack, turns
 recording, saved/           everything that one capture left behind; beside a trace in a file
 journal/                    what is kept on disk meanwhile, for an answer where the process dies
+memory/                     what lives as the code ends; what an error says was missing
 machine/                    what the machine is busy with; files on network mounts; threads waiting for cores
 switches                    settings around a cell, in this process or in a fresh one
 """

@@ -121,13 +121,16 @@ def loaded_magics(shell: Any) -> Any:
     return seams.LOADED_MAGICS.of(seams.MAGICS_MANAGER.of(shell), {}).get("ProfnbMagics")
 
 
-def call_after_cell(shell: Any, callback: Callable[[str, bool], None]) -> None:
+def call_after_cell(
+    shell: Any, callback: Callable[[str, bool, BaseException | None], None]
+) -> None:
     """Call back once when the running cell is over, however it ends.
 
     Args:
         shell: The IPython shell.
-        callback: Takes the cell as it was written, and whether it succeeded. Called after the cell's value
-            or traceback was shown; cells that the cell itself runs (``run_cell``) do not count.
+        callback: Takes the cell as it was written, whether it succeeded, and what it raised. Called after
+            the cell's value or traceback was shown; cells that the cell itself runs (``run_cell``) do not
+            count.
     """
     depth = 0
     register, unregister = (
@@ -157,7 +160,8 @@ def call_after_cell(shell: Any, callback: Callable[[str, bool], None]) -> None:
                 if is_due:
                     cell = seams.RAW_CELL.of(seams.RESULT_INFO.of(result))
                     is_due = False
-                    callback(cell or "", bool(cell and seams.SUCCESS.of(result)))
+                    succeeded = bool(cell and seams.SUCCESS.of(result))
+                    callback(cell or "", succeeded, seams.FAILED_INSIDE.of(result))
             except KeyboardInterrupt:
                 continue  # with what is left to do
             return

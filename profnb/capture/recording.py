@@ -14,6 +14,7 @@ from profnb.capture.environment import Chain, count_elements, describe_datasets,
 from profnb.capture.machine.machine_watch import MachineRecords
 from profnb.capture.machine.waits import CoreWaits, NetworkFiles
 from profnb.capture.marking.trace_events import ChangingArguments, TracedFunction
+from profnb.capture.memory.memory_records import MemoryRecords
 from profnb.capture.models.layer_facts import FitResult, ModelFacts
 from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.source_records import SourceRecords, StackRecords, TurnRecords
@@ -180,6 +181,7 @@ class Recording:
         network_files: Files on network mounts that were read.
         machine: What the machine did meanwhile; None where nobody could look.
         turns: Where turns of eager loops may have begun.
+        memory: What lived as the code ended, and what was missing where it failed for memory.
         core_waits: How long threads waited for a free core while the window was open.
     """
 
@@ -213,6 +215,7 @@ class Recording:
     network_files: NetworkFiles = field(default_factory=NetworkFiles)
     machine: MachineRecords | None = None
     turns: TurnRecords = field(default_factory=TurnRecords)
+    memory: MemoryRecords = field(default_factory=MemoryRecords)
     core_waits: CoreWaits = field(default_factory=CoreWaits)
 
     def describe(self, namespace: Mapping[str, object]) -> None:

@@ -7,5 +7,6 @@ python_work      Python between steps and in them, ops that it runs one by one, 
 pieces           what is started one by one where a compiler would make few of it, or cannot
 compiled_again   programs and functions that are compiled or traced again and again
 repeats          models that are made anew, functions that validate, work that depends on nothing learned
+growing          memory that grows from step to step, and what keeps it
 slowing          steps that take longer and longer
 """

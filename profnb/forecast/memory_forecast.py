@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from markupsafe import Markup
 
+from profnb.capture.machine.memory_limits import batch_that_fits
 from profnb.compare.section import titled_html
 from profnb.core.units import GB, bytes_text, count_text, percent_text
 from profnb.drawing.drawn_tables import note_list
@@ -152,8 +153,9 @@ def make_forecast(
     largest = interval = None
     if limit is not None:
         more = spread / float(size[-1])  # what is off at the largest batch grows with it
-        room = max(limit[0] - fixed, 0.0)
-        interval = int(room / (slope + more)), int(room / max(slope - more, slope / 2, 1.0))
+        slopes = slope + more, max(slope - more, slope / 2, 1.0)
+        low, high = (batch_that_fits(limit[0], fixed, each) for each in slopes)
+        interval = low, high
         largest = interval[0]
     return MemoryForecast(
         table, fixed, slope, limit and limit[0], limit[1] if limit else "", largest, interval,

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.machine.memory_limits import resident_bytes
+from profnb.capture.memory.held_memory import torch_blocks
 from profnb.core.errors import CaptureError
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -72,16 +73,8 @@ def torch_peak(run: Callable[[], object]) -> float:
 
 
 def living_bytes() -> float:
-    """The memory of all tensors that live; several may share one."""
-    torch: Any = sys.modules["torch"]
-    storages = {}
-    for one in gc.get_objects():
-        if issubclass(type(one), torch.Tensor) and one.layout == torch.strided:
-            for tensor in (one, one.grad if one.is_leaf else None):
-                if tensor is not None:
-                    storage = tensor.untyped_storage()
-                    storages[storage.data_ptr()] = storage.nbytes()
-    return float(sum(storages.values()))
+    """The memory of all tensors of PyTorch's that live; several may share one."""
+    return float(sum(torch_blocks().values()))
 
 
 def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:

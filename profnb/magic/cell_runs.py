@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.cell import awaits, body_of, call_after_cell, run_quietly, title_of
-from profnb.capture.seams import KERNEL, SUCCESS, TRANSFORM_CELL
+from profnb.capture.seams import FAILED_INSIDE, KERNEL, SUCCESS, TRANSFORM_CELL
 from profnb.capture.signals import interrupt_held_back
 from profnb.capture.source.user_code import outward
 from profnb.captured import CapturedProfile
@@ -187,24 +187,24 @@ class CellRuns:
         """Run a cell's body for a caller that bypassed the input transformer."""
         captured: CapturedProfile | None = None
         whole = f"%%magic\n{cell}"
-        succeeded = False
+        succeeded, error = False, None
         try:
             with interrupt_held_back():
                 captured = self._begin(arguments, ("", cell))
             result = self.shell.run_cell(body_of(whole))
-            succeeded = SUCCESS.of(result, default=True)
+            succeeded, error = SUCCESS.of(result, default=True), FAILED_INSIDE.of(result)
         finally:
             if captured is not None:
-                self._end(captured, arguments, show, whole, succeeded=succeeded)
+                self._end(captured, arguments, show, whole, error, succeeded=succeeded)
         if not succeeded:
             raise FailedCellError
 
     def begin_before_cell(self, arguments: Namespace, show: Show) -> None:
         """Begin to capture the cell that runs; its end is noticed."""
 
-        def cell_ended(cell: str, succeeded: bool) -> None:
+        def cell_ended(cell: str, succeeded: bool, error: BaseException | None) -> None:
             try:
-                self._end(captured, arguments, show, cell, succeeded=succeeded)
+                self._end(captured, arguments, show, cell, error, succeeded=succeeded)
             except KeyboardInterrupt:  # of our own work alone, as the cell is over
                 say(
                     "Interrupted while the result was being shown. `%tfprofile _tfprofile` shows the "
@@ -244,6 +244,7 @@ class CellRuns:
         arguments: Namespace,
         show: Show,
         cell: str,
+        error: BaseException | None,
         *,
         succeeded: bool,
     ) -> None:
@@ -254,7 +255,7 @@ class CellRuns:
                 arguments.line.end("reading what was captured")
                 self._results.keep(profile, "_tfprofile", arguments.out)
                 profile.title = title_of(cell)
-                captured.finish(self.shell.user_ns)
+                captured.finish(self.shell.user_ns, error=error)
                 arguments.line.close()
                 arguments.cell.ended(succeeded=succeeded)
                 profile.trying = arguments.cell.try_advice

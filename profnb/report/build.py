@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from profnb.advice.proposals import Advice
+from profnb.capture.memory.memory_records import MemoryShortage
 from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import CellTree
@@ -29,6 +30,7 @@ from profnb.report.text import (
     lead_text,
     run_facts,
     share_rows,
+    shortage_text,
     unmeasured_text,
 )
 from profnb.steps.step_times import StepTimes
@@ -40,8 +42,9 @@ from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
 from profnb.subjects.input.section import input_sections
+from profnb.subjects.layers.memory_kinds import KindRow, shown_kinds
 from profnb.subjects.layers.section import layer_sections
-from profnb.subjects.memory.section import memory_sections
+from profnb.subjects.memory.section import kind_sections, memory_sections
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.ops.section import ops_sections
 from profnb.subjects.python.python_time import PythonTime
@@ -64,6 +67,8 @@ def build_report(
     title: str,
     notes: Sequence[str],
     overhead_ps: float | None,
+    shortage: MemoryShortage | None = None,
+    memory_kinds: Sequence[KindRow] = (),
     cell: CellBreakdown | None = None,
     tree: CellTree | None = None,
     machine: Sequence[Section] = (),
@@ -80,6 +85,8 @@ def build_report(
         title: The report's name.
         notes: What the reader should know first.
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
+        shortage: The memory that was missing; None where the code did not end for that.
+        memory_kinds: What filled the memory.
         cell: The parts of the whole cell; None for a trace of others.
         tree: The wall time of the cell, or of the recorded window, as a tree; None where there is none.
         machine: What the machine did over the whole cell.
@@ -89,10 +96,14 @@ def build_report(
         times: The steps that were timed, where there is no trace of them.
         again: The line over a cell that measures a change of it; "" where the result has no name.
     """
+    ended = "" if shortage is None else shortage_text(shortage, memory_kinds)
+    filled = kind_sections(shown_kinds(shortage, memory_kinds))
     if study is None:
-        return _report_without_trace(
+        report = _report_without_trace(
             title, notes, cell, tree, machine, times, has_tensorflow=has_tensorflow
         )
+        sections = [*report.sections, *filled]
+        return replace(report, alarm=ended, advice=advice or None, sections=sections)
     steps, summary = study.steps, study.summary
     headline = headline_text(study)
     explanation, has_host = _explain_largest(study), has_thread(study)
@@ -109,7 +120,7 @@ def build_report(
     return Report(
         title=title,
         headline=headline,
-        alarm=alarm_text(study),
+        alarm=ended or alarm_text(study),
         unmeasured=unmeasured_text(study),
         answer=answer,
         idle=" ".join(filter(None, (answer and idle_text(study), busy_text(study)))),
@@ -119,7 +130,12 @@ def build_report(
         shares=share_rows(summary.shares) if answer else (),
         notes=notes,
         chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
-        sections=[*_sections(study), *_tree_sections(tree, is_cell=cell is not None), *machine],
+        sections=[
+            *_sections(study),
+            *filled,
+            *_tree_sections(tree, is_cell=cell is not None),
+            *machine,
+        ],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
         again="" if study.program.is_jax or study.program.is_pytorch else again,

@@ -9,7 +9,9 @@ import numpy as np
 
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import INVOKE
+from profnb.causes.growing import find_growths
 from profnb.causes.starving import note_files, note_queues, note_threads, note_waits
+from profnb.core.printable import quoted
 from profnb.core.units import (
     bytes_text,
     count_text,
@@ -24,7 +26,6 @@ from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
 from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
-from profnb.subjects.memory.peak import MemoryUse
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed, is_of_memory, note_backend, note_window
 from profnb.trace.model import Trace
@@ -33,7 +34,7 @@ from profnb.trace.names import RECORDER
 _COSTLY = 0.25
 _MOSTLY_GAP = 0.2
 _MOST_PHASES = 4
-_LEAK, _NEARLY_FULL = 0.001, 0.9
+_NEARLY_FULL = 0.9
 # Advice on what passes between steps: of a capture of ours it names what that was.
 _OF_GAPS = frozenset(
     {
@@ -83,7 +84,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         rules: The rules of advice that spoke.
     """
     if is_of_memory(study):
-        return [_MEMORY_ALONE, *note_contents(study.trace), *_note_memory(study.memory.use)]
+        return [_MEMORY_ALONE, *note_contents(study.trace), *_note_memory(study)]
     has_gap_advice = study.recording.cell is not None and not _OF_GAPS.isdisjoint(rules)
     may_be_fed = is_fed(study) and study.input.feeding is None and not has_gap_advice
     return [
@@ -97,7 +98,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         *note_files(study),
         *note_threads(study),
         *note_waits(study),
-        *_note_memory(study.memory.use),
+        *_note_memory(study),
         *study.xla.hlo.complaints,
     ]
 
@@ -258,18 +259,22 @@ def note_devices(study: Study) -> list[str]:
     ]
 
 
-def _note_memory(uses: Sequence[MemoryUse]) -> list[str]:
+def _note_memory(study: Study) -> list[str]:
     """Name memory that grows from step to step, and a device's memory that is nearly full."""
     notes = []
-    for use in uses:
+    for growth in find_growths(study):
+        culprit = f", mostly from {growth.op[:100]}" if growth.op else ""
+        keeps = "Something keeps tensors: a Python list of losses or outputs, or a new variable in each step."
+        if growth.holder is not None:
+            at = f" ({growth.line})" if growth.line else ""
+            count = counted_text(growth.holder.blocks, "array")
+            keeps = f"{quoted(growth.holder.holder)}{at} keeps {count}."
+        notes.append(
+            f"Memory of {growth.source} grows by {bytes_text(growth.bytes)} a step{culprit}. {keeps} Append "
+            "float(x) instead of the tensor."
+        )
+    for use in study.memory.use:
         name, limit = use.allocator.name, use.allocator.limit
-        if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
-            culprit = f", mostly from {use.growth_op[:100]}" if use.growth_op else ""
-            notes.append(
-                f"Memory of {name} grows by {bytes_text(use.growth_bytes)} a step{culprit}. Something keeps "
-                "tensors: a Python list of losses or outputs, or a new variable in each step. Append "
-                "float(x) instead of the tensor."
-            )
         if use.allocator.is_device and 0 < limit < use.peak_bytes / _NEARLY_FULL:
             notes.append(
                 f"{name} was {percent_text(use.peak_bytes / limit)} full "

@@ -145,10 +145,12 @@ class Report:
 
 
 def _plain_text(report: Report) -> str:
-    parts = [printable(f"{report.first_line}. {report.answer}".strip())]
+    parts = [printable(f"{report.headline}. {report.answer}".strip())]
     if report.cell is not None and report.is_cell:
         change = f" First change: {first_change(report.advice)}." if report.advice else ""
         parts[0] = f"{filled(printable(f'{report.cell.text}{change}'), _TEXT_WIDTH)}\n{parts[0]}"
+    if report.alarm:
+        parts[0] = f"{filled(printable(report.alarm), _TEXT_WIDTH)}\n{parts[0]}"
     if report.advice is not None:
         parts.append(advice_section_text(report.advice, report.again))
     parts.extend(f"Note: {printable(note)}" for note in report.notes)

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.memory.memory_records import CPU, MemoryShortage
 from profnb.core.columns import Floats
 from profnb.core.printable import LONGEST_NAME, printable
 from profnb.core.units import (
     PS_PER_NS,
     PS_PER_S,
     bar_text,
+    bytes_text,
     count_text,
     duration_text,
     examples_text,
@@ -31,6 +33,7 @@ from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
+from profnb.subjects.layers.memory_kinds import KindRow, rows_of, sums_by_kind
 from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.names import plain_type
@@ -39,6 +42,7 @@ THROUGHPUT = "throughput"
 _HALF = 0.5  # from there on it is "most"
 _FEWEST_FOR_P95 = 20  # steps: of fewer the slowest in 20 is none
 _TELLING_COST = 0.05
+_MOST_KINDS = 4  # of memory
 _MUCH_LONGER = 1.5
 _WORTH_A_FACT, _WORTH_NAMING = 0.01, 0.1
 # What of the time a device is idle, of that a cause takes, and of the ops' time a kind, to be named first;
@@ -90,6 +94,28 @@ def alarm_text(study: Study) -> str:
         return ""
     mixed = ", and mixed precision is slow on a CPU" if is_mixed_precision(study) else ""
     return f"This training does not use the GPU{mixed}."
+
+
+def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
+    """Say whose memory ran out and where, what was asked for, what there was, and what filled it."""
+    whose = "The process" if shortage.device == CPU else shortage.device or "The device"
+    said = [f"{whose} ran out of memory" + (f" at {shortage.where}." if shortage.where else ".")]
+    asked = bytes_text(shortage.asked_bytes) if shortage.asked_bytes >= 0 else ""
+    had, of = "", f"of {bytes_text(shortage.limit_bytes)} " if shortage.limit_bytes >= 0 else ""
+    if shortage.free_bytes >= 0:
+        had = f"{bytes_text(shortage.free_bytes)} {of}were free"
+    elif shortage.in_use_bytes >= 0:
+        of = f"{of}({shortage.limit_of}) " if of and shortage.limit_of else of
+        had = f"{bytes_text(shortage.in_use_bytes)} {of}were in use"
+    facts = [f"{asked} were asked for" if asked else "", had]
+    facts = [fact for fact in facts if fact]
+    said += [f"{'; '.join(facts)}."] if facts else []
+    parts = [
+        f"{kind} {bytes_text(size)}"
+        for kind, size in sums_by_kind(rows_of(shortage, kinds)).items()
+    ]
+    said += [f"In use: {', '.join(parts[:_MOST_KINDS])}."] if parts else []
+    return " ".join(said)
 
 
 def headline_text(study: Study) -> str:

@@ -49,9 +49,10 @@ from profnb.subjects.input.pipeline import (
 from profnb.subjects.input.waiting import charge_waiting, find_waiting
 from profnb.subjects.layers.called_scopes import find_called_scopes
 from profnb.subjects.layers.flops import product_flops
-from profnb.subjects.layers.layer_rows import LAYER_PARTS
+from profnb.subjects.layers.layer_rows import LAYER_PARTS, LayerRows
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
+from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak
 from profnb.subjects.layers.name_scopes import LayerNames
 from profnb.subjects.memory.find import Memory
 from profnb.subjects.memory.peak import tabulate_peak
@@ -306,6 +307,16 @@ class Layers(_Subject):
             self.called,
             self.products,
         )
+
+    @cached_property
+    def peaks(self) -> list[AllocatorPeak]:
+        """What came and went at each allocator's peak, by kind and layer."""
+        study = self.study
+        allocators, phase = study.memory.allocators, study.summary.phase or ""
+        alive = [tabulate_peak(study.trace, one, study.steps) for one in allocators]
+        names = {block.op_name.partition(":")[0] for blocks in alive for block in blocks}
+        rows = LayerRows(study.recording.models, sorted(names), phase)
+        return [name_peak(one, blocks, rows) for one, blocks in zip(allocators, alive, strict=True)]
 
     @property
     def table(self) -> LayerTable:

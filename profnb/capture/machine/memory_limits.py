@@ -45,6 +45,11 @@ def _pages(proc: Path) -> tuple[int, int] | None:
     return space, resident
 
 
+def batch_that_fits(limit_bytes: float, fixed_bytes: float, per_example_bytes: float) -> int:
+    """The largest batch whose memory, a fixed part and as much for each example, stays below a limit."""
+    return int(max(limit_bytes - fixed_bytes, 0.0) / per_example_bytes)
+
+
 def find_limit(proc: Path = _PROC, groups: Path = _GROUPS) -> MemoryLimit | None:
     """The bound that is reached first; None where the system tells none."""
     return min(_limits(proc, groups), key=lambda limit: limit.limit_bytes, default=None)

@@ -65,21 +65,24 @@ _BOUNDS = (
     # Single numbers: at least 0; times and sums; lines; sizes; rows of tables.
     (Limit(least=0), "Recording FitResult SourceRecords.cells CellRecords.cells GapRecords.cells"),
     (Limit(least=0, end=_MOST_NS), "Recording.file_counts Recording.file_bytes CellRecords.wall_ns CellPart "
-     "TreeNode CoreWaits GapRecords GapPlace QueueRecord StackRecords.begin_ns"),
+     "TreeNode CoreWaits GapRecords GapPlace QueueRecord StackRecords.begin_ns HeldMemory"),
     (Limit(least=0, end=_LINE), "TracedFunction.code LineRecords.untimed CellPart.line TreeNode.line "
      "TurnRecords.library_places BoardRecords.index GapPlace.line GapPlace.inner_line"),
     (Limit(least=0, end=_SIZE), "LayerFacts.numbers CellPart.occurrences NetworkFiles"),
     (Limit(least=1, end=_SIZE), "TracedFunction.tracings"),
     (Limit(least=-_MOST_NS, end=_MOST_NS), "TurnRecords.end_ns"),
     (Limit(least=-_MOST_NS, end=_MOST_NS << 1), "SessionRecords.epoch_ns"),
-    (Limit(least=-1, end=_MOST_NS), "LayerFacts.parameters QueueRecord.capacity"),
+    (Limit(least=-1, end=_MOST_NS), "LayerFacts.parameters QueueRecord.capacity MemoryPool "
+     "MemoryShortage"),
     (Limit(least=-1, end=_LAYERS), "LayerFacts.parent OpFact.row"),
     (Limit(least=-1, end=_NODES), "TreeNode.parent"),
     (Limit(least=0, end=_FRAMES), "StackRecords.base"),
     # How many there may be.
     (Limit((16,)), "MachineRecords.boards"),
+    (Limit((64,)), "MemoryRecords.pools"),
     (Limit((100,)), "SessionRecords.queues GapRecords.places"),
     (Limit((200,)), "Recording.models"),
+    (Limit((500,)), "MemoryRecords.held"),
     (Limit((_PARTS,)), "CellRecords.parts"),
     (Limit((1000,)), "QueueRecord.sources"),
     (Limit((_NODES,)), "CellRecords.tree"),

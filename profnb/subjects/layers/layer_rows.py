@@ -314,6 +314,12 @@ class LayerRows:
     def __len__(self) -> int:
         return len(self.layers) + len(OTHERS) + len(self.scopes)
 
+    @property
+    def names(self) -> list[str]:
+        """What each row is: a layer's path, one of ``OTHERS``, a scope."""
+        layers = [layer.path for layer in self.layers]
+        return [*layers, *OTHERS, *map("/".join, self.scopes)]
+
     def other(self, name: str) -> int:
         """The row of one of ``OTHERS``."""
         return len(self.layers) + OTHERS.index(name)

@@ -236,7 +236,7 @@ def tabulate_layers(
     rows, side = times.rows, int(has_device)
     order, parent = _order_rows(times)
     position = {row: at for at, row in enumerate(order)}
-    names = [layer.path for layer in rows.layers] + [*OTHERS, *map("/".join, rows.scopes)]
+    names = rows.names
     kinds = [layer.kind for layer in rows.layers] + [""] * len(OTHERS) + [SCOPE] * len(rows.scopes)
     flops = _count_flops(times, batch_size, is_training=is_training)
     search = _search_words(rows, times.row_of_op)

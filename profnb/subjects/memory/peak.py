@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profnb.capture.machine.memory_limits import batch_that_fits
 from profnb.core.table import Column, Table, field_column, field_of
 from profnb.core.units import MISSING, PS_PER_NS, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
@@ -239,8 +240,8 @@ def measure_memory(
     base = int(allocator.in_use[at - 1].min()) if at.size else -1
     largest = 0
     if batch_size and base >= 0 and peak > base and allocator.is_device and allocator.limit > 0:
-        room = _HEADROOM * allocator.limit - base
-        largest = max(int(batch_size * room / (peak - base)), 0)
+        each = (peak - base) / batch_size
+        largest = batch_that_fits(_HEADROOM * allocator.limit, base, each)
     return MemoryUse(allocator, peak, int(times[row]), base, growth, op, batch_size, largest)
 
 

@@ -11,6 +11,13 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import figure_over_time, line_of, thin
+from profnb.subjects.layers.memory_kinds import (
+    AT_END,
+    AT_FAILURE,
+    AT_PEAK,
+    MEMORY_KINDS,
+    KindRow,
+)
 from profnb.subjects.memory.allocators import step_around
 from profnb.subjects.memory.peak import (
     MEMORY_PEAK,
@@ -24,6 +31,7 @@ from profnb.subjects.study import Study
 
 _SHOWN_ALLOCATORS, _SHOWN_ROWS, _MOST_SAMPLES_DRAWN = 6, 10, 120
 _SMALL = 1 << 20  # an allocator below this everywhere has no chart and no table of its peak
+_MOMENTS = {AT_PEAK: "at its peak", AT_END: "at the end", AT_FAILURE: "as memory ran out"}
 _ALLOCATOR_COLOURS = (
     MEMORY_COLOUR,
     *map(colour_of, ("kernel launch", "device compute", "host compute", "output", "all others")),
@@ -39,6 +47,27 @@ def memory_sections(study: Study) -> list[Section]:
     if uses[0].peak_bytes >= _SMALL:
         sections.append(_peak_section(study, uses[0]))
     return sections
+
+
+def kind_sections(rows: Sequence[KindRow]) -> list[Section]:
+    """Show what filled memory, of one allocator at one moment; nothing for no rows."""
+    if not rows:
+        return []
+    shown = sorted(rows, key=lambda row: -row.bytes)[:_SHOWN_ROWS]
+    whole, when = sum(row.bytes for row in rows), _MOMENTS[rows[0].moment]
+    return [
+        section_of(
+            MEMORY_KINDS,
+            shown,
+            ("kind", "holder", "bytes", "blocks", "fraction"),
+            title="What filled the memory",
+            tab="Memory",
+            sentence=f"{rows[0].source} had {bytes_text(whole)} {when}. All rows are in p.memory_kinds.",
+            bar=Bar.of([row.bytes for row in shown], MEMORY_COLOUR, 8),
+            rows=range(len(shown)),
+            is_detail=rows[0].moment != AT_FAILURE,
+        )
+    ]
 
 
 def _op_section(ops: Sequence[OpMemory]) -> Section:

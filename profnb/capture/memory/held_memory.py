@@ -1,0 +1,271 @@
+"""Living arrays to what holds them: weights, gradients, optimizer state, data, each block of memory once.
+
+Models say which are weights; optimizers, in the namespace or alive, which are their state; a gradient hangs
+on its weight. Any other array belongs to the variable that leads to it: through lists, tuples, dicts, and
+objects of the notebook. Nothing of a framework is imported, copied or kept.
+"""
+
+import gc
+import sys
+import traceback
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from math import prod
+from typing import Any
+
+from profnb.capture.machine.memory_limits import find_limit, resident_bytes
+from profnb.capture.memory.memory_errors import device_of
+from profnb.capture.memory.memory_records import (
+    ACTIVATIONS,
+    CPU,
+    DATA,
+    GRADIENTS,
+    OPTIMIZER_STATE,
+    UNKNOWN_BYTES,
+    WEIGHTS,
+    HeldMemory,
+    MemoryPool,
+)
+from profnb.capture.models.layer_facts import parts_of
+from profnb.capture.signals import OwnFaults
+from profnb.capture.source.user_code import is_user_file
+
+_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "tf_keras", "cupy")
+_OF_NOTEBOOK, _OPTAX = "__main__", "optax"
+_ARRAYS = ("ndarray", "EagerTensor", "ArrayImpl")
+_CONTAINERS = (list, tuple, set, frozenset, deque, dict)
+_MOST_OBJECTS, _DEEPEST, _MOST_HOLDERS = 200_000, 6, 500
+
+
+@dataclass
+class _Claims:
+    """Blocks of memory by who claimed them first.
+
+    Attributes:
+        sums: Bytes and blocks by kind, holder and device.
+    """
+
+    sums: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
+    _taken: dict[int, Any] = field(default_factory=dict)
+
+    def claim(self, array: Any, kind: str, holder: str) -> None:
+        """Count an array, unless it shares a block that counts already."""
+        block = None
+        with OwnFaults():  # one that was deleted, or given away
+            block = _block_of(array)
+        if block is None or block[0] in self._taken:
+            return
+        key, size, device = block
+        self._taken[key] = array  # alive meanwhile, so that no other has its number
+        so_far = self.sums.setdefault((kind, holder, device), [0, 0])
+        so_far[0], so_far[1] = so_far[0] + size, so_far[1] + 1
+
+    def held(self) -> tuple[HeldMemory, ...]:
+        """All of it, the largest first."""
+        rows = [HeldMemory(*key, size, blocks) for key, (size, blocks) in self.sums.items() if size]
+        return tuple(sorted(rows, key=lambda row: -row.bytes)[:_MOST_HOLDERS])
+
+
+def find_held(
+    namespace: Mapping[str, object], models: Iterable[Any], error: BaseException | None = None
+) -> tuple[HeldMemory, ...]:
+    """Find the arrays that live, by kind and holder.
+
+    Args:
+        namespace: The user's names.
+        models: Keras models that ran or were given.
+        error: What ended the code, whose frames hold what they made.
+    """
+    claims = _Claims()
+    names = [*_frame_names(error), *namespace.items()]
+    values = [value for _, value in names]
+    torch_objects = _torch_objects()
+    with OwnFaults():  # somebody's objects may do anything when they are looked at
+        for model in (*models, *(one for one in values if _is_keras_model(one))):
+            for path, weight in _keras_weights(model, str(model.name), 0):
+                claims.claim(weight, WEIGHTS, path)
+            for state in _states_of(getattr(model, "optimizer", None)):
+                claims.claim(state, OPTIMIZER_STATE, "")
+        for kind, holder, array in _torch_claims(*torch_objects):
+            claims.claim(array, kind, holder)
+        for optimizer in values:
+            for state in _states_of(optimizer):
+                claims.claim(state, OPTIMIZER_STATE, "")
+    with OwnFaults():  # likewise
+        for name, array, is_state in _reached(names):
+            claims.claim(array, OPTIMIZER_STATE if is_state else _kind_of(array), name)
+    with OwnFaults():  # likewise
+        for array in (*torch_objects[2], *_jax_arrays()):
+            claims.claim(array, _kind_of(array), "")
+    return claims.held()
+
+
+def _frame_names(error: BaseException | None) -> Iterator[tuple[str, object]]:
+    """Local names of the user's functions that the error passed."""
+    frames = [] if error is None else [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in frames:
+        is_function = frame.f_code.co_name != "<module>"
+        if is_function and is_user_file(frame.f_code.co_filename):
+            yield from dict(frame.f_locals).items()
+
+
+def _is_of(value: object, *libraries: str) -> bool:
+    return type(value).__module__.partition(".")[0] in libraries
+
+
+def _is_keras_model(value: object) -> bool:
+    keras = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
+    kinds = tuple(kind for one in keras if isinstance(kind := getattr(one, "Model", None), type))
+    return issubclass(type(value), kinds)
+
+
+def _keras_weights(layer: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """The weights of a layer by the innermost layer that holds them."""
+    for part in parts_of(layer) if depth < 30 else ():
+        yield from _keras_weights(part, f"{path}/{part.name}", depth + 1)
+    yield from ((path, weight) for weight in layer.weights)
+
+
+def _states_of(optimizer: Any) -> Sequence[Any]:
+    """The variables of an optimizer of Keras'; none of anything else."""
+    if not (_is_of(optimizer, "keras", "tf_keras") and hasattr(optimizer, "apply_gradients")):
+        return ()
+    states = getattr(optimizer, "variables", ())
+    return list(states() if callable(states) else states)
+
+
+def _torch_objects() -> tuple[list[Any], list[Any], list[Any]]:
+    """The modules, optimizers and tensors of PyTorch's that live."""
+    torch: Any = sys.modules.get("torch")
+    if getattr(torch, "nn", None) is None or getattr(torch, "optim", None) is None:
+        return [], [], []
+    kinds = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
+    objects = gc.get_objects()
+    types = set(map(type, objects))  # each asked once: there are a million objects
+    modules, optimizers, tensors = (
+        [one for one in objects if type(one) in of_kind]
+        for of_kind in ({one for one in types if issubclass(one, kind)} for kind in kinds)
+    )
+    return modules, optimizers, tensors
+
+
+def torch_blocks() -> dict[int, int]:
+    """The size of each block of memory that PyTorch's living tensors and gradients have, by its address."""
+    blocks = {}
+    for one in _torch_objects()[2]:
+        for tensor in (one, one.grad if one.is_leaf else None):
+            if (block := _block_of(tensor)) is not None:
+                blocks[block[0]] = block[1]
+    return blocks
+
+
+def _torch_claims(
+    modules: list[Any], optimizers: list[Any], tensors: list[Any]
+) -> Iterator[tuple[str, str, Any]]:
+    """What PyTorch's modules, their gradients and optimizers hold, by kind and layer."""
+    inner = {id(part) for module in modules for part in module.children()}
+    roots = [module for module in modules if id(module) not in inner]
+    named = (
+        (type(root).__name__, name, weight)
+        for root in roots
+        for name, weight in (*root.named_parameters(), *root.named_buffers())
+    )
+    layers: dict[int, str] = {}
+    for root_name, name, weight in named:
+        layer = "/".join([root_name, *name.split(".")[:-1]])
+        yield WEIGHTS, layers.setdefault(id(weight), layer), weight
+    for tensor in tensors:
+        if tensor.is_leaf and tensor.grad is not None:
+            yield GRADIENTS, layers.get(id(tensor), ""), tensor.grad
+    for optimizer in optimizers:
+        for weight, states in optimizer.state.items():
+            for state in states.values() if isinstance(states, dict) else ():
+                yield OPTIMIZER_STATE, layers.get(id(weight), ""), state
+
+
+def _jax_arrays() -> Iterable[Any]:
+    live = getattr(sys.modules.get("jax"), "live_arrays", None)
+    return live() if callable(live) else ()
+
+
+def _kind_of(array: Any) -> str:
+    """The kind of an array that neither a model nor an optimizer has."""
+    if getattr(array, "grad_fn", None) is not None:
+        return ACTIVATIONS
+    return WEIGHTS if _is_of(array, "tensorflow", "keras") and hasattr(array, "assign") else DATA
+
+
+def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bool]]:
+    """The arrays that names lead to, and whether they are state of an optimizer of JAX's."""
+    seen: dict[int, Any] = {}
+    left = _MOST_OBJECTS
+    for name, value in names:
+        if name.startswith("_"):  # what the shell keeps of outputs has other names too
+            continue
+        queue = deque([(value, 0, False)])
+        while queue and left > 0:
+            left -= 1
+            one, depth, is_state = queue.popleft()
+            inside: Iterable[Any] = ()
+            if isinstance(one, _CONTAINERS):
+                inside = one.values() if isinstance(one, dict) else one
+            elif type(one).__module__ == _OF_NOTEBOOK and not isinstance(one, type):
+                inside = getattr(one, "__dict__", {}).values()
+            elif _is_of(one, *_LIBRARIES):
+                yield name, one, is_state
+            if inside and id(one) not in seen and depth < _DEEPEST:
+                seen[id(one)] = one
+                is_state = is_state or _is_of(one, _OPTAX)
+                queue.extend((each, depth + 1, is_state) for each in islice(inside, left))
+
+
+def _block_of(array: Any) -> tuple[int, int, str] | None:
+    """Number, bytes and device of the memory behind an array; None of anything else."""
+    if _is_of(array, "keras") and hasattr(array, "assign"):
+        array = array.value
+    if not _is_of(array, *_LIBRARIES):
+        return None
+    if _is_of(array, "torch"):
+        if not isinstance(array, sys.modules["torch"].Tensor) or array.device.type == "meta":
+            return None
+        storage = array.untyped_storage()
+        return storage.data_ptr(), storage.nbytes(), device_of(str(array.device)) or CPU
+    if not (type(array).__name__ in _ARRAYS or hasattr(array, "assign")):
+        return None
+    while type(getattr(array, "base", None)).__name__ in _ARRAYS:  # a view of NumPy's
+        array = array.base
+    item = getattr(array.dtype, "itemsize", None) or array.dtype.size
+    size = prod(map(int, array.shape)) * int(item)
+    return id(array), size, device_of(str(getattr(array, "device", ""))) or CPU
+
+
+def find_pools() -> tuple[MemoryPool, ...]:
+    """Who gives memory, and how much: the process, and devices as far as PyTorch and JAX tell."""
+    limit, resident = find_limit(), resident_bytes()
+    process = MemoryPool(CPU)
+    if resident is not None and limit is not None:
+        process = MemoryPool(CPU, resident, UNKNOWN_BYTES, limit.limit_bytes, limit.of)
+    pools = [process]
+    with OwnFaults():  # a driver that does not answer
+        cuda = getattr(sys.modules.get("torch"), "cuda", None)
+        if cuda is not None and cuda.is_initialized():
+            for number in range(cuda.device_count()):
+                name = f"GPU:{number}"
+                free_and_all = cuda.mem_get_info(number)
+                peak = cuda.max_memory_allocated(number)
+                pools.append(
+                    MemoryPool(name, cuda.memory_allocated(number), peak, free_and_all[1], name)
+                )
+    with OwnFaults():  # likewise
+        devices = getattr(sys.modules.get("jax"), "local_devices", None)
+        for device in devices() if callable(devices) and len(pools) == 1 else ():
+            stats, name = device.memory_stats() or {}, device_of(str(device))
+            if stats and name not in ("", CPU):
+                values = (int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS)
+                pools.append(MemoryPool(name, *values, name))
+    return tuple(pools)
+
+
+_JAX_STATS = "bytes_in_use", "peak_bytes_in_use", "bytes_limit"
