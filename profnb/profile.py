@@ -349,8 +349,8 @@ class Profile(Tables, SharedResult):
         from profnb.compare.trial_section import trial_sections
 
         has_source = self.options.source
-        tried = [one if has_source else replace(one, diff="") for one in self.tried]
-        sections = [*report.sections, *trial_sections(tried)]
+        tried = [one if has_source else replace(one, diff="", sources={}) for one in self.tried]
+        sections = [*trial_sections(tried), *report.sections]
         return replace(report, sections=sections, sharing=self.sharing)
 
     @cached_property

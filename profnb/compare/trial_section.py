@@ -1,20 +1,34 @@
-"""Trials as a section of the report: a row each, and below them the edits as diffs to copy."""
+"""Trials as a section of the report: a row each, and below them the edits as diffs.
+
+The script adds buttons to each diff: they copy it, or the edited cell, or insert that below.
+"""
 
 from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from profnb.capture.source.user_code import number_cells
 from profnb.compare.trial_table import TRIALS, Trial
-from profnb.core.printable import printable
-from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import COLOURS, MUTED
+from profnb.core.printable import printable, printable_lines
+from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
+from profnb.drawing.theme import CHIP, COLOURS, MUTED
 
 TAB = "Trials"
+_LEARNED = "what the training reached as edited, against the code as it is"
 _FASTER_COLOUR, _OTHERS = COLOURS["host compute"], COLOURS["device compute"]
-_DIFF = Markup(
-    '<div style="{}">{}, alters {}:</div><code class="profnb-code" style="display:block;white-space:pre;'
-    'overflow-x:auto;margin:2px 0 8px">{}</code>'
+_EDIT = Markup(
+    '<div style="margin:10px 0"><div><b>{}</b> <span style="{}">{}</span></div>'
+    '<code class="profnb-code"{} style="{};display:block;margin:3px 0;padding:4px 8px">{}</code></div>'
 )
+# By how a line of a diff begins: what both sides are called, and what the edit takes out and puts in.
+_LINE_LOOKS = {
+    "--- ": MUTED,
+    "+++ ": MUTED,
+    "@@": MUTED,
+    "-": "background:rgba(248,81,73,0.18)",
+    "+": "background:rgba(46,160,67,0.2)",
+}
+_LINE = Markup('<div style="{}">{}</div>')
 
 
 def trial_sections(trials: Sequence[Trial]) -> list[Section]:
@@ -29,7 +43,7 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
             Shown("change", lambda row: printable(trials[row].change)),
             Shown("measured", lambda row: trials[row].words(), meaning=TRIALS["ratio"].meaning),
             Shown("promised", lambda row: trials[row].promise_words()),
-            Shown("learned", lambda row: trials[row].metric_words()),
+            Shown("learned", lambda row: trials[row].metric_words(), meaning=_LEARNED),
             Shown("alters", lambda row: printable(trials[row].alters)),
         ),
         title="Trials",
@@ -40,10 +54,38 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
             lambda row: _FASTER_COLOUR if trials[row].is_faster else _OTHERS,
         ),
         rows=range(len(trials)),
-        strip=Markup("").join(
-            _DIFF.format(MUTED, trial.change, trial.alters, trial.diff)
-            for trial in trials
-            if trial.diff
-        ),
+        below=Markup("").join(_edit_html(trial) for trial in trials if trial.diff),
     )
     return [section]
+
+
+def trials_text(trials: Sequence[Trial]) -> str:
+    """Write trials as plain text, with their diffs."""
+    tables = map(section_text, trial_sections(trials))
+    return "\n".join([*tables, *(f"\n{printable_lines(one.diff)}" for one in trials if one.diff)])
+
+
+def edited_cells(trial: Trial) -> str:
+    """The edited text of the notebook's cells, in their order, without our magic's line; "" for none."""
+    numbers = number_cells()
+    cells = sorted(numbers.keys() & trial.sources.keys(), key=numbers.__getitem__)
+    texts = (trial.sources[file].removeprefix("#\n").strip("\n") for file in cells)
+    return "\n\n\n".join(texts)
+
+
+def _edit_html(trial: Trial) -> Markup:
+    cell = edited_cells(trial)
+    return _EDIT.format(
+        trial.change,
+        MUTED,
+        trial.words(),
+        Markup(' data-cell="{}"').format(cell) if cell else "",
+        CHIP,
+        Markup("").join(
+            _LINE.format(_line_look(line), line) for line in trial.diff.splitlines(keepends=True)
+        ),
+    )
+
+
+def _line_look(line: str) -> str:
+    return next((look for mark, look in _LINE_LOOKS.items() if line.startswith(mark)), "")

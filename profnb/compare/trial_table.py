@@ -1,8 +1,8 @@
 """Trials of edits: how much faster the code became, what the advice had promised, what it cost in quality."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from profnb.compare.differences import columns_of
@@ -23,6 +23,7 @@ class Trial:
         change: What was edited, in a few words.
         alters: What the edit changes in results, in a few words; "nothing" for nothing.
         diff: The edit as a unified diff.
+        sources: The edited text of each source that it changes.
         difference: The time as edited against that as it is.
         promised: The least and the most of the time that the advice had left over; NaN where unknown.
         reached: What the training reached by both; None where it told nothing.
@@ -35,6 +36,7 @@ class Trial:
     change: str
     alters: str
     diff: str
+    sources: Mapping[str, str] = field(default_factory=dict)
     difference: Difference = UNTRIED
     promised: tuple[float, float] = (math.nan, math.nan)
     reached: MetricDifference | None = None

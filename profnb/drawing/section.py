@@ -128,6 +128,7 @@ class Section:
         finder: What else than its order a reader can ask of it; None for nothing.
         plain: What the report as plain text says instead of the table.
         strip: A small picture of ours between the sentence and the table; None for none.
+        below: What stands below the table.
     """
 
     title: str
@@ -147,11 +148,12 @@ class Section:
     finder: Finder | None = None
     plain: str = ""
     strip: Markup | None = None
+    below: Markup = Markup("")  # noqa: RUF009 - frozen
 
     @cached_property
     def html(self) -> Markup:
         """Its sentence and table, made once: a page that is made again has most sections as they were."""
-        return _section_html(self)
+        return _section_html(self) + self.below
 
 
 def section_of(

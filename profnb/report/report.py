@@ -58,7 +58,7 @@ _PAGE_STYLE = Markup(
 _SCRIPTS = {
     "drawing": (
         "format.js", "look.js", "sorting.js", "axis.js", "zoom.js", "parts.js", "chart.js",
-        "ask.js", "tips.js",
+        "ask.js", "insert.js", "tips.js",
     ),
     "report": ("icicle.js", "table.js", "advice.js", "live.js", "report.js"),
 }  # fmt: skip

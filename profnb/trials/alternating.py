@@ -122,7 +122,7 @@ def _is_known(one: Difference, rounds: int) -> bool:
 def _trial(
     edit: Edit, before: _Side, after: _Side, study: Study | None, spread: Spread | None
 ) -> Trial:
-    row = Trial(edit.rule, edit.change, edit.alters, edit.diff)
+    row = Trial(edit.rule, edit.change, edit.alters, edit.diff, edit.sources)
     if before.error:
         return replace(row, error=f"The code as it is cannot be run again: {before.error}")
     if after.error:

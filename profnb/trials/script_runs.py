@@ -12,12 +12,11 @@ from typing import Any
 
 from profnb.capture.saved.sidecar import read_recordings
 from profnb.capture.switches import run_fresh
-from profnb.compare.trial_section import trial_sections
+from profnb.compare.trial_section import trials_text
 from profnb.compare.trial_table import Trial
 from profnb.core.parsing import parse_again
 from profnb.core.safe_files import folder_prefix
 from profnb.core.units import NS_PER_S
-from profnb.drawing.section import section_text
 from profnb.edits.editing import Edit, find_edits
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, Output
@@ -88,7 +87,7 @@ def try_in_terminal(
         profile.try_advice(
             arguments.tries, seconds=arguments.try_seconds, anyway=arguments.try_anyway
         )
-    return "\n".join(map(section_text, trial_sections(profile.tried)))
+    return trials_text(profile.tried)
 
 
 def _run_once(

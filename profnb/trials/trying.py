@@ -1,7 +1,6 @@
 """Advice to edits, edits to trials: one by one, then the best together."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from profnb.compare.estimates import Spread
@@ -77,4 +76,4 @@ def declined(reason: str, edit: Edit | None = None) -> Trial:
     """A trial that was not made, and why."""
     if edit is None:
         return Trial("", "nothing was tried", "nothing", "", error=reason)
-    return replace(Trial(edit.rule, edit.change, edit.alters, edit.diff), error=reason)
+    return Trial(edit.rule, edit.change, edit.alters, edit.diff, error=reason)

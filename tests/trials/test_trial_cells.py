@@ -7,6 +7,7 @@ import pytest
 from test_trials import Edit
 
 import profnb
+from profnb.compare.trial_section import edited_cells
 from profnb.history.lookup import kept_trials
 
 pytestmark = pytest.mark.tensorflow
@@ -87,6 +88,7 @@ def test_a_fit_leaves_what_one_run_leaves(shell, capsys, monkeypatch, tmp_path):
     assert kept.ratio[0] == pytest.approx(frame.ratio[0], abs=1e-4)
     assert profnb.history().trials.tolist() == [f"r {frame.ratio[0]:.2f}"]
     assert frame.metric_before[0] > 0 and frame.metric[0] > 0
+    assert edited_cells(profile.tried[0]) == FIT.replace("batch_size=64", "batch_size=512")
     text = profile.summary()
     assert "larger batches" in text and "NameError" in text
     assert "Traceback" not in "".join(capsys.readouterr())

@@ -15,8 +15,9 @@ import pytest
 import profnb
 from profnb.__main__ import main
 from profnb.capture.recording import Recording
+from profnb.compare import trial_section
 from profnb.compare.estimates import THIS_CODE, Spread
-from profnb.compare.trial_section import trial_sections
+from profnb.compare.trial_section import edited_cells, trial_sections, trials_text
 from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
@@ -209,10 +210,11 @@ def test_the_table_and_the_section_say_what_was_tried():
 
 
 @pytest.mark.parametrize("has_source", [True, False])
-def test_a_report_without_source_has_no_diff(cpu_trace_path, has_source):
+def test_a_report_without_source_has_no_diff(cpu_trace_path, has_source, monkeypatch):
     p = profnb.load(cpu_trace_path)
     p.options = replace(p.options, source=has_source)
-    p.tried = [Trial("r", "cache()", "nothing", "-secret\n+secret.cache()")]
+    p.tried = [Trial("r", "cache()", "nothing", "-secret\n+secret.cache()", {"<cell>": "secret.cache()"})]
+    monkeypatch.setattr(trial_section, "number_cells", lambda: {"<cell>": 1})
     assert ("secret" in p._repr_mimebundle_()["text/html"]) == has_source
     assert "cache()" in p._repr_mimebundle_()["text/html"]
 
@@ -442,3 +444,15 @@ def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
         statements_to_repeat(["ds = ds.map(f)"], ast.parse("ds = ds.map(f).cache()").body, {"ds"})
     again_from_its_source = ["ds = read()", "ds = ds.map(f)"]
     assert statements_to_repeat(again_from_its_source, ast.parse("ds = ds.map(f).cache()").body, {"ds"}) == {"ds"}
+
+
+def test_edited_cells_come_in_the_notebooks_order_and_files_are_none(monkeypatch):
+    monkeypatch.setattr(trial_section, "number_cells", lambda: {"<fit>": 7, "<model>": 2, "<other>": 3})
+    sources = {"<fit>": "#\nfit(step)\n", "<model>": "\n\n@tf.function\ndef step(): ...\n", "module.py": "x = 1"}
+    assert edited_cells(Trial("r", "c", "nothing", "", sources)) == "@tf.function\ndef step(): ...\n\n\nfit(step)"
+    assert edited_cells(Trial("r", "c", "nothing", "", {"module.py": "x = 1"})) == ""
+
+
+def test_a_terminal_gets_the_diffs_below_the_table():
+    text = trials_text(try_edits([Edit(diff="-ds\n+ds.cache()\x1b[31m")], timed(Clock(), 10.0, {"x": 5.0}), 1.0))
+    assert text.index("2.00x faster") < text.index("\n-ds\n+ds.cache()\ufffd[31m")
