@@ -264,8 +264,10 @@ def find_pools() -> tuple[MemoryPool, ...]:
         for device in devices() if callable(devices) and len(pools) == 1 else ():
             stats, name = device.memory_stats() or {}, device_of(str(device))
             if stats and name not in ("", CPU):
-                values = (int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS)
-                pools.append(MemoryPool(name, *values, name))
+                in_use, peak, limit_bytes = (
+                    int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS
+                )
+                pools.append(MemoryPool(name, in_use, peak, limit_bytes, name))
     return tuple(pools)
 
 

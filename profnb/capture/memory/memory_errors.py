@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
 from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryShortage
@@ -118,7 +119,9 @@ def _is_of_memory(error: BaseException, text: str) -> bool:
 
 
 def _read(error: BaseException, text: str) -> MemoryShortage:
-    facts = {fact: _first_size(patterns, text) for fact, patterns in _PATTERNS.items()}
+    facts: dict[str, Any] = {
+        fact: _first_size(patterns, text) for fact, patterns in _PATTERNS.items()
+    }
     reserved = facts.pop("reserved_bytes")
     if facts["unused_bytes"] < 0 <= facts["in_use_bytes"] <= reserved:
         facts["unused_bytes"] = reserved - facts["in_use_bytes"]
