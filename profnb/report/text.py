@@ -12,7 +12,7 @@ import numpy as np
 
 from profnb.capture.memory.memory_records import CPU, MemoryShortage
 from profnb.core.columns import Floats
-from profnb.core.printable import LONGEST_NAME, printable
+from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import (
     PS_PER_NS,
     PS_PER_S,
@@ -99,21 +99,22 @@ def alarm_text(study: Study) -> str:
 def shortage_text(shortage: MemoryShortage, kinds: Sequence[KindRow]) -> str:
     """Say whose memory ran out and where, what was asked for, what there was, and what filled it."""
     whose = "The process" if shortage.device == CPU else shortage.device or "The device"
+    rows = rows_of(shortage, kinds)
+    sums = sums_by_kind(rows)
+    in_use = max(shortage.in_use_bytes, sum(sums.values()) - max(shortage.unused_bytes, 0))
     said = [f"{whose} ran out of memory" + (f" at {shortage.where}." if shortage.where else ".")]
     asked = bytes_text(shortage.asked_bytes) if shortage.asked_bytes >= 0 else ""
     had, of = "", f"of {bytes_text(shortage.limit_bytes)} " if shortage.limit_bytes >= 0 else ""
     if shortage.free_bytes >= 0:
         had = f"{bytes_text(shortage.free_bytes)} {of}were free"
-    elif shortage.in_use_bytes >= 0:
+    elif in_use > 0:
         of = f"{of}({shortage.limit_of}) " if of and shortage.limit_of else of
-        had = f"{bytes_text(shortage.in_use_bytes)} {of}were in use"
-    facts = [f"{asked} were asked for" if asked else "", had]
+        had = f"{bytes_text(in_use)} {of}were in use"
+    by = f" by {quoted(shortage.op)}" if shortage.op else ""
+    facts = [f"{asked} were asked for{by}" if asked else "", had]
     facts = [fact for fact in facts if fact]
     said += [f"{'; '.join(facts)}."] if facts else []
-    parts = [
-        f"{kind} {bytes_text(size)}"
-        for kind, size in sums_by_kind(rows_of(shortage, kinds)).items()
-    ]
+    parts = [f"{kind} {bytes_text(size)}" for kind, size in sums.items()]
     said += [f"In use: {', '.join(parts[:_MOST_KINDS])}."] if parts else []
     return " ".join(said)
 

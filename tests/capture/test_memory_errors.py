@@ -1,5 +1,6 @@
 """Errors that say that memory ran out: what of it stands in the messages of all frameworks, and who else is innocent."""
 
+import numpy as np
 import pytest
 
 from profnb.capture.memory.memory_errors import device_of, find_shortage
@@ -121,3 +122,47 @@ def test_hostile_errors_take_nothing_and_end_nothing():
 )  # fmt: skip
 def test_devices_have_one_name(text, device):
     assert device_of(text) == device
+
+
+def test_the_op_that_asked():
+    text = "Graph execution error:\n\nDetected at node net_1/first_1/BiasAdd defined at (most recent call last):\nOOM when allocating tensor with shape[4,5] and type half"
+    found = find_shortage(made("tensorflow.python.framework.errors_impl", "ResourceExhaustedError", text))
+    assert (found.op, found.asked_bytes) == ("net_1/first_1/BiasAdd", 40)
+    assert find_shortage(made("tensorflow", "ResourceExhaustedError", TF)).op == "Conv2D"
+    assert find_shortage(made("jax.errors", "JaxRuntimeError", JAX_NEW)).op == "jit_step"
+    assert find_shortage(RuntimeError(TORCH_1)).op == ""
+
+
+# As the installed frameworks raise them: a number of bytes that no machine has.
+
+
+def raised(ask):
+    with pytest.raises(Exception) as error:  # noqa: B017, PT011 - each framework has its own
+        ask()
+    return find_shortage(error.value)
+
+
+def test_numpys_own_error():
+    found = raised(lambda: np.zeros(1 << 50))
+    assert (found.device, found.asked_bytes) == ("CPU", 8 << 50)
+
+
+@pytest.mark.tensorflow
+def test_tensorflows_own_error():
+    tf = pytest.importorskip("tensorflow")
+    found = raised(lambda: tf.zeros((1 << 20, 1 << 30)))
+    assert found is not None and found.device == "CPU"
+    assert found.asked_bytes in (UNKNOWN, 4 << 50)
+    assert found.in_use_bytes < found.limit_bytes
+
+
+def test_pytorchs_own_error():
+    torch = pytest.importorskip("torch")
+    found = raised(lambda: torch.ones(1 << 50))
+    assert (found.device, found.asked_bytes) == ("CPU", 4 << 50)
+
+
+def test_jaxs_own_error():
+    jax = pytest.importorskip("jax")
+    found = raised(lambda: jax.numpy.ones((1 << 20, 1 << 30), "float32").block_until_ready())
+    assert found.asked_bytes == 4 << 50

@@ -79,7 +79,7 @@ def find_held(
         error: What ended the code, whose frames hold what they made.
     """
     claims = _Claims()
-    names = [*_frame_names(error), *namespace.items()]
+    names = [*namespace.items(), *_frame_names(error)]
     values = [value for _, value in names]
     torch_objects = _torch_objects()
     with OwnFaults():  # somebody's objects may do anything when they are looked at
@@ -143,10 +143,11 @@ def _torch_objects() -> tuple[list[Any], list[Any], list[Any]]:
         return [], [], []
     kinds = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
     objects = gc.get_objects()
-    types = set(map(type, objects))  # each asked once: there are a million objects
+    # Each type is asked once: there may be a million objects.
+    wanted = {one for one in set(map(type, objects)) if issubclass(one, kinds)}
+    living = [one for one in objects if type(one) in wanted]
     modules, optimizers, tensors = (
-        [one for one in objects if type(one) in of_kind]
-        for of_kind in ({one for one in types if issubclass(one, kind)} for kind in kinds)
+        [one for one in living if issubclass(type(one), kind)] for kind in kinds
     )
     return modules, optimizers, tensors
 
@@ -263,8 +264,10 @@ def find_pools() -> tuple[MemoryPool, ...]:
         for device in devices() if callable(devices) and len(pools) == 1 else ():
             stats, name = device.memory_stats() or {}, device_of(str(device))
             if stats and name not in ("", CPU):
-                values = (int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS)
-                pools.append(MemoryPool(name, *values, name))
+                in_use, peak, limit_bytes = (
+                    int(stats.get(key, UNKNOWN_BYTES)) for key in _JAX_STATS
+                )
+                pools.append(MemoryPool(name, in_use, peak, limit_bytes, name))
     return tuple(pools)
 
 

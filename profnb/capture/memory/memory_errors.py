@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
 from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryShortage
@@ -61,6 +62,7 @@ _PATTERNS = {
     for fact, forms in _FORMS.items()
 }
 _TENSOR = re.compile(r"shape\s?\[([\d,]{0,200})\] and type (\w{1,20})")
+_OP = re.compile(r"(?:\bat node |\{\{node |\[Op:|executable_name=')([\w./<>-]{1,200})")
 _ITEM_BYTES = {"float": 4, "double": 8, "half": 2, "bool": 1}
 _KIND = r"(?<![A-Za-z])(GPU|CUDA|ROCM|TPU|MPS|XPU|CPU"
 _DEVICES = (  # with a number, else without
@@ -117,7 +119,9 @@ def _is_of_memory(error: BaseException, text: str) -> bool:
 
 
 def _read(error: BaseException, text: str) -> MemoryShortage:
-    facts = {fact: _first_size(patterns, text) for fact, patterns in _PATTERNS.items()}
+    facts: dict[str, Any] = {
+        fact: _first_size(patterns, text) for fact, patterns in _PATTERNS.items()
+    }
     reserved = facts.pop("reserved_bytes")
     if facts["unused_bytes"] < 0 <= facts["in_use_bytes"] <= reserved:
         facts["unused_bytes"] = reserved - facts["in_use_bytes"]
@@ -125,7 +129,8 @@ def _read(error: BaseException, text: str) -> MemoryShortage:
         facts["asked_bytes"] = _tensor_bytes(text)
     is_of_host = isinstance(error, MemoryError) or _CPU_ALLOCATOR in text
     device = CPU if is_of_host else device_of(text)
-    return MemoryShortage(type(error).__name__, device, limit_of=device, **facts)
+    op = _OP.search(text)
+    return MemoryShortage(type(error).__name__, device, op=op[1] if op else "", **facts)
 
 
 def _first_size(patterns: list[re.Pattern[str]], text: str) -> int:

@@ -59,6 +59,7 @@ class MemoryShortage:
         unused_bytes: What the allocator held, and could not give in one piece.
         limit_bytes: The most there may be.
         limit_of: What sets that bound.
+        op: The op, or the program of XLA's, that asked.
         where: The user's line that asked, "Cell [3]:8".
     """
 
@@ -70,6 +71,7 @@ class MemoryShortage:
     unused_bytes: int = UNKNOWN_BYTES
     limit_bytes: int = UNKNOWN_BYTES
     limit_of: str = ""
+    op: str = ""
     where: str = ""
 
 
