@@ -237,12 +237,13 @@ def _run(arguments):
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
     states = {kind: _State(out, kind) for kind in arguments.formats}
     share = arguments.count // len(states)
+    chunk = 20 * _CHUNK if arguments.readers else _CHUNK  # a worker's begin takes as long as 10,000 files
     while time.monotonic() < end:
         waiting = [state for state in states.values() if state.next < share]
         if not waiting:
             break
         state = min(waiting, key=lambda state: state.next)
-        for number, outcome, why in _run_worker(state.kind, state.next, min(state.next + _CHUNK, share), environment):
+        for number, outcome, why in _run_worker(state.kind, state.next, min(state.next + chunk, share), environment):
             state.note(number, outcome, why)
             if outcome not in ("refused", "opened"):
                 small = _minimised(state.kind, number, outcome, why, environment) if state.is_new(why) else case(state.kind, number)

@@ -15,6 +15,7 @@ Python's Lib/pickletools.py.
 import io
 import pickle
 import pickletools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,10 @@ _PLAIN_OPCODES = frozenset((
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
 _FREES = "free_completed", "free", "free_requested"
 _INSIDE_TORCH = ("/torch/", "\\torch\\")
+_OP_OF_AUTOGRAD = re.compile(
+    r"torch::autograd::(?:VariableType|generated)::(?:\(anonymous namespace\)::)?"
+    r"(\w{1,100}?)(?:_apply_functional|::apply)?\("
+)
 _LARGEST_WORD, _LARGEST_BLOCK = (
     (1 << 62) - 1,
     1 << 38,
@@ -199,7 +204,10 @@ def _changes(history: object, most: int) -> Iterator[_Change]:
 
 
 def _line_of(entry: Mapping[str, Any]) -> str:
-    """Name the line that allocated: the innermost frame of Python that is not PyTorch's own."""
+    """Name the line that allocated: the innermost frame of Python that is not PyTorch's own.
+
+    Threads of autograd run no Python: there it is the innermost op, where frames of C++ were recorded.
+    """
     places = [
         (file, line, name if isinstance(name, str) else "")
         for frame in _dicts(entry.get("frames"), 200)
@@ -210,7 +218,8 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
     for file, line, name in (of_user or python)[:1]:
         return line_name(file, line, name)
-    return ""
+    ops = (_OP_OF_AUTOGRAD.match(name) for _, _, name in places)
+    return next((op[1] for op in ops if op), "")
 
 
 def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
