@@ -236,6 +236,8 @@ def _run(arguments):
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(out / "cache")}
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
     states = {kind: _State(out, kind) for kind in arguments.formats}
+    for state in states.values():
+        state.next = max(state.next, arguments.first)
     share = arguments.count // len(states)
     chunk = 20 * _CHUNK if arguments.readers else _CHUNK  # a worker's begin takes as long as 10,000 files
     while time.monotonic() < end:
@@ -302,6 +304,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="/tmp/fuzz")
     parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case of each format")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this long")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--bounds", action="store_true", help="with Numba's bounds checks on")

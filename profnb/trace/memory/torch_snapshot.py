@@ -43,10 +43,8 @@ _OP_OF_AUTOGRAD = re.compile(
     r"torch::autograd::(?:VariableType|generated)::(?:\(anonymous namespace\)::)?"
     r"(\w{1,100}?)(?:_apply_functional|::apply)?\("
 )
-_LARGEST_WORD, _LARGEST_BLOCK = (
-    (1 << 62) - 1,
-    1 << 38,
-)  # bytes of a block: sums of all stay inside int64
+_LARGEST_WORD = (1 << 62) - 1
+_LARGEST_BLOCK = 1 << 38  # bytes: sums of all stay inside int64
 _Change = tuple[int, int, int, str]
 _Block = tuple[int, int, str]
 
@@ -93,18 +91,14 @@ def _blocks(segments: object) -> dict[int, list[_Block]]:
     blocks: dict[int, list[_Block]] = {}
     left = _MOST_EVENTS
     for segment in _dicts(segments, _MOST_EVENTS):
-        at, device = segment.get("address"), segment.get("device")
+        device, at = _natural(segment.get("device"), 1 << 31), segment.get("address")
         parts = _dicts(segment.get("blocks"), max(left, 0))
         left -= len(parts)
         for block in parts:
-            whole, size = block.get("size"), block.get("requested_size")
-            if not isinstance(at, int) or not isinstance(whole, int) or not isinstance(device, int):
+            size, whole = _natural(block.get("requested_size"), _LARGEST_BLOCK), block.get("size")
+            if not isinstance(at, int) or not isinstance(whole, int):
                 break
-            if (
-                block.get("state") == "active_allocated"
-                and isinstance(size, int)
-                and 0 < size < _LARGEST_BLOCK
-            ):
+            if block.get("state") == "active_allocated" and size > 0:
                 blocks.setdefault(device, []).append((at & _LARGEST_WORD, size, _line_of(block)))
             at += whole
     return blocks
@@ -190,17 +184,16 @@ def _changes(history: object, most: int) -> Iterator[_Change]:
     actions = {action for entry in entries if isinstance(action := entry.get("action"), str)}
     frees = next((action for action in _FREES if action in actions), "")
     for number, entry in enumerate(entries):
-        action, size = entry.get("action"), entry.get("size")
-        if (
-            action not in ("alloc", frees)
-            or not isinstance(size, int)
-            or not 0 < size < _LARGEST_BLOCK
-        ):
-            continue
-        time, address = entry.get("time_us", number), entry.get("addr", 0)
-        time_us = time if isinstance(time, int) and 0 <= time < _LARGEST_WORD // 1000 else number
-        address = address & _LARGEST_WORD if isinstance(address, int) else 0
-        yield time_us * 1000, address, size if action == "alloc" else -size, _line_of(entry)
+        action, size = entry.get("action"), _natural(entry.get("size"), _LARGEST_BLOCK)
+        if action in ("alloc", frees) and size > 0:
+            time_us = _natural(entry.get("time_us"), _LARGEST_WORD // 1000)
+            address = max(_natural(entry.get("addr"), 1 << 64), 0) & _LARGEST_WORD
+            change = size if action == "alloc" else -size
+            yield (number if time_us < 0 else time_us) * 1000, address, change, _line_of(entry)
+
+
+def _natural(value: object, end: int) -> int:
+    return value if isinstance(value, int) and 0 <= value < end else -1
 
 
 def _line_of(entry: Mapping[str, Any]) -> str:
