@@ -236,13 +236,16 @@ def _run(arguments):
         environment |= {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(out / "cache")}
     end = time.monotonic() + arguments.seconds if arguments.seconds else float("inf")
     states = {kind: _State(out, kind) for kind in arguments.formats}
+    for state in states.values():
+        state.next = max(state.next, arguments.first)
     share = arguments.count // len(states)
+    chunk = 20 * _CHUNK if arguments.readers else _CHUNK  # a worker's begin takes as long as 10,000 files
     while time.monotonic() < end:
         waiting = [state for state in states.values() if state.next < share]
         if not waiting:
             break
         state = min(waiting, key=lambda state: state.next)
-        for number, outcome, why in _run_worker(state.kind, state.next, min(state.next + _CHUNK, share), environment):
+        for number, outcome, why in _run_worker(state.kind, state.next, min(state.next + chunk, share), environment):
             state.note(number, outcome, why)
             if outcome not in ("refused", "opened"):
                 small = _minimised(state.kind, number, outcome, why, environment) if state.is_new(why) else case(state.kind, number)
@@ -301,6 +304,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", default="/tmp/fuzz")
     parser.add_argument("--count", type=int, default=100_000)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first case of each format")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this long")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=FORMATS)
     parser.add_argument("--bounds", action="store_true", help="with Numba's bounds checks on")

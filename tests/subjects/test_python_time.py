@@ -241,7 +241,7 @@ GOOD = {("a.py", 3, "f"): (1, 1, 0.5, 1.0, {("b.py", 1, "g"): (1, 1, 0.5, 1.0)})
 
 def test_every_version_of_marshal_is_read():
     for version in range(2, 5):
-        counts = read_pstats(marshal.dumps(GOOD, version), "x.prof")
+        counts = read_pstats(marshal.dumps(GOOD, version))
         assert counts.functions == (("f", "a.py", 3), ("g", "b.py", 1))
         assert (counts.calls, counts.self_s, counts.edges) == ((1, 2), (0.5, 0.25), ((1, 0, 1.0),))
 

@@ -108,6 +108,17 @@ def test_what_was_allocated_before_the_history_counts_as_in_memory_viz(tmp_path)
     assert rows == {"(held since before the trace began)": 11, "model.py:5 f": 4, "init.py:3 g": 2, "train.py:12 f": 1}
 
 
+def test_what_a_thread_of_autograd_allocated_has_its_op(tmp_path):
+    """Real names of frames (PyTorch 2.8, ``stacks="all"``): no Python ran there."""
+    names = ["torch::unwind::unwind()", "at::native::structured_bmm_out_cuda::impl(at::Tensor const&)",
+             "torch::autograd::VariableType::(anonymous namespace)::bmm(c10::DispatchKeySet, at::Tensor const&)", "torch::autograd::generated::BmmBackward0::apply(int)"]  # fmt: skip
+    frames = [{"name": name, "filename": "??", "line": 0} for name in names]
+    change = {"action": "alloc", "addr": 9, "size": MIB, "stream": 0, "time_us": 1}
+    history = [change | {"frames": frames}, change | {"addr": 10, "frames": frames[3:]}, change | {"addr": 11, "frames": frames[:2]}]
+    (tmp_path / "s.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": [history]}, 4))
+    assert profnb.load(tmp_path / "s.pickle").memory_peak.op_name.tolist() == ["bmm", "BmmBackward0", "(no op)"]
+
+
 def test_the_shared_snapshot_is_as_memory_viz_has_it(shared_traces):
     path = shared_traces / "other-tools" / "torch-memory-snapshot.pickle"
     walked = viz_of(pickle.loads(path.read_bytes()), 0)

@@ -150,8 +150,8 @@ def sample_memory(trace: Trace, allocators: Sequence[Allocator]) -> list[Counter
 
 def other_counters(trace: Trace, allocators: Sequence[Allocator]) -> list[Counter]:
     """List what a trace counted, without what its allocators' events tell too."""
-    own = (_IN_USE, _RESERVED) if allocators else ()
-    return [counter for counter in trace.counters if counter.name not in own]
+    twice = (_IN_USE, _RESERVED) if allocators else ()
+    return [counter for counter in trace.counters if counter.name not in twice]
 
 
 @dataclass(frozen=True, slots=True)

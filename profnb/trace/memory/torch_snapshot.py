@@ -15,6 +15,7 @@ Python's Lib/pickletools.py.
 import io
 import pickle
 import pickletools
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -38,10 +39,12 @@ _PLAIN_OPCODES = frozenset((
 _INTEGERS = ("BININT", "BININT1", "BININT2", "LONG1")
 _FREES = "free_completed", "free", "free_requested"
 _INSIDE_TORCH = ("/torch/", "\\torch\\")
-_LARGEST_WORD, _LARGEST_BLOCK = (
-    (1 << 62) - 1,
-    1 << 38,
-)  # bytes of a block: sums of all stay inside int64
+_OP_OF_AUTOGRAD = re.compile(
+    r"torch::autograd::(?:VariableType|generated)::(?:\(anonymous namespace\)::)?"
+    r"(\w{1,100}?)(?:_apply_functional|::apply)?\("
+)
+_LARGEST_WORD = (1 << 62) - 1
+_LARGEST_BLOCK = 1 << 38  # bytes: sums of all stay inside int64
 _Change = tuple[int, int, int, str]
 _Block = tuple[int, int, str]
 
@@ -88,18 +91,14 @@ def _blocks(segments: object) -> dict[int, list[_Block]]:
     blocks: dict[int, list[_Block]] = {}
     left = _MOST_EVENTS
     for segment in _dicts(segments, _MOST_EVENTS):
-        at, device = segment.get("address"), segment.get("device")
+        device, at = _natural(segment.get("device"), 1 << 31), segment.get("address")
         parts = _dicts(segment.get("blocks"), max(left, 0))
         left -= len(parts)
         for block in parts:
-            whole, size = block.get("size"), block.get("requested_size")
-            if not isinstance(at, int) or not isinstance(whole, int) or not isinstance(device, int):
+            size, whole = _natural(block.get("requested_size"), _LARGEST_BLOCK), block.get("size")
+            if not isinstance(at, int) or not isinstance(whole, int):
                 break
-            if (
-                block.get("state") == "active_allocated"
-                and isinstance(size, int)
-                and 0 < size < _LARGEST_BLOCK
-            ):
+            if block.get("state") == "active_allocated" and size > 0:
                 blocks.setdefault(device, []).append((at & _LARGEST_WORD, size, _line_of(block)))
             at += whole
     return blocks
@@ -185,21 +184,23 @@ def _changes(history: object, most: int) -> Iterator[_Change]:
     actions = {action for entry in entries if isinstance(action := entry.get("action"), str)}
     frees = next((action for action in _FREES if action in actions), "")
     for number, entry in enumerate(entries):
-        action, size = entry.get("action"), entry.get("size")
-        if (
-            action not in ("alloc", frees)
-            or not isinstance(size, int)
-            or not 0 < size < _LARGEST_BLOCK
-        ):
-            continue
-        time, address = entry.get("time_us", number), entry.get("addr", 0)
-        time_us = time if isinstance(time, int) and 0 <= time < _LARGEST_WORD // 1000 else number
-        address = address & _LARGEST_WORD if isinstance(address, int) else 0
-        yield time_us * 1000, address, size if action == "alloc" else -size, _line_of(entry)
+        action, size = entry.get("action"), _natural(entry.get("size"), _LARGEST_BLOCK)
+        if action in ("alloc", frees) and size > 0:
+            time_us = _natural(entry.get("time_us"), _LARGEST_WORD // 1000)
+            address = max(_natural(entry.get("addr"), 1 << 64), 0) & _LARGEST_WORD
+            change = size if action == "alloc" else -size
+            yield (number if time_us < 0 else time_us) * 1000, address, change, _line_of(entry)
+
+
+def _natural(value: object, end: int) -> int:
+    return value if isinstance(value, int) and 0 <= value < end else -1
 
 
 def _line_of(entry: Mapping[str, Any]) -> str:
-    """Name the line that allocated: the innermost frame of Python that is not PyTorch's own."""
+    """Name the line that allocated: the innermost frame of Python that is not PyTorch's own.
+
+    Threads of autograd run no Python: there it is the innermost op, where frames of C++ were recorded.
+    """
     places = [
         (file, line, name if isinstance(name, str) else "")
         for frame in _dicts(entry.get("frames"), 200)
@@ -210,7 +211,8 @@ def _line_of(entry: Mapping[str, Any]) -> str:
     of_user = [place for place in python if not any(part in place[0] for part in _INSIDE_TORCH)]
     for file, line, name in (of_user or python)[:1]:
         return line_name(file, line, name)
-    return ""
+    ops = (_OP_OF_AUTOGRAD.match(name) for _, _, name in places)
+    return next((op[1] for op in ops if op), "")
 
 
 def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:

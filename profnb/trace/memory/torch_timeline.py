@@ -130,7 +130,7 @@ def _changes(rows: object) -> tuple[Int64s, Int64s, Int64s]:
         )
     changes = np.zeros((len(table), len(KINDS)), np.int64)
     changes[np.arange(len(table)), kind] = size
-    known = times[times >= 0]
-    times = np.maximum(times, known.min() if known.size else 0)
+    recorded = times[times >= 0]
+    times = np.maximum(times, recorded.min() if recorded.size else 0)
     last = np.flatnonzero(np.append(np.diff(times) != 0, True))
     return times[last], np.cumsum(changes, axis=0)[last], np.cumsum(np.sign(changes), axis=0)[last]
