@@ -27,9 +27,9 @@ from profnb.core.columns import Floats
 
 LEAST_BEFORE = 10  # runs: with fewer nobody knows how much they vary
 # Of how many choices one may be as far out, by the runs that are chosen.
-_RARITY = {3: 3500, 4: 20_000, 8: 50_000}
+_RARITY = {3: 3500, 4: 20_000, 8: 100_000}
 # Normal deviates: below the one nobody need count, beyond the other few runs will do.
-_CLEAR, _SURE = 3.3, 4.25
+_CLEAR, _SURE = 3.3, 4.5
 _PART_OF_WAY, _FEW_OF, _GRAIN = 0.25, 8, 400
 _MOST_BEFORE = 1000
 
