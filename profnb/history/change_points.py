@@ -4,7 +4,7 @@ The mean of the latest 3, 4 or 8 runs is held against all runs since the last ch
 of all choices of as many of these runs, at most one in thousands may have a mean as far out. Where nothing
 changed every choice is as likely, whatever the noise is: so the rate of false alarms holds with heavy tails
 and far-out runs too, as long as a run doesn't depend on the one before. Among few runs no choice is so rare:
-there the latest have to lie beyond all before them, by four standard errors of normal noise.
+there the latest have to lie beyond all before them, as far out as normal noise hardly ever is.
 ``tests/benchmarks/history.py`` measures the rates.
 
 Three runs are the fewest: two that a busy machine slowed in a row are no rare thing.
@@ -26,15 +26,10 @@ import numpy as np
 from profnb.core.columns import Floats
 
 LEAST_BEFORE = 10  # runs: with fewer nobody knows how much they vary
-_RARITY = {
-    3: 5000,
-    4: 10_000,
-    8: 50_000,
-}  # of how many choices one may be as far out, by the runs chosen
-_CLEAR, _SURE = (
-    3.3,
-    4.0,
-)  # normal deviates: below the one nobody need count, beyond the other few runs will do
+# Of how many choices one may be as far out, by the runs that are chosen.
+_RARITY = {3: 3500, 4: 20_000, 8: 100_000}
+# Normal deviates: below the one nobody need count, beyond the other few runs will do.
+_CLEAR, _SURE = 3.3, 4.5
 _PART_OF_WAY, _FEW_OF, _GRAIN = 0.25, 8, 400
 _MOST_BEFORE = 1000
 

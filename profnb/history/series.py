@@ -9,13 +9,13 @@ ones.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
-from math import isfinite, isnan, log, nan
+from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread
+from profnb.core.columns import Floats
 from profnb.core.table import Column, Table
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
@@ -117,34 +117,48 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
         That of this code where three runs or more tell it, else that of other code on this machine: what four
         in five of four or more others stay below; None where nothing tells it.
     """
-    of_code: list[tuple[float, int]] = []
-    of_others: list[tuple[float, int]] = []
+    of_code: list[list[Floats]] = []
+    of_others: list[list[Floats]] = []
     here = [run for run in runs if machine in ("", run.machine)]
     for rows in _rows_by_series(here).values():
-        series = [here[at] for at in rows]
-        logs = [log(run.median_ms) for run in series if run.median_ms > 0]
-        squares, freedom = _scatter(logs)
+        series = [here[at] for at in rows if 0 < here[at].median_ms < inf]
+        if not series:
+            continue
         first = series[0]
         is_code = first.label == label if label else bool(code) and first.cell == code
-        if freedom:
-            (of_code if is_code else of_others).append((squares, freedom))
-    freedom = sum(one for _, one in of_code)
+        (of_code if is_code else of_others).append(_stretches(series))
+    variance, freedom = _variance([part for parts in of_code for part in parts])
     if freedom >= _FEWEST:
-        return Spread(sum(squares for squares, _ in of_code) / freedom, freedom, THIS_CODE)
-    variances = [squares / one for squares, one in of_others if one >= _FEWEST]
+        return Spread(variance, freedom, THIS_CODE)
+    variances = [variance for variance, freedom in map(_variance, of_others) if freedom >= _FEWEST]
     if len(variances) < _FEWEST_CODES:
         return None
     return Spread(float(np.percentile(variances, _CAUTIOUS)), _FREEDOM_OF_OTHERS, OTHER_CODE)
 
 
-def _scatter(logs: Sequence[float]) -> tuple[float, int]:
-    """Sum of squares around the mean of each stretch between changes, and its degrees of freedom."""
-    if len(logs) < _FEWEST or not all(map(isfinite, logs)):
-        return 0.0, 0
-    bounds = [0, *(change.at for change in find_changes(np.exp(logs).tolist())), len(logs)]
-    parts = [np.asarray(logs[i:j]) for i, j in pairwise(bounds)]
-    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in parts)
-    return squares, len(logs) - len(parts)
+def _stretches(series: Sequence[Run]) -> list[Floats]:
+    """Logarithms of the typical steps, cut where they changed with the code or the commit.
+
+    A shift without an edit is how runs vary: what else ran on the machine made it.
+    """
+    times = [run.median_ms for run in series]
+    edits = [
+        change.at
+        for change in find_changes(times)
+        if len({(run.cell, run.commit) for run in series[change.at - 2 : change.at + 2]}) > 1
+    ]
+    return np.split(np.log(times), edits)
+
+
+def _variance(stretches: Sequence[Floats]) -> tuple[float, int]:
+    """Pool the variance of stretches, and its freedom; 95 of 100 pairs of runs are no further apart."""
+    freedom = sum(part.size - 1 for part in stretches)
+    if not freedom:
+        return nan, 0
+    squares = sum(float(((part - part.mean()) ** 2).sum()) for part in stretches)
+    pairs = [np.abs(part[:, None] - part)[np.triu_indices(part.size, 1)] for part in stretches]
+    apart = float(np.percentile(np.concatenate(pairs), 95)) / 1.96
+    return max(squares / freedom, apart**2 / 2), freedom
 
 
 def _of(name: str) -> Callable[[Sequence[ListedRun]], list[Any]]:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.compare.estimates import THIS_CODE, UNKNOWN_SPREAD, Spread
-from profnb.compare.speedup import RunSet, compare_runs
+from profnb.compare.estimates import UNKNOWN_SPREAD
+from profnb.compare.speedup import RunSet, compare_runs, estimate_step
 from profnb.history.change_points import find_changes
 from profnb.history.series import spread_of_runs
 from profnb.history.showing import open_history
@@ -90,7 +90,8 @@ def covered(past, count, ratio, spread_seen, trials, random):
     for trial in range(trials):
         spread, spread_of_run = UNKNOWN_SPREAD, spread_seen or float(random.choice(RECORDED))
         if past > 0:
-            spread = Spread(float(random.normal(0, spread_of_run, past).var(ddof=1)), past - 1, THIS_CODE)
+            before = np.exp(random.normal(0, spread_of_run, past)).tolist()
+            spread = spread_of_runs([Run(key=str(at), cell="it", median_ms=ms) for at, ms in enumerate(before)], "it", "")
         if past < 0:
             spread, spread_of_run = told_by_others(random)
         sides = [
@@ -199,8 +200,6 @@ def import_if_there(name):
 def recorded_programs():
     """The typical steps of each run of programs that were recorded several times (tests/data)."""
     import profnb
-    from profnb.compare.speedup import estimate_step
-
     sys.path[:0] = [str(ROOT / "tests")]
     from recorded import program
 
@@ -262,7 +261,7 @@ def run_cell(folder, count):
     files = [folder / f"{number}.json" for number in range(count)]
     for first in range(0, count, RUNS_OF_A_KERNEL):
         if missing := [str(one) for one in files[first : first + RUNS_OF_A_KERNEL] if not one.exists()]:
-            subprocess.run([sys.executable, str(folder / "cell.py"), *missing], env=env, check=True)
+            subprocess.run([sys.executable, str(folder / "cell.py"), *missing], env=env, cwd=folder, check=True)
     return read_runs(file)[:count], [json.loads(one.read_text()) for one in files]
 
 
@@ -270,6 +269,14 @@ def cell_told(folder, count):
     """What comparisons of one unchanged cell's runs say, one run a side: intervals that hold 1, and claims."""
     rows, seen = run_cell(folder, count)
     sides = [RunSet("cell", (np.array(one["times"]),)) for one in seen]
+    known = {}  # each run's steps are resampled once, not for each pair
+
+    def estimated(runs, _):
+        if (key := runs[0].tobytes()) not in known:
+            known[key] = estimate_step(runs)
+        return known[key]
+
+    sys.modules["profnb.compare.speedup"].estimate_step = estimated
     medians, loads = [float(np.median(one["times"])) / 1e9 for one in seen], [one["load"] for one in seen]
     print(f"{count} runs of {len(seen[0]['times'])} steps: {min(medians):.2f} to {max(medians):.2f} ms; their logarithms vary by {np.std(np.log(medians), ddof=1):.1%}")
     print(f"load {min(loads):.1f} to {max(loads):.1f}; correlation of neighbours {np.corrcoef(np.log(medians)[1:], np.log(medians)[:-1])[0, 1]:.2f}")
@@ -277,7 +284,7 @@ def cell_told(folder, count):
 
     def past(one, two, runs):
         others = [at for at in range(count) if at not in (one, two)]
-        return [rows[at] for at in (random.choice(others, runs, replace=False) if runs else [])]
+        return [rows[at] for at in sorted(random.choice(others, runs, replace=False))] if runs else []
 
     ways = {"the steps of both runs alone": None, "nobody": 0, "3 past runs": 3, "10 past runs": 10, "all other runs": count - 2}
     pairs = [(one, two) for two in range(count) for one in range(two)]
@@ -286,7 +293,7 @@ def cell_told(folder, count):
         for one, two in pairs:
             spread = None if runs is None else spread_of_runs(past(one, two, runs), rows[0].cell, "cell") or UNKNOWN_SPREAD
             found.append(compare_runs(sides[one], sides[two], spreads=None if runs is None else (spread, spread)))
-        print(name, told(found))
+        print(name, told(found), flush=True)
     found = []
     for two in range(4, count):
         spread = spread_of_runs(rows[: two - 1], rows[0].cell, "cell") or UNKNOWN_SPREAD
