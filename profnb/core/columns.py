@@ -53,7 +53,7 @@ def ratio(amount: Int64s | Floats, per: Int64s | Floats) -> Floats:
     return divided
 
 
-def flags_at(rows: Int64s, count: int) -> Bools:
+def flags_at(rows: Int64s | Int32s, count: int) -> Bools:
     """Mark some of so many rows, shape (count,)."""
     flags = np.zeros(count, np.bool_)
     flags[rows] = True

@@ -22,7 +22,6 @@ from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
 from profnb.core.units import count_text, counted_text
 from profnb.loading import load
-from profnb.many_traces.summaries import read_and_free
 from profnb.profile import Profile
 from profnb.report.result import SharedResult
 
@@ -400,6 +399,7 @@ def read_digest(task: tuple[str, str]) -> "Digest | str":
         task: Its file, and what it is called in the run.
     """
     from profnb.fleet.digest import digest_study
+    from profnb.many_traces.summaries import read_and_free
 
     path, host = task
 

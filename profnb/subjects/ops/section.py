@@ -85,7 +85,8 @@ def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
     if layers is None:
         cells: list[Cell] = [(name, "", kind) for name, kind in names]
     else:
-        cells = [title.cell for title in op_titles(*map(list, zip(*names, strict=True)), layers)]
+        titles = op_titles([name for name, _ in names], [kind for _, kind in names], layers)
+        cells = [title.cell for title in titles]
     section = section_of(
         OPS,
         ops,
