@@ -37,6 +37,7 @@ EXAMPLES = {
     "unit": "examples",
     "step_num": "41",
     "op_name": "conv2d_1/Conv2D",
+    "origin": "repeated calls of train_step",
     "op_type": "Conv2D",
     "title_of": "training",
     "seconds": "20",

@@ -16,7 +16,7 @@ Each folder's own docstring says what is in it.
     drawing/    what a section is drawn with: palette, tables, figures, the door to plotly
     subjects/   feeds, input, memory, xla, device, ops, bounds, layers, source, python, cell, system: what
                 each finds, and its ``section`` (how it is shown), if any;
-                ``find`` has what is found of a trace, and ``study`` all of those
+                ``study`` has all that is found of a trace
     causes/     what may be behind the time of steps, as far as several subjects tell
     advice/     what a change saves: the tree of the cell's time, its replay with an edit, the rules
     edits/      advice as edits of the source, by LibCST: what is tried

@@ -209,8 +209,9 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     last = np.searchsorted(merged.step_of, np.arange(count), side="right")
     begin = merged.joints.leave_ps[0, first] - origin_ps
     end = merged.joints.leave_ps[0, last] - origin_ps
-    origin = "collectives that all hosts took part in"
-    steps = Steps.between(begin, end, ("step",) * count, origin)
+    steps = Steps.between(
+        begin, end, ("step",) * count, origin="collectives that all hosts took part in"
+    )
     return replace(steps, step_num=merged.step_num, is_warmup=~merged.is_steady)
 
 

@@ -187,9 +187,13 @@ class Ops(_Subject):
     """
 
     runs = _Value(lambda s: find_op_runs(s.trace, s.xla.hlo, s.groups.step))
-    table = _Value(lambda s: sum_op_runs(s.ops.runs))
-    steady = _Value(lambda s: sum_op_runs(s.ops.runs, s.in_scope) if s.has_steps else s.ops.table)
-    counted = _Value(lambda s: sum_op_runs(s.ops.runs, s.events_of(s.summary.counted)))
+    table: _Value[OpTable] = _Value(lambda s: sum_op_runs(s.ops.runs))
+    steady: _Value[OpTable] = _Value(
+        lambda s: sum_op_runs(s.ops.runs, s.in_scope) if s.has_steps else s.ops.table
+    )
+    counted: _Value[OpTable] = _Value(
+        lambda s: sum_op_runs(s.ops.runs, s.events_of(s.summary.counted))
+    )
     iterator = _Value(
         lambda s: find_input_work(s.trace, s.input.iterators, s.groups.parent, s.ops.runs.events)
     )

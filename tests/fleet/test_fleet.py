@@ -13,7 +13,7 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import GraphLines, SourceRecords
 from profnb.core.errors import TraceFormatError
-from profnb.many_traces import workers
+from profnb.many_traces import summaries
 from profnb.many_traces.fleets import find_fleet
 from profnb.trace.model import Trace
 from profnb.fleet.digest import OWN_CATEGORIES
@@ -308,10 +308,10 @@ def test_traces_that_were_read_are_let_go(tmp_path, monkeypatch):
     before = kept()
     gc.disable()
     try:
-        monkeypatch.setattr(workers, "_EACH_BYTES", 10**12)
+        monkeypatch.setattr(summaries, "_EACH_BYTES", 10**12)
         fleet = profnb.load_fleet(tmp_path)
         assert kept() == before + len(files)  # else this test shows nothing
-        monkeypatch.setattr(workers, "_EACH_BYTES", 1)
+        monkeypatch.setattr(summaries, "_EACH_BYTES", 1)
         fleet = profnb.load_fleet(tmp_path)
         profnb.summarize(tmp_path)
         assert kept() == before and len(fleet) == len(files)
