@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from profnb.capture.machine.waits import CoreWaits
 from profnb.capture.machine.machine_watch import MachineRecords
+from profnb.capture.machine.waits import CoreWaits
 
 _LONG_WAIT, _LEAST_RAN_NS = 0.5, 100_000_000
 _MANY_OTHERS = 0.25
