@@ -287,7 +287,7 @@ class LiteComparison(Result):
         import numpy as np
 
         from profnb.compare.speedup import RunSet, compare_runs
-        from profnb.lite.findings import UNKNOWN
+        from profnb.lite.findings import NO_INTERVAL
 
         one, two = self.first.findings, self.second.findings
         judged, judged_again = ((each.data_digest, each.metric) for each in (one, two))
@@ -300,7 +300,7 @@ class LiteComparison(Result):
                 sides = zip(self.labels, (model, other), strict=True)
                 runs = [RunSet(label, (np.array(each.round_ps),)) for label, each in sides]
                 time = compare_runs(runs[0], runs[1])
-                price = one.price(other, model) if is_same_data else UNKNOWN
+                price = one.price(other, model) if is_same_data else NO_INTERVAL
                 rows.append(LiteDifference(model.name, model, other, time, price))
         return rows
 

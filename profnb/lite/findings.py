@@ -45,7 +45,7 @@ class Interval(NamedTuple):
         return not self.low <= 0 <= self.high
 
 
-UNKNOWN = Interval(_UNMEASURED, _UNMEASURED, _UNMEASURED)
+NO_INTERVAL = Interval(_UNMEASURED, _UNMEASURED, _UNMEASURED)
 
 
 def judge_outputs(
@@ -166,7 +166,7 @@ def share_interval(right: Floats) -> Interval:
     """Give a share and Wilson's 95 % interval; NaN of nothing."""
     count = len(right)
     if not count:
-        return UNKNOWN
+        return NO_INTERVAL
     share, whole = float(np.mean(right)), 1 + _Z**2 / count
     centre = (share + _Z**2 / (2 * count)) / whole
     reach = math.sqrt(share * (1 - share) / count + _Z**2 / (4 * count**2)) * _Z / whole
@@ -249,7 +249,7 @@ class LiteModel:
     def latency(self) -> Interval:
         """The median time of a run and its 95 % interval, in picoseconds."""
         if not len(self.round_ps):
-            return UNKNOWN
+            return NO_INTERVAL
         low, high = estimate_step([np.array(self.round_ps)]).interval
         return Interval(self.latency_ps, math.exp(low), math.exp(high))
 
@@ -358,7 +358,7 @@ class LiteFindings:
         """Give how many times as fast as the base it is: the median over rounds, and its 95 % interval."""
         base = base or self.base
         if base is None or not len(one.round_ps) or len(one.round_ps) != len(base.round_ps):
-            return UNKNOWN
+            return NO_INTERVAL
         estimate = estimate_step([np.array(base.round_ps) / np.array(one.round_ps)])
         return Interval(*(math.exp(log) for log in (estimate.mean, *estimate.interval)))
 
@@ -371,7 +371,7 @@ class LiteFindings:
         """Compare the metric with the base's, example by example: positive where it is larger."""
         base = base or self.base
         if base is None or not one.scores or len(one.scores) != len(base.scores):
-            return UNKNOWN
+            return NO_INTERVAL
         return paired_price(np.array(one.scores), np.array(base.scores), is_score=self.is_score)
 
     @cached_property
@@ -382,7 +382,7 @@ class LiteFindings:
                 model=one,
                 per_second=self.batch_size * PS_PER_S / one.latency_ps,
                 speedup=self.speedup(one),
-                quality=self.quality(one) if self.metric else UNKNOWN,
+                quality=self.quality(one) if self.metric else NO_INTERVAL,
                 price=self.price(one),
                 ops=float(one.ops) if one.ops else _UNMEASURED,
                 delegated_ops=float(one.delegated_ops) if one.ops else _UNMEASURED,
