@@ -10,6 +10,7 @@ from markupsafe import Markup
 from profnb.capture.source.user_code import number_cells
 from profnb.compare.trial_table import TRIALS, Trial
 from profnb.core.printable import printable, printable_lines
+from profnb.core.units import MISSING
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import CHIP, COLOURS, MUTED
 
@@ -35,7 +36,10 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
     """Show what was tried; nothing where nothing was."""
     if not trials:
         return []
-    cut = " Each run ended after its first steps." if any(trial.is_cut for trial in trials) else ""
+    said = ["Each edit ran beside the code as it is; everything was put back."]
+    said += (
+        ["Each run ended after its first steps."] if any(trial.is_cut for trial in trials) else []
+    )
     section = section_of(
         TRIALS,
         trials,
@@ -44,11 +48,11 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
             Shown("measured", lambda row: trials[row].words(), meaning=TRIALS["ratio"].meaning),
             Shown("promised", lambda row: trials[row].promise_words()),
             Shown("learned", lambda row: trials[row].metric_words(), meaning=_LEARNED),
-            Shown("alters", lambda row: printable(trials[row].alters)),
+            Shown("alters", lambda row: trials[row].alters if trials[row].rule else MISSING),
         ),
         title="Trials",
         tab=TAB,
-        sentence=f"Each edit ran beside the cell as it is; everything was put back.{cut}",
+        sentence=" ".join(said) if any(trial.has_result for trial in trials) else "",
         bar=Bar(
             lambda row: min(trials[row].difference.ratio, 1.0) if trials[row].is_faster else 0.0,
             lambda row: _FASTER_COLOUR if trials[row].is_faster else _OTHERS,
