@@ -55,6 +55,11 @@ class Trial:
         return self.difference.is_different and self.difference.ratio < 1
 
     @property
+    def saved_fraction(self) -> float:
+        """The share of the time that the edit surely saves, about; 0 where it does not."""
+        return 1 - self.difference.ratio if self.is_faster else 0.0
+
+    @property
     def promised_low(self) -> float:
         """The least of the time that the advice had left over."""
         return self.promised[0]
@@ -79,10 +84,10 @@ class Trial:
         one = self.difference
         if self.error or not self.has_result:
             return self.error or MISSING
-        speed, interval = one.speed_words()
         if not one.is_different:
             ends = range_text(f"{one.low:.2f}", f"{one.high:.2f}")
-            interval = f"no difference shown: {ends} of the time"
+            return f"no difference shown ({ends} of the time)"
+        speed, interval = one.speed_words()
         return f"{speed} ({interval})"
 
     def promise_words(self) -> str:

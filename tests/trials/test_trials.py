@@ -174,7 +174,8 @@ def test_the_table_and_the_section_say_what_was_tried():
     (section,) = trial_sections(rows)
     html = str(section.html)
     assert "profnb-code" in html and "+ds.cache() &lt;b&gt;" in html
-    assert "2.00x faster" in html and "`lock` is a lock." in html
+    assert "2.00x faster" in html and "lock is a lock." in html
+    assert section.rows[0][0].count("█") == 6  # half of the time is saved, and half of 12
     assert trial_sections([]) == []
 
 
@@ -446,3 +447,9 @@ def test_where_nothing_was_tried_no_run_is_spoken_of():
     (section,) = trial_sections([declined("No advice has an edit that surely fits this code.")])
     text = section_text(section)
     assert "No advice has an edit" in text and "ran beside" not in text and "alters" not in text
+
+
+def test_a_diff_shows_our_magic_where_a_comment_holds_its_place():
+    diff = "--- Cell [3]\n+++ Cell [3] (edited)\n@@ -1,2 +1,2 @@\n #\n-a\n+b\n@@ -9,2 +9,2 @@\n #\n-c\n+d\n"
+    text = trials_text([Trial("r", "c", "nothing", diff)])
+    assert " %%tfprofile\n-a\n+b" in text and " #\n-c" in text
