@@ -41,7 +41,7 @@ READABLE = {
     "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", WEIGHED, r"The best setting makes [\d,]+ examples/s"],
     "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
     "07-several-workers": [r"4 hosts, \d+ common steps of", "(holds|hold) the others up|No host holds", "Who was late in which step", "own work", "Clocks are joined to", "median_ms", "train_step"],
-    "08-keras-on-jax-and-torch": ["train steps, median", "Keras runs on", r"(tensorflow|jax|torch): (installed|not installed, its parts are skipped)", "backend=tensorflow", "examples/s", "is not installed here: pip install|Layers, forward \\+ backward"],
+    "08-keras-on-jax-and-torch": ["train steps, median", "Keras runs on", r"(tensorflow|jax|torch): (installed|not installed, its parts are skipped)", "backend=tensorflow", "examples/s", "is not installed here: pip install|first_forward_us"],
     "09-litert": ["train steps, median", "(faster|slower) than float32|as fast as float32", "Size and time", "What comes out", "Layers", "conv2d_1", "of fixed batch", r"quarters.lite.json.gz: [\d.]+ kB"],
     "10-history": [r"12 runs in 1 series", "Latest runs", r"digits is [\d.]+x slower since [^,]+, commit [0-9a-f]{7}", r"Score\.on_epoch_end \+[\d.]+ s", "is_alarm", "part of the cell"],
     "03-input-pipeline": ["Input pipeline", "Python", r"before +[\d.]+ ms a step, of which +[\d.]+ ms waiting", r"after +[\d.]+ ms", r"[\d.]+ times as fast"],

@@ -3,6 +3,7 @@
 The script adds buttons to each diff: they copy it, or the edited cell, or insert that below.
 """
 
+import re
 from collections.abc import Sequence
 
 from markupsafe import Markup
@@ -10,12 +11,12 @@ from markupsafe import Markup
 from profnb.capture.source.user_code import number_cells
 from profnb.compare.trial_table import TRIALS, Trial
 from profnb.core.printable import printable, printable_lines
+from profnb.core.units import MISSING
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import CHIP, COLOURS, MUTED
 
 TAB = "Trials"
 _LEARNED = "what the training reached as edited, against the code as it is"
-_FASTER_COLOUR, _OTHERS = COLOURS["host compute"], COLOURS["device compute"]
 _EDIT = Markup(
     '<div style="margin:10px 0"><div><b>{}</b> <span style="{}">{}</span></div>'
     '<code class="profnb-code"{} style="{};display:block;margin:3px 0;padding:4px 8px">{}</code></div>'
@@ -28,6 +29,7 @@ _LINE_LOOKS = {
     "-": "background:rgba(248,81,73,0.18)",
     "+": "background:rgba(46,160,67,0.2)",
 }
+_FIRST_LINE = re.compile(r"(^@@ -1,\d+ \+1,\d+ @@\n) #\n", re.MULTILINE)
 _LINE = Markup('<div style="{}">{}</div>')
 
 
@@ -35,24 +37,24 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
     """Show what was tried; nothing where nothing was."""
     if not trials:
         return []
-    cut = " Each run ended after its first steps." if any(trial.is_cut for trial in trials) else ""
+    said = ["Each edit ran beside the code as it is; everything was put back."]
+    said += (
+        ["Each run ended after its first steps."] if any(trial.is_cut for trial in trials) else []
+    )
     section = section_of(
         TRIALS,
         trials,
         (
             Shown("change", lambda row: printable(trials[row].change)),
-            Shown("measured", lambda row: trials[row].words(), meaning=TRIALS["ratio"].meaning),
+            Shown("measured", lambda row: _result(trials[row]), meaning=TRIALS["ratio"].meaning),
             Shown("promised", lambda row: trials[row].promise_words()),
             Shown("learned", lambda row: trials[row].metric_words(), meaning=_LEARNED),
-            Shown("alters", lambda row: printable(trials[row].alters)),
+            Shown("alters", lambda row: trials[row].alters if trials[row].rule else MISSING),
         ),
         title="Trials",
         tab=TAB,
-        sentence=f"Each edit ran beside the cell as it is; everything was put back.{cut}",
-        bar=Bar(
-            lambda row: min(trials[row].difference.ratio, 1.0) if trials[row].is_faster else 0.0,
-            lambda row: _FASTER_COLOUR if trials[row].is_faster else _OTHERS,
-        ),
+        sentence=" ".join(said) if any(trial.has_result for trial in trials) else "",
+        bar=Bar(lambda row: trials[row].saved_fraction, COLOURS["host compute"]),
         rows=range(len(trials)),
         below=Markup("").join(_edit_html(trial) for trial in trials if trial.diff),
     )
@@ -62,7 +64,8 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
 def trials_text(trials: Sequence[Trial]) -> str:
     """Write trials as plain text, with their diffs."""
     tables = map(section_text, trial_sections(trials))
-    return "\n".join([*tables, *(f"\n{printable_lines(one.diff)}" for one in trials if one.diff)])
+    diffs = [printable_lines("".join(_diff_lines(one))) for one in trials if one.diff]
+    return "\n\n".join([*tables, *diffs])
 
 
 def edited_cells(trial: Trial) -> str:
@@ -73,17 +76,24 @@ def edited_cells(trial: Trial) -> str:
     return "\n\n\n".join(texts)
 
 
+def _result(trial: Trial) -> str:
+    return printable(trial.words().replace("`", ""))
+
+
+def _diff_lines(trial: Trial) -> list[str]:
+    """The lines of its diff, with our magic where a comment holds its place."""
+    return _FIRST_LINE.sub(r"\1 %%tfprofile\n", trial.diff).splitlines(keepends=True)
+
+
 def _edit_html(trial: Trial) -> Markup:
     cell = edited_cells(trial)
     return _EDIT.format(
         trial.change,
         MUTED,
-        trial.words(),
+        _result(trial),
         Markup(' data-cell="{}"').format(cell) if cell else "",
         CHIP,
-        Markup("").join(
-            _LINE.format(_line_look(line), line) for line in trial.diff.splitlines(keepends=True)
-        ),
+        Markup("").join(_LINE.format(_line_look(line), line) for line in _diff_lines(trial)),
     )
 
 

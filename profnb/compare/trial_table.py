@@ -45,9 +45,19 @@ class Trial:
     error: str = ""
 
     @property
+    def has_result(self) -> bool:
+        """Whether times were compared."""
+        return not math.isnan(self.difference.ratio)
+
+    @property
     def is_faster(self) -> bool:
         """Whether the edit surely made the code faster."""
         return self.difference.is_different and self.difference.ratio < 1
+
+    @property
+    def saved_fraction(self) -> float:
+        """The share of the time that the edit surely saves, about; 0 where it does not."""
+        return 1 - self.difference.ratio if self.is_faster else 0.0
 
     @property
     def promised_low(self) -> float:
@@ -72,12 +82,12 @@ class Trial:
     def words(self) -> str:
         """The result: "1.90x faster (1.80 to 2.00)"; why there is none."""
         one = self.difference
-        if self.error or math.isnan(one.ratio):
+        if self.error or not self.has_result:
             return self.error or MISSING
-        speed, interval = one.speed_words()
         if not one.is_different:
             ends = range_text(f"{one.low:.2f}", f"{one.high:.2f}")
-            interval = f"no difference shown: {ends} of the time"
+            return f"no difference shown ({ends} of the time)"
+        speed, interval = one.speed_words()
         return f"{speed} ({interval})"
 
     def promise_words(self) -> str:
@@ -89,12 +99,14 @@ class Trial:
         return f"{range_text(factor_text(1 / high), most)}x faster"
 
     def metric_words(self) -> str:
-        """What the training reached: "loss 0.412 against 0.409", "loss the same"."""
+        """What the training reached: "loss 0.412 against 0.409", "loss the same", "loss not finite"."""
         if self.reached is None:
             return MISSING
-        texts = [self.reached.text(value) for value in (self.metric, self.metric_before)]
-        said = "the same" if texts[0] == texts[1] else " against ".join(texts)
-        return f"{self.reached.metric} {said}"
+        values = self.metric, self.metric_before
+        texts = [self.reached.text(one) if math.isfinite(one) else "not finite" for one in values]
+        if texts[0] == texts[1] and math.isfinite(self.metric):
+            texts = ["the same"]
+        return f"{self.reached.metric} {' against '.join(dict.fromkeys(texts))}"
 
 
 def promised_ratio(saves_ms: tuple[float, float], wall_ms: float) -> tuple[float, float]:

@@ -14,13 +14,16 @@ import pytest
 
 import profnb
 from profnb.__main__ import main
+from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.recording import Recording
 from profnb.compare import trial_section
 from profnb.compare.estimates import THIS_CODE, Spread
+from profnb.compare.quality import compare_metrics
 from profnb.compare.trial_section import edited_cells, trial_sections, trials_text
 from profnb.compare.trial_table import TRIALS, Trial, promised_ratio
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
+from profnb.drawing.section import section_text
 from profnb.forecast.kept_state import KeptState
 from profnb.history.store import Run, write_run
 from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
@@ -205,7 +208,8 @@ def test_the_table_and_the_section_say_what_was_tried():
     (section,) = trial_sections(rows)
     html = str(section.html)
     assert "profnb-code" in html and "+ds.cache() &lt;b&gt;" in html
-    assert "2.00x faster" in html and "`lock` is a lock." in html
+    assert "2.00x faster" in html and "lock is a lock." in html
+    assert section.rows[0][0].count("█") == 6  # half of the time is saved, and half of 12
     assert trial_sections([]) == []
 
 
@@ -456,3 +460,30 @@ def test_edited_cells_come_in_the_notebooks_order_and_files_are_none(monkeypatch
 def test_a_terminal_gets_the_diffs_below_the_table():
     text = trials_text(try_edits([Edit(diff="-ds\n+ds.cache()\x1b[31m")], timed(Clock(), 10.0, {"x": 5.0}), 1.0))
     assert text.index("2.00x faster") < text.index("\n-ds\n+ds.cache()\ufffd[31m")
+
+
+@pytest.mark.parametrize(
+    ("metric", "before", "edited", "said"),
+    [
+        ("loss", [0.409, 0.41, 0.3], [0.412, 0.9, 0.1], "loss 0.412 against 0.409"),
+        ("val_accuracy", [0.9511], [0.9512], "val_accuracy the same"),  # 95.1 %
+        ("val_accuracy", [0.951], [0.94], "val_accuracy 94.0 % against 95.1 %"),
+        ("loss", [0.4], [float("nan")], "loss not finite against 0.4"),
+        ("loss", [float("inf")], [float("nan")], "loss not finite"),
+    ],
+)
+def test_what_was_learned_stands_beside_each_trial(metric, before, edited, said):
+    (reached,) = compare_metrics(*([[FitResult({metric: value}, 1, False)] for value in side] for side in (before, edited)))
+    assert Trial("r", "c", "nothing", "", reached=reached).metric_words() == said
+
+
+def test_where_nothing_was_tried_no_run_is_spoken_of():
+    (section,) = trial_sections([declined("No advice has an edit that surely fits this code.")])
+    text = section_text(section)
+    assert "No advice has an edit" in text and "ran beside" not in text and "alters" not in text
+
+
+def test_a_diff_shows_our_magic_where_a_comment_holds_its_place():
+    diff = "--- Cell [3]\n+++ Cell [3] (edited)\n@@ -1,2 +1,2 @@\n #\n-a\n+b\n@@ -9,2 +9,2 @@\n #\n-c\n+d\n"
+    text = trials_text([Trial("r", "c", "nothing", diff)])
+    assert " %%tfprofile\n-a\n+b" in text and " #\n-c" in text
