@@ -7,6 +7,7 @@ import pytest
 from test_trials import Edit
 
 import profnb
+from profnb.forecast.kept_state import KeptState
 from profnb.history.lookup import kept_trials
 
 pytestmark = pytest.mark.tensorflow
@@ -99,6 +100,26 @@ def tried(shell, *cells):
         assert shell.run_cell(cell, store_history=True).success
     profile = shell.user_ns["_tfprofile"]
     return profile.try_advice(edits=[Edit(sources={})], seconds=0.1).error[0]
+
+
+def test_an_optimizer_that_was_not_built_is_that_again():
+    """Keras keeps its variables in TensorFlow's wrapper of a list, which holds them in an attribute."""
+    import keras
+
+    optimizer, weights = keras.optimizers.Adam(), [keras.Variable([1.0, 2.0])]
+    start = KeptState({"optimizer": optimizer})
+    optimizer.build(weights)
+    optimizer.apply([np.ones(2, np.float32)])
+    end, there = KeptState({}, only=start), [one.numpy() for one in optimizer.variables]
+    for _ in range(2):
+        start.put_back()
+        assert len(optimizer.variables) == 2 and not optimizer.built
+        optimizer.build(weights)
+        optimizer.apply([np.full(2, 5, np.float32)])
+        assert len(optimizer.variables) == len(there)
+    end.put_back()
+    assert same([one.numpy() for one in optimizer.variables], there)
+    assert not optimizer._variables._non_append_mutation  # which would refuse to be saved
 
 
 def tried_reasons(shell, *cells):
