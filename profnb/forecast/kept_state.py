@@ -155,9 +155,17 @@ class KeptState:
             self.refusals.append(f"`{path}` is {_unsafe(value)}.")
 
     def _keep_group(self, path: str, value: Any, is_strict: bool) -> Iterator[Reached]:
+        """Keep a container; of TensorFlow's wrapper of a list, what it holds is an attribute."""
+        attributes = getattr(value, "__dict__", None) or {}
+        if attributes:
+            self._restores.append(restore_names(attributes))
         if isinstance(value, _PLAIN_CONTAINERS):
             self._restores.append(_restore_container(value))
-        members = value.values() if isinstance(value, dict) else value
+        is_users = is_of_user(type(value))
+        members = [*(value.values() if isinstance(value, dict) else value)]
+        members += [
+            one for one in attributes.values() if is_users or isinstance(one, _PLAIN_CONTAINERS)
+        ]
         yield from ((path, one, is_strict) for one in members)
 
     def _keep_variable(self, _: str, value: Any, __: bool) -> None:

@@ -70,7 +70,7 @@ def try_edits(
     Args:
         edits: The edits.
         run_once: Runs the code, and leaves nothing behind.
-        seconds: How long to go on, about; the first edit gets a run in any case.
+        seconds: How long to go on, about; the first edit gets two rounds in any case.
         study: The captured run, which knows which steps to compare; None where none is captured.
         spread: How much runs of this code vary, where past runs tell it.
         tell: Is told what is being tried.
@@ -87,7 +87,8 @@ def try_edits(
             rows = [next(order) for _ in sides]
             for row in rows if number else range(len(sides)):
                 side, took = sides[row], clock() - begin
-                if side.is_known or side.error or sides[0].error or (took > seconds and row != 1):
+                is_late = took > seconds and row > 1
+                if side.is_known or side.error or sides[0].error or is_late:
                     continue
                 what = "as it is" if row == 0 else edits[row - 1].change
                 tell(f"trying: {what} · round {number + 1} · {took:.0f} of {seconds:.0f} s")
@@ -102,7 +103,7 @@ def try_edits(
             for side in sides[1:]:
                 side.is_known = _is_known(_difference(sides[0], side, study, spread), number + 1)
             is_over = all(side.is_known or side.error for side in sides[1:])
-            if is_over or sides[0].error or clock() - begin > seconds:
+            if is_over or sides[0].error or (number and clock() - begin > seconds):
                 break
     except KeyboardInterrupt:
         for side in sides:
@@ -114,9 +115,13 @@ def try_edits(
 
 
 def _is_known(one: Difference, rounds: int) -> bool:
-    """Tell whether more rounds would say nothing new: the interval is a third of the gain, or very narrow."""
+    """Tell whether more rounds would say nothing new: the interval is a third of the gain, or very narrow.
+
+    Nor would they where a run was ended before it had any step to compare.
+    """
     width = one.high - one.low
-    return rounds >= _LEAST_ROUNDS and width < max(abs(1 - one.ratio) / 3, _NARROW)
+    is_narrow = width < max(abs(1 - one.ratio) / 3, _NARROW)
+    return math.isnan(one.ratio) or (rounds >= _LEAST_ROUNDS and is_narrow)
 
 
 def _trial(
@@ -180,7 +185,8 @@ def compare_rounds(
         estimate = replace(usual, variance=2 * usual.variance).widen(estimate, len(logs))
     low, high = map(math.exp, estimate.interval)
     runs = len(logs), len(logs)
-    return Difference(math.exp(estimate.mean), low, high, math.nan, runs, (0, 0))
+    used = (spread or UNKNOWN_SPREAD) if len(logs) == 1 else None
+    return Difference(math.exp(estimate.mean), low, high, math.nan, runs, (0, 0), used)
 
 
 def with_promise(

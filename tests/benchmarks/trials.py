@@ -1,6 +1,6 @@
 """Whether trials find what helps, and only that: `python tests/benchmarks/trials.py [--seconds S] [--write] [NAME ...]`.
 
-Each program of ``tried_programs.py`` runs once as it is and once under ``%%tfprofile --try``, in two processes. Of twenty programs one
+Each program of ``tried_programs.py`` runs once as it is and once under ``%%tfprofile --try``. Of twenty programs one
 of the edits has to be faster for sure, by the rule that the program is made for; of ten no edit may be, and there an edit that changes
 nothing is tried beside those of the advice. What the cell leaves behind has to be the same with trials as without, to 1e-5: weights,
 containers, files, random numbers drawn next. JAX and PyTorch run in the environments that
@@ -10,7 +10,6 @@ containers, files, random numbers drawn next. JAX and PyTorch run in the environ
 import argparse
 import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -51,38 +50,52 @@ def nothing_but_a_line(sources):
     return editing.Edit("none", "a line that does nothing", "nothing", {name: f"{text}\npass\n"}, "+pass")
 
 
-def child(names, how, folder):
-    """Run programs one after the other, as they are or tried; what each leaves goes to a file, the rest is printed."""
+def child(names):
+    """Run programs one after the other, each as it is and then tried; print what came of it."""
     shell = new_shell()
-    find = editing.find_edits
     for name in names:
-        program = PROGRAMS[name]
-        place = Path(folder, f"{how} {name}")
-        place.mkdir()
-        os.chdir(place)
-        ran(shell, program.setup)
-        head = ""
-        if how == "tried":
-            null = [] if program.rules else [nothing_but_a_line]
-            editing.find_edits = lambda advice, sources, *rest, null=null: [*find(advice, sources, *rest), *(make(sources) for make in null)]
-            head = f"%%tfprofile -q --no-live --try {3 if program.rules else 9} --try-seconds {os.environ['TRY_SECONDS']}\n"
-        begin = time.perf_counter()
-        ran(shell, head + program.cell)
-        result = {"seconds": time.perf_counter() - begin}
-        left = left_behind(shell.user_ns) | {f"<file {path.name}>": path.stat().st_size for path in place.iterdir()}
-        Path(folder, f"{how} {name}.pickle").write_bytes(pickle.dumps(left))
-        if how == "tried":
-            profile = shell.user_ns["_tfprofile"]
-            result |= {
-                "advice": [one.rule for one in profile.advice],
-                "trials": json.loads(profile.trials.to_json(orient="records")),
-                "words": [one.words() for one in profile.tried],
-                "promises": [one.promise_words() for one in profile.tried],
-            }
+        with tempfile.TemporaryDirectory() as folder:
+            plain, seconds = run(shell, name, folder)
+            left, _ = run(shell, name, folder, is_tried=True)
+        profile = shell.user_ns["_tfprofile"]
+        result = {
+            "cell_s": seconds,
+            "advice": [one.rule for one in profile.advice],
+            "trials": json.loads(profile.trials.to_json(orient="records")),
+            "words": [one.words() for one in profile.tried],
+            "promises": [one.promise_words() for one in profile.tried],
+            "differs": differences(plain, left),
+        }
         print(json.dumps({name: result}), flush=True)
-        shell.reset(new_session=False)
-        if "keras" in sys.modules:
-            sys.modules["keras"].backend.clear_session()
+
+
+def run(shell, name, folder, *, is_tried=False):
+    """Run a program; give what it leaves behind, and how long the cell took."""
+    import random
+
+    import numpy as np
+
+    program, place = PROGRAMS[name], Path(folder, str(is_tried))
+    place.mkdir()
+    os.chdir(place)
+    shell.reset(new_session=False)
+    if "keras" in sys.modules:
+        sys.modules["keras"].backend.clear_session()
+    ran(shell, program.setup)
+    random.seed(3)  # an import may draw
+    np.random.seed(3)
+    tries = 3 if program.rules else 9
+    head = f"%%tfprofile -q --no-live --try {tries} --try-seconds {os.environ['TRY_SECONDS']}\n" if is_tried else ""
+    find = editing.find_edits
+    editing.find_edits = lambda advice, sources, *rest: [*find(advice, sources, *rest), *([] if program.rules else [nothing_but_a_line(sources)])]
+    begin = time.perf_counter()
+    try:
+        ran(shell, head + program.cell)
+    finally:
+        editing.find_edits = find
+    seconds = time.perf_counter() - begin
+    files = {f"<file {path.name}>": path.stat().st_size for path in place.iterdir()}
+    return left_behind(shell.user_ns) | files, seconds
 
 
 def left_behind(namespace):
@@ -177,34 +190,22 @@ def differences(one, two):
     return found
 
 
-def run(names, how, folder):
-    """Run programs of one framework in a process; give what came of each that did not fail, as it comes."""
+def judge(names):
+    """Run programs of one framework in a process of its own; give each, as it comes, with whether that was right."""
     python = PYTHONS.get(PROGRAMS[names[0]].framework, sys.executable)
-    command = [python, __file__, "--child", how, folder, *names]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen([python, __file__, "--child", *names], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         said = []
         for line in process.stdout:
-            if line.startswith('{"'):
-                yield from json.loads(line).items()
-            else:
+            if not line.startswith('{"'):
                 said.append(line)
-    if process.returncode:
-        print(f"{how}: ended with {process.returncode}: {''.join(said)[-1500:]}", flush=True)
-
-
-def judge(names):
-    """Run programs as they are and tried; give each with whether that was right."""
-    with tempfile.TemporaryDirectory() as folder:
-        plain = dict(run(names, "plain", folder))
-        for name, tried in run(names, "tried", folder):
+                continue
+            ((name, came),) = json.loads(line).items()
             rules = set(PROGRAMS[name].rules)
-            left = [pickle.loads(Path(folder, f"{how} {name}.pickle").read_bytes()) for how in ("plain", "tried") if name in plain]
-            faster = [at for at, one in enumerate(tried["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
-            found = [at for at in faster if rules & set(tried["trials"][at]["rule"].split(", "))]
-            yield tried | {
-                "name": name, "cell_s": plain.get(name, tried)["seconds"], "right": bool(found) if rules else not faster, "shown": (found or faster or [0])[0],
-                "differs": differences(*left) if left[1:] else ["did not run"],
-            }  # fmt: skip
+            faster = [at for at, one in enumerate(came["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
+            found = [at for at in faster if rules & set(came["trials"][at]["rule"].split(", "))]
+            yield came | {"name": name, "right": bool(found) if rules else not faster, "shown": (found or faster or [0])[0]}
+    if process.returncode:
+        print(f"It ended with {process.returncode}: {''.join(said)[-1500:]}", flush=True)
 
 
 def line_of(one):
@@ -231,11 +232,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=20.0, help="for the trials of a program")
     parser.add_argument("--write", action="store_true", help="write docs/gains.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="keep what came of each program, and go on with it")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
     if asked.child:
-        child(asked.names, *asked.child)
+        child(asked.names)
         return
     os.environ["TRY_SECONDS"] = str(asked.seconds)
     kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
