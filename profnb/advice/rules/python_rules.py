@@ -291,9 +291,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
     advice = _function_of("the step", _one_by_one(runs, many, took), that, edits)
     if study.program.is_fit:
-        compiled = (
-            "model.compile(..., run_eagerly=False) compiles it; run_eagerly=True is for debugging."
-        )
+        compiled = "model.compile(..., run_eagerly=False). run_eagerly=True is for debugging."
         advice = replace(advice, title="Let Keras compile the step", code=compiled)
     yield advice
 
