@@ -181,7 +181,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST or study.program.invokes:
         return
-    if study.program.is_fit and find_eager_runs(study):  # ``eager_ops`` has the remedy
+    eager = find_eager_runs(study) if study.program.is_fit else None
+    if eager is not None and 2 * eager.share > 1:  # ``eager_ops`` has the remedy
         return
     is_own, share, seldom = study.program.is_own_loop, python.share, python.seldom
     kinds = [parts.GAPS, OTHERS]
