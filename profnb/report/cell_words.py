@@ -172,14 +172,17 @@ def _inside(tree: CellTree, node: int) -> str:
     at, below = node, _largest_below(tree, node)
     while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
         at, below = below[0], _largest_below(tree, below[0])
-    if at != node:
-        title = tree.title(at)
-        return f"most of it {quoted(title) if tree.name[at] else title}"
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
-    return ", ".join(
-        f"{tree.title(row)} {percent_text(float(tree.fraction[row]))}"
-        for row in large[:_MOST_PARTS]
-    )
+    parts_of_it = [
+        f"{_named(tree, row)} {percent_text(float(tree.fraction[row]))}"
+        for row in large[: _MOST_PARTS - (at != node)]
+    ]
+    return ", ".join([f"most of it {_named(tree, at)}"] * (at != node) + parts_of_it)
+
+
+def _named(tree: CellTree, row: int) -> str:
+    title = tree.title(row)
+    return quoted(title) if tree.name[row] else title
 
 
 def _largest_below(tree: CellTree, node: int) -> list[int]:
