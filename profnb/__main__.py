@@ -24,7 +24,7 @@ from profnb.core.printable import (
     printable,
     printable_lines,
     terminal_columns,
-    with_bold_begin,
+    with_look,
 )
 from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
@@ -45,7 +45,7 @@ def _say(text: str) -> None:
 
 def _answer(text: str) -> None:
     """Print an answer, which begins with what is most important."""
-    print(with_bold_begin(for_terminal(printable_lines(text))))
+    print(with_look(for_terminal(printable_lines(text))))
 
 
 def _complain(error: object) -> None:

@@ -468,7 +468,9 @@ def _shares_of_side(study: Study, side: str) -> tuple[list[tuple[str, float]], s
     names, spent = layers.layer, layers.layer_part_ps.sum(axis=1)
     if not layers.has_models or layers.side != side:
         names, spent, kind = (
-            tuple(map(plain_type, ops.op_type)),
+            tuple(
+                plain_type(kind) or op for kind, op in zip(ops.op_type, ops.op_name, strict=True)
+            ),
             np.where(ops.is_device == (side == "device"), ops.self_ps, 0),
             OP,
         )

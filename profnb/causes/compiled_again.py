@@ -58,7 +58,7 @@ def _by_xla(study: Study) -> CompiledAgain | None:
     row = max(often, key=lambda row: int(modules.compile_ps[row]))
     name, times = modules.module[row], int(modules.compilations[row])
     spent = float(modules.compile_ps[row]) * (times - 1) / times
-    what = f"XLA compiled {quoted(name, 100)} {count_text(times)} times"
+    what = f"XLA compiled {quoted(name.removeprefix('jit_'), 100)} {count_text(times)} times"
     return CompiledAgain(what, times, spent, _why_compiled(study, name))
 
 

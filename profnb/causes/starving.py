@@ -376,7 +376,7 @@ def note_waits(study: Study) -> list[str]:
         else "More threads were ready than the machine has cores."
     )
     return [
-        f"{others} For each second that this process's threads ran, they waited "
+        f"{others} For each second of running, threads of this process waited "
         f"{count_text(round(waits.waited_fraction, 2))} s for a free core."
     ]
 

@@ -1,11 +1,12 @@
 """Text for a terminal: names of others command nothing, and what it cannot show is written more simply.
 
-Where standard output is a terminal, lines are as wide as it is, and the first paragraph is bold; elsewhere
-(a file, a pipe, a notebook) nothing is broken and nothing coloured.
+Where standard output is a terminal, lines are as wide as it is, the first paragraph is bold, savings are
+green and notes faint; elsewhere (a file, a pipe, a notebook) nothing is broken and nothing coloured.
 """
 
 import io
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -19,6 +20,7 @@ _SIMPLER = {
 _NARROWEST = 20  # columns below which nothing is broken
 LONGEST_NAME = 60  # of a name in a sentence, in characters: half a line
 _NBSP = "\u00a0"  # what indents, and commands nothing
+_SAVING, _GREEN = re.compile(r"(?<=\()saves [^()]+(?=\))"), "\x1b[32m\\g<0>\x1b[0m"
 
 
 def printable(text: str) -> str:
@@ -68,13 +70,15 @@ def for_terminal(text: str) -> str:
     )
 
 
-def with_bold_begin(text: str) -> str:
-    """Text whose first paragraph is bold, on a terminal that shows it, unless NO_COLOR is set."""
+def with_look(text: str) -> str:
+    """Text with its begin bold, savings green, notes faint: on a terminal, unless NO_COLOR is set."""
     is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     if terminal_columns() is None or is_plain:
         return text
-    first, gap, rest = text.partition("\n\n")
-    return f"\x1b[1m{first}\x1b[0m{gap}{rest}"
+    first, *others = text.split("\n\n")
+    notes = "\x1b[2m{}\x1b[0m".format
+    rest = (notes(one) if one.startswith("Note: ") else _SAVING.sub(_GREEN, one) for one in others)
+    return "\n\n".join([f"\x1b[1m{first}\x1b[0m", *rest])
 
 
 def shortened(text: str, most: int) -> str:

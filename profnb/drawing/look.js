@@ -11,6 +11,7 @@ ${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaV
 @media (max-width:600px){
 ${TABLE} :is(td,th){padding:3px 4px}
 ${TABLE} td>[aria-hidden]{font-size:7px}
+${TABLE} td[style$="white-space:pre"]{white-space:pre-wrap!important;overflow-wrap:anywhere}
 ${MANY_COLUMNS},${MANY_COLUMNS}>tbody{display:block}
 ${MANY_COLUMNS} tr{display:flex;flex-wrap:wrap;border-bottom:1px solid rgba(128,128,128,.25);padding:2px 0}
 ${MANY_COLUMNS} tr>:is(td,th){flex:1 1 60px;min-width:0;border:0;padding:1px 4px;overflow-wrap:anywhere}

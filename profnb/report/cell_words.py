@@ -86,7 +86,7 @@ def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
     rows: dict[str, list[int]] = {}
     for row, at in enumerate(named):
         above = int(tree.parent[at])
-        whose = above if tree.kind[at] == EAGER and tree.name[above] else at
+        whose = above if tree.kind[at] == EAGER and tree.kind[above] == LINES else at
         rows.setdefault(_title(tree, whose, is_outer=whose in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
@@ -119,8 +119,8 @@ def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
 
 def _is_outer(tree: CellTree, row: int) -> bool:
     """Tell whether a node is named by what it holds: half of the cell in one function says little."""
-    if tree.kind[row] != LINES:
-        return tree.kind[row] in _OUTER
+    if tree.kind[row] != LINES or not tree.name[row]:
+        return tree.kind[row] in (*_OUTER, LINES)
     below = [kind for kind, above in zip(tree.kind, tree.parent, strict=True) if above == row]
     is_large = 2 * tree.wall_ps[row] > tree.whole_ps
     return tree.has_steps(row) or (is_large and not set(below) <= {EAGER, FRAMEWORK, WAITING})
@@ -172,14 +172,17 @@ def _inside(tree: CellTree, node: int) -> str:
     at, below = node, _largest_below(tree, node)
     while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
         at, below = below[0], _largest_below(tree, below[0])
-    if at != node:
-        title = tree.title(at)
-        return f"most of it {quoted(title) if tree.name[at] else title}"
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
-    return ", ".join(
-        f"{tree.title(row)} {percent_text(float(tree.fraction[row]))}"
-        for row in large[:_MOST_PARTS]
-    )
+    parts_of_it = [
+        f"{_named(tree, row)} {percent_text(float(tree.fraction[row]))}"
+        for row in large[: _MOST_PARTS - (at != node)]
+    ]
+    return ", ".join([f"most of it {_named(tree, at)}"] * (at != node) + parts_of_it)
+
+
+def _named(tree: CellTree, row: int) -> str:
+    title = tree.title(row)
+    return quoted(title) if tree.name[row] else title
 
 
 def _largest_below(tree: CellTree, node: int) -> list[int]:

@@ -48,10 +48,17 @@ function upgradeTabs(root) {
         'padding:4px 12px;margin:0;border-bottom:2px solid ' + (on ? '#2489fd' : 'transparent') +
         ';opacity:' + (on ? '1;font-weight:600' : '.72'));
     });
+    parts[which].querySelectorAll('div[style*="overflow-x"]').forEach(letScroll);
     // A chart drawn while its part was hidden does not know how wide it is.
     parts[which].querySelectorAll('.js-plotly-plot').forEach((plot) => plotly()?.Plots.resize(plot));
   }
   show(0);
+}
+
+/** What is wider than its place can be scrolled by keyboard. @param {Element} box */
+function letScroll(box) {
+  if (box.scrollWidth <= box.clientWidth) return;
+  for (const [name, value] of [['tabindex', '0'], ['role', 'region'], ['aria-label', 'table']]) box.setAttribute(name, value);
 }
 
 /**
@@ -158,7 +165,7 @@ function upgradeLong(box) {
     for (const row of rows) row.style.display = isOpen ? '' : 'none';
     box.style.maxHeight = isOpen ? '480px' : '';
     box.style.overflowY = isOpen ? 'auto' : '';
-    if (isOpen) { box.tabIndex = 0; box.setAttribute('role', 'region'); } else { box.removeAttribute('tabindex'); box.removeAttribute('role'); }
+    if (isOpen) { box.tabIndex = 0; box.setAttribute('role', 'region'); } else { box.removeAttribute('tabindex'); box.removeAttribute('role'); letScroll(box); }
     button.textContent = isOpen ? 'show fewer' : `show all ${FEW + rows.length}`;
   };
   button.click();

@@ -45,7 +45,7 @@ ROWS = [
     *(
         Judged(path, "after the first of five calls Python waits in block_until_ready for 86 % of the time with the device idle; that works for 2.6 %",
                lambda raw: 0.84 < _waits_of_conv(raw) < 0.87 and raw.covered(raw.busiest()) < 0.03 * raw.whole(),
-               ("4 PjitFunction(forward_3d_conv) steps", "one step of 48.6 ms aside", "/device:GPU:0", "output, 85.5 %"), ("host compute", "between steps", "Python"),
+               ("4 forward_3d_conv steps", "one step of 48.6 ms aside", "/device:GPU:0", "output, 85.5 %"), ("host compute", "between steps", "Python"),
                ("synchronising-reads",), ("mixed-precision", "imbalance", "missed-tensor-cores", "gpu-thread-mode", "python-between-steps"), ("tf.data", "Keras"),
                first="synchronising-reads")
         for path in ("jax-rocm/conv.xplane.pb", "judged/jax-mi300-conv.xplane.pb")
@@ -57,12 +57,12 @@ ROWS = [
            ("mixed-precision", "imbalance", "python-between-steps"), ("tf.data", "Keras")),
     Judged("tpu-v6e/training.xplane.pb", "three programs of 76 us; by its clock each ran before it was enqueued; Python waits for results 38.6 % of the time with the TPU idle",
            lambda raw: (raw.line == "XLA Modules").sum() == 3 and 0.38 < _alone(raw, raw.named("block_until_ready"), "PjitFunction(matmul_optimized)", raw.busiest()) < 0.39,
-           ("3 PjitFunction(matmul_optimized) steps, median 104 µs", "output, 38.6 %"), ("host compute", "between steps"), ("synchronising-reads",),
+           ("3 matmul_optimized steps, median 104 µs", "output, 38.6 %"), ("host compute", "between steps"), ("synchronising-reads",),
            ("python-between-steps", "mixed-precision", "launch-bound"), ("tf.data",)),
     Judged("tpu-v6e/inference_2.xplane.pb", "copies from the host's memory are 74 %, to it 25 % of the TPU's time, everything else 2 to 3 %; 100 programs of 784 ms each",
            lambda raw: 0.73 < _copies_of_xla(raw, to_device=True) < 0.76 and 0.22 < _copies_of_xla(raw, to_device=False) < 0.26
            and ((raw.line == "XLA Modules") & raw.named("jit_f")).sum() == 400,
-           ("99 PjitFunction(f) steps, median 784 ms", "/device:TPU:1", "input, 74.7 %"), ("host compute", "device compute"), ("copying-input",),
+           ("99 f steps, median 784 ms", "/device:TPU:1", "input, 74.7 %"), ("host compute", "device compute"), ("copying-input",),
            ("imbalance", "python-between-steps", "idle-device", "mixed-precision"), ("tf.data",), first="copying-input"),
     Judged("kineto/changed.json.gz", "kernels run for 74 % of the time, copies or exchange for most of the rest; the device works for 96 %; exchange alone 9 to 10 %",
            lambda raw: 0.73 < _computing(raw) < 0.745 and raw.busy("ProfilerStep#") > 0.96 and 0.08 < _exchange(raw) < 0.1,

@@ -158,7 +158,7 @@ def own_tree(name):
 
 @pytest.mark.parametrize(
     ("name", "kind", "least"),
-    [("torch-loop32", "marked steps", 0.98), ("torch-looptf32", "marked steps", 0.8), ("jax-looptf32", "marked steps", 0.95), ("jax-unmarked", "function calls", 0.88)],
+    [("torch-loop32", "steps", 0.98), ("torch-looptf32", "steps", 0.8), ("jax-looptf32", "steps", 0.95), ("jax-unmarked", "function calls", 0.88)],
 )  # fmt: skip
 def test_what_the_thread_waits_for_is_the_steps_whose_work_it_is(name, kind, least):
     """A loop of products, each step's dispatched in a tenth of its time, and one wait behind the last.
@@ -178,7 +178,7 @@ def test_copies_between_the_steps_of_an_own_loop_are_below_its_gaps():
     gaps = tree[tree.kind == "between steps"].node.iloc[0]
     below = tree[tree.parent == gaps].set_index("kind").wall_ms / whole
     assert below["input"] == pytest.approx(0.48, abs=0.04)
-    steps = tree[tree.kind == "marked steps"].node.iloc[0]
+    steps = tree[tree.kind == "steps"].node.iloc[0]
     assert tree[(tree.parent == steps) & (tree.kind == "device compute")].wall_ms.sum() == pytest.approx(0.5 * whole, rel=0.1)
 
 

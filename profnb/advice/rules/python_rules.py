@@ -181,7 +181,8 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST or study.program.invokes:
         return
-    if study.program.is_fit and find_eager_runs(study):  # ``eager_ops`` has the remedy
+    eager = find_eager_runs(study) if study.program.is_fit else None
+    if eager is not None and 2 * eager.share > 1:  # ``eager_ops`` has the remedy
         return
     is_own, share, seldom = study.program.is_own_loop, python.share, python.seldom
     kinds = [parts.GAPS, OTHERS]
@@ -291,9 +292,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
     advice = _function_of("the step", _one_by_one(runs, many, took), that, edits)
     if study.program.is_fit:
-        compiled = (
-            "model.compile(..., run_eagerly=False) compiles it; run_eagerly=True is for debugging."
-        )
+        compiled = "model.compile(..., run_eagerly=False). run_eagerly=True is for debugging."
         advice = replace(advice, title="Let Keras compile the step", code=compiled)
     yield advice
 

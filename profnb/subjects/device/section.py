@@ -195,9 +195,8 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
         return []
     more = len(totals) - len(shown)
     has_tf32 = "TF32" in find_rates(study.trace.planes[plane])
-    remedy = (
-        f" In 32 bits this device has TF32: {study.program.text_of(IN_TF32)}" if has_tf32 else ""
-    )
+    tf32 = study.program.text_of(IN_TF32).rstrip(".") if has_tf32 else ""
+    remedy = tf32 and f" In 32 bits this device has TF32: {tf32}."
     return [
         Section(
             title="Ops without tensor cores",
