@@ -158,7 +158,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
         TraceFormatError: The bytes are no RunMetadata, or none with recorded devices.
     """
     if not buffers:
-        raise TraceFormatError("It holds no session run. Give a file with one or more.")
+        raise TraceFormatError("No session run. Give a file with one or more.")
     distinct, runs = _Distinct(), list[_Run]()
     for buffer in buffers:
         try:

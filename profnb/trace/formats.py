@@ -127,7 +127,7 @@ def _is_text(head: bytes) -> bool:
 
 def _read_database(opened: Opened) -> Trace:
     if opened.is_unpacked:
-        raise TraceFormatError("A packed SQLite database. Unpack it and open that.")
+        raise TraceFormatError("A packed SQLite database. Unpack the file first.")
     try:
         with open_database(opened.file) as database:
             if database.has(nsys.STRINGS) and not database.has(nvprof.STRINGS):
@@ -137,7 +137,7 @@ def _read_database(opened: Opened) -> Trace:
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
     except (ValueError, LookupError) as error:  # what a cell holds is anything
         raise TraceFormatError(
-            f"A table is damaged ({printable(str(error))[:100]}). Export it again."
+            f"A table is damaged ({printable(str(error))[:100]}). Export again."
         ) from None
     raise TraceFormatError(
         f"A SQLite database of neither Nsight Systems nor nvprof (tables: {tables[:200]}). {_OPENS}"
@@ -203,7 +203,7 @@ FORMATS = (
     Format("a memory timeline of PyTorch", is_memory_timeline, _of_bytes(read_memory_timeline)),
     Format(
         "a picture of PyTorch's memory timeline", lambda head: _PICTURE in head,
-        remedy="Export it to a path that ends in `.raw.json.gz` and open that.",
+        remedy="Export a `.raw.json.gz` instead, and open that file.",
     ),
     Format("JSON", _is_json, _of_bytes(read_chrome)),
     Format("a table that nvprof or nsys printed", is_printed, _of_bytes(read_printed)),

@@ -47,7 +47,7 @@ def read_xplane(buffer: Bytes, source: str) -> Trace:
         TraceFormatError: The bytes are not an XSpace, or are damaged.
     """
     if buffer.size == 0:
-        raise TraceFormatError("It is empty (0 bytes): the profiler wrote nothing. Capture again.")
+        raise TraceFormatError("Empty (0 bytes): the profiler wrote nothing. Capture again.")
     space = Messages.whole(buffer, "XSpace")
     planes = space.split(_SPACE_PLANES, "XPlane").at_most(_MOST_PLANES, "planes", "trace")
     if not len(planes):

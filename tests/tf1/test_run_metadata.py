@@ -235,7 +235,7 @@ def test_a_damaged_run_says_what_is_expected():
 
 
 def test_no_run_at_all_is_refused():
-    with pytest.raises(TraceFormatError, match="holds no session run"):
+    with pytest.raises(TraceFormatError, match="No session run"):
         read_run_metadata([], "x")
 
 

@@ -258,7 +258,7 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.txt", b"some words\n", "is a text. profnb opens "),
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
-        ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "lists no kernel by itself"),
+        ("x.csv", b"==1== NVPROF is profiling process 1\n\"Type\",\"Time(%)\"\n", "listed no single kernel"),
         ("x.prof", bytes(8) + b"\3" + bytes(31), "pprof -proto -output profile.pb.gz PROGRAM x.prof"),
         ("x.json", b'"Start"', "is a text"),
         ("tfprof_log", message((1, message((1, "dense/MatMul"), (2, 900)))), "is a graph of TensorFlow or an op log of tfprof"),

@@ -45,23 +45,23 @@ def test_what_filled_the_memory_at_the_peak_and_over_time(tmp_path, content, nam
 
 def test_a_picture_says_what_to_export_instead(tmp_path):
     page = '<html>\n<head><meta charset="utf-8" /><title>GPU Memory Timeline HTML</title></head>\n<body>\n  <img src=\'data:image/png;base64,iVBO\'>\n</body>'
-    with pytest.raises(TraceFormatError, match=r"^x.html is a picture of PyTorch's memory timeline\. Export it to a path that ends in `.raw.json.gz` and open that\.$"):
+    with pytest.raises(TraceFormatError, match=r"^x.html is a picture of PyTorch's memory timeline\. Export a `.raw.json.gz` instead, and open that file\.$"):
         load(tmp_path, page, "x.html")
 
 
 @pytest.mark.parametrize(
     ("content", "essence"),
     [
-        ([[], []], "no memory timeline of PyTorch"),
-        ("[[1, 2, 3", "empty, cut off"),
-        ([[1, 2], [[0] * 9]], "times are not those of its bytes"),
-        ([[1 << 60], [[0] * 9]], "times are not those of its bytes"),
-        ([[1], [[0] * 8]], "no memory timeline of PyTorch"),
+        ([[], []], "No memory timeline of PyTorch"),
+        ("[[1, 2, 3", "An empty or cut-off"),
+        ([[1, 2], [[0] * 9]], "other times than sizes"),
+        ([[1 << 60], [[0] * 9]], "other times than sizes"),
+        ([[1], [[0] * 8]], "No memory timeline of PyTorch"),
         ([[1], [[0] * 9]], "without an allocation"),
         ([[1], [[0, 1 << 60, *[0] * 7]]], "more bytes than any device"),
-        ([[1, 2, 3.5, 0]], "no memory timeline of PyTorch"),
-        ([[1, 2, True, 0]], "no memory timeline of PyTorch"),
-        ([[1, 2, 1 << 70, 0]], "no memory timeline of PyTorch"),
+        ([[1, 2, 3.5, 0]], "No memory timeline of PyTorch"),
+        ([[1, 2, True, 0]], "No memory timeline of PyTorch"),
+        ([[1, 2, 1 << 70, 0]], "No memory timeline of PyTorch"),
         ([[1, 2, 5, 8]], "a kind or size that no tensor has"),
         ([[1, 2, 1 << 54, 0]] * 3, "a kind or size that no tensor has"),
     ],

@@ -88,7 +88,7 @@ def test_perfettos_json_of_rocprofv3_has_the_same_tables(tmp_path):
     assert next(plane for plane in p.trace.planes if plane.is_device).stats["device_vendor"] == "AMD"
 
 
-@pytest.mark.parametrize(("text", "essence"), [('{"rocprofiler-sdk-tool": [{"a": ', "damaged, cut off"), ('{"rocprofiler-sdk-tool": []}', "No kernel"), ('{"rocprofiler-sdk-tool": ' + "[" * 90_000, "damaged, cut off")])
+@pytest.mark.parametrize(("text", "essence"), [('{"rocprofiler-sdk-tool": [{"a": ', "Damaged or cut-off JSON"), ('{"rocprofiler-sdk-tool": []}', "No kernel"), ('{"rocprofiler-sdk-tool": ' + "[" * 90_000, "Damaged or cut-off JSON")])
 def test_what_cannot_be_read_is_said(tmp_path, text, essence):
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(TraceFormatError, match=essence):

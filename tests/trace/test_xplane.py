@@ -114,7 +114,7 @@ def test_time_begins_with_the_first_line_that_holds_an_event():
 @pytest.mark.parametrize(
     ("raw", "found"),
     [
-        (b"", "empty"),
+        (b"", "Empty"),
         (b"\x89PNG\r\n\x1a\n" + bytes(40), "Malformed"),
         (b'{"traceEvents": []}', "Malformed"),
         (message((2, "an error and no plane")), "No planes"),

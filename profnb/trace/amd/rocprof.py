@@ -60,8 +60,8 @@ def read_rocprof(buffer: Bytes, source: str) -> Trace:
     whole = _dict(parse_value(buffer.tobytes()) if buffer.size <= _MOST_BYTES else None)
     if not whole:
         raise TraceFormatError(
-            f"JSON of rocprofv3 that is damaged, cut off, or of more than {_MOST_BYTES / 1e6:,.0f} MB. "
-            "Record it again, for a shorter time."
+            f"Damaged or cut-off JSON of rocprofv3, or more than {_MOST_BYTES / 1e6:,.0f} MB. Record again, "
+            "for a shorter time."
         )
     tools = _list(whole.get(_TOOL)) or [whole.get(_TOOL, _tool_of(_list(whole.get("traceEvents"))))]
     records: list[Records] = []

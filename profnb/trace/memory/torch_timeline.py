@@ -51,8 +51,8 @@ def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
     whole = parse_value(buffer.tobytes()) if buffer.size <= _MOST_TIMELINE_BYTES else []
     if not whole:
         raise TraceFormatError(
-            "A list of lists of numbers that is empty, cut off or of more than "
-            f"{_MOST_TIMELINE_BYTES / 1e6:,.0f} MB. Export the memory timeline again, of fewer steps."
+            "An empty or cut-off memory timeline of PyTorch, or more than "
+            f"{_MOST_TIMELINE_BYTES / 1e6:,.0f} MB. Export fewer steps."
         )
     match whole:
         case [[*moments], [[*_], *_] as rows]:
@@ -61,15 +61,15 @@ def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
             times, held, blocks = _changes(whole)
     if held.size and float(np.abs(held).max()) * len(KINDS) > _MOST_IN_USE:
         raise TraceFormatError(
-            "A memory timeline of more bytes than any device has. Export it again."
+            "A memory timeline of more bytes than any device has. Export the timeline again."
         )
     held, blocks = np.maximum(held, 0), np.maximum(blocks, 0)
     before = np.vstack([np.zeros_like(held[:1]), held[:-1]])
     moment, kind = np.nonzero(held != before)
     if not moment.size:
         raise TraceFormatError(
-            "A memory timeline without an allocation. Give `profile` record_shapes, profile_memory and "
-            "with_stack, and export it for the device that works."
+            "A memory timeline without an allocation. Export the device that works, of a profile with "
+            "record_shapes, profile_memory and with_stack."
         )
     is_last = np.append(moment[1:] != moment[:-1], True)  # of what changes at one moment
     records = Allocations(
@@ -98,8 +98,8 @@ def _integers(rows: object, width: int) -> Int64s:
     )
     if not is_whole or len(listed) > _MOST_MOMENTS:
         raise TraceFormatError(
-            f"A list of lists that is no memory timeline of PyTorch, or of more than {_MOST_MOMENTS:,} "
-            "changes. profnb opens what `export_memory_timeline` wrote."
+            f"No memory timeline of PyTorch, or more than {_MOST_MOMENTS:,} changes. profnb opens what "
+            "`export_memory_timeline` wrote."
         )
     return np.array(listed, np.int64).reshape(-1, width)
 
@@ -110,7 +110,7 @@ def _summed(times: Sequence[object], rows: object) -> tuple[Int64s, Int64s, Int6
     held = _integers(rows, 1 + len(KINDS))[:, 1:]  # a picture's lower edge comes first
     if times_us.size != len(held) or times_us.max(initial=0) >= _LAST_MOMENT_NS // 1000:
         raise TraceFormatError(
-            "A memory timeline whose times are not those of its bytes. Export it again."
+            "A memory timeline with other times than sizes. Export the timeline again."
         )
     order = np.argsort(times_us, kind="stable")
     return times_us[order] * 1000, held[order], np.zeros_like(held)
@@ -126,7 +126,7 @@ def _changes(rows: object) -> tuple[Int64s, Int64s, Int64s]:
         or np.abs(size).sum(dtype=np.float64) > _MOST_IN_USE
     ):
         raise TraceFormatError(
-            "A memory timeline with a kind or size that no tensor has. Export it again."
+            "A memory timeline with a kind or size that no tensor has. Export the timeline again."
         )
     changes = np.zeros((len(table), len(KINDS)), np.int64)
     changes[np.arange(len(table)), kind] = size

@@ -90,7 +90,7 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
         for row in islice(_rows(lines), _MOST_ROWS):
             _put(row, kernels, copies, calls, others, devices)
     except csv.Error as error:
-        raise TraceFormatError(f"No CSV as nvprof prints it ({error}). Print it again.") from None
+        raise TraceFormatError(f"No CSV as nvprof prints it ({error}). Print again.") from None
     threads = {0: "calls"}  # which thread made them is not printed
     records = [
         kernels_of(kernels.all(), *kernels.names()),
@@ -130,8 +130,7 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
                 }
             return
     raise TraceFormatError(
-        "nvprof printed it and lists no kernel by itself. Run it with `--csv --print-gpu-trace`, or with "
-        "`-o x.nvvp`, and open that."
+        "nvprof listed no single kernel. Run nvprof with `--csv --print-gpu-trace`, or with `-o x.nvvp`."
     )
 
 

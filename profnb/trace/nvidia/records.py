@@ -272,7 +272,7 @@ def trace_of(
     origin, last = int(begin[rows].min()), int(end[rows].max())
     if last - origin > _LONGEST_NS:
         raise TraceFormatError(
-            f"Its records lie {(last - origin) / 86_400e9:,.0f} days apart. Export it again."
+            f"Records lie {(last - origin) / 86_400e9:,.0f} days apart. Export again."
         )
     missing = is_whole.size - rows.size
 
