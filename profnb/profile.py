@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from profnb.subjects.cell.cell_breakdown import CellBreakdown
     from profnb.subjects.python.python_time import PythonTime
     from profnb.subjects.study import Study
-    from profnb.subjects.system.machine_use import Energy
-    from profnb.subjects.system.machine_use import MachineUse
+    from profnb.subjects.system.machine_use import Energy, MachineUse
     from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
     from profnb.trace.runs import CaptureTime

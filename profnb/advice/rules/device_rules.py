@@ -24,8 +24,7 @@ from profnb.steps.grouping import has_replicas
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
-from profnb.subjects.device.devices import are_of_program
-from profnb.subjects.device.devices import is_mixed_precision
+from profnb.subjects.device.devices import are_of_program, is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, find_missed_dimensions
