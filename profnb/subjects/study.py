@@ -71,7 +71,7 @@ _CASTING = "AutoMixedPrecision"  # casts that TensorFlow itself puts in: the gra
 class _Value(Generic[T]):
     """A value of a subject: worked out of the study when somebody asks, and kept.
 
-    What it is the docstring of its function says.
+    The docstring of its function says what it is.
     """
 
     def __init__(self, work_out: Callable[["Study"], T]) -> None:
