@@ -67,7 +67,7 @@ class Layers:
 
     @cached_property
     def peaks(self) -> list[AllocatorPeak]:
-        """What came and went at each allocator's peak, by kind and layer."""
+        """Name what came and went at each allocator's peak, by kind and layer."""
         spine = self._spine
         models, phase = spine.recording.models, spine.summary.phase or ""
         alive = [tabulate_peak(spine.trace, one, spine.steps) for one in self._memory.allocators]
