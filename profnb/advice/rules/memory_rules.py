@@ -25,20 +25,20 @@ from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.layers.memory_kinds import GROWING, KindRow, rows_of, sums_by_kind
 
-_SMALLER_BATCHES = 4  # smaller batches whose gradients are added up
+_TIMES = 4  # smaller batches whose gradients are added up
 _TENTH = 0.1
 _MOST_HOLDERS = 2
 _SMALLER = {
     UNKNOWN: "Use a smaller batch first. Then recompute activations, or add gradients up over several "
     "batches.",
     TENSORFLOW: "Give fit a smaller batch_size first. Then keras.optimizers.Adam("
-    f"gradient_accumulation_steps={_SMALLER_BATCHES}), tf.recompute_grad(block), or "
+    f"gradient_accumulation_steps={_TIMES}), tf.recompute_grad(block), or "
     "keras.mixed_precision.set_global_policy('mixed_float16').",
     PYTORCH: "Use a smaller batch first. Then call optimizer.step() after every "
-    f"{_SMALLER_BATCHES}th loss.backward(), torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False), or "
+    f"{_TIMES}th loss.backward(), torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False), or "
     "torch.autocast('cuda', dtype=torch.bfloat16).",
     JAX: "Use a smaller batch first. Then "
-    f"optax.MultiSteps(optimizer, every_k_schedule={_SMALLER_BATCHES}), jax.checkpoint(block), or jnp.bfloat16.",
+    f"optax.MultiSteps(optimizer, every_k_schedule={_TIMES}), jax.checkpoint(block), or jnp.bfloat16.",
 }
 _LINKS = {
     UNKNOWN: "https://docs.pytorch.org/docs/stable/checkpoint.html",
@@ -100,7 +100,7 @@ def _smaller_steps(model: Model, shortage: MemoryShortage, sums: dict[str, int])
         return
     frees = [
         f"recomputation up to {bytes_text(grows)}",
-        f"adding gradients up over {_SMALLER_BATCHES} batches {bytes_text(grows * (1 - 1 / _SMALLER_BATCHES))}",
+        f"adding gradients up over {_TIMES} batches {bytes_text(grows * (1 - 1 / _TIMES))}",
     ]
     is_narrow = study is not None and is_mixed_precision(study)
     if shortage.device != CPU and not is_narrow:  # a CPU computes 16 bits in software
