@@ -28,7 +28,7 @@ from profnb.subjects.layers.memory_kinds import GROWING, KindRow, rows_of, sums_
 _TIMES = 4  # smaller batches whose gradients are added up
 _TENTH = 0.1
 _MOST_HOLDERS = 2
-_SMALLER = {
+_FITTING = {
     UNKNOWN: "Use a smaller batch first. Then recompute activations, or add gradients up over several "
     "batches.",
     TENSORFLOW: "Give fit a smaller batch_size first. Then keras.optimizers.Adam("
@@ -40,7 +40,7 @@ _SMALLER = {
     JAX: "Use a smaller batch first. Then "
     f"optax.MultiSteps(optimizer, every_k_schedule={_TIMES}), jax.checkpoint(block), or jnp.bfloat16.",
 }
-_LINKS = {
+_FITTING_GUIDES = {
     UNKNOWN: "https://docs.pytorch.org/docs/stable/checkpoint.html",
     TENSORFLOW: "https://www.tensorflow.org/api_docs/python/tf/recompute_grad",
     JAX: "https://docs.jax.dev/en/latest/gradient-checkpointing.html",
@@ -61,7 +61,7 @@ def out_of_memory(model: Model) -> Proposals:
     yield Proposal(
         "out-of-memory", "Make the cell fit into memory",
         " ".join(said) or "What filled the memory is not known here.",
-        model.program.text_of(_SMALLER) if trains else _LESS_DATA, model.program.text_of(_LINKS), (),
+        model.program.text_of(_FITTING) if trains else _LESS_DATA, model.program.text_of(_FITTING_GUIDES), (),
         shortage.where, is_needed=True,
     )  # fmt: skip
 
