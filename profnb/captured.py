@@ -112,15 +112,15 @@ class CapturedProfile:
         self,
         namespace: Mapping[str, object],
         models: Sequence[object],
-        error: BaseException | None,
+        cause: BaseException | None,
     ) -> None:
         recording = self._capture.recording
         began_ns = None
         try:
             memory, living = recording.memory, [*self._capture.models.living(), *models]
-            memory.shortage = find_shortage(error)
+            memory.shortage = find_shortage(cause)
             self._capture.finish()
-            memory.held, memory.pools = find_held(namespace, living, error), find_pools()
+            memory.held, memory.pools = find_held(namespace, living, cause), find_pools()
             if recording.path is not None:
                 _load_readers(recording.path)
             began_ns = time.perf_counter_ns()
@@ -143,11 +143,11 @@ class CapturedProfile:
                 self.profile._set_trace(
                     replace(trace, source=self.profile.options.label or _NAMELESS)
                 )
-        except TraceFormatError as failed:
-            recording.messages.append(f"The profiler left a trace that cannot be read. {failed}")
-        except Exception as failed:  # noqa: BLE001 - whatever it is, the user's code comes first
+        except TraceFormatError as error:
+            recording.messages.append(f"The profiler left a trace that cannot be read. {error}")
+        except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"The trace could not be opened ({type(failed).__name__}: {str(failed)[:300]})."
+                f"The trace could not be opened ({type(error).__name__}: {str(error)[:300]})."
             )
         finally:
             recording.discard()

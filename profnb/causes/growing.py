@@ -18,7 +18,7 @@ from profnb.capture.source.user_code import file_title
 from profnb.subjects.layers.memory_kinds import PROCESS
 from profnb.subjects.study import Study
 
-_LEAK, _LEAST_SHARE, _LEAST_BYTES, _FEWEST_LOOKS = 0.001, 0.02, 32e6, 8
+_LEAKING, _LEAST_GROWN, _LEAST_BYTES, _LOOKS_TO_JUDGE = 0.001, 0.02, 32e6, 8
 _KEEPS = r"(?<![\w.]){}\s*(?:\.(?:append|extend|add|insert|update)\s*\(|\[[^\]]*\]\s*=(?!=)|\+=)"
 
 
@@ -45,7 +45,7 @@ def find_growths(study: Study) -> Iterator[Growth]:
     """Find the memory that grows: of each allocator, and of the process."""
     is_seen = False
     for use in study.memory.use:
-        if use.growth_bytes > max(_LEAK * use.peak_bytes, 0):
+        if use.growth_bytes > max(_LEAKING * use.peak_bytes, 0):
             device = device_of(use.allocator.name) or CPU
             is_seen |= device == CPU
             yield _growth(study, use.allocator.name, device, use.growth_bytes, use.growth_op)
@@ -87,10 +87,10 @@ def _growth_of_process(study: Study) -> float:
     done = np.searchsorted(ends, when)  # steps before each look
     inside = (done > len(ends) / 4) & (done < len(ends)) & (resident >= 0)
     early, late = inside & (2 * done <= len(ends)), inside & (4 * done > 3 * len(ends))
-    if inside.sum() < _FEWEST_LOOKS or not early.any() or not late.any():
+    if inside.sum() < _LOOKS_TO_JUDGE or not early.any() or not late.any():
         return 0.0
     rise = float(np.median(resident[late]) - np.median(resident[early]))
-    if rise < max(_LEAST_BYTES, _LEAST_SHARE * float(resident[late].max())):
+    if rise < max(_LEAST_BYTES, _LEAST_GROWN * float(resident[late].max())):
         return 0.0
     return rise / float(np.median(done[late]) - np.median(done[early]))
 

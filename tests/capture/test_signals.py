@@ -449,6 +449,6 @@ def test_an_interrupt_after_the_cell_is_no_error_of_a_callback_and_its_end_is_to
     finally:
         sys.settrace(None)
         signal.signal(signal.SIGINT, before)
-    assert ends == [("begin();", True)]
+    assert ends == [("begin();", True, None)]
     assert "Error in callback" not in said()
     assert not any("cell_ended" in str(one) for one in shell.events.callbacks["post_run_cell"])

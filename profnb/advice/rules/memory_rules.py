@@ -25,22 +25,22 @@ from profnb.steps.summary import usual_batch_size
 from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.layers.memory_kinds import GROWING, KindRow, rows_of, sums_by_kind
 
-_PARTS = 4  # smaller batches whose gradients are added up
+_TIMES = 4  # smaller batches whose gradients are added up
 _TENTH = 0.1
 _MOST_HOLDERS = 2
-_SMALLER = {
+_FITTING = {
     UNKNOWN: "Use a smaller batch first. Then recompute activations, or add gradients up over several "
     "batches.",
     TENSORFLOW: "Give fit a smaller batch_size first. Then keras.optimizers.Adam("
-    f"gradient_accumulation_steps={_PARTS}), tf.recompute_grad(block), or "
+    f"gradient_accumulation_steps={_TIMES}), tf.recompute_grad(block), or "
     "keras.mixed_precision.set_global_policy('mixed_float16').",
     PYTORCH: "Use a smaller batch first. Then call optimizer.step() after every "
-    f"{_PARTS}th loss.backward(), torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False), or "
+    f"{_TIMES}th loss.backward(), torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False), or "
     "torch.autocast('cuda', dtype=torch.bfloat16).",
     JAX: "Use a smaller batch first. Then "
-    f"optax.MultiSteps(optimizer, every_k_schedule={_PARTS}), jax.checkpoint(block), or jnp.bfloat16.",
+    f"optax.MultiSteps(optimizer, every_k_schedule={_TIMES}), jax.checkpoint(block), or jnp.bfloat16.",
 }
-_LINKS = {
+_FITTING_GUIDES = {
     UNKNOWN: "https://docs.pytorch.org/docs/stable/checkpoint.html",
     TENSORFLOW: "https://www.tensorflow.org/api_docs/python/tf/recompute_grad",
     JAX: "https://docs.jax.dev/en/latest/gradient-checkpointing.html",
@@ -61,7 +61,7 @@ def out_of_memory(model: Model) -> Proposals:
     yield Proposal(
         "out-of-memory", "Make the cell fit into memory",
         " ".join(said) or "What filled the memory is not known here.",
-        model.program.text_of(_SMALLER) if trains else _LESS_DATA, model.program.text_of(_LINKS), (),
+        model.program.text_of(_FITTING) if trains else _LESS_DATA, model.program.text_of(_FITTING_GUIDES), (),
         shortage.where, is_needed=True,
     )  # fmt: skip
 
@@ -100,7 +100,7 @@ def _smaller_steps(model: Model, shortage: MemoryShortage, sums: dict[str, int])
         return
     frees = [
         f"recomputation up to {bytes_text(grows)}",
-        f"adding gradients up over {_PARTS} batches {bytes_text(grows * (1 - 1 / _PARTS))}",
+        f"adding gradients up over {_TIMES} batches {bytes_text(grows * (1 - 1 / _TIMES))}",
     ]
     is_narrow = study is not None and is_mixed_precision(study)
     if shortage.device != CPU and not is_narrow:  # a CPU computes 16 bits in software

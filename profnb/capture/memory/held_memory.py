@@ -32,11 +32,11 @@ from profnb.capture.models.layer_facts import parts_of
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_user_file
 
-_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "tf_keras", "cupy")
+_ARRAY_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "tf_keras", "cupy")
 _OF_NOTEBOOK, _OPTAX = "__main__", "optax"
 _ARRAYS = ("ndarray", "EagerTensor", "ArrayImpl")
-_CONTAINERS = (list, tuple, set, frozenset, deque, dict)
-_MOST_OBJECTS, _DEEPEST, _MOST_HOLDERS = 200_000, 6, 500
+_LEADING_ON = (list, tuple, set, frozenset, deque, dict)
+_MOST_OBJECTS, _DEEPEST_HOLDER, _MOST_HOLDERS = 200_000, 6, 500
 
 
 @dataclass
@@ -165,7 +165,7 @@ def torch_blocks() -> dict[int, int]:
 def _torch_claims(
     modules: list[Any], optimizers: list[Any], tensors: list[Any]
 ) -> Iterator[tuple[str, str, Any]]:
-    """What PyTorch's modules, their gradients and optimizers hold, by kind and layer."""
+    """Give what PyTorch's modules, their gradients and optimizers hold, by kind and layer."""
     inner = {id(part) for module in modules for part in module.children()}
     roots = [module for module in modules if id(module) not in inner]
     named = (
@@ -210,13 +210,13 @@ def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bo
             left -= 1
             one, depth, is_state = queue.popleft()
             inside: Iterable[Any] = ()
-            if isinstance(one, _CONTAINERS):
+            if isinstance(one, _LEADING_ON):
                 inside = one.values() if isinstance(one, dict) else one
             elif type(one).__module__ == _OF_NOTEBOOK and not isinstance(one, type):
                 inside = getattr(one, "__dict__", {}).values()
-            elif _is_of(one, *_LIBRARIES):
+            elif _is_of(one, *_ARRAY_LIBRARIES):
                 yield name, one, is_state
-            if inside and id(one) not in seen and depth < _DEEPEST:
+            if inside and id(one) not in seen and depth < _DEEPEST_HOLDER:
                 seen[id(one)] = one
                 is_state = is_state or _is_of(one, _OPTAX)
                 queue.extend((each, depth + 1, is_state) for each in islice(inside, left))
@@ -226,7 +226,7 @@ def _block_of(array: Any) -> tuple[int, int, str] | None:
     """Number, bytes and device of the memory behind an array; None of anything else."""
     if _is_of(array, "keras") and hasattr(array, "assign"):
         array = array.value
-    if not _is_of(array, *_LIBRARIES):
+    if not _is_of(array, *_ARRAY_LIBRARIES):
         return None
     if _is_of(array, "torch"):
         if not isinstance(array, sys.modules["torch"].Tensor) or array.device.type == "meta":
@@ -243,7 +243,7 @@ def _block_of(array: Any) -> tuple[int, int, str] | None:
 
 
 def find_pools() -> tuple[MemoryPool, ...]:
-    """Who gives memory, and how much: the process, and devices as far as PyTorch and JAX tell."""
+    """Find who gives memory, and how much: the process, and devices as far as PyTorch and JAX tell."""
     limit, resident = find_limit(), resident_bytes()
     process = MemoryPool(CPU)
     if resident is not None and limit is not None:

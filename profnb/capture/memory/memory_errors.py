@@ -21,16 +21,16 @@ from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryShort
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
-_MOST_TEXT, _LONGEST_CHAIN, _MOST_BYTES = 20_000, 10, 1 << 60
+_MOST_TEXT, _MOST_CAUSES, _MORE_THAN_ANY = 20_000, 10, 1 << 60
 _KINDS = ("OutOfMemoryError", "MemoryError")
-_FRAMEWORKS = ("torch", "tensorflow", "keras", "tf_keras", "jax", "jaxlib")
+_RAISING = ("torch", "tensorflow", "keras", "tf_keras", "jax", "jaxlib")
 _NAMES_MEMORY = re.compile(
     r"out of memory|\bOOM\b|can't allocate memory|not enough memory|failed to allocate memory|"
     r"unable to allocate output tensor|ran out of memory|allocating device buffer|"
     r"Attempting to (?:allocate|reserve)|Dst tensor is not initialized",
     re.IGNORECASE,
 )
-_SIZE = r"(\d[\d.]{0,20})\s*([KMGTP]?i?B|[KMGTP]|bytes)\b"
+_BYTES_WRITTEN = r"(\d[\d.]{0,20})\s*([KMGTP]?i?B|[KMGTP]|bytes)\b"
 # Of each fact the forms in which messages have it; the first that is met holds.
 _FORMS: dict[str, tuple[str, ...]] = {
     "asked_bytes": (
@@ -58,14 +58,14 @@ _FORMS: dict[str, tuple[str, ...]] = {
     "reserved_bytes": ("{} reserved in total by PyTorch",),
 }
 _PATTERNS = {
-    fact: [re.compile(form.format(_SIZE).replace(" ", r"\s+")) for form in forms]
+    fact: [re.compile(form.format(_BYTES_WRITTEN).replace(" ", r"\s+")) for form in forms]
     for fact, forms in _FORMS.items()
 }
-_TENSOR = re.compile(r"shape\s?\[([\d,]{0,200})\] and type (\w{1,20})")
-_OP = re.compile(r"(?:\bat node |\{\{node |\[Op:|executable_name=')([\w./<>-]{1,200})")
+_TENSOR_ASKED = re.compile(r"shape\s?\[([\d,]{0,200})\] and type (\w{1,20})")
+_ASKING_OP = re.compile(r"(?:\bat node |\{\{node |\[Op:|executable_name=')([\w./<>-]{1,200})")
 _ITEM_BYTES = {"float": 4, "double": 8, "half": 2, "bool": 1}
 _KIND = r"(?<![A-Za-z])(GPU|CUDA|ROCM|TPU|MPS|XPU|CPU"
-_DEVICES = (  # with a number, else without
+_DEVICE_NAMES = (  # with a number, else without
     re.compile(_KIND + r"|DEVICE)(?:Device\(id=|[ :_])(\d{1,4})", re.IGNORECASE),
     re.compile(_KIND + r")(?:[ :_]|$)()", re.IGNORECASE),
 )
@@ -75,7 +75,7 @@ _OTHERS = (CPU, "TPU")  # any other is a GPU, whatever its maker calls it
 
 def device_of(text: str) -> str:
     """Call a device by kind and number, whoever writes it: "cuda:0", "GPU_0_bfc" are "GPU:0"; "" for none."""
-    named = next((match for pattern in _DEVICES if (match := pattern.search(text))), None)
+    named = next((match for pattern in _DEVICE_NAMES if (match := pattern.search(text))), None)
     if named is None:
         return ""
     kind = named[1].upper() if named[1].upper() in _OTHERS else "GPU"
@@ -96,7 +96,7 @@ def find_shortage(error: BaseException | None) -> MemoryShortage | None:
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    for _ in range(_LONGEST_CHAIN):
+    for _ in range(_MOST_CAUSES):
         if error is None:
             return
         yield error
@@ -113,7 +113,7 @@ def _is_of_memory(error: BaseException, text: str) -> bool:
     kinds = type(error).__mro__
     if any(kind.__name__ in _KINDS for kind in kinds):
         return True
-    is_of_framework = type(error).__module__.partition(".")[0] in _FRAMEWORKS
+    is_of_framework = type(error).__module__.partition(".")[0] in _RAISING
     is_plain = type(error) is RuntimeError  # PyTorch's errors of the CPU, and of before 1.13
     return (is_of_framework or is_plain) and _NAMES_MEMORY.search(text) is not None
 
@@ -129,7 +129,7 @@ def _read(error: BaseException, text: str) -> MemoryShortage:
         facts["asked_bytes"] = _tensor_bytes(text)
     is_of_host = isinstance(error, MemoryError) or _CPU_ALLOCATOR in text
     device = CPU if is_of_host else device_of(text)
-    op = _OP.search(text)
+    op = _ASKING_OP.search(text)
     return MemoryShortage(type(error).__name__, device, op=op[1] if op else "", **facts)
 
 
@@ -141,20 +141,20 @@ def _first_size(patterns: list[re.Pattern[str]], text: str) -> int:
     power = "BKMGTP".index(unit[0].upper())
     with OwnFaults():  # 1.2.3 is no number
         count = float(number) * 1024**power
-        return int(count) if count < _MOST_BYTES else UNKNOWN_BYTES
+        return int(count) if count < _MORE_THAN_ANY else UNKNOWN_BYTES
     return UNKNOWN_BYTES
 
 
 def _tensor_bytes(text: str) -> int:
     """Bytes of the tensor that TensorFlow names by shape and type."""
-    tensor = _TENSOR.search(text)
+    tensor = _TENSOR_ASKED.search(text)
     if tensor is None:
         return UNKNOWN_BYTES
     shape, kind = tensor.groups()
     bits = re.search(r"\d{1,3}$", kind)
     item = int(bits[0]) // 8 if bits else _ITEM_BYTES.get(kind, 0)
     size = prod(int(one[:20]) for one in shape.split(",") if one) * item
-    return size if 0 < size < _MOST_BYTES else UNKNOWN_BYTES
+    return size if 0 < size < _MORE_THAN_ANY else UNKNOWN_BYTES
 
 
 def _with_process(shortage: MemoryShortage) -> MemoryShortage:

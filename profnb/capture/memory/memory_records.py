@@ -48,7 +48,7 @@ class MemoryPool:
 
 @dataclass(frozen=True, slots=True)
 class MemoryShortage:
-    """What an error that ended the code says of memory; -1 and "" where it says nothing.
+    """An error that ended the code, as far as it speaks of memory; -1 and "" where it says nothing.
 
     Attributes:
         error: The error's class.
@@ -77,7 +77,7 @@ class MemoryShortage:
 
 @dataclass
 class MemoryRecords:
-    """What a capture found of memory as the code ended.
+    """Memory as a capture found it when the code ended.
 
     Attributes:
         held: What lived.

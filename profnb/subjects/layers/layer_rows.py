@@ -316,7 +316,7 @@ class LayerRows:
 
     @property
     def names(self) -> list[str]:
-        """What each row is: a layer's path, one of ``OTHERS``, a scope."""
+        """The name of each row: a layer's path, one of ``OTHERS``, a scope."""
         layers = [layer.path for layer in self.layers]
         return [*layers, *OTHERS, *map("/".join, self.scopes)]
 

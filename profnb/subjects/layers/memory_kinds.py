@@ -1,4 +1,4 @@
-"""What filled memory: by kind and holder, which add up to what the allocator, or the process, had.
+"""Memory by kind and holder, which add up to what the allocator, or the process, had.
 
 What came and went in the step of the peak has the name of an op, which tells its layer and the part of the
 work. What stays was mostly made before the trace: of it the capture knows what lived as the code ended.
