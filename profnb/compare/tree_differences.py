@@ -185,7 +185,7 @@ def _numbered_like(
     ]
     for depth in range(max((len(parts) for side in layers for parts in side.values()), default=0)):
         numbers: dict[tuple[str, ...], tuple[set[int], set[int]]] = {}
-        of_second = []
+        of_second: list[tuple[list[str], tuple[str, ...], int]] = []
         for side, of_side in enumerate(layers):
             for parts in of_side.values():
                 if depth < len(parts):
