@@ -136,8 +136,9 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     Returns:
         A row per node of A, and one per node of B.
     """
-    one, two = trees
-    trees = one, replace(two, name=_numbered_like(one.kind, one.name, two.kind, two.name))
+    first, second = trees
+    names = _numbered_like(first.kind, first.name, second.kind, second.name)
+    trees = first, replace(second, name=names)
     paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
     closed = _closed(*(_paths(*zip(*tree_rows(tree), strict=True)) for tree in trees))
     walls: list[dict[Path, int]] = [{}, {}]
@@ -185,7 +186,7 @@ def _numbered_like(
     ]
     for depth in range(max((len(parts) for side in layers for parts in side.values()), default=0)):
         numbers: dict[tuple[str, ...], tuple[set[int], set[int]]] = {}
-        of_second = []
+        of_second: list[tuple[list[str], tuple[str, ...], int]] = []
         for side, of_side in enumerate(layers):
             for parts in of_side.values():
                 if depth < len(parts):

@@ -57,4 +57,4 @@ def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":
         for rule, *numbers in run.trials
     ]
     frame = pd.DataFrame(rows, columns=list(_KEPT))
-    return frame.assign(when=as_dates(frame["when"].to_list()))
+    return frame.assign(when=as_dates(frame["when"].tolist()))

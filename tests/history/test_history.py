@@ -518,6 +518,14 @@ def test_how_runs_of_a_cell_vary():
     assert (other.of, other.variance) == (OTHER_CODE, pytest.approx(0.03**2, rel=0.4))
 
 
+@pytest.mark.parametrize("commits, is_edit", [("aa", False), ("ab", True)])
+def test_a_shift_is_how_runs_vary_unless_something_was_edited(commits, is_edit):
+    """Twice the time is a logarithm of 0.69: half of the runs there and half here vary by 0.35."""
+    runs = [made(at, ms, commit=commits[at >= 20]) for at, ms in enumerate([*steady(20), *(2 * steady(20, seed=1))])]
+    variance = spread_of_runs(runs, "abcd", "").variance
+    assert variance == pytest.approx(0.03**2, rel=0.5) if is_edit else variance > 0.3**2
+
+
 @pytest.mark.tensorflow
 def test_a_block_is_kept_with_its_numbers_and_nothing_else(file, monkeypatch):
     import tensorflow as tf
