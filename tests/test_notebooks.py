@@ -38,7 +38,7 @@ READABLE = {
     "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"own time\s+own share\s+running total\s+total"],
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", r"(19|20) session_run steps, median|1[78] session_run steps, median [^(]*\((one|2|3) steps? of [^)]* aside", "MatMul"],
     "04-mixed-precision": ["mixed precision", r"95 % interval|No difference", r"2 \+ 2 runs", "What was learned", "val_ ?accuracy", "Ops that account for it", "Precision policy differs"],
-    "05-slow-to-fast": [VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", WEIGHED, r"The best setting makes [\d,]+ examples/s"],
+    "05-slow-to-fast": [r"@tf\.function over train_step", VERDICT.format("compiled", "eager"), VERDICT.format("pipeline", "compiled"), VERDICT.format("pipeline", "eager"), "is fastest", WEIGHED, r"The best setting makes [\d,]+ examples/s"],
     "06-layers-and-lines": ["Layers", "conv2d", "backward", "Lines of your code", "tf.matmul\\(batch, weights\\)", "596,458 parameters in the table, 596,458 in the model"],
     "07-several-workers": [r"4 hosts, \d+ common steps of", "(holds|hold) the others up|No host holds", "Who was late in which step", "own work", "Clocks are joined to", "median_ms", "train_step"],
     "08-keras-on-jax-and-torch": ["train steps, median", "Keras runs on", r"(tensorflow|jax|torch): (installed|not installed, its parts are skipped)", "backend=tensorflow", "examples/s", "is not installed here: pip install|first_forward_us"],

@@ -38,9 +38,8 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
     if not trials:
         return []
     said = ["Each edit ran beside the code as it is; everything was put back."]
-    said += (
-        ["Each run ended after its first steps."] if any(trial.is_cut for trial in trials) else []
-    )
+    if any(trial.is_cut for trial in trials):
+        said.append("Runs ended early: steps are compared, while promises are of the whole cell.")
     section = section_of(
         TRIALS,
         trials,
