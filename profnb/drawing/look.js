@@ -1,7 +1,7 @@
 // The look of tables, once a page, and what is narrower on a phone. Each cell of a saved table would carry it else, which was half of a notebook. Where no script
 // runs, a cell keeps its side and its colour, and the page has a look of its own. Three classes outweigh JupyterLab's rules.
 
-const TABLE = '.profnb.profnb.profnb table[cellpadding]', MANY_COLUMNS = `${TABLE}:has(tr>:nth-child(6))`;
+const TABLE = '.profnb.profnb.profnb table[cellpadding]', MANY_COLUMNS = `${TABLE}:has(tr>:nth-child(5))`;
 const LOOK = `${TABLE}{border-collapse:collapse;margin:4px 0;color:inherit;font-size:inherit}
 ${TABLE} :is(td,th){padding:3px 10px;border:0;border-bottom:1px solid rgba(128,128,128,.25);background:none;font-weight:normal}
 ${TABLE} :is(td,th)[align=right]{text-align:right;font-variant-numeric:tabular-nums}
@@ -11,10 +11,10 @@ ${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaV
 @media (max-width:600px){
 ${TABLE} :is(td,th){padding:3px 4px}
 ${TABLE} td>[aria-hidden]{font-size:7px}
-${TABLE} td[style$="white-space:pre"]{white-space:pre-wrap!important;overflow-wrap:anywhere}
+${TABLE} td[style*="white-space:pre"]{white-space:pre-wrap!important;overflow-wrap:anywhere}
 ${MANY_COLUMNS},${MANY_COLUMNS}>tbody{display:block}
 ${MANY_COLUMNS} tr{display:flex;flex-wrap:wrap;border-bottom:1px solid rgba(128,128,128,.25);padding:2px 0}
-${MANY_COLUMNS} tr>:is(td,th){flex:1 1 60px;min-width:0;border:0;padding:1px 4px;overflow-wrap:anywhere}
+${MANY_COLUMNS} tr>:is(td,th){flex:1 1 60px;min-width:0;border:0;padding:1px 4px;overflow-wrap:anywhere;white-space:normal!important}
 ${MANY_COLUMNS} tr>:first-child:not([colspan]){flex:0 0 44px;overflow:hidden}
 ${MANY_COLUMNS} tr>:nth-child(2){flex:1 1 calc(100% - 60px)}
 .profnb-bar{display:grid;grid-template-columns:1fr 1fr;gap:4px}

@@ -173,15 +173,20 @@ def _inside(tree: CellTree, node: int) -> str:
     while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
         at, below = below[0], _largest_below(tree, below[0])
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
-    parts_of_it = [
+    parts_of_it = ", ".join(
         f"{_named(tree, row)} {percent_text(float(tree.fraction[row]))}"
         for row in large[: _MOST_PARTS - (at != node)]
-    ]
-    return ", ".join([f"most of it {_named(tree, at)}"] * (at != node) + parts_of_it)
+    )
+    if at == node:
+        return parts_of_it
+    name = _named(tree, at)
+    return f"{name}: {parts_of_it}" if parts_of_it else f"most of it {name}"
 
 
 def _named(tree: CellTree, row: int) -> str:
-    title = tree.title(row)
+    """A node's title, in backticks where it is a name: of a layer the last part of its path."""
+    title, last = tree.title(row), tree.title(row).rpartition("/")[2]
+    title = title if last.isdigit() else last
     return quoted(title) if tree.name[row] else title
 
 

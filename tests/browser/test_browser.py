@@ -513,3 +513,16 @@ def test_the_tree_is_a_table_of_bars_without_a_script(open_page, tmp_path):
     (tmp_path / "r.html").write_text(f'<!doctype html><meta charset="utf-8">{html}', "utf-8")
     said = open_page((tmp_path / "r.html").as_uri()).page.inner_text(".profnb-icicle")
     assert "Pause.on_epoch_end" in said and "73.3 %" in said and "█" in said
+
+
+def test_on_a_phone_nothing_scrolls_sideways_and_a_row_of_ops_takes_two_lines(open_page, tmp_path):
+    page = open_page(notebook_page(recorded_cell("fit_of_a_small_cnn"), tmp_path / "r.html"), width=400).page
+    tabs = page.get_by_role("tab")
+    for at in range(tabs.count()):
+        tabs.nth(at).click()
+        assert page.evaluate("[...document.querySelectorAll('.profnb, .profnb div')].filter(e => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).overflowX === 'auto').map(e => e.innerText.slice(0, 80))") == []
+    tabs.nth(0).click()
+    name, runs = (page.locator(f".profnb-tab[data-tab=Ops] tr:nth-child(2) td:nth-child({column})").bounding_box() for column in (2, 3))
+    assert runs["y"] >= name["y"] + name["height"] - 1 and runs["x"] < 100
+    left = page.evaluate("[...document.querySelectorAll('.profnb-bar > *')].filter(e => e.offsetHeight).map(e => e.getBoundingClientRect().x)")
+    assert left and set(map(round, left)) <= {round(left[0]), round(max(left))}  # two columns at most, evenly

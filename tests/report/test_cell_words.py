@@ -4,7 +4,7 @@ import pytest
 
 from profnb.causes.cell_tree import grow_tree
 from profnb.capture.parts.part_records import (
-    AROUND, CALLBACKS, CALLS, GAPS, IMPORTS, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
+    AROUND, CALLBACKS, CALLS, FIRST, GAPS, IMPORTS, MARKED, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
 )  # fmt: skip
 from profnb.capture.parts.part_records import CALL, CELL
 from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
@@ -61,3 +61,16 @@ def test_what_more_there_is_to_say(rows, text):
 def test_lines_of_the_cell_are_python_and_where_most_of_it_is():
     said = words((1, LINES, "", 10, 1), (1, LINES, "", 520, 3), (1, LINES, "", 420, 7), (1, PROFNB, "stop", 50, 1))
     assert said.text == "Of 1.00 s: your own lines 95 % (most of it Cell [5]:3), profnb 5 %."
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (((1, MARKED, "augment", 600, 9), (1, MARKED, "step", 400, 9)), "augment steps 60 %, steps 40 %."),
+        (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 600, 0), (3, "layer", "net/dense", 400, 0)), "train steps 100 % (most of it `conv2d`)."),
+        (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 500, 0), (3, "layer", "net/4", 400, 0), (3, "layer", "b", 100, 0)), "train steps 100 % (host compute: `conv2d` 50.0 %)."),
+        (((1, LINES, "update", 10, 6), (2, EAGER, "", 900, 0), (2, FIRST, "f", 90, 1)), "`update` itself 91 % (ops one by one), first steps 9 % (tracing, compiling)."),
+    ],
+)  # fmt: skip
+def test_steps_and_functions_have_the_names_that_their_user_gave_them(rows, text):
+    assert words(*rows).text.partition(": ")[2] == text
