@@ -2,7 +2,7 @@
 
 A row is a rule's alternatives, the first that fits is taken; the edits of one alternative are made together,
 as far as they fit. An edit is tried only where the advice's own code has its word, so that what is tried is
-what was advised.
+what was advised. One without a word helps in another way, and the advice's promise is not for it.
 """
 
 from collections.abc import Callable
@@ -48,8 +48,8 @@ EDITS: dict[str, Alternatives] = {
     ),
     "predict-in-a-loop": ((("predict_on_batch", functions.predicted_on_batch),),),
     "callback": (
-        (("", arguments.saved_at_epoch_ends),),
-        (("", arguments.saved_less),),
+        (("if ", arguments.saved_at_epoch_ends),),
+        (("if ", arguments.saved_less),),
         (("", functions.compiled_calls),),
     ),
     "validation": ((("validation_freq", arguments.validated_less),),),

@@ -3,7 +3,7 @@
 import difflib
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from profnb.advice.proposals import Advice
@@ -28,6 +28,7 @@ class Edit:
         sources: The changed text of each source that changes.
         diff: What changes, as a unified diff.
         pieces: The text that is put in, and where.
+        is_as_advised: Whether it is what the advice promises a saving for, and no other remedy.
     """
 
     rule: str
@@ -36,6 +37,7 @@ class Edit:
     sources: Mapping[str, str]
     diff: str
     pieces: tuple["Piece", ...] = field(default=(), repr=False)
+    is_as_advised: bool = True
 
 
 def find_edits(
@@ -103,9 +105,10 @@ def _edit(program: "ProgramText", advice: Advice, sources: Mapping[str, str]) ->
         what, alters, pieces = zip(*changes, strict=True)
         words = [advice.rule, " and ".join(what), _all_altered(alters)]
         try:
-            return _made(program, sources, words, [piece for some in pieces for piece in some])
+            edit = _made(program, sources, words, [piece for some in pieces for piece in some])
         except DoesNotFitError:
             continue
+        return replace(edit, is_as_advised=all(word for word, _ in makers))
     return None
 
 

@@ -1,6 +1,7 @@
 """Trials that were kept, summed up by rule: what advice promised, beside what was measured."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from profnb.compare.speedup import Difference
@@ -58,7 +59,7 @@ def gains_text(gains: "pd.DataFrame") -> str:
     return f"{said}\n\n{shown.to_string(index=False)}"
 
 
-def _numbers(gains: "pd.DataFrame") -> "list[tuple[float, float, float]]":
+def _numbers(gains: "pd.DataFrame") -> list[Sequence[float]]:
     return list(
         gains[["promised_low", "promised_high", "ratio"]].itertuples(index=False, name=None)
     )

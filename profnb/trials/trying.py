@@ -39,8 +39,10 @@ def try_in_order(
         tell: Is told what is being tried.
     """
     share = _ONE_BY_ONE if len(edits) > 1 else 1.0
+    meant = {edit.rule for edit in edits if edit.is_as_advised}
+    promises = {rule: one for rule, one in (promised or {}).items() if rule in meant}
     trials = with_promise(
-        try_edits(edits, run_once, share * seconds, study, spread, tell), promised or {}
+        try_edits(edits, run_once, share * seconds, study, spread, tell), promises
     )
     best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
     joined = join(best) if len(best) > 1 else None

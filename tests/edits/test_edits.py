@@ -213,7 +213,7 @@ def test_models_are_saved_less_often():
     checkpoint = type("ModelCheckpoint", (), {"__module__": "keras.src.callbacks.model_checkpoint"})
     source = "keep = ModelCheckpoint('w.keras', save_freq=3)\nmodel.fit(x, y, callbacks=[keep])\n"
     edit = edit_of("callback", "if batch % 5", source, ModelCheckpoint=checkpoint)
-    assert changed_lines(edit)[1] == "+keep = ModelCheckpoint('w.keras', save_freq=\"epoch\")" and edit.alters == "what is saved"
+    assert changed_lines(edit)[1] == "+keep = ModelCheckpoint('w.keras', save_freq=\"epoch\")" and edit.alters == "what is saved" and edit.is_as_advised
     edit = edit_of("callback", "if epoch % 5", source.replace(", save_freq=3", ""), ModelCheckpoint=checkpoint)
     assert changed_lines(edit)[1] == "+keep = ModelCheckpoint('w.keras', save_freq=5 * -(-len(x) // 32))"
     best = source.replace("save_freq=3", "save_best_only=True")
@@ -229,6 +229,7 @@ def test_a_callback_calls_the_model_compiled():
     assert changed_lines(edit)[2:] == [
         "+        p = tf.convert_to_tensor(self.model.predict_on_batch(x))", "+        q = self.model.predict_on_batch(x[None])",
     ]  # fmt: skip
+    assert not edit.is_as_advised  # which is to call it less often
     assert edit_of("callback", "if epoch % 5 == 0", source.replace("training=False", "training=True"), edit={"without": "Judge.on_epoch_end"}) is None
     assert edit_of("callback", "if epoch % 5 == 0", source, edit={"without": "Other.on_epoch_end"}) is None
 

@@ -34,7 +34,7 @@ from profnb.trials.trying import declined, try_in_order
 
 FILE = "<ipython-input-cell>"
 MS = 10**6
-Edit = namedtuple("Edit", "rule change alters sources diff", defaults=("r", "change", "nothing", {FILE: "x"}, "-a\n+b"))
+Edit = namedtuple("Edit", "rule change alters sources diff is_as_advised", defaults=("r", "change", "nothing", {FILE: "x"}, "-a\n+b", True))
 
 
 def recorded(wall_ms):
@@ -162,18 +162,19 @@ def test_an_interrupt_is_a_row():
 def test_the_best_together_are_tried_after_them():
     clock = Clock()
     run = timed(clock, 100.0, {"x": 50.0, "y": 70.0, "both": 35.0, "z": 130.0})
-    edits = [Edit(rule=name, sources={FILE: name}) for name in ("x", "y", "z")]
+    edits = [Edit(rule=name, sources={FILE: name}, is_as_advised=name != "y") for name in ("x", "y", "z")]
     joined = []
 
     def join(best):
         joined.extend(best)
         return Edit(rule="x + y", sources={FILE: "both"})
 
-    trials = try_in_order(edits, join, run, 20.0, promised={"x": (0.4, 0.6)})
+    trials = try_in_order(edits, join, run, 20.0, promised={"x": (0.4, 0.6), "y": (0.1, 0.2)})
     assert [one.rule for one in joined] == ["x", "y"]
     assert trials[-1].rule == "x + y"
     assert trials[-1].difference.ratio == pytest.approx(0.35, rel=0.05)
     assert (trials[0].promised_low, trials[0].promised_high) == (0.4, 0.6)
+    assert math.isnan(trials[1].promised_low)  # the advice meant another remedy
     assert trials[2].words().startswith("1.30x slower")
 
 
