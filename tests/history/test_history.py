@@ -486,8 +486,8 @@ def test_trials_are_kept_by_rule_with_what_was_promised(file, monkeypatch):
         pass
     assert len(kept_trials()) == 0
     trials = [
-        Trial("cache-input", "cache()", "nothing", "-secret", Difference(0.5, 0.4, 0.625, math.nan, (9, 9), (0, 0)), (0.55, 0.66)),
-        Trial("cache-input, callback", "both", "nothing", "-secret", Difference(0.45, 0.4, 0.5, math.nan, (9, 9), (0, 0))),
+        Trial("cache-input", "cache()", "nothing", "-secret", {}, Difference(0.5, 0.4, 0.625, math.nan, (9, 9), (0, 0)), (0.55, 0.66)),
+        Trial("cache-input, callback", "both", "nothing", "-secret", {}, Difference(0.45, 0.4, 0.5, math.nan, (9, 9), (0, 0))),
         Trial("callback", "fails", "nothing", "-secret", error="It failed."),
     ]
     keeping.keep_trials(result, trials)

@@ -139,7 +139,7 @@ def test_ends_of_epochs_are_told_apart_and_have_their_own_advice():
     assert kinds(study).count("between epochs") == 5
     found = rules(study)["epoch-ends"]
     assert found.bound_fraction == pytest.approx(300 / (300 + 90 + 960), rel=0.01)
-    assert "5 gaps between passes over the data took 300 ms, 60.0 ms each" in found.evidence
+    assert "5 passes over the data each waited for a new iterator: 300 ms in all, usually 60.0 ms." in found.evidence
     assert found.saves_ms[0] == 0  # all of it may be Python of callbacks
     assert "validation_freq" not in found.code
     assert "on_epoch_end" not in found.code.replace("keeps", "")[: found.code.index("keeps")]

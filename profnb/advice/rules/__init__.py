@@ -1,5 +1,6 @@
 """The table of rules: each a question to the tree and the tables, a change, words, and an edit.
 
+memory_rules    what frees memory where a cell ran out of it
 repeat_rules    what is done too often: set up, validated, saved, traced, made again and again
 input_rules     why steps wait for their input
 op_rules        small ops, loops of ops, threads, what is compiled again
