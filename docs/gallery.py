@@ -27,7 +27,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 NOWHERE = "OWNER/profnb"  # this repository is at no public address yet
-BUDGET_BYTES = 1_200_000
+BUDGET_BYTES = 400_000
 
 # The first cell of each: it installs profnb where it is missing, and what a notebook needs besides.
 EXTRAS = {"09-litert": ["ai-edge-litert"]}
