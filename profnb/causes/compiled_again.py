@@ -15,7 +15,7 @@ from profnb.core.units import count_text
 from profnb.steps.activities import FRAME_COMPILES
 from profnb.steps.nesting import outermost_of
 from profnb.subjects.study import Study
-from profnb.subjects.xla.xla_ops import argument_names, argument_shapes
+from profnb.subjects.xla.xla_ops import argument_names, argument_shapes, compilations
 from profnb.trace.hlo import HloModule
 from profnb.trace.names import FUNCTION_CALL
 
@@ -44,14 +44,21 @@ class CompiledAgain:
 
 
 def find_compiled_again(study: Study) -> CompiledAgain | None:
-    """What was compiled three times or more, and took longest; of PyTorch all such functions together."""
+    """What was compiled in three steps or more, and took longest; of PyTorch all such functions together.
+
+    What one step compiles for several shapes, a function that runs for each weight say, is its due.
+    """
     return _by_torch(study) if study.program.is_pytorch else _by_xla(study)
 
 
 def _by_xla(study: Study) -> CompiledAgain | None:
     modules = study.xla.modules
-    names = enumerate(modules.module)
-    often = [row for row, name in names if modules.compilations[row] >= _FEWEST_COMPILATIONS]
+    again = {name for name, at in compilations(study.trace).items() if _is_again(study, at)}
+    often = [
+        row
+        for row, name in enumerate(modules.module)
+        if name in again and modules.compilations[row]
+    ]
     often = [row for row in often if not _is_eager_op(study, modules.module[row])]
     if not often:
         return None
@@ -60,6 +67,15 @@ def _by_xla(study: Study) -> CompiledAgain | None:
     spent = float(modules.compile_ps[row]) * (times - 1) / times
     what = f"XLA compiled {quoted(name.removeprefix('jit_'), 100)} {count_text(times)} times"
     return CompiledAgain(what, times, spent, _why_compiled(study, name))
+
+
+def _is_again(study: Study, events: list[int]) -> bool:
+    """Whether a program was compiled so often, in as many steps with their gaps where there are any."""
+    if len(events) < _FEWEST_COMPILATIONS or study.steps.is_window:
+        return len(events) >= _FEWEST_COMPILATIONS
+    begin_ps = study.trace.events.begin_ps[events]
+    periods = np.searchsorted(study.steps.host_begin_ps, begin_ps, side="right")
+    return np.unique(periods).size >= _FEWEST_COMPILATIONS
 
 
 def _is_eager_op(study: Study, module: str) -> bool:

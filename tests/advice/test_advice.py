@@ -361,6 +361,14 @@ def test_recompiling_and_a_single_compilation():
     assert "recompiling" not in advised(compiling(2))
 
 
+def test_what_one_step_compiles_for_several_shapes_is_its_due():
+    steps = [event("train", at * 200 * MS, (190 if at == 0 else 9) * MS, step_num=at, _r=1) for at in range(10)]
+    events = [event("GpuCompiler::Compile", at * 30 * MS, 20 * MS, name="clip") for at in range(6)]
+    study = Study(read(host(line("python", *steps), line("compiler", *events, line_id=2))))
+    assert study.xla.modules.compilations.tolist() == [6]
+    assert "recompiling" not in advised(study)
+
+
 def session_run(ops, kernels):
     """One run of a TF1 session: a graph's ops, and what its device ran."""
     events = [event("_SOURCE:NoOp", 0, US), *(event(name, at * MS, size * MS) for name, at, size in ops)]

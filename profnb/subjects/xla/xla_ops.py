@@ -202,17 +202,17 @@ class XlaModules(RowColumns):
 
 def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
     """Sum up modules."""
-    compiled = _compile_times(trace)
+    compiled = compilations(trace)
     ran = [(op.module, op.program_id) for op in ops.op]
     keys = dict.fromkeys([*ran, *((module.name, at) for at, module in hlo.modules.items())])
     named = {name for name, _ in keys}
     keys |= dict.fromkeys((name, -1) for name in compiled if name not in named)
     rows = {key: row for row, key in enumerate(keys)}
-    occurrences, compile_ps, compilations = np.zeros((3, len(rows)), np.int64)
+    occurrences, compile_ps, often = np.zeros((3, len(rows)), np.int64)
     self_ps = sum_by(np.array([rows[key] for key in ran], np.int64), ops.self_ps, len(rows))
     plane = trace.lines.plane[trace.lines.of_event[hlo.events]]
-    runs, often = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
-    for code, count in zip(runs[0].tolist(), often.tolist(), strict=True):
+    runs, counts = np.unique(np.stack([hlo.code, plane]), axis=1, return_counts=True)
+    for code, count in zip(runs[0].tolist(), counts.tolist(), strict=True):
         op = hlo.ops[code]
         saved = hlo.modules.get(op.program_id)
         if saved is not None and op.row >= 0 and saved.computation_of[op.row] == saved.entry:
@@ -220,7 +220,8 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
             occurrences[at] = max(occurrences[at], count)
     for (name, _), at in rows.items():
         if name in compiled:  # modules of a name share what is recorded of it
-            compile_ps[at], compilations[at] = compiled.pop(name)
+            events = compiled.pop(name)
+            compile_ps[at], often[at] = trace.events.duration_ps[events].sum(), len(events)
     listed = list(rows)
     order = np.lexsort((-compile_ps, -self_ps))
     ordered = [hlo.modules.get(listed[row][1]) for row in order]
@@ -228,7 +229,7 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
         tuple(listed[row][0] for row in order),
         tuple(listed[row][1] for row in order),
         compile_ps[order],
-        compilations[order],
+        often[order],
         occurrences[order],
         self_ps[order],
         np.array([-1 if m is None else len(m) for m in ordered], np.int64),
@@ -236,8 +237,8 @@ def tabulate_xla_modules(trace: Trace, hlo: HloOps, ops: XlaOps) -> XlaModules:
     )
 
 
-def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
-    """(host time, how often) of compiling, by the module's name.
+def compilations(trace: Trace) -> dict[str, list[int]]:
+    """Find the events in which the host compiled, by the module's name.
 
     Events of compiling nest; the outermost one that names the module counts.
     """
@@ -247,7 +248,7 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
     events = np.flatnonzero(is_compiling)
     columns = [trace.stats.texts(stat) for stat in _COMPILED_STATS]
     rows = np.stack([column.of(events).astype(np.int64) for column in columns], axis=1)
-    times: dict[str, tuple[int, int]] = {}
+    found: dict[str, list[int]] = {}
     until: dict[tuple[int, str], int] = {}
     for event, of_event in zip(events.tolist(), rows.tolist(), strict=True):
         named = (c.texts[row] for c, row in zip(columns, of_event, strict=True) if row >= 0)
@@ -258,9 +259,8 @@ def _compile_times(trace: Trace) -> dict[str, tuple[int, int]]:
         if int(trace.events.begin_ps[event]) < until.get((line, name), -1):
             continue
         until[line, name] = int(trace.events.end_ps[event])
-        spent, often = times.get(name, (0, 0))
-        times[name] = spent + int(trace.events.duration_ps[event]), often + 1
-    return times
+        found.setdefault(name, []).append(event)
+    return found
 
 
 def argument_shapes(module: HloModule) -> tuple[str, ...]:
