@@ -237,6 +237,8 @@ def note_devices(study: Study) -> list[str]:
             f"A device worked, but the trace has none: device times are absent, not zero. "
             f"{_cupti(study)}"
         ]
+    if not devices and _recorder(trace):
+        return [f"The trace holds no kernel and no copy. {_cupti(study)}"]
     if not devices:
         present = study.recording.devices
         named = ", ".join(present[:4])

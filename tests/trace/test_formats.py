@@ -314,6 +314,10 @@ def test_an_export_without_work_says_once_whose_it_is_and_what_to_record(tmp_pat
     notes = " ".join(profnb.load(write_database(tmp_path / "y.sqlite", NSYS, calls)).notes)
     assert "Mark each iteration with a range (NVTX" in notes and "CUPTI" not in notes and "step()" not in notes
     assert "Have Nsight Systems record kernels and copies" in notes
+    script = NSYS + "create table OSRT_API (start int, end int, globalTid int, correlationId int, nameId int);"
+    waits = [("OSRT_API", ((100 + n) * MS, (101 + n) * MS, TID, n, 6)) for n in range(5)]
+    notes = profnb.load(write_database(tmp_path / "z.sqlite", script, waits)).notes
+    assert "The trace holds no kernel and no copy. Have Nsight Systems record kernels and copies, and open that." in notes
 
 
 def test_a_generated_column_is_no_column(tmp_path):
