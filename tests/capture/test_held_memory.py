@@ -2,6 +2,8 @@
 
 import collections
 import gc
+import subprocess
+import sys
 import weakref
 
 import numpy as np
@@ -33,6 +35,27 @@ def test_objects_of_the_notebook_lead_on_and_those_of_libraries_do_not():
     mine, other = kinds["Mine"](), collections.UserList([np.zeros(8)])
     mine.array = np.zeros(4)
     assert held({"mine": mine, "other": other}) == {(DATA, "mine", CPU): (32, 1)}
+
+
+def test_a_long_list_that_begins_with_a_number_is_not_walked_through():
+    walked = [0]
+
+    class Number(float):
+        @property
+        def __class__(self):
+            walked[0] += 1
+            return float
+
+    numbers = [0.5, *[Number(1) for _ in range(300)]]
+    assert held({"numbers": numbers, "short": [0.5, np.zeros(1)]}) == {(DATA, "short", CPU): (8, 1)}
+    assert walked == [0]
+
+
+def test_the_devices_of_jax_are_not_chosen_for_the_code():
+    jax = pytest.importorskip("jax")
+    code = "import jax; from profnb.capture.memory.held_memory import find_held, find_pools; find_held({}, ()); find_pools();"
+    code += "print(jax._src.xla_bridge.backends_are_initialized())"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "False", jax
 
 
 def test_local_variables_of_the_function_that_failed_are_named():

@@ -29,6 +29,7 @@ from profnb.capture.memory.memory_records import (
     MemoryPool,
 )
 from profnb.capture.models.layer_facts import parts_of
+from profnb.capture.seams import JAX_IS_SET_UP, JAX_LIVE
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import is_user_file
 
@@ -36,7 +37,8 @@ _ARRAY_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "t
 _OF_NOTEBOOK, _OPTAX = "__main__", "optax"
 _ARRAYS = ("ndarray", "EagerTensor", "ArrayImpl")
 _LEADING_ON = (list, tuple, set, frozenset, deque, dict)
-_MOST_OBJECTS, _DEEPEST_HOLDER, _MOST_HOLDERS = 200_000, 6, 500
+_PLAIN = (int, float, str, bytes, type(None))  # what a long list begins with, it holds
+_LONG, _MOST_OBJECTS, _DEEPEST_HOLDER, _MOST_HOLDERS = 100, 50_000, 6, 500
 
 
 @dataclass
@@ -186,9 +188,15 @@ def _torch_claims(
                 yield OPTIMIZER_STATE, layers.get(id(weight), ""), state
 
 
+def _jax_has_devices() -> bool:
+    """Whether JAX's devices are set up: to ask for them would choose them for the code."""
+    is_set_up = JAX_IS_SET_UP.find()
+    return is_set_up is not None and bool(is_set_up())
+
+
 def _jax_arrays() -> Iterable[Any]:
-    live = getattr(sys.modules.get("jax"), "live_arrays", None)
-    return live() if callable(live) else ()
+    live = JAX_LIVE.find() if _jax_has_devices() else None
+    return () if live is None else live()
 
 
 def _kind_of(array: Any) -> str:
@@ -210,9 +218,13 @@ def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bo
             left -= 1
             one, depth, is_state = queue.popleft()
             inside: Iterable[Any] = ()
-            if isinstance(one, _LEADING_ON):
+            kind = type(one).__module__
+            is_named = hasattr(type(one), "_fields")
+            if isinstance(one, _LEADING_ON) and (is_named or kind in ("builtins", "collections")):
                 inside = one.values() if isinstance(one, dict) else one
-            elif type(one).__module__ == _OF_NOTEBOOK and not isinstance(one, type):
+                if len(one) > _LONG and isinstance(next(iter(inside)), _PLAIN):
+                    inside = ()
+            elif kind == _OF_NOTEBOOK and not isinstance(one, type):
                 inside = getattr(one, "__dict__", {}).values()
             elif _is_of(one, *_ARRAY_LIBRARIES):
                 yield name, one, is_state
@@ -260,8 +272,8 @@ def find_pools() -> tuple[MemoryPool, ...]:
                     MemoryPool(name, cuda.memory_allocated(number), peak, free_and_all[1], name)
                 )
     with OwnFaults():  # likewise
-        devices = getattr(sys.modules.get("jax"), "local_devices", None)
-        for device in devices() if callable(devices) and len(pools) == 1 else ():
+        jax: Any = sys.modules.get("jax")
+        for device in jax.local_devices() if len(pools) == 1 and _jax_has_devices() else ():
             stats, name = device.memory_stats() or {}, device_of(str(device))
             if stats and name not in ("", CPU):
                 in_use, peak, limit_bytes = (
