@@ -229,7 +229,7 @@ def whole():
         LayerFacts("m/d", "d", "Dense", True, 0, 6, (None, 2), ((None, 2),), kernels=((2, 2),), numbers={"units": 2, "data_format": "nhwc"}),
     )
     ops = {"train": [{"AddN": OpFact("backward", -1, "m/d"), "Assign": OpFact("update", 1)}]}
-    model = ModelFacts("m", layers, True, True, ("mse",), "sgd", {"m/d": 1, "m/d_1": 1}, frozenset({"m/d_1"}), {1: 2}, ops)
+    model = ModelFacts("m", layers, True, ("mse",), "sgd", {"m/d": 1, "m/d_1": 1}, frozenset({"m/d_1"}), {1: 2}, ops)
     graph = GraphLines("f", ("a", "b"), ("Add", "While"), (0, -1), (True, False), {"b": ("cond", "body")})
     lines = LineRecords(array("q", [5, 7, 9]), array("i", [0, 0, -1]), array("i", [-1, 3, 0]), ["a.py"], untimed=[("a.py", 4)])
     source = SourceRecords([("a.py", 3)], lines, (graph,), {"d": 0}, {"a.py": ("x = 1", "f(x)")}, {"a.py": 7})
