@@ -19,7 +19,7 @@ from profnb.capture.parts.part_records import (
     WAITING,
 )
 from profnb.causes.cell_tree import STEPS, CellTree
-from profnb.core.printable import LONGEST_NAME, quoted
+from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.report.cell_picture import look_of
 from profnb.subjects.cell.cell_breakdown import kind_title, node_title
@@ -131,8 +131,10 @@ def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
     if kind in _CALLED_BY_NAME and name:
         name = name if len(name) <= LONGEST_NAME else name.rpartition(".")[2]
         return f"{quoted(name)}{' itself' * is_outer}"
-    if kind in (parts.IMPORTS, parts.MARKED) and name:
-        return node_title(kind, name)
+    if kind == parts.IMPORTS and name:
+        return f"{kind} {quoted(name)}"
+    if kind == parts.MARKED and name:
+        return node_title(kind, printable(name))
     if kind in (LINES, CELL):
         return f"your {kind_title(LINES)}"
     is_set_up = kind == parts.SETTING_UP and tree.kind[int(tree.parent[row])] == CALL

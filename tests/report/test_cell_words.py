@@ -51,7 +51,7 @@ def test_a_function_that_has_the_loop_is_gone_into():
         (((1, CALL, "predict", 0, 40), (2, AROUND, "", 8000, 40), (2, SETTING_UP, "", 1000, 0), (2, PREDICT, "", 1000, 40)),
          "set-up of runs 90 % (40 times predict), predict steps 10 %."),
         (((1, CALL, "fit", 0, 1), (2, AROUND, "", 9000, 1), (2, TRAIN, "", 1000, 40)), "set-up of runs 90 %, train steps 10 %."),
-        (((1, IMPORTS, "pandas", 9000, 0), (1, LINES, "", 1000, 4)), "imports pandas 90 %, your own lines 10 % (most of it Cell [5]:4)."),
+        (((1, IMPORTS, "pandas", 9000, 0), (1, LINES, "", 1000, 4)), "imports `pandas` 90 %, your own lines 10 % (most of it Cell [5]:4)."),
     ],
 )  # fmt: skip
 def test_what_more_there_is_to_say(rows, text):
