@@ -248,7 +248,7 @@ def compilations(trace: Trace) -> dict[str, list[int]]:
     events = np.flatnonzero(is_compiling)
     columns = [trace.stats.texts(stat) for stat in _COMPILED_STATS]
     rows = np.stack([column.of(events).astype(np.int64) for column in columns], axis=1)
-    found: dict[str, list[int]] = {}
+    of_module: dict[str, list[int]] = {}
     until: dict[tuple[int, str], int] = {}
     for event, of_event in zip(events.tolist(), rows.tolist(), strict=True):
         named = (c.texts[row] for c, row in zip(columns, of_event, strict=True) if row >= 0)
@@ -259,8 +259,8 @@ def compilations(trace: Trace) -> dict[str, list[int]]:
         if int(trace.events.begin_ps[event]) < until.get((line, name), -1):
             continue
         until[line, name] = int(trace.events.end_ps[event])
-        found.setdefault(name, []).append(event)
-    return found
+        of_module.setdefault(name, []).append(event)
+    return of_module
 
 
 def argument_shapes(module: HloModule) -> tuple[str, ...]:
