@@ -20,7 +20,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import write_recordings
 from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
 from profnb.capture.session import Capture
-from profnb.capture.signals import interrupt_held_back
+from profnb.capture.signals import OwnFaults, interrupt_held_back
 from profnb.capture.step_records import Standing
 from profnb.core.errors import TraceFormatError
 from profnb.core.options import CaptureOptions
@@ -118,7 +118,8 @@ class CapturedProfile:
         began_ns = None
         try:
             memory, living = recording.memory, [*self._capture.models.living(), *models]
-            memory.shortage = find_shortage(cause)
+            with OwnFaults():  # whatever an error does when it is read, the capture has to end
+                memory.shortage = find_shortage(cause)
             self._capture.finish()
             memory.held, memory.pools = find_held(namespace, living, cause), find_pools()
             if recording.path is not None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import profnb
 from profnb.capture.memory.memory_errors import device_of, find_shortage
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -166,3 +167,14 @@ def test_jaxs_own_error():
     jax = pytest.importorskip("jax")
     found = raised(lambda: jax.numpy.ones((1 << 20, 1 << 30), "float32").block_until_ready())
     assert found.asked_bytes == 4 << 50
+
+
+def test_an_error_that_cannot_be_read_ends_the_capture_as_any():
+    class Hostile(Exception):
+        @property
+        def __cause__(self):
+            raise ValueError
+
+    with pytest.raises(Hostile), profnb.profile() as p:
+        raise Hostile
+    assert p.recording.wall_ns > 0 and p.recording.messages == []
