@@ -15,8 +15,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
-from profnb.capture.machine.memory_limits import find_limit, resident_bytes
-from profnb.capture.memory.memory_errors import device_of
+from profnb.capture.memory.memory_errors import device_of, process_pool
 from profnb.capture.memory.memory_records import (
     ACTIVATIONS,
     CPU,
@@ -31,6 +30,7 @@ from profnb.capture.memory.memory_records import (
 from profnb.capture.models.layer_facts import parts_of
 from profnb.capture.seams import JAX_IS_SET_UP, JAX_LIVE
 from profnb.capture.signals import OwnFaults
+from profnb.capture.source.layer_lines import model_types, of_types
 from profnb.capture.source.user_code import is_user_file
 
 _ARRAY_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "tf_keras", "cupy")
@@ -85,7 +85,7 @@ def find_held(
     values = [value for _, value in names]
     torch_objects = _torch_objects()
     with OwnFaults():  # somebody's objects may do anything when they are looked at
-        for model in (*models, *(one for one in values if _is_keras_model(one))):
+        for model in (*models, *of_types(values, model_types())):
             for path, weight in _keras_weights(model, str(model.name), 0):
                 claims.claim(weight, WEIGHTS, path)
             for state in _states_of(getattr(model, "optimizer", None)):
@@ -117,12 +117,6 @@ def _is_of(value: object, *libraries: str) -> bool:
     return type(value).__module__.partition(".")[0] in libraries
 
 
-def _is_keras_model(value: object) -> bool:
-    keras = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
-    kinds = tuple(kind for one in keras if isinstance(kind := getattr(one, "Model", None), type))
-    return issubclass(type(value), kinds)
-
-
 def _keras_weights(layer: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     """The weights of a layer by the innermost layer that holds them."""
     for part in parts_of(layer) if depth < 30 else ():
@@ -144,13 +138,8 @@ def _torch_objects() -> tuple[list[Any], list[Any], list[Any]]:
     if getattr(torch, "nn", None) is None or getattr(torch, "optim", None) is None:
         return [], [], []
     kinds = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
-    objects = gc.get_objects()
-    # Each type is asked once: there may be a million objects.
-    wanted = {one for one in set(map(type, objects)) if issubclass(one, kinds)}
-    living = [one for one in objects if type(one) in wanted]
-    modules, optimizers, tensors = (
-        [one for one in living if issubclass(type(one), kind)] for kind in kinds
-    )
+    living = of_types(gc.get_objects(), kinds)
+    modules, optimizers, tensors = (of_types(living, (kind,)) for kind in kinds)
     return modules, optimizers, tensors
 
 
@@ -256,11 +245,7 @@ def _block_of(array: Any) -> tuple[int, int, str] | None:
 
 def find_pools() -> tuple[MemoryPool, ...]:
     """Find who gives memory, and how much: the process, and devices as far as PyTorch and JAX tell."""
-    limit, resident = find_limit(), resident_bytes()
-    process = MemoryPool(CPU)
-    if resident is not None and limit is not None:
-        process = MemoryPool(CPU, resident, UNKNOWN_BYTES, limit.limit_bytes, limit.of)
-    pools = [process]
+    pools = [process_pool()]
     with OwnFaults():  # a driver that does not answer
         cuda = getattr(sys.modules.get("torch"), "cuda", None)
         if cuda is not None and cuda.is_initialized():

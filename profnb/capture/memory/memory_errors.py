@@ -17,7 +17,7 @@ from math import prod
 from typing import Any
 
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
-from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryShortage
+from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryPool, MemoryShortage
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 
@@ -157,16 +157,25 @@ def _tensor_bytes(text: str) -> int:
     return size if 0 < size < _MORE_THAN_ANY else UNKNOWN_BYTES
 
 
+def process_pool() -> MemoryPool:
+    """What the process has now, and may have."""
+    limit, resident = find_limit(), resident_bytes()
+    in_use = UNKNOWN_BYTES if resident is None else resident
+    if limit is None:
+        return MemoryPool(CPU, in_use)
+    return MemoryPool(CPU, in_use, UNKNOWN_BYTES, limit.limit_bytes, limit.of)
+
+
 def _with_process(shortage: MemoryShortage) -> MemoryShortage:
     """Add what the process has and may have, where the CPU's memory ran out."""
     if shortage.device != CPU:
         return shortage
-    limit, resident = find_limit(), resident_bytes()
+    pool = process_pool()
     return replace(
         shortage,
-        in_use_bytes=UNKNOWN_BYTES if resident is None else resident,
-        limit_bytes=UNKNOWN_BYTES if limit is None else limit.limit_bytes,
-        limit_of="" if limit is None else limit.of,
+        in_use_bytes=pool.in_use_bytes,
+        limit_bytes=pool.limit_bytes,
+        limit_of=pool.limit_of,
     )
 
 
