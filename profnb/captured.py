@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profnb.capture.environment import jax_has_devices
 from profnb.capture.memory.held_memory import find_held, find_pools
 from profnb.capture.memory.memory_errors import find_shortage
 from profnb.capture.models.model_watch import as_models
@@ -18,7 +19,7 @@ from profnb.capture.profiler.profiler_door import bound_by_steps
 from profnb.capture.profiler.torch_door import StepMark
 from profnb.capture.recording import Recording
 from profnb.capture.saved.sidecar import write_recordings
-from profnb.capture.seams import JAX_IS_SET_UP, JAX_STEP, TRACE
+from profnb.capture.seams import JAX_STEP, TRACE
 from profnb.capture.session import Capture
 from profnb.capture.signals import OwnFaults, interrupt_held_back
 from profnb.capture.step_records import Standing
@@ -305,10 +306,10 @@ def step(step_num: int, phase: str = "train") -> AbstractContextManager[object]:
         phase: What it does, for instance "train" or "test".
     """
     trace_type = TRACE.find()
-    jax_type = JAX_STEP.find() if JAX_IS_SET_UP.find() is not None else None
+    jax_type = JAX_STEP.find()
     is_torch = "torch" in sys.modules
     try:
-        if jax_type is not None and JAX_IS_SET_UP.find()():
+        if jax_type is not None and jax_has_devices():
             marked: AbstractContextManager[object] = jax_type(phase, step_num=step_num)
             return marked
         if is_torch and trace_type is None:

@@ -47,6 +47,12 @@ _MOST_DATASETS, _LONGEST_CHAIN = 50, 100
 _MOST_LOOKED_AT = 100  # files; on a network each takes a while
 
 
+def jax_has_devices() -> bool:
+    """Whether JAX's devices are set up: to ask for them would choose them for the code."""
+    is_set_up = seams.JAX_IS_SET_UP.find()
+    return is_set_up is not None and bool(is_set_up())
+
+
 def explain_nothing() -> str:
     """Say why a capture that never saw a framework is empty."""
     if importlib.util.find_spec("tensorflow") is None:

@@ -15,6 +15,7 @@ from itertools import islice
 from math import prod
 from typing import Any
 
+from profnb.capture.environment import jax_has_devices
 from profnb.capture.memory.memory_errors import device_of, process_pool
 from profnb.capture.memory.memory_records import (
     ACTIVATIONS,
@@ -28,7 +29,7 @@ from profnb.capture.memory.memory_records import (
     MemoryPool,
 )
 from profnb.capture.models.layer_facts import parts_of
-from profnb.capture.seams import JAX_IS_SET_UP, JAX_LIVE
+from profnb.capture.seams import JAX_LIVE
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.layer_lines import model_types, of_types
 from profnb.capture.source.user_code import is_user_file
@@ -177,14 +178,8 @@ def _torch_claims(
                 yield OPTIMIZER_STATE, layers.get(id(weight), ""), state
 
 
-def _jax_has_devices() -> bool:
-    """Whether JAX's devices are set up: to ask for them would choose them for the code."""
-    is_set_up = JAX_IS_SET_UP.find()
-    return is_set_up is not None and bool(is_set_up())
-
-
 def _jax_arrays() -> Iterable[Any]:
-    live = JAX_LIVE.find() if _jax_has_devices() else None
+    live = JAX_LIVE.find() if jax_has_devices() else None
     return () if live is None else live()
 
 
@@ -258,7 +253,7 @@ def find_pools() -> tuple[MemoryPool, ...]:
                 )
     with OwnFaults():  # likewise
         jax: Any = sys.modules.get("jax")
-        for device in jax.local_devices() if len(pools) == 1 and _jax_has_devices() else ():
+        for device in jax.local_devices() if len(pools) == 1 and jax_has_devices() else ():
             stats, name = device.memory_stats() or {}, device_of(str(device))
             if stats and name not in ("", CPU):
                 in_use, peak, limit_bytes = (
