@@ -202,6 +202,13 @@ class Model:
         colder = min(QUARTER * whole, took_ps / 2)
         return [Edit(rows, whole - colder, whole)] if colder else []
 
+    def calls_of(self, row: int) -> int:
+        """How often an own function ran: as counted, as the steps beside, or once a pass; 0 for unknown."""
+        tree, study = self.tree, self.study
+        beside = tree.rows(*STEADY_STEPS, below=int(tree.parent[row]))
+        passes = len(study.step_times) if study is not None and study.program.is_eager else 0
+        return int(tree.occurrences[row] or max(tree.occurrences[beside], default=0) or passes)
+
     @property
     def input_lines(self) -> set[str]:
         """Lines that wait for input: what passes there is the pipeline's, whatever a look saw of it."""

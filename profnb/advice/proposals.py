@@ -8,7 +8,7 @@ from functools import wraps
 from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit
 from profnb.causes.numbers import NEARLY_ALL
-from profnb.core.units import PS_PER_MS, duration_text
+from profnb.core.units import PS_PER_MS, duration_text, durations_text
 from profnb.subjects.advising import Finding, guide
 from profnb.subjects.study import Study
 
@@ -29,6 +29,7 @@ class Advice:
         where: The line of the user's code that it speaks of, as "Cell [3]:8"; "" where that is not known.
         target: The nodes of ``p.cell_tree`` that it takes time from.
         edit: The change in the words of ``p.what_if``; None where it has none.
+        once_ms: What the change costs once, when it is new: compiling. Not taken off what it saves.
     """
 
     rule: str
@@ -41,6 +42,7 @@ class Advice:
     where: str = ""
     target: tuple[int, ...] = ()
     edit: Mapping[str, object] | None = None
+    once_ms: tuple[float, float] = (0.0, 0.0)
 
     @property
     def bound_fraction(self) -> float:
@@ -113,16 +115,11 @@ def as_advice(finding: Finding, whole_ps: float) -> Advice:
 
 
 def saves_text(advice: Advice) -> str:
-    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all or nothing."""
+    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all, or is nothing."""
     low, high = advice.saves_ms
-    if math.isnan(high) or (low < 0.01 * high and high > NEARLY_ALL * advice.wall_ms):
+    if math.isnan(high) or not high or (low < 0.01 * high and high > NEARLY_ALL * advice.wall_ms):
         return ""
-    texts = [duration_text(ms * PS_PER_MS) for ms in (low, high)]
-    if low < 0.01 * high:
-        said = f"up to {texts[1]}"
-    elif texts[0] == texts[1]:
-        said = texts[0]
-    else:
-        (number, unit), (_, last) = (text.split(" ") for text in texts)
-        said = f"{number if unit == last else texts[0]} to {texts[1]}"
+    low_ps, high_ps = low * PS_PER_MS, high * PS_PER_MS
+    is_open = low < 0.01 * high
+    said = f"up to {duration_text(high_ps)}" if is_open else durations_text(low_ps, high_ps)
     return f"{said} of {duration_text(advice.wall_ms * PS_PER_MS)}"

@@ -31,6 +31,7 @@ class Edit:
         most_ps: What remains of it at most.
         share: How much of their time it speaks of, 0 to 1.
         because: Where these come from, a clause of ``p.what_if``.
+        once_ps: What the change costs once, at least and at most, as compiling does; no part of the above.
     """
 
     rows: Int64s
@@ -38,6 +39,7 @@ class Edit:
     most_ps: float
     share: float = 1.0
     because: str = ""
+    once_ps: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +49,13 @@ class Saving:
     Attributes:
         low_ps: At least.
         high_ps: At most.
+        once_ps: What the change costs once beside, at least and at most.
         taken: How much of each node's time they spoke of, 0 to 1, shape (N,).
     """
 
     low_ps: float = 0.0
     high_ps: float = 0.0
+    once_ps: tuple[float, float] = (0.0, 0.0)
     taken: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
@@ -69,20 +73,21 @@ def replay(tree: CellTree, edits: Iterable[Edit], before: Saving | None = None) 
         before: What other edits have taken already; the saving is what these add.
     """
     taken = np.zeros(len(tree)) if before is None else before.taken.copy()
-    saved = spread = squares = 0.0
+    saved = spread = squares = first = last = 0.0
     for edit in edits:
         spoken_ps = tree.self_ps[edit.rows] * edit.share
         left_ps = spoken_ps * (1 - taken[edit.rows])
         whole, left = float(spoken_ps.sum()), float(left_ps.sum())
         share = left / whole if whole else 0.0
         least, most = (min(end * share, left) for end in (edit.least_ps, edit.most_ps))
+        first, last = first + share * edit.once_ps[0], last + share * edit.once_ps[1]
         saved += left - (least + most) / 2
         spread += (most - least) / 2
         squares += (tree.error_of(edit.rows) * edit.share * share) ** 2
         taken[edit.rows] += (1 - taken[edit.rows]) * edit.share
     either = math.sqrt(spread**2 + squares)
     low, high = (min(max(end, 0.0), tree.whole_ps) for end in (saved - either, saved + either))
-    return Saving(low, high, taken)
+    return Saving(low, high, (first, last), taken)
 
 
 def scale(

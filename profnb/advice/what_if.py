@@ -18,12 +18,13 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.replay import Edit, once, replay, scale
+from profnb.capture.environment import TRACED_CALLS
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH, SETTING_UP
 from profnb.causes.cell_tree import STEADY_STEPS
 from profnb.causes.starving import crowded_share, kept_by_host
 from profnb.core.printable import printable
-from profnb.core.units import PS_PER_MS, count_text, duration_text, percent_text
+from profnb.core.units import PS_PER_MS, count_text, duration_text, durations_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.trace.names import PYTHON_OPS
 
@@ -43,7 +44,7 @@ class WhatIf:
     because: str
 
     def __str__(self) -> str:
-        saves = _range_text([ms * PS_PER_MS for ms in self.saves_ms])
+        saves = durations_text(*(ms * PS_PER_MS for ms in self.saves_ms))
         return f"saves {saves} of {duration_text(self.wall_ms * PS_PER_MS)}: {self.because}"
 
 
@@ -97,27 +98,34 @@ def compiled(model: Model, name: object) -> list[Edit]:
 def compiled_at(model: Model, row: int, eager: Sequence[int] | None = None) -> Edit:
     """The same of one node: ops that compute for long stay as they are, of the others up to all remains.
 
+    The first call traces it, and a second time where it makes variables.
+
     Args:
         model: The cell.
         row: The node.
         eager: What of it is compiled; None for all.
     """
-    tree, times = model.tree, model.tree.times_of(row)
+    tree, calls = model.tree, model.calls_of(row)
+    times, traces = calls or tree.times_of(row), 2 if tree.rows(parts.BUILDING, below=row) else 1
     below = tree.rows_below(row).tolist() if eager is None else eager
     # A compiled function makes tensors of Python's values as before.
     rows = np.array([at for at in below if tree.name[at] != parts.TO_TENSORS], np.int64)
     whole, calls_ps = int(tree.self_ps[rows].sum()), model.costs.call_ps
-    shares = model.kernel_shares
+    shares = least_share, most_share = model.kernel_shares
     least, most = (
         min(times * call_ps + share * whole, whole)
         for call_ps, share in zip(calls_ps, shares, strict=True)
     )
+    first, last = (
+        traces * as_many * (1 - share) * whole / calls if calls else 0.0
+        for as_many, share in zip(TRACED_CALLS, (most_share, least_share), strict=True)
+    )
     because = (
-        f"{printable(tree.name[row])} took {duration_text(whole)}; ops compute for "
-        f"{percent_text(shares[1])} of this time, and a call of a compiled function costs "
+        f"`{printable(tree.name[row])}` took {duration_text(whole)}; ops compute for "
+        f"{percent_text(most_share)} of this time, and a call of a compiled function costs "
         f"{_cost_text(model, calls_ps)}"
     )
-    return Edit(rows, least, most, because=because)
+    return Edit(rows, least, most, because=because, once_ps=(first, last))
 
 
 def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
@@ -141,12 +149,8 @@ def epochs_restart_free(model: Model, wanted: object) -> list[Edit]:
     return edits
 
 
-def _range_text(range_ps: Sequence[float]) -> str:
-    return " to ".join(dict.fromkeys(duration_text(end) for end in range_ps))
-
-
-def _cost_text(model: Model, cost_ps: Sequence[float]) -> str:
-    return f"{_range_text(cost_ps)} {'here' if model.costs.is_measured else 'as a rule'}"
+def _cost_text(model: Model, cost_ps: tuple[float, float]) -> str:
+    return f"{durations_text(*cost_ps)} {'here' if model.costs.is_measured else 'as a rule'}"
 
 
 def launch(model: Model, value: object) -> list[Edit]:

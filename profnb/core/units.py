@@ -68,6 +68,13 @@ def range_text(low: str, high: str) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def durations_text(low_ps: float, high_ps: float) -> str:
+    """A range of durations, the unit once where both have it: "2.4 to 2.7 s"."""
+    low, high = duration_text(low_ps), duration_text(high_ps)
+    number, _, unit = low.partition(" ")
+    return range_text(number if high.endswith(f" {unit}") and low != high else low, high)
+
+
 def longer_text(low: float, high: float | None = None, than: str = "") -> str:
     """Say how much longer something takes: "8.0 % longer"; from 300 % on "33 times as long".
 

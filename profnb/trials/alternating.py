@@ -189,13 +189,15 @@ def compare_rounds(
     return Difference(math.exp(estimate.mean), low, high, math.nan, runs, (0, 0), used)
 
 
-def with_promise(
-    trials: Sequence[Trial], promised: Mapping[str, tuple[float, float]]
-) -> list[Trial]:
-    """Put beside each trial what its advice had promised."""
-    return [replace(one, promised=promised.get(one.rule, one.promised)) for one in trials]
+def with_promise(trials: Sequence[Trial], advice: Sequence[Advice]) -> list[Trial]:
+    """Put beside each trial what its advice promised: of whole runs, where the change is new, or of steps."""
+    promises = {one.rule: one for one in advice}
 
+    def promised(trial: Trial) -> tuple[float, float]:
+        one = promises.get(trial.rule)
+        if one is None:
+            return trial.promised
+        once_ms = (0.0, 0.0) if trial.is_cut else one.once_ms
+        return promised_ratio(one.saves_ms, one.wall_ms, once_ms)
 
-def promises_of(advice: Sequence[Advice]) -> dict[str, tuple[float, float]]:
-    """What each advice promises of the time, by its rule."""
-    return {one.rule: promised_ratio(one.saves_ms, one.wall_ms) for one in advice}
+    return [replace(one, promised=promised(one)) for one in trials]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+from profnb.advice.proposals import Advice
 from profnb.compare.estimates import Spread
 from profnb.compare.trial_table import Trial
 from profnb.edits.editing import Edit, join
@@ -10,7 +11,7 @@ from profnb.history.keeping import keep_trials
 from profnb.history.lookup import find_spread
 from profnb.profile import Profile
 from profnb.subjects.study import Study
-from profnb.trials.alternating import RunOnce, promises_of, try_edits, with_promise
+from profnb.trials.alternating import RunOnce, try_edits, with_promise
 
 _ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
 
@@ -23,7 +24,7 @@ def try_in_order(
     *,
     study: Study | None = None,
     spread: Spread | None = None,
-    promised: Mapping[str, tuple[float, float]] | None = None,
+    advice: Sequence[Advice] = (),
     tell: Callable[[str], None] = lambda _: None,
 ) -> list[Trial]:
     """Try edits one by one, then those together that made the code faster.
@@ -35,14 +36,14 @@ def try_in_order(
         seconds: How long to go on, about.
         study: The captured run; None for none.
         spread: How much its runs vary; None where nobody knows.
-        promised: What the advice of each rule promised of the time.
+        advice: What promised something of the time.
         tell: Is told what is being tried.
     """
     share = _ONE_BY_ONE if len(edits) > 1 else 1.0
     meant = {edit.rule for edit in edits if edit.is_as_advised}
-    promises = {rule: one for rule, one in (promised or {}).items() if rule in meant}
+    promised = [one for one in advice if one.rule in meant]
     trials = with_promise(
-        try_edits(edits, run_once, share * seconds, study, spread, tell), promises
+        try_edits(edits, run_once, share * seconds, study, spread, tell), promised
     )
     best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
     joined = join(best) if len(best) > 1 else None
@@ -67,7 +68,7 @@ def try_for(
         seconds,
         study=profile.study if profile.has_trace else None,
         spread=find_spread(profile),
-        promised=promises_of(profile.advice),
+        advice=profile.advice,
         tell=tell,
     )
     keep_trials(profile, trials)

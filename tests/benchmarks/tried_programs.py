@@ -196,7 +196,7 @@ class Watch(keras.callbacks.Callback):
         ("callback", "eager-ops"),
     ),
     "weights saved every few batches": Program(
-        SMALL.format(rows=4800).replace("48", "700"),
+        SMALL.format(rows=4800).replace("Dense(48", "Dense(700"),
         """
 saving = keras.callbacks.ModelCheckpoint("w.weights.h5", save_weights_only=True, save_freq=2)
 history = model.fit(x, y, verbose=0, callbacks=[saving])

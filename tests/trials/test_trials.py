@@ -14,6 +14,7 @@ import pytest
 
 import profnb
 from profnb.__main__ import main
+from profnb.advice.proposals import Advice
 from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.recording import Recording
 from profnb.compare import trial_section
@@ -26,7 +27,7 @@ from profnb.core.options import CaptureOptions
 from profnb.drawing.section import section_text
 from profnb.forecast.kept_state import KeptState
 from profnb.history.store import Run, write_run
-from profnb.trials.alternating import TrialRun, compare_rounds, promises_of, try_edits
+from profnb.trials.alternating import TrialRun, compare_rounds, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.promises import gains_text, summarize_gains
@@ -46,6 +47,11 @@ class Clock:
 
     def __call__(self):
         return self.now
+
+
+def promise(rule, low_ms, high_ms):
+    """Advice that promises so much of 10 ms."""
+    return Advice(rule, "", "", (low_ms, high_ms), 10.0, "", "")
 
 
 def timed(clock, *walls):
@@ -169,7 +175,7 @@ def test_the_best_together_are_tried_after_them():
         joined.extend(best)
         return Edit(rule="x + y", sources={FILE: "both"})
 
-    trials = try_in_order(edits, join, run, 20.0, promised={"x": (0.4, 0.6), "y": (0.1, 0.2)})
+    trials = try_in_order(edits, join, run, 20.0, advice=[promise("x", 4.0, 6.0), promise("y", 8.0, 9.0)])
     assert [one.rule for one in joined] == ["x", "y"]
     assert trials[-1].rule == "x + y"
     assert trials[-1].difference.ratio == pytest.approx(0.35, rel=0.05)
@@ -181,7 +187,7 @@ def test_the_best_together_are_tried_after_them():
 def test_promises_are_ratios_and_words():
     assert promised_ratio((2.0, 5.0), 10.0) == (0.5, 0.8)
     assert Trial("r", "c", "nothing", "", promised=(0.5, 0.8)).promise_words() == "1.25 to 2.00x faster"
-    assert promises_of([]) == {}
+    assert promised_ratio((2.0, 5.0), 10.0, (1.0, 2.0)) == (0.6, 1.0)
 
 
 def test_kept_trials_are_summed_up_by_rule():

@@ -27,7 +27,7 @@ from profnb.causes.python_work import (
 from profnb.causes.repeats import longest_line
 from profnb.causes.starving import input_runs_python, input_work_share
 from profnb.core.printable import LONGEST_NAME, printable, quoted
-from profnb.core.units import count_text, counted_text, duration_text, percent_text
+from profnb.core.units import count_text, counted_text, duration_text, durations_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, guide
@@ -141,6 +141,9 @@ def _function_of(
     where: str = "",
     edit: dict[str, object] | None = None,
 ) -> Proposal:
+    first, last = map(sum, zip(*(one.once_ps for one in edits), strict=True))
+    if last:
+        evidence += f" Compiling takes {durations_text(first, last)} once."
     return Proposal(
         "eager-ops", f"Put {what} into a tf.function", evidence,
         f"Put @tf.function(reduce_retracing=True) over the function that {that}. Keep reads of values "
