@@ -51,7 +51,7 @@ def test_predict_in_a_loop_saves_the_set_up_of_all_calls_but_one(cell):
             cell.work(15)
     (advice,) = advise(model_of(cell))
     assert (advice.rule, advice.title) == ("predict-in-a-loop", "Call predict once, not in a loop")
-    assert "called 20 times" in advice.evidence and "900 ms, 45.0 ms each" in advice.evidence
+    assert "ran 20 times" in advice.evidence and "900 ms, 45.0 ms each" in advice.evidence
     assert advice.wall_ms == 1000
     low, high = advice.saves_ms
     assert high <= 855 + 95 + 100  # 19 of 20 set-ups, batches as one, and what few looks are sure of
