@@ -323,10 +323,11 @@ def count_examples_given(study: Study) -> int:
 
     Of ``step(x, y)`` with x of (32, 20) and y of (32,) it is 32.
     """
-    its_name = re.compile(rf"__inference_{re.escape(study.summary.phase)}_\d+")
+    source = study.recording.source
+    its_name = re.compile(rf"__inference_{re.escape(study.program.phase)}_\d+")
     ran = {name.rpartition(" ")[2] for name in study.trace.names.texts}
     sizes = [(0, 0)]
-    for graph in study.recording.source.shapes:
+    for graph in source.shapes if source is not None else ():
         if its_name.fullmatch(graph.function) and graph.function in ran:
             rows = accumulate(graph.outputs, initial=0)
             for at, (row, op_type) in enumerate(zip(rows, graph.op_types, strict=False)):
