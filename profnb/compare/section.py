@@ -36,9 +36,8 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
-from profnb.drawing.drawn_tables import Cell, note_list
 from profnb.drawing.figures import axis, figure_html, figure_layout
-from profnb.drawing.markup import figure_text
+from profnb.drawing.markup import Cell, figure_text, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles

@@ -9,9 +9,8 @@ from profnb.compare.section import label_axis, titled_html
 from profnb.compare.sweeps import SweepTable, setting_text, settings_table, slower_text
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, count_text, range_text, rate_text
-from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.markup import figure_text
+from profnb.drawing.markup import figure_text, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS
 

@@ -19,6 +19,7 @@ Floats = npt.NDArray[np.float64]
 
 Value = TypeVar("Value", bound=np.generic)
 Key = TypeVar("Key", bound=Hashable)
+Item = TypeVar("Item")
 _CHUNK = 1 << 15  # rows
 _DENSE = 8  # numbers of which so few are missing fit a table
 
@@ -77,6 +78,20 @@ def number_values(values: Iterable[Key]) -> tuple[list[Key], Int64s]:
     rows: dict[Key, int] = {}
     row = np.array([rows.setdefault(value, len(rows)) for value in values], np.int64)
     return list(rows), row
+
+
+def group(pairs: Iterable[tuple[Key, Item]]) -> dict[Key, list[Item]]:
+    """The items of each key, both in the order in which they are met."""
+    groups: dict[Key, list[Item]] = {}
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
+    return groups
+
+
+def distinct_rows(*columns: Int64s | Int32s) -> tuple[list[list[int]], Int64s]:
+    """The distinct rows of columns of N whole numbers, ascending, and which each row is, shape (N,)."""
+    distinct, row = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    return distinct.T.tolist(), row.reshape(-1)
 
 
 def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:

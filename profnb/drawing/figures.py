@@ -25,25 +25,24 @@ _MARGIN, _MARGIN_OF_NAMES = 12, 96
 _SHORTEST_LABEL = 3
 
 
+LOOK: dict[str, Any] = {
+    "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+    "font": {"color": TEXT_COLOUR, "size": 12}, "hovermode": "closest",
+}  # fmt: skip
+LEGEND_ABOVE = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+
+
 def figure_layout(title: str, height: int) -> dict[str, Any]:
     """Lay out a figure as all are."""
     return {
         "height": height,
         "title": {
-            "text": title,
-            "x": 0,
-            "xanchor": "left",
-            "y": 1,
-            "yanchor": "top",
-            "pad": {"t": 6},
+            "text": title, "x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "pad": {"t": 6},
             "font": {"size": 13},
         },
         "margin": {"l": 56, "r": 12, "t": 34, "b": 44},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": TEXT_COLOUR, "size": 12},
-        "hovermode": "closest",
-    }
+        **LOOK,
+    }  # fmt: skip
 
 
 def axis(title: str) -> dict[str, Any]:
@@ -175,7 +174,7 @@ def roof_figure(
         )  # fmt: skip
     layout = figure_layout(title, 320)
     layout |= {
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "legend": LEGEND_ABOVE,
         "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
         "xaxis": {**axis("operations per byte"), "type": "log"},
         "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},

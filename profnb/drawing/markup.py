@@ -3,17 +3,36 @@
 A function that makes HTML returns ``Markup`` and builds it from a literal: ``Markup("<b>{}</b>").format(x)``
 escapes what is plain text and leaves what is ``Markup``. Nothing in profnb writes a tag outside of such a
 literal or escapes by hand; a test looks for both. What is no literal becomes ``Markup`` here alone.
+
+A table is HTML that is readable with style and script stripped, and aligned plain text. Each cell is text;
+bars are block characters. Only tags that nbconvert's sanitizer lets through are used (``div``, ``span``,
+``b``, ``ul``, ``li``, ``table``, ``tr``, ``td``): it would show any other as text.
 """
 
 import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from markupsafe import Markup, escape
 
+from profnb.core.printable import column_lines, cut_middle, printable
+from profnb.core.sharing import PIECE
+from profnb.drawing.theme import CELL, MUTED
+
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Text; text and an inline style; then a second text shown fainter behind it, and the whole name for the
+# text under the pointer.
+Cell = str | tuple[str, str] | tuple[str, str, str] | tuple[str, str, str, str]
+# Where a long name may break: between the parts of a path, never inside a word. An untrusted notebook drops
+# overflow-wrap and a sanitized page shows <wbr> as text, but between inline blocks a line may break.
+_BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
+_BAR = re.compile(r"[\s·]*[\u2580-\u259f][\u2580-\u259f\s·]*|·{2,}")
+_LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
+_NOTHING = Markup("")
 
 
 def without_controls(html: Markup) -> Markup:
@@ -68,4 +87,127 @@ def content_policy(*scripts: Markup) -> Markup:
     )
     return Markup('<meta http-equiv="Content-Security-Policy" content="{}">').format(
         "; ".join(rules)
+    )
+
+
+def plain_text(cell: Cell) -> str:
+    """Take the text of a cell, and the fainter one behind it."""
+    text = cell if isinstance(cell, str) else "  ".join(filter(None, (cell[0], *cell[2:3])))
+    return text.replace("\u00a0", " ")
+
+
+def fitted(cell: Cell, *, is_number: bool = False) -> tuple[str, str, str, str]:
+    """Fit a cell: long words lose their middle, and are whole under the pointer.
+
+    Returns:
+        Text, inline style, fainter text, text under the pointer; each "" for nothing.
+    """
+    text, style, faint, whole = (cell, "", "", "") if isinstance(cell, str) else (*cell, "", "")[:4]
+    if is_number or "white-space" in style:  # code keeps its form
+        return text, style, faint, whole
+    shown, shown_faint = (
+        _LONG_WORD.sub(lambda word: cut_middle(word.group(), _LONGEST_WORD), one)
+        for one in (text, faint)
+    )
+    if (shown, shown_faint) != (text, faint) and not whole:
+        whole = f"{text} {faint}".rstrip()
+    return shown, style, shown_faint, whole
+
+
+def _breakable(text: str) -> Markup:
+    parts = _BREAKS.split(text)
+    return escape(text) if len(parts) == 1 else _NOTHING.join(map(PIECE.format, parts))
+
+
+def _td(
+    inner: Markup, style: str, title: str, *, is_number: bool, role: Markup = _NOTHING
+) -> Markup:
+    """A cell; its side stands in it, the rest of its look in ``look.js``."""
+    look = style if is_number else ";".join(filter(None, (CELL, style)))
+    attributes = [
+        role,
+        Markup(" align=right") if is_number else _NOTHING,
+        Markup(' style="{}"').format(look) if look else _NOTHING,
+        Markup(' title="{}"').format(title) if title else _NOTHING,
+    ]
+    return Markup("<td{}>{}</td>").format(_NOTHING.join(attributes), inner)
+
+
+def _cell(content: Cell, *, is_number: bool) -> Markup:
+    text, style, faint, whole = fitted(content, is_number=is_number)
+    inner = escape(text) if is_number else _breakable(text)
+    if _BAR.fullmatch(text):  # a picture: the number stands in a cell of its own
+        inner = Markup('<span aria-hidden="true">{}</span>').format(text)
+    if faint:
+        inner += Markup(' <span style="{}">{}</span>').format(MUTED, _breakable(faint))
+    return _td(inner, style, whole, is_number=is_number)
+
+
+def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
+    if not text:
+        return _td(_NOTHING, "", "", is_number=is_number)
+    # A sanitizer shows <th> as text; the script makes one of it.
+    role = Markup(' role="columnheader"')
+    inner = Markup("<b>{}</b>").format(text)
+    return _td(inner, "", meaning, is_number=is_number, role=role)
+
+
+def html_table(
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    numbers: Sequence[bool],
+    meanings: Sequence[str] = (),
+) -> Markup:
+    """Write rows as an HTML table.
+
+    Args:
+        headings: One per column.
+        rows: Cells: text, (text, inline style), or (text, inline style, fainter text).
+        numbers: Whether each column holds numbers, which align right.
+        meanings: What each column holds, for the text under the pointer; empty for nothing.
+    """
+    columns = zip(headings, meanings or [""] * len(headings), numbers, strict=True)
+    lines = [[_heading(text, meaning, is_number=one) for text, meaning, one in columns]]
+    lines += (
+        [_cell(cell, is_number=one) for cell, one in zip(row, numbers, strict=True)] for row in rows
+    )
+    row_element = Markup("<tr>{}</tr>").format
+    return Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>').format(
+        _NOTHING.join(row_element(_NOTHING.join(line)) for line in lines)
+    )
+
+
+def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
+    """Write sentences as a list; nothing where there are none."""
+    if not notes:
+        return _NOTHING
+    listed = _NOTHING.join(map(Markup('<li style="margin:2px 0">{}</li>').format, notes))
+    return Markup('<ul style="margin:6px 0;padding-left:18px;{}">{}</ul>').format(look, listed)
+
+
+def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
+    """Write rows as aligned columns of plain text; number columns align right.
+
+    In a terminal that ends within the last column, its cells go on below.
+    """
+    if not rows:
+        return ""
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
+    begin = sum(width + 2 for width in widths[:-1])
+    rows = [
+        line
+        for row in rows
+        for line in zip_longest(
+            *([cell] for cell in row[:-1]),
+            *(column_lines(cell, begin) for cell in row[-1:]),
+            fillvalue="",
+        )
+    ]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numbers, strict=True)
+        ).rstrip()
+        for row in rows
     )

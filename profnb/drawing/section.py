@@ -18,8 +18,7 @@ from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.core.table import Column, T, Table
 from profnb.core.units import MISSING, bar_text
-from profnb.drawing.drawn_tables import Cell, fitted, html_table, plain_table, plain_text
-from profnb.drawing.markup import json_attribute
+from profnb.drawing.markup import Cell, fitted, html_table, json_attribute, plain_table, plain_text
 from profnb.drawing.theme import MUTED
 
 Key = float | str | None

@@ -10,14 +10,7 @@ import libcst as cst
 from profnb.advice.proposals import Advice
 from profnb.causes.numbers import SELDOM
 from profnb.edits.editing import NOTHING
-from profnb.edits.program_text import (
-    ROUNDING,
-    Change,
-    ProgramText,
-    is_a,
-    is_keras,
-    only,
-)
+from profnb.edits.program_text import ROUNDING, Change, ProgramText, is_a, is_keras, only
 from profnb.edits.source_text import (
     DoesNotFitError,
     SourceText,
@@ -55,7 +48,7 @@ def _given(
 
 
 def _may_validate_less(program: ProgramText, text: SourceText, call: cst.Call) -> bool:
-    """Whether a fit validates, in enough epochs and with nothing that waits for each time."""
+    """Tell whether a fit validates, in enough epochs and with nothing that waits for each time."""
     epochs, callbacks = keyword_of(call, "epochs"), keyword_of(call, "callbacks")
     validates = keyword_of(call, "validation_data") or keyword_of(call, "validation_split")
     if validates is None or epochs is None or not isinstance(epochs.value, cst.Integer):
@@ -65,7 +58,7 @@ def _may_validate_less(program: ProgramText, text: SourceText, call: cst.Call) -
 
 
 def _may_have_workers(_: ProgramText, __: SourceText, call: cst.Call) -> bool:
-    """Whether a process of its own begins with all that the notebook has defined, and has a core."""
+    """Tell whether a process of its own begins with all that the notebook has defined, and has a core."""
     is_named = all(arg.keyword is not None for arg in call.args[1:])
     return is_named and sys.platform.startswith("linux") and (os.cpu_count() or 1) > 1
 

@@ -35,14 +35,8 @@ if TYPE_CHECKING:
 _ORDER, _ORDER_OF_NUMBERS = "order of examples", "order of random numbers"
 _IN_PARALLEL = ("map", "interleave")
 _WITH_FUNCTION = ("map", "filter", "interleave", "flat_map")
-_UNLIKE = (
-    "repeat",
-    "apply",
-    "take",
-    "skip",
-    "shard",
-    "concatenate",
-)  # nothing is kept behind these
+# nothing is kept behind these
+_UNLIKE = ("repeat", "apply", "take", "skip", "shard", "concatenate")
 _RANDOM_WORDS = ("random", "dropout", "noise", "augment", "shuffle")
 _PYTHON = {"numpy_function", "py_function", "py_func"}
 _ELEMENT_WISE = re.compile(
@@ -110,7 +104,7 @@ def _is_made_at(program: ProgramText, feed: Expression, place: Place) -> bool:
 
 
 def _is_at(program: ProgramText, stage: CallPlace, place: Place) -> bool:
-    """Whether the function of a stage stands on a line."""
+    """Tell whether the function of a stage stands on a line."""
     (text, call), (at, line) = stage, place
     function: cst.CSTNode | None = call.args[0].value if call.args else None
     if isinstance(function, cst.Name):
@@ -209,7 +203,7 @@ def prefetched_more(program: ProgramText, advice: Advice) -> Change:
 
 
 def _has_stage(program: ProgramText, feed: Expression, kind: str) -> bool:
-    """Whether a dataset ends with a stage, as far as its sources tell."""
+    """Tell whether a dataset ends with a stage, as far as its sources tell."""
     try:
         return method_of(stages_of(program, *feed)[0][1]) == kind
     except DoesNotFitError:
@@ -269,7 +263,7 @@ def batched_before_map(program: ProgramText, advice: Advice) -> Change:
 
 
 def _is_element_wise(program: ProgramText, stage: CallPlace) -> bool:
-    """Whether a function computes with its arguments and plain numbers, each number for itself."""
+    """Tell whether a function computes with its arguments and plain numbers, each number for itself."""
     text, call = stage
     if len(call.args) < 1 or has_stars(call):
         return False

@@ -1,4 +1,4 @@
-"""Which edits each rule's advice has.
+"""The edits that each rule's advice has.
 
 A row is a rule's alternatives, the first that fits is taken; the edits of one alternative are made together,
 as far as they fit. An edit is tried only where the advice's own code has its word, so that what is tried is

@@ -76,7 +76,7 @@ def join(edits: Sequence[Edit], sources: Mapping[str, str]) -> Edit | None:
 
 
 def _all_altered(alters: Iterable[str]) -> str:
-    """What changes in results by several edits together."""
+    """Join what several edits change in results."""
     return ", ".join(one for one in dict.fromkeys(alters) if one != NOTHING) or NOTHING
 
 

@@ -107,7 +107,7 @@ def check_compiled(
 
 
 def _is_short(loop: cst.For | cst.CompFor) -> bool:
-    """Whether a loop has few turns for sure: as many as there are weights, or as a number says."""
+    """Tell whether a loop has few turns for sure: as many as there are weights, or as a number says."""
     call = loop.iter
     name = path_of(call.func) if isinstance(call, cst.Call) else ""
     if name != "range":
@@ -122,7 +122,7 @@ def _is_tape(program: ProgramText, text: SourceText, item: cst.WithItem) -> bool
 
 
 def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str) -> bool:
-    """Whether a call is one that a compiled function can make; what its names are is asked apart."""
+    """Tell whether a call is one that a compiled function can make; what its names are is asked apart."""
     func, meaning = call.func, program.meaning(text, call.func)
     parts = meaning.split(".")
     if parts[0] in _PACKAGES_OF[library]:
@@ -143,7 +143,7 @@ def _is_op(program: ProgramText, text: SourceText, call: cst.Call, library: str)
 def _stays(
     program: ProgramText, text: SourceText, name: cst.Name, library: str, around: tuple[str, ...]
 ) -> bool:
-    """Whether what a name stands for when the function is traced is what it stands for in all calls."""
+    """Tell whether what a name stands for when the function is traced is what it stands for in all calls."""
     scope = text.scope(name)
     if scope is None or not program.is_global(text, name):
         return True  # an attribute, a keyword, or the function's own
@@ -205,7 +205,7 @@ def _is_inner(text: SourceText, node: cst.CSTNode) -> bool:
 
 
 def _is_in_loop(text: SourceText, node: cst.CSTNode) -> bool:
-    """Whether a loop of the source itself, and of none of its functions, repeats a node."""
+    """Tell whether a loop of the source itself, and of none of its functions, repeats a node."""
     return not _is_inner(text, node) and any(isinstance(one, LOOPS) for one in text.above(node))
 
 
@@ -357,7 +357,7 @@ def _compiled_call(program: ProgramText, text: SourceText, call: cst.Call) -> li
 
 
 def _is_model(program: ProgramText, text: SourceText, node: cst.BaseExpression) -> bool:
-    """Whether this is a model of one output: one of the cell's, or the one that a callback is of."""
+    """Tell whether this is a model of one output: one of the cell's, or the one that a callback is of."""
     if path_of(node) == "self.model":
         calls = [(at, call) for at in program.texts for call in at.find(cst.Call)]
         fits = [call for at, call in calls if program.is_call(at, call, "model.fit")]

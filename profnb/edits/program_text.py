@@ -44,7 +44,7 @@ ROUNDING = "order of rounding"
 
 
 def is_a(value: object, name: str, *packages: str) -> bool:
-    """Whether a value is of a class of this name of some packages; none of its own code runs."""
+    """Tell whether a value is of a class of this name of some packages; none of its own code runs."""
     return any(
         cls.__name__ == name and cls.__module__.partition(".")[0] in packages
         for cls in type(value).__mro__
@@ -52,12 +52,12 @@ def is_a(value: object, name: str, *packages: str) -> bool:
 
 
 def is_keras(value: object, *names: str) -> bool:
-    """Whether a value is of a class of Keras, whichever that is."""
+    """Tell whether a value is of a class of Keras, whichever that is."""
     return any(is_a(value, name, "keras", "tf_keras", "tensorflow") for name in names)
 
 
 def is_module(value: object) -> TypeGuard[ModuleType]:
-    """Whether a value is a module, without asking it."""
+    """Tell whether a value is a module, without asking it."""
     return issubclass(type(value), ModuleType)
 
 
@@ -95,7 +95,7 @@ class ProgramText:
         return (texts[0], int(line)) if len(texts) == 1 else None
 
     def nearest(self, find: Callable[[SourceText], list[_Only]]) -> list[tuple[SourceText, _Only]]:
-        """What the first source has that has any, so the cell before those it builds on."""
+        """Find in the first source that has any, so in the cell before those it builds on."""
         lists = ([(text, one) for one in find(text)] for text in self.texts)
         return next(filter(None, lists), [])
 
@@ -121,7 +121,7 @@ class ProgramText:
         return self.only_at(advice.where, find)
 
     def is_call(self, text: SourceText, call: cst.Call, what: str) -> bool:
-        """Whether a call is what is named: of "model.fit", "dataset.map", or a pattern of a full name."""
+        """Tell whether a call is what is named, of "model.fit", "dataset.map", or a pattern of full names."""
         of, _, method = what.rpartition(".")
         behind = receiver(call)
         if of not in ("model", "dataset") or behind is None:
@@ -133,7 +133,7 @@ class ProgramText:
         return is_keras(self.value(text, behind), "Model")
 
     def is_dataset(self, text: SourceText, node: cst.BaseExpression) -> bool:
-        """Whether an expression is a dataset of tf.data for sure."""
+        """Tell whether an expression is a dataset of tf.data for sure."""
         if isinstance(node, cst.Name):
             defined = None if self.is_global(text, node) else self.definition(text, node)
             is_one = is_a(self.value(text, node), "DatasetV2", "tensorflow")
@@ -145,11 +145,11 @@ class ProgramText:
         return self.is_source(text, node)
 
     def is_source(self, text: SourceText, call: cst.Call) -> bool:
-        """Whether a call makes a dataset of something else."""
+        """Tell whether a call makes a dataset of something else."""
         return _SOURCE.fullmatch(self.meaning(text, call.func)) is not None
 
     def is_global(self, text: SourceText, name: cst.Name) -> bool:
-        """Whether a name is one of the cell's, and no function's own."""
+        """Tell whether a name is one of the cell's, and no function's own."""
         scope = text.scope(name)
         if scope is None:
             return False
@@ -163,7 +163,7 @@ class ProgramText:
         return _MISSING
 
     def meaning(self, text: SourceText, node: cst.CSTNode) -> str:
-        """What names with dots stand for, as "tensorflow.data.AUTOTUNE"; "" where that is not known."""
+        """Resolve names with dots, as "tensorflow.data.AUTOTUNE"; "" where that is not known."""
         root, path = root_of(node), path_of(node)
         value, behind = self.value(text, root), path[len(path_of(root)) :]
         if is_module(value):
@@ -174,7 +174,7 @@ class ProgramText:
         return ""
 
     def alias(self, module: str, text: SourceText, node: cst.CSTNode) -> str:
-        """How the user writes a module where a node stands."""
+        """Give the user's name for a module where a node stands."""
         scope = text.scope(node)
         for name, value in list(self.names.items()):
             if not is_module(value) or value.__name__ != module or name[:1] == "_":
@@ -199,7 +199,7 @@ class ProgramText:
         ]
 
     def is_bound_once(self, name: str) -> bool:
-        """Whether a global name keeps its value from where it is bound on."""
+        """Tell whether a global name keeps its value from where it is bound on."""
         places = self.bindings(name)
         return len(places) <= 1 and not any(
             isinstance(above, (*LOOPS, cst.FunctionDef))
@@ -208,7 +208,7 @@ class ProgramText:
         )
 
     def is_set_inside(self, name: str) -> bool:
-        """Whether an item or attribute of a global name is set anywhere."""
+        """Tell whether an item or attribute of a global name is set anywhere."""
         kinds = cst.AssignTarget | cst.AugAssign
         targets = (n.target for text in self.texts for n in text.nodes if isinstance(n, kinds))
         return any(holder_of(target) == name for target in targets)
@@ -223,7 +223,7 @@ class ProgramText:
         return text, node
 
     def definition(self, text: SourceText, name: cst.Name) -> Expression | None:
-        """What a name was last set to where it stands, if one plain assignment tells."""
+        """Find what a name was last set to where it stands, if one plain assignment tells."""
         scope, around = text.scope(name), [name, *text.above(name)]
         if scope is None:
             return None

@@ -103,7 +103,7 @@ class SourceText:
         return next((scope.globals for scope in self._scopes.values() if scope is not None), None)
 
     def has_word(self, name: str) -> bool:
-        """Whether a name may be in the source."""
+        """Tell whether a name may be in the source."""
         return name.encode() in self._text
 
     def below(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -136,7 +136,7 @@ class SourceText:
         return self._piece(self.end(node), self.end(after), text)
 
     def has_line(self, node: cst.CSTNode, line: int) -> bool:
-        """Whether a node stands on a line, counted from 1."""
+        """Tell whether a node stands on a line, counted from 1."""
         first, last = (bisect(self._lines, at) for at in (self.begin(node), self.end(node)))
         return first <= line <= last
 
@@ -177,20 +177,14 @@ class SourceText:
         end = end if comment is None else comment.end()
         return self._piece(end, end, text)
 
-    def put_line(self, statement: cst.CSTNode, text: str, *, is_behind: bool = False) -> Piece:
-        """Put a line of its own before or behind a statement, as far in as that one."""
+    def put_line(self, statement: cst.CSTNode, text: str) -> Piece:
+        """Put a line of its own before a statement, as far in as that one."""
         begin = self.begin(statement)
         line = self._line_of(begin)
         before = self._text[line:begin]
         if before.strip():
             raise DoesNotFitError  # something stands before it on its line
-        if not is_behind:
-            return self._piece(line, line, f"{before.decode()}{text}{self._newline}")
-        end = self._text.find(b"\n", self.end(statement))
-        if end < 0:
-            end = len(self._text)
-            return self._piece(end, end, f"{self._newline}{before.decode()}{text}")
-        return self._piece(end + 1, end + 1, f"{before.decode()}{text}{self._newline}")
+        return self._piece(line, line, f"{before.decode()}{text}{self._newline}")
 
     def put_argument(self, call: cst.Call, argument: str) -> list[Piece]:
         """Give a call one more keyword argument, on a line of its own where the others have such."""
@@ -272,7 +266,7 @@ def _head(piece: Piece) -> str:
 
 
 def has_stars(call: cst.Call) -> bool:
-    """Whether a call unpacks arguments, which may be any."""
+    """Tell whether a call unpacks arguments, which may be any."""
     return any(arg.star for arg in call.args)
 
 
@@ -292,7 +286,7 @@ def path_of(node: cst.CSTNode) -> str:
 
 
 def receiver(call: cst.CSTNode | None) -> cst.BaseExpression | None:
-    """What a method is called on; None where it is no method."""
+    """The object that a method is called on; None where it is no method."""
     func = call.func if isinstance(call, cst.Call) else None
     return func.value if isinstance(func, cst.Attribute) else None
 
@@ -304,7 +298,7 @@ def method_of(call: cst.CSTNode | None) -> str:
 
 
 def root_of(node: cst.CSTNode) -> cst.CSTNode:
-    """What stands at the left end of attributes."""
+    """The left end of attributes."""
     while isinstance(node, cst.Attribute):
         node = node.value
     return node

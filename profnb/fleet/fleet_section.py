@@ -11,8 +11,7 @@ from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import counted_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import note_list
-from profnb.drawing.markup import content_policy, script_element
+from profnb.drawing.markup import content_policy, note_list, script_element
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import MUTED, ROOT, colour_of
 from profnb.fleet.digest import OWN_CATEGORIES

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from profnb.core.columns import Int64s, span_at
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text
-from profnb.drawing.drawn_tables import note_list
+from profnb.drawing.markup import note_list
 from profnb.drawing.theme import ROOT
 from profnb.fleet.merging import Clocks, Merged
 from profnb.steps.activities import CATEGORIES

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from profnb.capture.machine.memory_limits import batch_that_fits
 from profnb.compare.section import titled_html
 from profnb.core.units import GB, bytes_text, count_text, percent_text
-from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.markup import note_list
 from profnb.drawing.theme import COLOURS
 from profnb.report.result import Result
 

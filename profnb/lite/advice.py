@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
+from profnb.core.columns import group
 from profnb.core.printable import LONGEST_NAME, quoted
 from profnb.core.units import duration_text, percent_text, range_text
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, LiteOp
@@ -185,9 +186,7 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
 
 def _threads(findings: LiteFindings) -> Iterator[Finding]:
     """More threads that do not make a model surely faster."""
-    by_kind: dict[str, list[LiteModel]] = {}
-    for one in findings.measured:
-        by_kind.setdefault(one.name.rpartition(", ")[0], []).append(one)
+    by_kind = group((one.name.rpartition(", ")[0], one) for one in findings.measured)
     useless, worst = [], 0.0
     for kind, rows in by_kind.items():
         fewest = min(rows, key=lambda row: row.threads)

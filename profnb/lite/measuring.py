@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from profnb.capture.environment import CORES, describe_environment
+from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
 from profnb.core.units import PS_PER_S, count_text
@@ -346,10 +347,8 @@ class _Measuring:
         return LiteFindings("", models=models, metric=metric, examples=count, data_digest=digest)
 
     def _remarks(self) -> list[str]:
-        remarks: dict[str, list[str]] = {}
-        for one in self.converted:
-            for remark in filter(None, (one.remark, one.error)):
-                remarks.setdefault(remark, []).append(one.name)
+        remarked = ((said, one.name) for one in self.converted for said in (one.remark, one.error))
+        remarks = group(pair for pair in remarked if pair[0])
         notes = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
         count, source = self.calibrated
         if source == "data" and any(one.kind == "int8" for one in self.converted):

@@ -17,9 +17,8 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
-from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.markup import figure_text
+from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
 from profnb.lite.findings import KERAS, Interval, LiteFindings

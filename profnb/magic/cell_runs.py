@@ -125,7 +125,7 @@ class TriedCell:
         """Try what a profile advises; see ``Profile.try_advice``."""
         from profnb.edits.editing import find_edits
         from profnb.report.progress import LiveLine
-        from profnb.trials.trying import declined, try_for
+        from profnb.trials.alternating import declined, try_for
 
         again = None if self._trouble else self._again or self.keep(profile.options)
         self._again = None

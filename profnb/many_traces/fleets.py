@@ -36,10 +36,8 @@ if TYPE_CHECKING:
 
 Source = str | os.PathLike[str]
 _NUMBERS_INSIDE = re.compile(r"(\d+)")
-_MOST_OPENED, _LARGEST_OPENED = (
-    8,
-    100_000_000,
-)  # hosts whose threads a timeline shows, and their traces
+# hosts whose threads a timeline shows, and their traces
+_MOST_OPENED, _LARGEST_OPENED = 8, 100_000_000
 
 
 class Fleet(SharedResult):

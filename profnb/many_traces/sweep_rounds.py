@@ -20,6 +20,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from profnb.capture.switches import JOB, run_fresh
+from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.options import CaptureOptions
 from profnb.core.printable import printable
@@ -186,10 +187,8 @@ class Crew:
         """Say what workers differ in, by which of them has what."""
         differing = []
         for name in (_PROCESSOR, *_COMPARED):
-            hosts: dict[str, list[str]] = {}
-            for host, facts in self._facts.items():
-                if name in facts:
-                    hosts.setdefault(facts[name], []).append(printable(host))
+            of_name = [pair for pair in self._facts.items() if name in pair[1]]
+            hosts = group((facts[name], printable(host)) for host, facts in of_name)
             if len(hosts) > 1:
                 values_text = "; ".join(
                     f"{printable(value)} on {', '.join(of[:_MOST_SETTINGS_NAMED])}"
@@ -200,9 +199,7 @@ class Crew:
 
     def _crowded(self) -> list[str]:
         """Name machines on which rounds overlapped."""
-        of_host: dict[str, list[RoundResult]] = {}
-        for one in self._rounds.values():
-            of_host.setdefault(one.host, []).append(one)
+        of_host = group((one.host, one) for one in self._rounds.values())
         crowded = [
             printable(host)
             for host, rounds in of_host.items()

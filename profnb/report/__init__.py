@@ -3,8 +3,8 @@
 report                  a report as a value, and as HTML, plain text, an offline page
 result                  the forms that every result has; it shows itself in a notebook
 build                   decide all that it shows
-text, cell_words        its words and figures; the sentence of the whole cell
-cell_picture            the tree of the cell: the first picture, and a table
+text                    its words and figures
+cell_picture            the tree of the cell: a sentence, the first picture, and a table
 step_chart              the chart of the steps
 notes, advice           what is missing and why; how advice looks
 as_data                 plain values for programs, by the JSON Schema in report.schema.json

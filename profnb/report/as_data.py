@@ -317,9 +317,8 @@ class _Plain:
         number = item() if callable(item) else value
         if isinstance(number, float):
             return _rounded(number)
-        return (
-            number if isinstance(number, int) else None
-        )  # None, and pandas' signs of what is missing
+        # None, and pandas' signs of what is missing
+        return number if isinstance(number, int) else None
 
     def _text(self, text: str) -> str:
         text = self._sharing.text(printable(text.replace("\n", " ")))

@@ -17,8 +17,7 @@ from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
-from profnb.report.cell_picture import cell_picture, tree_section
-from profnb.report.cell_words import cell_words
+from profnb.report.cell_picture import cell_picture, cell_words, tree_section
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import (
@@ -275,7 +274,7 @@ def _sections(study: Study) -> list[Section]:
     """The tables of every subject, in the order of their tabs."""
     return [
         *ops_sections(study),
-        *layer_sections(study),
+        *layer_sections(study.layers.table, study.scope),
         *source_sections(study),
         *python_sections(study.python.time),
         *input_sections(study),

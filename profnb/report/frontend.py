@@ -26,9 +26,8 @@ from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import for_terminal, printable
 from profnb.core.sharing import Sharing
 from profnb.core.units import count_text, counted_text, duration_text
-from profnb.drawing.drawn_tables import note_list
 from profnb.drawing.live_outputs import close_widgets, show_bridge
-from profnb.drawing.markup import without_controls
+from profnb.drawing.markup import note_list, without_controls
 from profnb.drawing.programs import packed
 from profnb.drawing.section import Section
 from profnb.drawing.theme import ROOT
@@ -36,7 +35,7 @@ from profnb.report.report import Report, live_parts, report_script
 from profnb.report.step_chart import step_chart
 from profnb.report.text import share_rows
 from profnb.steps.summary import share_time
-from profnb.subjects.layers.section import sections_of_layers
+from profnb.subjects.layers.section import layer_sections
 from profnb.subjects.ops.op_table import sum_op_runs
 from profnb.subjects.ops.section import ops_section
 from profnb.subjects.source.section import chosen_lines
@@ -307,9 +306,7 @@ def _sections_of(study: Study, choice: _Choice) -> list[Section]:
     ops = sum_op_runs(study.ops.runs, choice.within)
     if len(ops):
         sections.append(ops_section(ops, choice.words, study.layers.names))
-    sections += sections_of_layers(
-        study.layers.table_of(choice.rows, choice.of_steps), choice.words
-    )
+    sections += layer_sections(study.layers.table_of(choice.rows, choice.of_steps), choice.words)
     lines = study.source.lines_of(choice.within, choice.times_ps)
     if lines is not None and any(lines.file):
         sections.append(chosen_lines(lines, choice.words))

@@ -27,7 +27,7 @@ from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
 from profnb.capture.step_records import KerasRun, Standing, recent_step_ns
 from profnb.core.printable import printable, shortened
 from profnb.core.units import NS_PER_S, PS_PER_NS, count_text, duration_text
-from profnb.drawing.drawn_tables import html_table
+from profnb.drawing.markup import html_table
 from profnb.drawing.theme import MUTED, ROOT
 
 EMPTY = {"text/html": "", "text/plain": ""}
@@ -344,9 +344,8 @@ class BottomLine:
             self.clear()
             return
         keep = ""
-        if (
-            rows != self._rows
-        ):  # a row more below what was written, which then scrolls above the last
+        # a row more below what was written, which then scrolls above the last
+        if rows != self._rows:
             keep = f"\n\x1b[1A{_SAVE}\x1b[1;{rows - 1}r{_RESTORE}"
             self._rows = rows
         line = shortened(printable(text), columns - 1)

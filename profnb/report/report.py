@@ -16,14 +16,21 @@ from markupsafe import Markup
 from profnb.advice.proposals import Advice
 from profnb.core.printable import filled, for_terminal, printable
 from profnb.core.sharing import Sharing
-from profnb.drawing.drawn_tables import Cell, html_table, note_list, plain_table
 from profnb.drawing.figures import figure_html, is_static, plotly_script
-from profnb.drawing.markup import content_policy, script_element, without_controls
+from profnb.drawing.markup import (
+    Cell,
+    content_policy,
+    html_table,
+    note_list,
+    plain_table,
+    script_element,
+    without_controls,
+)
 from profnb.drawing.programs import joined
 from profnb.drawing.section import Section, section_block, section_text, titled_block
 from profnb.drawing.theme import MUTED, ROOT, colour_of, ink_on
 from profnb.report.advice import advice_html, advice_section_text, first_change, with_names
-from profnb.report.cell_words import CellWords
+from profnb.report.cell_picture import CellWords
 from profnb.report.step_chart import (
     StepChart,
     chart_caption,
@@ -327,7 +334,8 @@ def live_parts(
 
 def _about_html(report: Report) -> Markup:
     """The part that qualifies the figures and says what is missing: folded where scripts run."""
-    facts = _facts_table(report.facts)
+    rows = [(fact.name, fact.value, fact.remark) for fact in report.facts if fact.remark]
+    facts = html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
     foot = Markup('<div class="profnb-foot" style="{};font-size:11px;margin:6px 0 0">{}</div>')
     body = facts + note_list(report.notes)
     if report.foot:
@@ -339,11 +347,6 @@ def _about_html(report: Report) -> Markup:
     return Markup('<div class="profnb-fold" data-title="{}">{}</div>').format(
         f"about this measurement{count}", body
     )
-
-
-def _facts_table(facts: Sequence[Fact]) -> Markup:
-    rows = [(fact.name, fact.value, fact.remark) for fact in facts if fact.remark]
-    return html_table(("", "", ""), rows, (False, True, False)) if rows else Markup("")
 
 
 def _cell_sentence(cell: CellWords) -> Markup:

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from profnb.core.columns import Int64s
 from profnb.core.units import PS_PER_MS, bar_text, duration_text
-from profnb.drawing.drawn_tables import html_table
-from profnb.drawing.markup import figure_text
+from profnb.drawing.figures import LEGEND_ABOVE, LOOK
+from profnb.drawing.markup import figure_text, html_table
 from profnb.drawing.theme import GRID, MUTED, TEXT_COLOUR, colour_of
 from profnb.steps.breakdown import StepBreakdown
 from profnb.steps.summary import GAP, GAP_WORK, periods_by_category
@@ -192,16 +192,18 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
     axis = {"gridcolor": GRID, "zerolinecolor": GRID, "linecolor": GRID, "fixedrange": False}
     beyond = [row for row, period in enumerate(chart.period_ms) if period > chart.ceiling_ms]
     named = sorted(sorted(beyond, key=lambda row: -chart.period_ms[row])[:_MOST_NAMED])
+    pauses = sorted(chart.pauses, key=lambda pair: -pair[1])[:_MOST_PAUSES]
+    marks = [
+        *((row, 1, f"▲ {duration_text(chart.period_ms[row] * PS_PER_MS)}", -4) for row in named),
+        *((bar, 0.9, f"‖ {duration_text(pause)} pause", 6) for bar, pause in pauses),
+    ]
     return {
         "barmode": "stack",
         "bargap": 0.12,
         "height": 300,
         "margin": {"l": 56, "r": 12, "t": 44, "b": 44},
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": TEXT_COLOUR, "size": 12},
-        "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        **LOOK,
+        "legend": {**LEGEND_ABOVE, "traceorder": "normal"},
         "xaxis": {
             **axis, "title": {"text": "step"}, "showgrid": False, "zeroline": False,
             "tickvals": list(range(0, len(chart.ticks), every)), "ticktext": chart.ticks[::every],
@@ -209,19 +211,11 @@ def _step_layout(chart: StepChart) -> dict[str, Any]:
         "yaxis": {**axis, "title": {"text": "ms"}, "range": [0, chart.ceiling_ms or 1]},
         "annotations": [
             {
-                "x": row, "y": 1, "yref": "paper", "yanchor": "top", "showarrow": False,
-                "text": f"▲ {duration_text(chart.period_ms[row] * PS_PER_MS)}", "xanchor": "left",
-                "xshift": -4, "font": {"size": 11, "color": TEXT_COLOUR},
-            }
-            for row in named
-        ]
-        + [
-            {
-                "x": bar, "y": 0.9, "yref": "paper", "yanchor": "top", "showarrow": False,
-                "text": f"‖ {duration_text(pause)} pause", "xanchor": "left", "xshift": 6,
+                "x": bar, "y": height, "yref": "paper", "yanchor": "top", "showarrow": False,
+                "text": text, "xanchor": "left", "xshift": shift,
                 "font": {"size": 11, "color": TEXT_COLOUR},
             }
-            for bar, pause in sorted(chart.pauses, key=lambda pair: -pair[1])[:_MOST_PAUSES]
+            for bar, height, text, shift in marks
         ],
     }  # fmt: skip
 

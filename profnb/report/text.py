@@ -19,6 +19,7 @@ from profnb.core.units import (
     bar_text,
     bytes_text,
     count_text,
+    counted_text,
     duration_text,
     examples_text,
     longer_text,
@@ -29,7 +30,8 @@ from profnb.report.notes import note_contents, note_devices
 from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP, GAP_WORK, OTHERS, Share, Summary
 from profnb.steps.untraced import TracingCost
-from profnb.steps.windows import GAP_KINDS, PAUSE, Steps
+from profnb.steps.windows import GAP_KINDS, PAUSE
+from profnb.subjects.advising import window_of
 from profnb.subjects.cell.cell_breakdown import epoch_behind, find_gap_cause
 from profnb.subjects.device.devices import is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
@@ -326,19 +328,11 @@ def _facts_between(study: Study) -> list[Fact]:
     facts, steps, gaps = [], study.steps, study.gaps
     ends, pauses = gaps.between_epochs, gaps.long
     are_told = pauses.size > 0 and bool(np.isin(ends, pauses).all())  # below, with their cause
-    if (
-        ends.size
-        and not are_told
-        and gaps.duration_ps[ends].sum() >= _WORTH_A_FACT * _window_ps(steps)
-    ):
-        facts.append(
-            Fact(
-                "between epochs",
-                duration_text(float(gaps.duration_ps[ends].sum())),
-                f"{_gaps_text(ends.size)} between passes over the data, each with a new iterator; not part "
-                "of a step",
-            )
-        )
+    between_ps = float(gaps.duration_ps[ends].sum())
+    if ends.size and not are_told and between_ps >= _WORTH_A_FACT * window_of(study):
+        about = "between passes over the data, each with a new iterator; not part of a step"
+        gaps_text = counted_text(ends.size, "gap")
+        facts.append(Fact("between epochs", duration_text(between_ps), f"{gaps_text} {about}"))
     if pauses.size:
         longest = int(pauses[gaps.duration_ps[pauses].argmax()])
         took = duration_text(float(gaps.duration_ps[longest]))
@@ -357,14 +351,6 @@ def _facts_between(study: Study) -> list[Fact]:
             )
         )
     return facts
-
-
-def _gaps_text(count: int) -> str:
-    return "1 gap" if count == 1 else f"{count_text(count)} gaps"
-
-
-def _window_ps(steps: Steps) -> int:
-    return int(steps.end_ps[-1] - steps.begin_ps[0]) if len(steps) else 0
 
 
 def _time_facts(study: Study) -> list[Fact]:

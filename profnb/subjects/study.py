@@ -25,10 +25,7 @@ from profnb.subjects.bounds.tensor_sizes import find_recorded_shapes
 from profnb.subjects.device.devices import find_unused_gpus, tabulate_copies, tabulate_devices
 from profnb.subjects.device.idle import attribute_idle
 from profnb.subjects.device.kernels import tabulate_kernels
-from profnb.subjects.device.launches import (
-    tabulate_launches,
-    tabulate_streams,
-)
+from profnb.subjects.device.launches import tabulate_launches, tabulate_streams
 from profnb.subjects.device.precision import measure_precision
 from profnb.subjects.device.roofline import Peak, draw_roofline, find_peak
 from profnb.subjects.feeds.feeding import find_feeding, find_queues
@@ -41,11 +38,7 @@ from profnb.subjects.input.iterators import (
     find_small_files,
     name_functions,
 )
-from profnb.subjects.input.pipeline import (
-    find_buffers,
-    tabulate_buffers,
-    tabulate_input_pipeline,
-)
+from profnb.subjects.input.pipeline import find_buffers, tabulate_buffers, tabulate_input_pipeline
 from profnb.subjects.input.waiting import charge_waiting, find_waiting
 from profnb.subjects.layers.called_scopes import find_called_scopes
 from profnb.subjects.layers.flops import product_flops
@@ -54,11 +47,16 @@ from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
 from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak
 from profnb.subjects.layers.name_scopes import LayerNames
-from profnb.subjects.memory.find import Memory
-from profnb.subjects.memory.peak import tabulate_peak
+from profnb.subjects.memory.allocators import find_allocators, tabulate_samples
+from profnb.subjects.memory.peak import (
+    measure_memory,
+    tabulate_op_memory,
+    tabulate_peak,
+    tabulate_run_peaks,
+)
 from profnb.subjects.ops.op_execution import EAGER
 from profnb.subjects.ops.op_table import OpTable, find_op_runs, runs_within, sum_op_runs
-from profnb.subjects.python.python_time import PythonTime, tabulate_python
+from profnb.subjects.python.python_time import find_python
 from profnb.subjects.source.range_table import tabulate_ranges
 from profnb.subjects.source.source_lines import SourceLines, tabulate_source_lines
 from profnb.subjects.source.torch_lines import find_stack_lines
@@ -87,7 +85,7 @@ class _Value(Generic[T]):
 
 
 class _Subject:
-    """What one subject finds.
+    """The findings of one subject.
 
     Attributes:
         study: The study that it is a part of.
@@ -153,6 +151,30 @@ class Input(_Subject):
         return diagnosis
 
 
+class Memory(_Subject):
+    """The allocators of a trace: their use over time, at the peak, and what grows.
+
+    ``samples`` are what each held over time, None where nothing was recorded; ``peak`` are the blocks alive
+    at each one's peak, of session runs the ops that held them; ``ops`` what each op of those allocated.
+    """
+
+    allocators = _Value(lambda s: find_allocators(s.trace))
+    samples = _Value(lambda s: tabulate_samples(s.trace, s.memory.allocators))
+    peak = _Value(
+        lambda s: (
+            [row for one in s.memory.allocators for row in tabulate_peak(s.trace, one, s.steps)]
+            if s.memory.allocators
+            else tabulate_run_peaks(s.trace)
+        )
+    )
+    ops = _Value(lambda s: tabulate_op_memory(s.trace))
+    use = _Value(
+        lambda s: [
+            measure_memory(s.trace, one, s.steps, s.batch_size) for one in s.memory.allocators
+        ]
+    )
+
+
 class Xla(_Subject):
     """XLA's part of a trace: the events that ran its instructions, its ops, its modules (programs)."""
 
@@ -166,7 +188,7 @@ class Devices(_Subject):
 
     use = _Value(lambda s: tabulate_devices(s.trace, s.steps))
     idle = _Value(attribute_idle)
-    unused = _Value(lambda s: find_unused_gpus(s, s.memory))
+    unused = _Value(lambda s: find_unused_gpus(s, lambda: s.memory.allocators))
     kernels = _Value(lambda s: tabulate_kernels(s.trace, s.xla.hlo))
     precision = _Value(lambda s: measure_precision(s.trace, s.xla.hlo))
     copies = _Value(lambda s: tabulate_copies(s.trace))
@@ -314,7 +336,7 @@ class Layers(_Subject):
 
     @cached_property
     def peaks(self) -> list[AllocatorPeak]:
-        """What came and went at each allocator's peak, by kind and layer."""
+        """The blocks that came and went at each allocator's peak, by kind and layer."""
         study = self.study
         allocators, phase = study.memory.allocators, study.summary.phase or ""
         alive = [tabulate_peak(study.trace, one, study.steps) for one in allocators]
@@ -418,16 +440,9 @@ class Source(_Subject):
 
 
 class Python(_Subject):
-    """Python's part of a capture."""
+    """Python's part of a capture: its time by function; None where the capture did not sample it."""
 
-    @cached_property
-    def time(self) -> PythonTime | None:
-        """Python's time by function; None where the capture did not sample it."""
-        recording = self.study.recording
-        if recording.stacks is None:
-            return None
-        cells = recording.source.cells if recording.source else {}
-        return tabulate_python(recording.stacks, recording.steps, cells)
+    time = _Value(lambda s: find_python(s.recording))
 
 
 class Study(Spine):

@@ -126,9 +126,8 @@ class GraphRuns:
                     self._is_hidden = True
                     continue
                 stack.enter_context(replace_attribute(owner, "run", watched))
-            for seam in (
-                (*seams.SAVERS, *seams.SESSION_HOOKS) if owners else ()
-            ):  # their own runs are no steps
+            # their own runs are no steps
+            for seam in (*seams.SAVERS, *seams.SESSION_HOOKS) if owners else ():
                 stack.enter_context(tensorflow.watch(seam, before=self._saves, after=self._saved))
             if owners and self._gaps is not None:
                 stack.enter_context(self._queues.watch(tensorflow))

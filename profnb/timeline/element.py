@@ -22,9 +22,8 @@ from markupsafe import Markup
 
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import Cell, html_table, plain_table
 from profnb.drawing.live_outputs import show_bridge
-from profnb.drawing.markup import without_controls
+from profnb.drawing.markup import Cell, html_table, plain_table, without_controls
 from profnb.drawing.programs import joined
 from profnb.drawing.theme import MUTED, ROOT, colour_of
 from profnb.subjects.study import Study

@@ -86,8 +86,7 @@ def assemble_trace(
     order = np.lexsort((-duration_ps, begin_ps, placed))
     clocks = [] if keeps_origin else [begin_ps, *(counter.time_ps[:1] for counter in counters)]
     origin = min((int(times.min()) for times in clocks if times.size), default=0)
-    offsets = np.zeros(len(lines) + 1, np.int64)
-    np.cumsum(np.bincount(placed, minlength=len(lines)), out=offsets[1:])
+    offsets = np.append(0, np.cumsum(np.bincount(placed, minlength=len(lines))))
     first_line = np.searchsorted(plane_of[by_plane], np.arange(len(rows) + 1)).tolist()
     sorted_lines = [lines[row] for row in by_plane]
     is_copy = _repeat_others(sorted_lines)

@@ -27,8 +27,11 @@ from profnb.tf1.run_metadata import looks_like_run_metadata, read_run_metadata
 from profnb.trace.amd.rocprof import is_rocprof, read_rocprof
 from profnb.trace.assemble import assemble_trace
 from profnb.trace.chrome.reader import read_chrome
-from profnb.trace.memory.torch_snapshot import read_torch_snapshot
-from profnb.trace.memory.torch_timeline import is_memory_timeline, read_memory_timeline
+from profnb.trace.memory.torch_memory import (
+    MEMORY_TIMELINE,
+    read_memory_timeline,
+    read_torch_snapshot,
+)
 from profnb.trace.model import StringTable, Trace
 from profnb.trace.nvidia import nsys, nvprof
 from profnb.trace.nvidia.database import open_database
@@ -45,9 +48,8 @@ _PICKLE = re.compile(rb"\x80[\x02-\x05](?:\x95|[\]})(cX\x8c])")
 _MARSHAL = re.compile(rb"[{\xfb](?:[()\xa8\xa9]|0$)")
 # A message that begins with a named one: a node of a graph, or an op that the tfprof of 2017 logged.
 _GRAPH = re.compile(rb"\n[\x80-\xff]{0,4}[\0-\x7f]\n[\x80-\xff]?[\x01-\x7f][A-Za-z0-9.]")
-_CHECKPOINT = re.compile(
-    rb"\0\0[\x01-\x7f][\x08\n]"
-)  # a table's first entry is its header, without a key
+# a table's first entry is its header, without a key
+_CHECKPOINT = re.compile(rb"\0\0[\x01-\x7f][\x08\n]")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 # Words of eight or four bytes, 0 and 3, before the version; or a heading.
 _GPERFTOOLS = (
@@ -132,7 +134,7 @@ def _read_database(opened: Opened) -> Trace:
         with open_database(opened.file) as database:
             if database.has(nsys.STRINGS) and not database.has(nvprof.STRINGS):
                 return nsys.read_nsys(database, opened.source)
-            if database.has(*nvprof.KINDS):
+            if database.has(*nvprof.TABLES):
                 return nvprof.read_nvprof(database, opened.source)
             tables = ", ".join(sorted(database.tables)[:5]) or "none"
     except (ValueError, LookupError) as error:  # what a cell holds is anything
@@ -200,7 +202,7 @@ FORMATS = (
         "JSON of AMD's rocprofv3", lambda head: _is_json(head) and is_rocprof(head),
         _of_bytes(read_rocprof),
     ),
-    Format("a memory timeline of PyTorch", is_memory_timeline, _of_bytes(read_memory_timeline)),
+    Format("a memory timeline of PyTorch", _matches(MEMORY_TIMELINE), _of_bytes(read_memory_timeline)),
     Format(
         "a picture of PyTorch's memory timeline", lambda head: _PICTURE in head,
         remedy="Export a `.raw.json.gz` instead, and open that file.",
@@ -232,15 +234,6 @@ FORMATS = (
 _UNKNOWN_FORMAT = Format("", lambda _: True, remedy=_OPENS)
 
 
-def tell_format(head: bytes) -> Format:
-    """Tell the format of a file.
-
-    Args:
-        head: Its first bytes, ``HEAD`` of them or all.
-    """
-    return next((one for one in FORMATS if one.fits(head)), _UNKNOWN_FORMAT)
-
-
 def read_opened(opened: Opened) -> _Read:
     """Read a file of any format that has a reader.
 
@@ -248,7 +241,7 @@ def read_opened(opened: Opened) -> _Read:
         TraceFormatError: It has none, or is damaged; the sentence names what it looks like and what opens.
     """
     head = opened.data[:HEAD].tobytes()
-    format_ = tell_format(head)
+    format_ = next((one for one in FORMATS if one.fits(head)), _UNKNOWN_FORMAT)
     if opened.file.name.endswith(_REPORT):
         export = _EXPORT.format(name=opened.source)
         raise TraceFormatError(

@@ -10,7 +10,7 @@ Intervals are half-open everywhere: an event covers ``[begin_ps, begin_ps + dura
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -19,11 +19,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather
+from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather, group
 from profnb.core.sharing import Sharing
 from profnb.trace.names import is_device_plane, is_host_plane
 
-_EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
+EXACT = 1 << 53  # larger integers lose digits in a reader that has only floats
 _FEW_NAMES = 4  # comparing a column with so many numbers is faster than looking all of it up
 Value = TypeVar("Value", bound=np.generic)
 StatValue = int | float | str | bytes
@@ -32,13 +32,6 @@ StatValue = int | float | str | bytes
 def json_text(value: object) -> str:
     """Write JSON without spaces, which may come to stand in a page."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def join_bytes(texts: Sequence[bytes]) -> tuple[Bytes, Int64s]:
-    """Put N byte strings into one buffer: text n is ``buffer[offsets[n]:offsets[n + 1]]``."""
-    offsets = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], dtype=np.int64, out=offsets[1:])
-    return np.frombuffer(b"".join(texts), np.uint8), offsets
 
 
 @dataclass(frozen=True)
@@ -76,10 +69,7 @@ class StringTable:
     @cached_property
     def rows(self) -> dict[str, list[int]]:
         """The rows of each text."""
-        rows: dict[str, list[int]] = {}
-        for row, text in enumerate(self.texts):
-            rows.setdefault(text, []).append(row)
-        return rows
+        return group((text, row) for row, text in enumerate(self.texts))
 
     def rows_where(self, condition: Callable[[str], bool]) -> Bools:
         """Flag the rows whose text meets a condition; shape (N,)."""
@@ -88,8 +78,9 @@ class StringTable:
     @classmethod
     def of(cls, texts: Iterable[str]) -> "StringTable":
         """Make a table of the given texts, for readers of formats that arrive decoded."""
-        buffer, offsets = join_bytes([text.encode("utf-8", "surrogatepass") for text in texts])
-        return cls(buffer, offsets[:-1], offsets[1:])
+        raw = [text.encode("utf-8", "surrogatepass") for text in texts]
+        offsets = np.cumsum([0, *map(len, raw)], dtype=np.int64)
+        return cls(np.frombuffer(b"".join(raw), np.uint8), offsets[:-1], offsets[1:])
 
 
 @dataclass(frozen=True)
@@ -255,21 +246,20 @@ class Stats:
         """Give every stat of one event."""
         return {}
 
-    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
-        """Write the stats of events ``first`` to ``last`` as JSON objects, for a Chrome trace's ``args``.
+    def as_json(self, first: int, last: int) -> list[str]:
+        """Write the stats of events ``first`` to ``last`` as JSON objects, "" for an event without any.
 
-        Returns:
-            A buffer and N + 1 offsets; nothing for an event without stats.
+        They are a Chrome trace's ``args``.
         """
         texts = []
         for event in range(first, last):
             stats = {
-                name: str(value) if isinstance(value, int) and abs(value) > _EXACT else value
+                name: str(value) if isinstance(value, int) and abs(value) > EXACT else value
                 for name, value in self.of_event(event).items()
                 if isinstance(value, int | str) or (isinstance(value, float) and isfinite(value))
             }
-            texts.append(json_text(stats).encode() if stats else b"")
-        return join_bytes(texts)
+            texts.append(json_text(stats) if stats else "")
+        return texts
 
 
 @dataclass(frozen=True)

@@ -45,9 +45,8 @@ _BYTES = {
     "mb": 1 << 20,
 }
 _PACKAGES = ("/site-packages/", "/dist-packages/")
-_LARGEST_VALUE = (
-    9 * 10**15
-)  # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
+# 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
+_LARGEST_VALUE = 9 * 10**15
 _MOST_FRAMES, _MOST_MESSAGES = 10_000_000, 2_000_000
 _LONGEST_TEXT = 300
 _Frames = list[tuple[int, int]]  # (function, line), the innermost first

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from profnb.core.columns import group
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import check_regular, is_regular, open_regular
@@ -119,9 +120,7 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
             "a logdir with plugins/profile/RUN/HOST.xplane.pb."
         )
     if EVENT_FILE in files[0].name:
-        folders: dict[Path, list[Path]] = {}
-        for file in sorted(files):
-            folders.setdefault(file.parent, []).append(file)
+        folders = group((file.parent, file) for file in sorted(files))
         trace_files = [
             replace(_trace_file(first), beside=(*others,)) for first, *others in folders.values()
         ]
@@ -192,10 +191,7 @@ def pick_trace(traces: list[TraceFile], run: str | None, host: str | None) -> Tr
 
 def runs_of(files: Sequence[TraceFile]) -> dict[str, list[TraceFile]]:
     """Give the files of each run, in the order in which they come."""
-    runs: dict[str, list[TraceFile]] = {}
-    for file in files:
-        runs.setdefault(file.run, []).append(file)
-    return runs
+    return group((file.run, file) for file in files)
 
 
 def _group_into_runs(files: Sequence[TraceFile]) -> list[TraceFile]:

@@ -252,8 +252,7 @@ class Messages:
         counts, none = np.zeros(len(self), np.int64), np.empty(0, np.int64)
         spans = self.begins, self.ends
         check(_split(self.buffer, *spans, field, other, counts, none, none), self.kind)
-        offsets = np.zeros(len(self) + 1, np.int64)
-        np.cumsum(counts, out=offsets[1:])
+        offsets = np.append(0, np.cumsum(counts))
         begins, ends = np.empty(offsets[-1], np.int64), np.empty(offsets[-1], np.int64)
         _split(self.buffer, *spans, field, other, counts, begins, ends)
         return begins, ends, offsets

@@ -12,15 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
+from math import isfinite
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s
-from profnb.core.jit import compiled, tiered
-from profnb.trace.chrome.writer import put_bytes, put_escaped, put_integer, put_unsigned
-from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, join_bytes, json_text
+from profnb.core.jit import tiered
+from profnb.trace.model import EXACT, StatColumn, Stats, StatValue, StringTable, json_text
 from profnb.trace.wire import Messages, Number, check, find_row, read_tag, read_varint
 
 DOUBLE, UINT64, INT64, TEXT, BYTES, REFERENCE = 2, 3, 4, 5, 6, 7  # of the value in XStat
@@ -29,6 +29,12 @@ _COUNT_QUICKLY, _COUNT, _KEEP = range(3)
 _MORE = -2  # of a group's stats than were counted
 _LONGEST_STAT = (1 << 31) - 1  # no protobuf message is longer
 _MOST_SHOWN = 1000  # stats of one event
+_WORD = 1 << 64
+# In a text of JSON; "<" as well, as it may come to stand in a page.
+_ESCAPED = {number: f"\\u{number:04x}" for number in (*range(32), ord("<"))} | {
+    34: '\\"',
+    92: "\\\\",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +207,7 @@ def read_csr(buffer: Bytes, entries: StatEntries, keys: Dictionary) -> tuple[Int
         messages = Messages(buffer, "XStat", begins, ends, entries.line_offsets)
         offsets = messages.split(entries.field, "XStat").offsets
     else:
-        offsets = np.zeros(entries.begins.size + 1, np.int64)
-        np.cumsum(entries.counts, dtype=np.int64, out=offsets[1:])
+        offsets = np.append(0, np.cumsum(entries.counts, dtype=np.int64))
     one_group = np.zeros(len(keys.texts) + 1, np.int32)
     values = _pass(buffer, entries, keys, one_group, offsets[[0, -1]], _KEEP)
     assert values is not None  # all stats have been counted
@@ -334,75 +339,33 @@ class XPlaneStats(Stats):
         }
 
     @cached_property
-    def _json_parts(self) -> tuple[Bytes, Int64s, Bytes, Int64s]:
-        """Keys as JSON texts, and the double of each entry as JSON text (empty for other kinds)."""
-        _, values = self._csr
-        is_double = values.kind == DOUBLE
-        doubles = [b""] * values.kind.size if is_double.any() else [b""]
-        for entry in np.flatnonzero(is_double).tolist():
-            number = float(values.value[entry].view(np.float64))
-            doubles[entry] = repr(number).encode() if np.isfinite(number) else b"null"
-        keys = [json_text(text).encode() for text in self._keys.texts.texts]
-        return (*join_bytes(keys), *join_bytes(doubles))
+    def _json_keys(self) -> list[str]:
+        return [json_text(text) for text in self._keys.texts.texts]
 
-    def as_json(self, first: int, last: int) -> tuple[Bytes, Int64s]:
+    def as_json(self, first: int, last: int) -> list[str]:
         """Write the stats of events ``first`` to ``last`` as JSON objects; see ``Stats``."""
-        parts = self._json_parts
         offsets, values = self._csr
         piece = values.rows(slice(offsets[first], offsets[last]))
-        lengths = np.diff(parts[1])
-        room = int(lengths[np.maximum(piece.label, 0)].sum())
-        room += 32 * piece.kind.size + 2 * (last - first)
-        room += int(6 * piece.size[piece.kind == TEXT].sum(dtype=np.int64))
-        room += int(lengths[np.maximum(piece.value[piece.kind == REFERENCE], 0)].sum())
-        out, ends = np.empty(room, np.uint8), np.zeros(last - first + 1, np.int64)
-        _format_stats(
-            self._buffer, first, last, offsets, values.label, values.kind, values.value, values.size,
-            *parts, out, ends,
-        )  # fmt: skip
-        return out[: ends[-1]], ends
+        columns = piece.label, piece.kind, piece.value, piece.size
+        members = [self._member(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
+        places = pairwise((offsets[first : last + 1] - offsets[first]).tolist())
+        objects = (",".join(filter(None, members[begin:end])) for begin, end in places)
+        return [text and f"{{{text}}}" for text in objects]
 
-
-@compiled
-def _format_stats(
-    buffer: Bytes, first: int, last: int, offsets: Int64s, key: Int64s, kind: Bytes, value: Int64s,
-    size: npt.NDArray[np.integer[Any]], keys: Bytes, key_offsets: Int64s, doubles: Bytes,
-    double_offsets: Int64s,
-    out: Bytes, out_offsets: Int64s,
-) -> None:  # fmt: skip
-    """Write each event's stats as one JSON object; a value of unknown kind or bytes is left out."""
-    at = 0
-    for event in range(first, last):
-        start = at
-        for entry in range(offsets[event], offsets[event + 1]):
-            row, sort = key[entry], kind[entry]
-            if row < 0 or sort < 2 or sort > 7 or sort == 6 or (sort == 7 and value[entry] < 0):
-                continue
-            out[at] = 123 if at == start else 44
-            at = put_bytes(out, at + 1, keys, key_offsets[row], key_offsets[row + 1])
-            out[at] = 58
-            at += 1
-            bits = value[entry]
-            if sort == 2:
-                at = put_bytes(out, at, doubles, double_offsets[entry], double_offsets[entry + 1])
-            elif sort == 5:
-                at = put_escaped(out, at, buffer, bits, bits + size[entry])
-            elif sort == 7:
-                at = put_bytes(out, at, keys, key_offsets[bits], key_offsets[bits + 1])
-            else:  # 64-bit ids as text: many readers have only floats
-                is_long = bits > 9007199254740992 or bits < -9007199254740992
-                if is_long:
-                    out[at] = 34
-                    at += 1
-                at = (
-                    put_unsigned(out, at, np.uint64(bits))
-                    if sort == 3
-                    else put_integer(out, at, bits)
-                )
-                if is_long:
-                    out[at] = 34
-                    at += 1
-        if at > start:
-            out[at] = 125
-            at += 1
-        out_offsets[event - first + 1] = at
+    def _member(self, key: int, kind: int, value: int, size: int) -> str:
+        """Write a stat as the member of an object; "" for bytes, and for what the file lacks."""
+        if key < 0 or not DOUBLE <= kind <= REFERENCE or kind == BYTES:
+            return ""
+        keys, text = self._json_keys, ""
+        if kind == REFERENCE:
+            text = keys[value] if value >= 0 else ""
+        elif kind == TEXT:
+            raw = self._buffer[value : value + size].tobytes().decode("utf-8", "replace")
+            text = f'"{raw.translate(_ESCAPED)}"'
+        elif kind == DOUBLE:
+            double = float(np.int64(value).view(np.float64))
+            text = repr(double) if isfinite(double) else "null"
+        else:  # 64-bit ids as text: many readers have only floats
+            number = value % _WORD if kind == UINT64 else value
+            text = f'"{number}"' if abs(value) > EXACT else str(number)
+        return text and f"{keys[key]}:{text}"

@@ -2,13 +2,22 @@
 
 Runs of a round have in common what the machine does meanwhile. So whole runs are compared round by round: the
 mean over rounds of the logarithm of their ratio, with Student's interval. Where runs are ended after their
-first steps, the steps are compared as ``compare.speedup`` does.
+first steps, the steps are compared as ``compare.speedup`` does. Of several edits, each is tried by itself,
+then the best together. All of it happens in a temporary folder, and ends after a time.
 """
 
+import _thread
 import math
+import os
+import shutil
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
 
 from profnb.advice.proposals import Advice
 from profnb.capture.recording import Recording
@@ -18,12 +27,18 @@ from profnb.compare.speedup import ENOUGH_RUNS, Difference, RunSet, compare_runs
 from profnb.compare.trial_table import UNTRIED, Trial, promised_ratio
 from profnb.core.columns import Floats
 from profnb.core.errors import CaptureError
-from profnb.core.units import PS_PER_NS
-from profnb.edits.editing import Edit
+from profnb.core.safe_files import folder_prefix
+from profnb.core.units import PS_PER_NS, bytes_text
+from profnb.edits.editing import Edit, join
+from profnb.history.keeping import keep_trials
+from profnb.history.lookup import find_spread
+from profnb.profile import Profile
 from profnb.steps.step_times import wall_step_times
 from profnb.subjects.study import Study
 from profnb.sweep import run_order
 
+_ONE_BY_ONE = 0.7  # of the time, where the best together are tried too
+_MOST_FOLDER_BYTES = 1 << 28
 _MOST_TRIAL_ROUNDS, _LEAST_ROUNDS, _NARROW = 30, 3, 0.02
 _FEWEST_STEPS = 4
 _TOO_LONG = "The code takes longer than there is time (--try-seconds), and has no steps to compare."
@@ -201,3 +216,133 @@ def with_promise(trials: Sequence[Trial], advice: Sequence[Advice]) -> list[Tria
         return promised_ratio(one.saves_ms, one.wall_ms, once_ms)
 
     return [replace(one, promised=promised(one)) for one in trials]
+
+
+def try_in_order(
+    edits: Sequence[Edit],
+    join: Callable[[Sequence[Edit]], Edit | None],
+    run_once: RunOnce,
+    seconds: float,
+    *,
+    study: Study | None = None,
+    spread: Spread | None = None,
+    advice: Sequence[Advice] = (),
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Trial]:
+    """Try edits one by one, then those together that made the code faster.
+
+    Args:
+        edits: What to try, in order.
+        join: Makes one edit of several; None where they do not fit together.
+        run_once: See ``alternating.try_edits``.
+        seconds: How long to go on, about.
+        study: The captured run; None for none.
+        spread: How much its runs vary; None where nobody knows.
+        advice: What promised something of the time.
+        tell: Is told what is being tried.
+    """
+    share = _ONE_BY_ONE if len(edits) > 1 else 1.0
+    meant = {edit.rule for edit in edits if edit.is_as_advised}
+    promised = [one for one in advice if one.rule in meant]
+    trials = with_promise(
+        try_edits(edits, run_once, share * seconds, study, spread, tell), promised
+    )
+    best = [edit for edit, trial in zip(edits, trials, strict=True) if trial.is_faster]
+    joined = join(best) if len(best) > 1 else None
+    if joined is not None and not any("interrupted" in trial.error for trial in trials):
+        trials += try_edits([joined], run_once, (1 - share) * seconds, study, spread, tell)
+    return trials
+
+
+def try_for(
+    profile: Profile,
+    edits: Sequence[Edit],
+    sources: Mapping[str, str],
+    run_once: RunOnce,
+    seconds: float,
+    tell: Callable[[str], None],
+) -> list[Trial]:
+    """Try edits of the sources that a profile is of, and keep what came of it in the history."""
+    trials = try_in_order(
+        edits,
+        partial(join, sources=sources),
+        run_once,
+        seconds,
+        study=profile.study if profile.has_trace else None,
+        spread=find_spread(profile),
+        advice=profile.advice,
+        tell=tell,
+    )
+    keep_trials(profile, trials)
+    return trials
+
+
+def declined(reason: str, edit: Edit | None = None) -> Trial:
+    """A trial that was not made, and why."""
+    if edit is None:
+        return Trial("", "nothing was tried", "nothing", "", error=reason)
+    return Trial(edit.rule, edit.change, edit.alters, edit.diff, error=reason)
+
+
+@contextmanager
+def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
+    """Work in a temporary folder inside the block, with copies of what is needed there.
+
+    Raises:
+        CaptureError: That is too large to copy.
+    """
+    size = sum(
+        file.stat().st_size
+        for path in needed
+        for file in (path, *path.rglob("*"))
+        if file.is_file()
+    )
+    if size > _MOST_FOLDER_BYTES:
+        raise CaptureError(
+            f"The code writes files and names {bytes_text(size)} of others: too much to copy."
+        )
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix=folder_prefix(), ignore_cleanup_errors=True) as name:
+        for path in needed:
+            if path.is_dir():
+                shutil.copytree(path, Path(name) / path.name, symlinks=True)
+            else:
+                shutil.copy2(path, Path(name) / path.name)
+        os.chdir(name)
+        try:
+            yield Path(name)
+        finally:
+            os.chdir(before)
+
+
+@dataclass
+class Cut:
+    """Tells whether a block was ended before its end."""
+
+    has_come: bool = False
+
+
+@contextmanager
+def cut_after(seconds: float) -> Iterator[Cut]:
+    """Interrupt the block, as a user would, after so many seconds; whoever asks can tell it from the user."""
+    cut, lock, is_open = Cut(), threading.Lock(), True
+
+    def end() -> None:
+        with lock:
+            if is_open:
+                cut.has_come = True
+                _thread.interrupt_main()
+
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    try:
+        timer.start()
+        yield cut
+        with lock:
+            is_open = False
+    except KeyboardInterrupt:
+        if not cut.has_come:
+            raise
+    finally:
+        is_open = False
+        timer.cancel()

@@ -42,7 +42,7 @@ _DEVICES = ("/device:", "/job:", "/cpu:", "/gpu:", "/CPU:", "/GPU:")
 
 
 def names_read_first(tree: ast.Module, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """What a cell reads of the notebook before it gives the name a value itself, by name.
+    """The objects of the notebook that a cell reads before it gives their name a value itself, by name.
 
     ``model = make(); model.fit(x)`` reads ``make`` and ``x``: another run makes a model of its own.
     """
@@ -80,7 +80,7 @@ def names_bound_by(statement: ast.stmt) -> set[str]:
 
 
 class CodeReads:
-    """What a cell and the user's functions that it leads to name, compiled once.
+    """The names in a cell and in the user's functions that it leads to, compiled once.
 
     Attributes:
         needed: The names that the cell or a function reads of the notebook.
@@ -164,7 +164,7 @@ def _constants(code: CodeType) -> Iterator[Any]:
 
 
 def existing_places(texts: Collection[str], folder: Path) -> list[Path]:
-    """Which of these name files or folders below a folder, the first part of each relative path."""
+    """Choose those that name files or folders below a folder, the first part of each relative path."""
     parts = {
         Path(text).parts[0] for text in texts if Path(text).parts and not Path(text).is_absolute()
     }
@@ -178,7 +178,7 @@ def changed_statements(before: str, after: str) -> list[ast.stmt]:
 
 
 def made_by(statement: ast.stmt) -> set[str]:
-    """What a statement defines, by name: also the state of a model that it compiles, as "model.compile"."""
+    """The names that a statement defines: also the state of a model that it compiles, as "model.compile"."""
     call = statement.value if isinstance(statement, ast.Expr) else None
     if (
         isinstance(call, ast.Call)
@@ -192,7 +192,7 @@ def made_by(statement: ast.stmt) -> set[str]:
 def statements_to_repeat(
     texts: Sequence[str], changed: Collection[ast.stmt], needed: Collection[str]
 ) -> set[str]:
-    """What earlier cells have to define again, where some of their statements change.
+    """Choose what earlier cells have to define again, where some of their statements change.
 
     That is what changed, and what was made of it and is needed: of ``ds = read()`` and ``t = ds.batch(8)``
     the second too, if the cell reads ``t``.

@@ -25,7 +25,7 @@ from profnb.core.options import CaptureOptions
 from profnb.core.parsing import parse_again
 from profnb.edits.editing import Edit
 from profnb.forecast.kept_state import KeptState, restore_names, shuffles_by_seed
-from profnb.trials.alternating import TrialRun
+from profnb.trials.alternating import TrialRun, cut_after, working_elsewhere
 from profnb.trials.cell_reads import (
     CodeReads,
     changed_statements,
@@ -36,7 +36,6 @@ from profnb.trials.cell_reads import (
     only_lines,
     statements_to_repeat,
 )
-from profnb.trials.workplace import cut_after, working_elsewhere
 
 _LONGEST_REASON = 200
 

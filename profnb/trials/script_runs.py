@@ -21,10 +21,8 @@ from profnb.edits.editing import Edit, find_edits
 from profnb.profile import Profile
 from profnb.report.progress import LiveLine, Output
 from profnb.sweep_process import UNTRACED
-from profnb.trials.alternating import TrialRun
+from profnb.trials.alternating import TrialRun, cut_after, declined, try_for, working_elsewhere
 from profnb.trials.cell_reads import CodeReads, existing_places
-from profnb.trials.trying import declined, try_for
-from profnb.trials.workplace import cut_after, working_elsewhere
 
 
 def try_script(

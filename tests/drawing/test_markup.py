@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from profnb.drawing.drawn_tables import html_table, note_list
+from profnb.drawing.markup import html_table, note_list
 from profnb.drawing.markup import figure_text, json_attribute, script_element
 from profnb.drawing.figures import figure_html
 
 PACKAGE = Path(__file__).parents[2] / "profnb"
 FILES = sorted(PACKAGE.rglob("*.py"))
-TAG = re.compile(r"</?(div|span|b|i|ul|li|table|tr|td|h1|html|head|body|title|style|script|progress)[ >]")
+TAG = re.compile(
+    r"</?(div|span|b|i|ul|li|table|tr|td|h1|html|head|body|title|style|script|progress)[ >]"
+)
 THE_ONE_PLACE = PACKAGE / "drawing" / "markup.py"
 # They speak of tags that others write; plotly's <br> and <extra> are none.
 EXEMPT = {THE_ONE_PLACE}
@@ -46,11 +48,26 @@ def test_tags_stand_in_literals_of_markup_alone_and_nothing_is_escaped_by_hand(p
             names = {alias.name for alias in node.names}
             assert node.module != "html"
             # A table's cells are escaped to be joined as Markup; all others leave it to ``format``.
-            assert not (node.module == "markupsafe" and "escape" in names) or path.name == "drawn_tables.py"
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TAG.search(node.value):
-            assert path in EXEMPT or is_docstring(node, parents) or inside_markup(node, parents), f"{path}:{node.lineno}"
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Markup" and path not in EXEMPT:
-            assert len(node.args) == 1 and isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}: not a literal"
+            assert (
+                not (node.module == "markupsafe" and "escape" in names)
+                or path.name == "drawn_tables.py"
+            )
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and TAG.search(node.value)
+        ):
+            assert path in EXEMPT or is_docstring(node, parents) or inside_markup(node, parents), (
+                f"{path}:{node.lineno}"
+            )
+        if (
+            isinstance(node, ast.Call)
+            and getattr(node.func, "id", "") == "Markup"
+            and path not in EXEMPT
+        ):
+            assert len(node.args) == 1 and isinstance(node.args[0], ast.Constant), (
+                f"{path}:{node.lineno}: not a literal"
+            )
 
 
 def test_a_table_escapes_text_once_wherever_it_stands():
@@ -58,7 +75,9 @@ def test_a_table_escapes_text_once_wherever_it_stands():
     html = html_table((evil,), [[(evil, evil, evil)]], (True,), (evil,))
     assert isinstance(html, Markup)
     assert "<i>" not in html
-    assert html.count("&lt;i&gt;&#34;&#39;&amp;") == 5  # meaning, heading, style, text, fainter text
+    assert (
+        html.count("&lt;i&gt;&#34;&#39;&amp;") == 5
+    )  # meaning, heading, style, text, fainter text
     assert "&amp;lt;" not in note_list([evil]) + html
 
 
@@ -81,7 +100,7 @@ def test_an_attribute_holds_json_that_no_quote_or_tag_ends():
     assert (written[0], written[-1]) == ("'", "'")
     assert not set("'<>") & set(inner)
     assert json.loads(unescape(inner)) == value
-    assert '&#34;' not in inner  # what it is for
+    assert "&#34;" not in inner  # what it is for
 
 
 def test_a_program_ends_its_element_only_once():

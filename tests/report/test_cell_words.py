@@ -8,7 +8,7 @@ from profnb.capture.parts.part_records import (
 )  # fmt: skip
 from profnb.capture.parts.part_records import CALL, CELL
 from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
-from profnb.report.cell_words import cell_words
+from profnb.report.cell_picture import cell_words
 
 MS = 1_000_000
 FILE = "<ipython-input-5-a>"
@@ -20,9 +20,13 @@ def words(*rows):
     for depth, kind, name, ms, *rest in rows:
         times, line = (rest[0], 0) if kind != LINES else (0, rest[0] if rest else 0)
         at_depth[depth] = len(nodes)
-        nodes.append(TreeNode(at_depth[depth - 1], kind, name, FILE if line else "", line, times, ms * MS))
+        nodes.append(
+            TreeNode(at_depth[depth - 1], kind, name, FILE if line else "", line, times, ms * MS)
+        )
     cells = {FILE: 5}
-    return cell_words(grow_tree(CellRecords(sum(n.self_ns for n in nodes), cells=cells, tree=nodes), None))
+    return cell_words(
+        grow_tree(CellRecords(sum(n.self_ns for n in nodes), cells=cells, tree=nodes), None)
+    )
 
 
 def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():
@@ -59,7 +63,12 @@ def test_what_more_there_is_to_say(rows, text):
 
 
 def test_lines_of_the_cell_are_python_and_where_most_of_it_is():
-    said = words((1, LINES, "", 10, 1), (1, LINES, "", 520, 3), (1, LINES, "", 420, 7), (1, PROFNB, "stop", 50, 1))
+    said = words(
+        (1, LINES, "", 10, 1),
+        (1, LINES, "", 520, 3),
+        (1, LINES, "", 420, 7),
+        (1, PROFNB, "stop", 50, 1),
+    )
     assert said.text == "Of 1.00 s: your own lines 95 % (most of it Cell [5]:3), profnb 5 %."
 
 

@@ -6,7 +6,7 @@ from html import unescape
 import pytest
 
 from profnb.core.printable import cut_middle
-from profnb.drawing.drawn_tables import fitted, html_table
+from profnb.drawing.markup import fitted, html_table
 from profnb.subjects.layers.name_scopes import op_title, op_titles
 from profnb.subjects.ops.section import ops_section
 from traces import op_table
@@ -44,7 +44,23 @@ def test_an_op_is_called_by_its_layer_and_what_it_does(name, kind, said, about):
     assert title.full.startswith(name.removeprefix("StatefulPartitionedCall/"))
 
 
-@pytest.mark.parametrize("name", ["", "/", "a/", "//", "gradient_tape/", "gradient_tape", "::", "Iterator::", "a" * 5000, "/".join("ab" * 300), "·", "\x1b[31m/x"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "/",
+        "a/",
+        "//",
+        "gradient_tape/",
+        "gradient_tape",
+        "::",
+        "Iterator::",
+        "a" * 5000,
+        "/".join("ab" * 300),
+        "·",
+        "\x1b[31m/x",
+    ],
+)
 @pytest.mark.parametrize("kind", ["", "MatMul", "/"])
 def test_any_name_has_a_title_and_keeps_its_own(name, kind):
     assert name in op_title(name, kind).full
@@ -52,8 +68,14 @@ def test_any_name_has_a_title_and_keeps_its_own(name, kind):
 
 def test_ops_that_would_read_alike_show_their_own_names():
     names = ["replica_0/net/dense/MatMul", "replica_1/net/dense/MatMul", "net/conv/Conv2D"]
-    assert [title.about for title in op_titles(names, ["MatMul", "MatMul", "Conv2D"])] == [names[0], names[1], "in net"]
-    same = op_titles(["a/b/MatMul", "a/b/MatMul"], ["MatMul", "MatMul"])  # on the host and on the device
+    assert [title.about for title in op_titles(names, ["MatMul", "MatMul", "Conv2D"])] == [
+        names[0],
+        names[1],
+        "in net",
+    ]
+    same = op_titles(
+        ["a/b/MatMul", "a/b/MatMul"], ["MatMul", "MatMul"]
+    )  # on the host and on the device
     assert [title.about for title in same] == ["in a", "in a"]
 
 
@@ -80,10 +102,24 @@ def test_a_name_breaks_between_the_parts_of_a_path_alone():
 
 
 def test_an_op_is_found_by_its_own_name_in_the_page_and_behind_it():
-    ops = [(False, f"gradient_tape/net/conv2d_{at}/Conv2D/Conv2DBackpropFilter", "Conv2DBackpropFilter", 1, 99 - at, 99) for at in range(20)]
+    ops = [
+        (
+            False,
+            f"gradient_tape/net/conv2d_{at}/Conv2D/Conv2DBackpropFilter",
+            "Conv2DBackpropFilter",
+            1,
+            99 - at,
+            99,
+        )
+        for at in range(20)
+    ]
     html = ops_section(op_table(ops)).html
     assert 'title="gradient_tape/net/conv2d_3/Conv2D/Conv2DBackpropFilter"' in html
     assert "conv2d_3 · backward (filter)" in html
-    data = json.loads(unescape(html.partition('data-rows=\'')[2].partition("'>")[0]))
+    data = json.loads(unescape(html.partition("data-rows='")[2].partition("'>")[0]))
     last = data["parts"][0]["rest"].split("\n")[-1].split("\t")[1].split("\f")
-    assert last == ["conv2d_19 · backward (filter)", "in net", "gradient_tape/net/conv2d_19/Conv2D/Conv2DBackpropFilter"]
+    assert last == [
+        "conv2d_19 · backward (filter)",
+        "in net",
+        "gradient_tape/net/conv2d_19/Conv2D/Conv2DBackpropFilter",
+    ]

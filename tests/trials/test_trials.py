@@ -31,11 +31,15 @@ from profnb.trials.alternating import TrialRun, compare_rounds, try_edits
 from profnb.trials.cell_reads import statements_to_repeat
 from profnb.trials.cell_runs_again import CellAgain, CellCode
 from profnb.trials.promises import gains_text, summarize_gains
-from profnb.trials.trying import declined, try_in_order
+from profnb.trials.alternating import declined, try_in_order
 
 FILE = "<ipython-input-cell>"
 MS = 10**6
-Edit = namedtuple("Edit", "rule change alters sources diff is_as_advised", defaults=("r", "change", "nothing", {FILE: "x"}, "-a\n+b", True))
+Edit = namedtuple(
+    "Edit",
+    "rule change alters sources diff is_as_advised",
+    defaults=("r", "change", "nothing", {FILE: "x"}, "-a\n+b", True),
+)
 
 
 def recorded(wall_ms):
@@ -98,7 +102,9 @@ def test_a_gain_is_known_after_a_few_rounds_and_the_rest_of_the_time_is_not_spen
     assert trial.is_faster
     assert trial.difference.ratio == pytest.approx(0.5, rel=0.01)
     assert 3 <= run.made.count("x") <= 5
-    assert trial.words() == "2.00x faster (1.99 to 2.01)" or trial.words().startswith("2.00x faster (")
+    assert trial.words() == "2.00x faster (1.99 to 2.01)" or trial.words().startswith(
+        "2.00x faster ("
+    )
 
 
 def test_runs_go_on_by_turns_until_the_time_is_spent():
@@ -168,14 +174,18 @@ def test_an_interrupt_is_a_row():
 def test_the_best_together_are_tried_after_them():
     clock = Clock()
     run = timed(clock, 100.0, {"x": 50.0, "y": 70.0, "both": 35.0, "z": 130.0})
-    edits = [Edit(rule=name, sources={FILE: name}, is_as_advised=name != "y") for name in ("x", "y", "z")]
+    edits = [
+        Edit(rule=name, sources={FILE: name}, is_as_advised=name != "y") for name in ("x", "y", "z")
+    ]
     joined = []
 
     def join(best):
         joined.extend(best)
         return Edit(rule="x + y", sources={FILE: "both"})
 
-    trials = try_in_order(edits, join, run, 20.0, advice=[promise("x", 4.0, 6.0), promise("y", 8.0, 9.0)])
+    trials = try_in_order(
+        edits, join, run, 20.0, advice=[promise("x", 4.0, 6.0), promise("y", 8.0, 9.0)]
+    )
     assert [one.rule for one in joined] == ["x", "y"]
     assert trials[-1].rule == "x + y"
     assert trials[-1].difference.ratio == pytest.approx(0.35, rel=0.05)
@@ -186,7 +196,10 @@ def test_the_best_together_are_tried_after_them():
 
 def test_promises_are_ratios_and_words():
     assert promised_ratio((2.0, 5.0), 10.0) == (0.5, 0.8)
-    assert Trial("r", "c", "nothing", "", promised=(0.5, 0.8)).promise_words() == "1.25 to 2.00x faster"
+    assert (
+        Trial("r", "c", "nothing", "", promised=(0.5, 0.8)).promise_words()
+        == "1.25 to 2.00x faster"
+    )
     assert promised_ratio((2.0, 5.0), 10.0, (1.0, 2.0)) == (0.6, 1.0)
 
 
@@ -202,11 +215,18 @@ def test_kept_trials_are_summed_up_by_rule():
     ]
     columns = ["rule", "promised_low", "promised_high", "ratio", "interval_low", "interval_high"]
     gains = summarize_gains(pd.DataFrame(rows, columns=columns).assign(when=pd.Timestamp(0)))
-    assert gains.values.tolist() == [["cache-input", 3, 2, 1, 2, 0.2, 0.4, 0.5], ["validation", 1, 1, 0, 0, 0.5, 0.6, 0.7]]
+    assert gains.values.tolist() == [
+        ["cache-input", 3, 2, 1, 2, 0.2, 0.4, 0.5],
+        ["validation", 1, 1, 0, 0, 0.5, 0.6, 0.7],
+    ]
     said = gains_text(gains)
-    assert said.startswith("The promise held what was measured in 1 of 4 trials (25.0 %), within the measurement's interval in 2. 3 edits were faster for sure.")
+    assert said.startswith(
+        "The promise held what was measured in 1 of 4 trials (25.0 %), within the measurement's interval in 2. 3 edits were faster for sure."
+    )
     assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
-    assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith("No trial has been kept yet.")
+    assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith(
+        "No trial has been kept yet."
+    )
 
 
 def test_the_command_says_what_trials_of_this_machine_left(tmp_path, capsys):
@@ -241,7 +261,9 @@ def test_the_table_and_the_section_say_what_was_tried():
 def test_a_report_without_source_has_no_diff(cpu_trace_path, has_source, monkeypatch):
     p = profnb.load(cpu_trace_path)
     p.options = replace(p.options, source=has_source)
-    p.tried = [Trial("r", "cache()", "nothing", "-secret\n+secret.cache()", {"<cell>": "secret.cache()"})]
+    p.tried = [
+        Trial("r", "cache()", "nothing", "-secret\n+secret.cache()", {"<cell>": "secret.cache()"})
+    ]
     monkeypatch.setattr(trial_section, "number_cells", lambda: {"<cell>": 1})
     assert ("secret" in p._repr_mimebundle_()["text/html"]) == has_source
     assert "cache()" in p._repr_mimebundle_()["text/html"]
@@ -286,7 +308,16 @@ def test_containers_names_arrays_and_random_numbers_are_as_after_one_run():
     alias = [array]
     random.seed(1)
     np.random.seed(1)
-    namespace = notebook(np=np, random=random, holder=holder, Holder=Holder, nested=nested, array=array, alias=alias, items=[3, 2, 1])
+    namespace = notebook(
+        np=np,
+        random=random,
+        holder=holder,
+        Holder=Holder,
+        nested=nested,
+        array=array,
+        alias=alias,
+        items=[3, 2, 1],
+    )
     text = (
         "nested['a'].append(len(nested['a'])); nested['a'][1].add(5); nested['new'] = 1\n"
         "array += 1; alias.append(2); item = items.pop()\n"
@@ -312,7 +343,10 @@ def test_attributes_of_a_container_of_the_users_are_kept():
     Rows.__module__ = "__main__"
     rows = Rows([1])
     rows.count, rows.names = 1, ["a"]
-    assert tried("rows.append(2); rows.count += 1; rows.names.append('b')", notebook(rows=rows)).error == ""
+    assert (
+        tried("rows.append(2); rows.count += 1; rows.names.append('b')", notebook(rows=rows)).error
+        == ""
+    )
     assert (rows, rows.count, rows.names) == ([1, 2], 2, ["a", "b"])
 
 
@@ -324,13 +358,20 @@ def test_each_trial_begins_with_what_the_cell_found():
 
 def test_what_an_error_leaves_is_put_back():
     namespace = notebook(items=[])
-    trial = tried("items.append(1)", namespace, "items.append(1)\nitems.append(2)\nfresh = 1\nraise ValueError('step 30')")
+    trial = tried(
+        "items.append(1)",
+        namespace,
+        "items.append(1)\nitems.append(2)\nfresh = 1\nraise ValueError('step 30')",
+    )
     assert trial.error == "ValueError: step 30"
     assert namespace["items"] == [1] and "fresh" not in namespace
 
 
 def test_a_cell_that_raises_at_step_30_is_declined_as_it_is():
-    cell, _ = again("for step in range(40):\n    seen.append(step)\n    assert step < 30", namespace := notebook(seen=[]))
+    cell, _ = again(
+        "for step in range(40):\n    seen.append(step)\n    assert step < 30",
+        namespace := notebook(seen=[]),
+    )
     with cell.left_as_it_was():
         (trial,) = try_edits([Edit()], cell.run_once, 0.2)
     assert trial.error == "The code as it is cannot be run again: AssertionError"
@@ -351,13 +392,22 @@ def test_what_cannot_be_put_back_is_declined_with_its_name():
         assert used(one)[0] == "`value` is a socket."
     assert used(io.StringIO()) == ["`value` is an open file."]
     assert used({"deep": [threading.Lock()]}) == ["`value` is a lock."]
-    assert used(memoryview(b"")) == ["`value` is a builtins.memoryview, whose state cannot be put back."] or used(memoryview(b"")) == []
+    assert (
+        used(memoryview(b""))
+        == ["`value` is a builtins.memoryview, whose state cannot be put back."]
+        or used(memoryview(b"")) == []
+    )
 
 
 def test_what_only_a_function_of_the_users_reaches_is_declined_too():
     namespace = notebook()
-    exec(compile("batches = iter([1, 2])\ndef step():\n    return next(batches)", FILE, "exec"), namespace)
-    assert again("step()", namespace)[0].refusals == ["`batches` is an iterator, which may be half used."]
+    exec(
+        compile("batches = iter([1, 2])\ndef step():\n    return next(batches)", FILE, "exec"),
+        namespace,
+    )
+    assert again("step()", namespace)[0].refusals == [
+        "`batches` is an iterator, which may be half used."
+    ]
 
 
 def test_names_that_the_cell_makes_itself_are_nothing_to_keep():
@@ -399,8 +449,14 @@ def test_a_large_array_is_guarded_not_copied(monkeypatch):
         ("get_ipython().run_line_magic('cd', '..')", "The cell uses the magic `%cd`."),
         ("name = input()", "The cell asks for input."),
         ("import ipywidgets\nipywidgets.IntSlider()", "The cell shows widgets (`ipywidgets`)."),
-        ("open('/tmp/x', 'w').write('a')", "The cell may write to `/tmp/x`, which is outside the working folder."),
-        ("model.save('gs://bucket/a.keras')", "The cell may write to `gs://bucket/a.keras`, which is outside the working folder."),
+        (
+            "open('/tmp/x', 'w').write('a')",
+            "The cell may write to `/tmp/x`, which is outside the working folder.",
+        ),
+        (
+            "model.save('gs://bucket/a.keras')",
+            "The cell may write to `gs://bucket/a.keras`, which is outside the working folder.",
+        ),
         ("%matplotlib inline\n1", "The cell is no Python that can be edited"),
     ],
 )
@@ -408,7 +464,15 @@ def test_what_reaches_outside_is_declined(text, reason):
     assert again(text, notebook())[0].refusals[0].startswith(reason)
 
 
-@pytest.mark.parametrize("text", ["get_ipython().run_line_magic('matplotlib', 'inline')", "open('/tmp/x').read()", "x = ds.cache()", "print('/tmp')"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "get_ipython().run_line_magic('matplotlib', 'inline')",
+        "open('/tmp/x').read()",
+        "x = ds.cache()",
+        "print('/tmp')",
+    ],
+)
 def test_what_only_reads_or_shows_is_not(text):
     assert again(text, notebook())[0].refusals == []
 
@@ -431,7 +495,10 @@ def test_a_run_that_is_too_long_is_cut_and_without_steps_says_so():
     cell, _ = again("while True: pass", notebook())
     with cell.left_as_it_was():
         (trial,) = try_edits([Edit(sources={FILE: "while True: 1"})], cell.run_once, 0.1)
-    assert trial.error == "The code takes longer than there is time (--try-seconds), and has no steps to compare."
+    assert (
+        trial.error
+        == "The code takes longer than there is time (--try-seconds), and has no steps to compare."
+    )
 
 
 EARLIER = "<ipython-input-earlier>"
@@ -441,7 +508,9 @@ DEFINED = "def f(n):\n    return [n] * 100_000\n\ndef g(n):\n    return f(n)\n\n
 def with_earlier(edited, monkeypatch):
     import linecache
 
-    monkeypatch.setitem(linecache.cache, EARLIER, (len(DEFINED), None, DEFINED.splitlines(keepends=True), EARLIER))
+    monkeypatch.setitem(
+        linecache.cache, EARLIER, (len(DEFINED), None, DEFINED.splitlines(keepends=True), EARLIER)
+    )
     namespace = notebook()
     exec(compile(DEFINED, EARLIER, "exec"), namespace)
     cell, run = again("out = g(len(data))", namespace)
@@ -452,7 +521,9 @@ def with_earlier(edited, monkeypatch):
 
 
 def test_an_edited_function_of_an_earlier_cell_is_seen_by_the_functions_that_call_it(monkeypatch):
-    cell, namespace, edit = with_earlier(("return [n] * 100_000", "seen.append(n)\n    return [n]"), monkeypatch)
+    cell, namespace, edit = with_earlier(
+        ("return [n] * 100_000", "seen.append(n)\n    return [n]"), monkeypatch
+    )
     namespace["seen"] = seen = []
     before = namespace["f"], namespace["out"]
     cell, run = again("out = g(len(data))", namespace)
@@ -468,7 +539,10 @@ def test_an_edited_function_of_an_earlier_cell_is_seen_by_the_functions_that_cal
 
 def test_changes_of_earlier_cells_that_would_happen_twice_are_declined(monkeypatch):
     cell, _, edit = with_earlier(("f(4)\n", "f(5)\n"), monkeypatch)
-    assert cell.refuse_edit(edit) == "The edit changes line 9 of an earlier cell, which defines nothing."
+    assert (
+        cell.refuse_edit(edit)
+        == "The edit changes line 9 of an earlier cell, which defines nothing."
+    )
 
 
 def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
@@ -477,23 +551,44 @@ def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
     before = "ds = read()\nother = 1\nhistory = fit(ds)\ntrain = ds.batch(8)\nmodel.compile('sgd')"
     changed = ast.parse("ds = read().cache()").body
     assert statements_to_repeat([before], changed, {"train"}) == {"ds", "train"}
-    assert statements_to_repeat([before, "last = train.take(1)"], changed, {"last"}) == {"ds", "train", "last"}
-    assert statements_to_repeat([before], ast.parse("model.compile('adam')").body, {"model"}) == {"model.compile"}
-    with pytest.raises(CaptureError, match="needs `ds` of an earlier cell, which is made of itself"):
+    assert statements_to_repeat([before, "last = train.take(1)"], changed, {"last"}) == {
+        "ds",
+        "train",
+        "last",
+    }
+    assert statements_to_repeat([before], ast.parse("model.compile('adam')").body, {"model"}) == {
+        "model.compile"
+    }
+    with pytest.raises(
+        CaptureError, match="needs `ds` of an earlier cell, which is made of itself"
+    ):
         statements_to_repeat(["ds = ds.map(f)"], ast.parse("ds = ds.map(f).cache()").body, {"ds"})
     again_from_its_source = ["ds = read()", "ds = ds.map(f)"]
-    assert statements_to_repeat(again_from_its_source, ast.parse("ds = ds.map(f).cache()").body, {"ds"}) == {"ds"}
+    assert statements_to_repeat(
+        again_from_its_source, ast.parse("ds = ds.map(f).cache()").body, {"ds"}
+    ) == {"ds"}
 
 
 def test_edited_cells_come_in_the_notebooks_order_and_files_are_none(monkeypatch):
-    monkeypatch.setattr(trial_section, "number_cells", lambda: {"<fit>": 7, "<model>": 2, "<other>": 3})
-    sources = {"<fit>": "#\nfit(step)\n", "<model>": "\n\n@tf.function\ndef step(): ...\n", "module.py": "x = 1"}
-    assert edited_cells(Trial("r", "c", "nothing", "", sources)) == "@tf.function\ndef step(): ...\n\n\nfit(step)"
+    monkeypatch.setattr(
+        trial_section, "number_cells", lambda: {"<fit>": 7, "<model>": 2, "<other>": 3}
+    )
+    sources = {
+        "<fit>": "#\nfit(step)\n",
+        "<model>": "\n\n@tf.function\ndef step(): ...\n",
+        "module.py": "x = 1",
+    }
+    assert (
+        edited_cells(Trial("r", "c", "nothing", "", sources))
+        == "@tf.function\ndef step(): ...\n\n\nfit(step)"
+    )
     assert edited_cells(Trial("r", "c", "nothing", "", {"module.py": "x = 1"})) == ""
 
 
 def test_a_terminal_gets_the_diffs_below_the_table():
-    text = trials_text(try_edits([Edit(diff="-ds\n+ds.cache()\x1b[31m")], timed(Clock(), 10.0, {"x": 5.0}), 1.0))
+    text = trials_text(
+        try_edits([Edit(diff="-ds\n+ds.cache()\x1b[31m")], timed(Clock(), 10.0, {"x": 5.0}), 1.0)
+    )
     assert text.index("2.00x faster") < text.index("\n-ds\n+ds.cache()\ufffd[31m")
 
 
@@ -508,7 +603,9 @@ def test_a_terminal_gets_the_diffs_below_the_table():
     ],
 )
 def test_what_was_learned_stands_beside_each_trial(metric, before, edited, said):
-    (reached,) = compare_metrics(*([[FitResult({metric: value}, 1, False)] for value in side] for side in (before, edited)))
+    (reached,) = compare_metrics(
+        *([[FitResult({metric: value}, 1, False)] for value in side] for side in (before, edited))
+    )
     assert Trial("r", "c", "nothing", "", reached=reached).metric_words() == said
 
 

@@ -44,7 +44,6 @@ from profnb.steps.streams import (
 )
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import Allocator
-from profnb.subjects.memory.find import Memory
 from profnb.trace.model import Trace
 
 _STARTS_WORK = re.compile(r"(cu|cuda|hip)\w*(Launch|Mem(cpy|set))")
@@ -199,12 +198,14 @@ def gpu_worked(trace: Trace, allocators: Sequence[Allocator]) -> bool:
     )
 
 
-def find_unused_gpus(spine: Spine, memory: Memory) -> tuple[str, ...]:
+def find_unused_gpus(
+    spine: Spine, find_allocators: Callable[[], Sequence[Allocator]]
+) -> tuple[str, ...]:
     """Find the GPUs that are there and that the steps, which compute on the CPU, do not use.
 
     Args:
         spine: The steps and where their time went.
-        memory: What was allocated, which is looked at only where there is a GPU.
+        find_allocators: Finds what was allocated, asked only where there is a GPU.
 
     Returns:
         The names of the devices; none where one of them worked, or where the steps compute little.
@@ -214,7 +215,7 @@ def find_unused_gpus(spine: Spine, memory: Memory) -> tuple[str, ...]:
         plane.name for plane in trace.planes if plane.is_device and "GPU" in plane.name
     )
     present = in_trace or tuple(name for name in spine.recording.devices if "GPU" in name)
-    if not present or spine.steps.is_window or gpu_worked(trace, memory.allocators):
+    if not present or spine.steps.is_window or gpu_worked(trace, find_allocators()):
         return ()
     shares = {share.category: share.fraction for share in spine.summary.shares}
     return present if shares.get("host compute", 0.0) >= _MOSTLY_WORK else ()

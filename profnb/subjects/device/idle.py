@@ -45,13 +45,7 @@ from profnb.steps.activities import (
 )
 from profnb.steps.breakdown import find_stretches, sum_stretches
 from profnb.steps.spine import Spine
-from profnb.steps.streams import (
-    COLLECTIVE,
-    COMPUTE,
-    COPY,
-    kinds_of_work,
-    raw_device_lines,
-)
+from profnb.steps.streams import COLLECTIVE, COMPUTE, COPY, kinds_of_work, raw_device_lines
 from profnb.steps.summary import periods_of
 from profnb.subjects.device.devices import window_of_steps
 

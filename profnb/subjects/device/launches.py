@@ -15,13 +15,7 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s, RowColumns, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.spine import Spine
-from profnb.steps.streams import (
-    COPY,
-    covered_ps,
-    find_launches,
-    kinds_of_work,
-    raw_device_lines,
-)
+from profnb.steps.streams import COPY, covered_ps, find_launches, kinds_of_work, raw_device_lines
 from profnb.steps.windows import Steps
 from profnb.subjects.device.devices import window_of_steps
 from profnb.subjects.device.kernels import find_kernels

@@ -60,9 +60,8 @@ _NVIDIA: dict[tuple[object, ...], tuple[int, ...]] = {
     (9, 0): (8192, 4096, 2048, 256),
     (10, 0): (16384, 8192, 4096, 256),
 }
-_AMD: dict[tuple[object, ...], tuple[int, ...]] = {
-    (9, 4): (4096, 2048, 1024, 256)
-}  # CDNA 3, per compute unit
+# CDNA 3, per compute unit
+_AMD: dict[tuple[object, ...], tuple[int, ...]] = {(9, 4): (4096, 2048, 1024, 256)}
 _LARGEST_QUANTITY = 1e18  # no clock, bandwidth or count of anything comes near
 _WIDTHS = ("8-bit", "16-bit", "TF32", "32-bit")
 

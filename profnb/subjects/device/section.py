@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import Cell
-from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.markup import figure_text
+from profnb.drawing.figures import LEGEND_ABOVE, axis, figure_layout
+from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
 from profnb.subjects.device.devices import COPIES, DEVICES, CopyTable, DeviceTable
@@ -281,13 +280,7 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
         )  # fmt: skip
     layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
     layout |= {
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "y": 1.02,
-            "yanchor": "bottom",
-            "traceorder": "normal",
-        },
+        "legend": {**LEGEND_ABOVE, "traceorder": "normal"},
         "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
         "xaxis": {**axis(""), "showgrid": False, "ticksuffix": " ms"},
         "yaxis": {**axis("% of the time"), "range": [0, 100]},

@@ -295,7 +295,7 @@ def _starts_ops(table: InputPipeline, row: int) -> bool:
 
 
 def runs_in_batch(table: InputPipeline, row: int) -> float:
-    """How often an iterator's function runs for a batch that it, or a later one, makes; 0 where none does."""
+    """Count an iterator's function runs for a batch that it, or a later one, makes; 0 where none does."""
     above = row
     while above >= 0 and table.kind[above] not in _BATCHING:
         above = int(table.tree.parent[above])

@@ -117,11 +117,7 @@ def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
 
 
 def tabulate_input_pipeline(
-    trace: Trace,
-    tree: IteratorTree,
-    charges: Pieces,
-    outside: Int32s,
-    chains: Sequence[Chain] = (),
+    trace: Trace, tree: IteratorTree, charges: Pieces, outside: Int32s, chains: Sequence[Chain] = ()
 ) -> InputPipeline:
     """Sum up the iterators of a trace.
 

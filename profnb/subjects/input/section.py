@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, group
 from profnb.core.units import (
     PS_PER_MS,
     bar_text,
@@ -14,9 +14,8 @@ from profnb.core.units import (
     duration_text,
     percent_text,
 )
-from profnb.drawing.drawn_tables import Cell
-from profnb.drawing.figures import axis, figure_layout
-from profnb.drawing.markup import figure_text
+from profnb.drawing.figures import LEGEND_ABOVE, axis, figure_layout
+from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
 from profnb.steps.windows import Steps
@@ -52,9 +51,8 @@ def input_sections(study: Study) -> list[Section]:
 
 def _order(table: InputPipeline) -> list[int]:
     """The iterators as the pipeline is asked: each followed by its inputs."""
-    children: dict[int, list[int]] = {}
-    for row, parent in reversed(list(enumerate(table.tree.parent.tolist()))):
-        children.setdefault(parent, []).append(row)
+    rows = reversed(list(enumerate(table.tree.parent.tolist())))
+    children = group((parent, row) for row, parent in rows)
     order: list[int] = []
     stack = [-1]  # asks the outermost
     while stack:
@@ -249,7 +247,7 @@ def figure_over_time(
     """
     layout = figure_layout(title, 260) | {
         "margin": {"l": margins[0], "r": 12, "t": margins[1], "b": 34},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
+        "legend": LEGEND_ABOVE,
         **rest,
         "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
         "yaxis": yaxis,

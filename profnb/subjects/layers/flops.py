@@ -34,7 +34,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import LayerFacts
 from profnb.capture.source.source_records import Shape
-from profnb.core.columns import Floats, Int32s, Int64s
+from profnb.core.columns import Floats, Int32s, Int64s, distinct_rows
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
@@ -203,15 +203,13 @@ def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     chosen = np.isin(shapes.events, outermost_of(is_product, parent))
     events, shape = shapes.events[chosen], shapes.values[chosen].astype(np.int64)
     setting = settings.of(events).astype(np.int64)
-    kinds, kind = np.unique(
-        np.stack([trace.events.name[events], shape, setting]), axis=1, return_inverse=True
-    )
+    kinds, kind = distinct_rows(trace.events.name[events], shape, setting)
     setting_texts = (*settings.texts, "")
     flops = [
         _flops_of(trace.names[name], shapes.texts[at], setting_texts[set_at])
-        for name, at, set_at in kinds.T.tolist()
+        for name, at, set_at in kinds
     ]
-    done = np.array(flops, np.float64)[kind.reshape(-1)]
+    done = np.array(flops, np.float64)[kind]
     return events[~np.isnan(done)], done[~np.isnan(done)]
 
 

@@ -36,6 +36,7 @@ from itertools import accumulate
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
 from profnb.capture.models.op_order import UPDATE, OpFact
+from profnb.core.columns import group
 from profnb.subjects.layers.name_scopes import OpScope, layer_scope, parse_scope
 from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import (
@@ -129,9 +130,7 @@ class LayerScopes:
 
     def _match_model(self, model: ModelFacts, first: int, rows: dict[Path, int]) -> None:
         """Find where a model's outermost scope stands, and match what is inside."""
-        parts: dict[int, list[int]] = {}
-        for row, layer in enumerate(model.layers):
-            parts.setdefault(layer.parent, []).append(row)
+        parts = group((layer.parent, row) for row, layer in enumerate(model.layers))
         starts = [
             (row, (*path, name))
             for path, names in self._inside.items()

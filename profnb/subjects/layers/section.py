@@ -11,8 +11,8 @@ import numpy as np
 from profnb.core.block import Block
 from profnb.core.columns import Bools
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text, rate_text
-from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import icicle_figure
+from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import PART_COLOURS, colour_of
 from profnb.subjects.layers.layer_rows import (
@@ -25,19 +25,13 @@ from profnb.subjects.layers.layer_rows import (
     OUTSIDE,
 )
 from profnb.subjects.layers.layer_table import LAYERS, SCOPE, LayerTable
-from profnb.subjects.study import Study
 
 _SHOWN_LAYERS, _MOST_LAYERS_SHOWN = 8, 300
 _MOST_BLOCKS, _DEEPEST_SHOWN, _SMALLEST, _LONGEST_PATH = 190, 4, 0.0015, 160
 _ROW_COLOURS = PART_COLOURS | {OPTIMIZER: PART_COLOURS["update"], OUTSIDE: PART_COLOURS["other"]}
 
 
-def layer_sections(study: Study) -> list[Section]:
-    """Show the tables on layers; none where no op lies in one."""
-    return sections_of_layers(study.layers.table, study.scope)
-
-
-def sections_of_layers(table: LayerTable, scope: str) -> list[Section]:
+def layer_sections(table: LayerTable, scope: str) -> list[Section]:
     """Show the tables on the layers of a part of the trace; none where no op of it lies in one."""
     named = zip(table.layer, table.layer_type, strict=True)
     is_layer = np.array([name not in OTHERS or kind != "" for name, kind in named], np.bool_)

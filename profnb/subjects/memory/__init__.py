@@ -2,6 +2,5 @@
 
 allocators    what was in use, and reserved, after every allocation
 peak          the peak and what was alive then, what grows, what would fit; memory of session runs by op
-find          all of it for one trace
 section       how it is shown
 """

@@ -11,13 +11,7 @@ from profnb.drawing.markup import figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.input.section import figure_over_time, line_of, thin
-from profnb.subjects.layers.memory_kinds import (
-    AT_END,
-    AT_FAILURE,
-    AT_PEAK,
-    MEMORY_KINDS,
-    KindRow,
-)
+from profnb.subjects.layers.memory_kinds import AT_END, AT_FAILURE, AT_PEAK, MEMORY_KINDS, KindRow
 from profnb.subjects.memory.allocators import step_around
 from profnb.subjects.memory.peak import (
     MEMORY_PEAK,

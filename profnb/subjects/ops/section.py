@@ -8,7 +8,7 @@ import numpy as np
 from profnb.core.columns import Floats, number_values, sum_by
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import Cell, plain_table
+from profnb.drawing.markup import Cell, plain_table
 from profnb.drawing.section import Bar, Finder, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.layers.name_scopes import NO_LAYERS, LayerNames, op_titles
@@ -20,8 +20,8 @@ _LISTED_OPS, _MOST_OPS_LISTED, _OPS_IN_TEXT = 5, 150, 10
 _LONGEST_OP_NAME = 300
 _RUNNING = "running total"
 _EVERYTHING = "the whole capture"
-_SIDES = ("host", "device")
-_SIDE_COLOURS = [colour_of(f"{side} compute") for side in _SIDES]
+_SIDE_NAMES = ("host", "device")
+_SIDE_COLOURS = [colour_of(f"{side} compute") for side in _SIDE_NAMES]
 
 
 def ops_sections(study: Study) -> list[Section]:
@@ -128,10 +128,10 @@ def _finder(ops: OpTable, noun: str, **rest: Any) -> Finder:
     is_device = ops.is_device
     return Finder(
         noun=noun,
-        sides=[_SIDES[side] for side in is_device[:_MOST_OPS_LISTED].tolist()],
+        sides=[_SIDE_NAMES[side] for side in is_device[:_MOST_OPS_LISTED].tolist()],
         weights=ops.self_ps[:_MOST_OPS_LISTED].tolist(),
         wholes={
-            _SIDES[side]: int(ops.self_ps[is_device == side].sum())
+            _SIDE_NAMES[side]: int(ops.self_ps[is_device == side].sum())
             for side in np.unique(is_device).tolist()
         },
         measure="own time",
@@ -155,7 +155,7 @@ def _text(ops: OpTable, scope: str) -> str:
     fractions = np.nan_to_num(ops.self_fraction)
     cells = [
         (
-            _SIDES[int(ops.is_device[row])], percent_text(float(fractions[row])),
+            _SIDE_NAMES[int(ops.is_device[row])], percent_text(float(fractions[row])),
             duration_text(int(ops.self_ps[row])), count_text(int(ops.occurrences[row])),
             kind or "-", name[:80],
         )

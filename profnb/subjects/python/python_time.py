@@ -18,11 +18,12 @@ from itertools import dropwhile
 
 import numpy as np
 
+from profnb.capture.recording import Recording
 from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Int64s, RowColumns, span_at, sum_by
+from profnb.core.columns import Bools, Int64s, RowColumns, group, span_at, sum_by
 from profnb.core.table import Column, T, Table, field_column
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
@@ -72,6 +73,14 @@ class PythonTime(RowColumns):
     occurrences: Int64s
     cells: Mapping[str, int] = field(default_factory=dict)
     kind: str = ""
+
+
+def find_python(recording: Recording) -> PythonTime | None:
+    """Sum up the samples of a capture; None where it did not sample."""
+    if recording.stacks is None:
+        return None
+    cells = recording.source.cells if recording.source else {}
+    return tabulate_python(recording.stacks, recording.steps, cells)
 
 
 def tabulate_python(
@@ -220,10 +229,8 @@ def tabulate_counts(counts: CallCounts) -> PythonTime:
 
 
 def _blocks_of_counts(counts: CallCounts) -> tuple[Block, ...]:
-    called: dict[int, list[tuple[int, float]]] = {}
-    for caller, row, seconds in counts.edges:
-        if caller != row:
-            called.setdefault(caller, []).append((row, seconds))
+    edges = counts.edges
+    called = group((caller, (row, time_s)) for caller, row, time_s in edges if caller != row)
     has_caller = {row for calls in called.values() for row, _ in calls}
     rows = set(range(len(counts.functions))) - has_caller
     called[-1] = [(row, counts.total_s[row]) for row in sorted(rows)]

@@ -1,8 +1,8 @@
 """Python's time as the report shows it: functions, and who called them as an icicle."""
 
 from profnb.core.units import count_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import icicle_figure
+from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import colour_of
 from profnb.subjects.python.python_time import PYTHON, PythonTime, function_place, short_name

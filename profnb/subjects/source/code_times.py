@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.source.source_records import ENTERED, LEFT, LineRecords
-from profnb.core.columns import Bools, Int64s, look_up, span_at, sum_by
+from profnb.core.columns import Bools, Int64s, distinct_rows, look_up, span_at, sum_by
 from profnb.core.jit import tiered
 from profnb.core.units import PS_PER_NS
 from profnb.steps.nesting import last_around
@@ -119,12 +119,11 @@ def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory
     """
     times = np.array(records.time_ns, np.int64) * PS_PER_NS + clock.offset_ps
     code, source_line = np.array(records.code, np.int64), np.array(records.line, np.int64)
-    keys, key = np.unique(np.stack([code, source_line]), axis=1, return_inverse=True)
-    key = key.reshape(-1)
+    keys, key = distinct_rows(code, source_line)
     places: dict[tuple[str, int], int] = {}
     rows = [
         places.setdefault((records.files[c], row), len(places)) if row > 0 and c >= 0 else -1
-        for c, row in keys.T.tolist()
+        for c, row in keys
     ]
     begun = np.array(rows, np.int64)[key] if rows else key
     is_begin = (source_line > 0).astype(np.int64)
@@ -280,9 +279,8 @@ def find_work(
         eager = np.flatnonzero(trace.select_names(is_eager_op) & trace.is_host_event)
         is_elsewhere = (last_around(trace, eager, events) >= 0) & ~is_watched
         caller = last_around(trace, events[~is_elsewhere], events[is_elsewhere])
-        name[is_elsewhere] = np.append(name[~is_elsewhere], len(keys) - 1)[
-            caller
-        ]  # -1: the last, ""
+        of_callers = np.append(name[~is_elsewhere], len(keys) - 1)
+        name[is_elsewhere] = of_callers[caller]  # -1: the last, ""
     asked = np.where(launch >= 0, launch, events)
     return Work(
         name, keys, runs.self_ps[chosen], asked, trace.events.begin_ps[asked], is_watched, input_of[chosen],

@@ -29,6 +29,7 @@ from itertools import chain, takewhile
 from typing import NamedTuple
 
 from profnb.capture.source.source_records import GraphLines, SourceRecords
+from profnb.core.columns import group
 from profnb.subjects.input.iterators import NOT_INPUT, OP_VERSION
 from profnb.trace.names import without_number
 
@@ -182,10 +183,7 @@ class LineIndex:
         Args:
             ops: (iterator, name) of ops.
         """
-        names: dict[int, list[str]] = {}
-        for node, name in ops:
-            names.setdefault(node, []).append(name)
-        for node, of_node in names.items():
+        for node, of_node in group(ops).items():
             graphs: dict[tuple[int, int], list[GraphOps]] = {}
             for graph in self._of_input:
                 count = sum(self._follow(graph, name, set()) is not None for name in of_node)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats, Int64s, group
 from profnb.core.printable import shortened
 from profnb.core.units import MISSING, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MUTED, colour_of
 from profnb.subjects.source.range_table import RANGES
@@ -155,10 +155,7 @@ def _sentence(lines: SourceLines, scope: str) -> str:
 
 def _file_sections(lines: SourceLines) -> list[Section]:
     """Each file with times in its gutter, the one with the most time of ops first."""
-    rows: dict[str, list[int]] = {}
-    for row, file in enumerate(lines.file):
-        if file:
-            rows.setdefault(file, []).append(row)
+    rows = group((file, row) for row, file in enumerate(lines.file) if file)
     cost = (lines.host_ps + lines.device_ps).astype(float) + lines.wall_ps.clip(0) * 1e-3
     cost += lines.capture_ps.clip(0) * 1e-6
     order = sorted(rows, key=lambda file: -cost[rows[file]].sum())

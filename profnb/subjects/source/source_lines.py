@@ -23,7 +23,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
-from profnb.core.columns import Bools, Int64s, RowColumns, fractions_of, sum_by
+from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, fractions_of, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.untraced import UntracedClock
 from profnb.subjects.input.iterators import NOT_INPUT
@@ -255,16 +255,11 @@ class _SourceRows:
         is_eager = work.is_watched & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
         context = np.where(in_function & ~is_input, called, -1)
-        kinds, pair = np.unique(
-            np.stack([work.name, context, work.input_of]), axis=1, return_inverse=True
-        )
-        pair = pair.reshape(-1)
-        self._index.note_input(
-            (node, work.keys[name]) for name, _, node in kinds.T.tolist() if node >= 0
-        )
+        kinds, pair = distinct_rows(work.name, context, work.input_of)
+        self._index.note_input((node, work.keys[name]) for name, _, node in kinds if node >= 0)
         lines = [
             self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
-            for name, at, node in kinds.T.tolist()
+            for name, at, node in kinds
         ]
         columns = np.array(lines, np.int64).reshape(-1, len(NOWHERE))[pair].T
         place, tape = self._row_of_place[columns[0]], columns[1]

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from profnb.core.columns import group
 from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import Messages
@@ -431,10 +432,7 @@ class Costs:
         module = self._module
         size = module.shapes.bytes
         rows = range(*module.offsets[body : body + 2].tolist())
-        users: dict[int, list[int]] = {}
-        for inner in rows:
-            for used in module.operands_of(inner):
-                users.setdefault(used, []).append(inner)
+        users = group((used, inner) for inner in rows for used in module.operands_of(inner))
         root = int(module.roots[body])
         in_place = root >= 0 and module.opcodes[root] == "dynamic-update-slice"
         operands = module.operands_of(root) if in_place else []

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
-from profnb.drawing.drawn_tables import Cell
 from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
+from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
 from profnb.subjects.device.roofline import ROOFLINE, Roofline

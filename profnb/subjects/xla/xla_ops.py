@@ -15,7 +15,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.block import Block
-from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio, sum_by
+from profnb.core.columns import (
+    Bools,
+    Floats,
+    Int64s,
+    RowColumns,
+    fractions_of,
+    group,
+    ratio,
+    sum_by,
+)
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
@@ -330,9 +339,7 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
     whole = int(ops.self_ps.sum())
     if not whole:
         return []
-    rows_of_module: dict[tuple[str, int], list[int]] = {}
-    for row, op in enumerate(ops.op):
-        rows_of_module.setdefault((op.module, op.program_id), []).append(row)
+    rows_of_module = group(((op.module, op.program_id), row) for row, op in enumerate(ops.op))
     totals = {key: int(ops.self_ps[rows].sum()) for key, rows in rows_of_module.items()}
     blocks: list[Block] = []
     ends = [0.0, 0.0, 0.0]  # where the next block of each level begins

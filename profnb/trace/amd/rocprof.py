@@ -26,11 +26,10 @@ from profnb.trace.nvidia.records import (
     KERNEL_COLUMNS,
     Columns,
     Records,
-    calls_of,
     copies_of,
     facts_of,
+    host_records,
     kernels_of,
-    ranges_of,
     trace_of,
 )
 
@@ -130,7 +129,7 @@ def _tool_of(events: Sequence[Any]) -> dict[str, Any]:
 
 
 class _Tool:
-    """What one process recorded."""
+    """The records of one process."""
 
     def __init__(self, tool: Mapping[str, Any]) -> None:
         self._records, strings = _dict(tool.get("buffer_records")), _dict(tool.get("strings"))
@@ -188,12 +187,12 @@ class _Tool:
     def calls(self) -> Records:
         """Read the calls of HIP."""
         rows = self._on_threads("hip_api", self._operation)
-        return calls_of(rows.all(), *rows.names(), {})
+        return host_records(rows.all(), *rows.names(), {})
 
     def ranges(self) -> Records:
         """Read what the program marked with ROCTx."""
         rows = self._on_threads("marker_api", self._mark)
-        return ranges_of(rows.all()[:3], *rows.names(), {})
+        return host_records(rows.all()[:3], *rows.names(), {})
 
     def _on_threads(self, kind: str, name_of: Callable[[dict[str, Any]], str]) -> Columns:
         rows = Columns("start", "end", "thread", "correlationId")
@@ -222,9 +221,5 @@ class _Tool:
 
 def _begun(one: Mapping[str, Any]) -> dict[str, int]:
     """Read what each record has: its begin, its end, and the number that joins it to others."""
-    keys = (
-        ("start", "start_timestamp"),
-        ("end", "end_timestamp"),
-        ("correlationId", "correlation_id"),
-    )
-    return {ours: _integer(one.get(theirs)) for ours, theirs in keys}
+    keys = {"start": "start_timestamp", "end": "end_timestamp", "correlationId": "correlation_id"}
+    return {ours: _integer(one.get(theirs)) for ours, theirs in keys.items()}

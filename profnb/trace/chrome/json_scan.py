@@ -189,7 +189,7 @@ def _fill(buffer: Bytes, begin: int, end: int, keys: Bytes, key_ends: Int64s, sp
 
 @dataclass(frozen=True, slots=True)
 class EventSpans:
-    """Where the fields of a list's events are.
+    """The places of the fields of a list's events.
 
     Attributes:
         spans: Shape (E, 8, 2), int64, fields as ``FIELDS``, (0, 0) where an event lacks one.

@@ -201,9 +201,7 @@ def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
     )
 
 
-def _kineto_steps(
-    raw: RawEvents,
-) -> tuple[dict[str, tuple[Int64s, Int64s]], dict[int, str]]:
+def _kineto_steps(raw: RawEvents) -> tuple[dict[str, tuple[Int64s, Int64s]], dict[int, str]]:
     """``ProfilerStep#1009`` is a step marker: the stats that say so, and its name by its phase.
 
     profnb's own markers end with an event ``profnb.step#1009 test profnb_abandoned=1`` that says more. Where

@@ -3,7 +3,7 @@
 Planes become processes, lines threads, events complete events with exact decimal microseconds and all their
 stats as ``args``. Complete events of one thread have to nest; where events of a line overlap without
 nesting, some go to a further thread of the same name, which our reader takes back. Nothing of the size of
-the trace is held in memory besides its columns: compiled kernels format a piece of the events at a time.
+the trace is held in memory besides its columns: a piece of the events is written at a time.
 
 Source: "Trace Event Format", and Perfetto's importer src/trace_processor/importers/json.
 """
@@ -18,23 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
-from profnb.core.columns import Bytes, Int64s
+from profnb.core.columns import Int64s
 from profnb.core.jit import compiled
-from profnb.trace.model import Counter, Trace, join_bytes, json_text
+from profnb.trace.model import Counter, Trace, json_text
 
 ADDED = "profnb"  # the category of what is added to the recorded events
 _ROWS_AT_ONCE = 1 << 15
 _FIRST_EXTRA_THREAD = 1_000_000
 _MOST_EXTRA_THREADS = 64
-_EVENT_HEAD = np.frombuffer(b'{"ph":"X","pid":', np.uint8)
-_TID = np.frombuffer(b',"tid":', np.uint8)
-_TS = np.frombuffer(b',"ts":', np.uint8)
-_DUR = np.frombuffer(b',"dur":', np.uint8)
-_NAME_FIELD = np.frombuffer(b',"name":', np.uint8)
-_ARGS = np.frombuffer(b',"args":', np.uint8)
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
-_REPLACEMENT = np.array([0xEF, 0xBF, 0xBD], np.uint8)  # U+FFFD
-_FIXED = 64 + 2 * 20 + 2 * 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,139 +78,6 @@ def _spread(
                     innermost[thread] = event
                     lane[event] = thread
                     break
-
-
-@compiled
-def _format(
-    first: int, last: int, process: Int64s, thread: Int64s, begin: Int64s, duration: Int64s,
-    name: Int64s, names: Bytes, name_offsets: Int64s, args: Bytes, arg_offsets: Int64s, out: Bytes,
-) -> int:  # fmt: skip
-    """Write the events ``first`` to ``last``; returns how many bytes."""
-    at = 0
-    for event in range(first, last):
-        at = put_bytes(out, at, _EVENT_HEAD, 0, _EVENT_HEAD.size)
-        at = put_integer(out, at, process[event])
-        at = put_bytes(out, at, _TID, 0, _TID.size)
-        at = put_integer(out, at, thread[event])
-        at = put_bytes(out, at, _TS, 0, _TS.size)
-        at = put_microseconds(out, at, begin[event])
-        at = put_bytes(out, at, _DUR, 0, _DUR.size)
-        at = put_microseconds(out, at, duration[event])
-        at = put_bytes(out, at, _NAME_FIELD, 0, _NAME_FIELD.size)
-        row = name[event]
-        at = put_bytes(out, at, names, name_offsets[row], name_offsets[row + 1])
-        index = event - first
-        if arg_offsets[index + 1] > arg_offsets[index]:
-            at = put_bytes(out, at, _ARGS, 0, _ARGS.size)
-            at = put_bytes(out, at, args, arg_offsets[index], arg_offsets[index + 1])
-        out[at], out[at + 1], out[at + 2] = 125, 44, 10
-        at += 3
-    return at
-
-
-@compiled
-def put_bytes(out: Bytes, at: int, text: Bytes, begin: int, end: int) -> int:
-    """Copy bytes; returns the position after them."""
-    for index in range(begin, end):
-        out[at] = text[index]
-        at += 1
-    return at
-
-
-@compiled
-def put_unsigned(out: Bytes, at: int, value: np.uint64) -> int:
-    """An unsigned integer in decimal; returns the position after it. At most 20 bytes."""
-    size, rest = 1, value // np.uint64(10)
-    while rest > np.uint64(0):
-        size += 1
-        rest //= np.uint64(10)
-    for index in range(size):
-        out[at + size - 1 - index] = np.uint8(48) + np.uint8(value % np.uint64(10))
-        value //= np.uint64(10)
-    return at + size
-
-
-@compiled
-def put_integer(out: Bytes, at: int, value: int) -> int:
-    """An integer in decimal; returns the position after it. At most 20 bytes."""
-    if value < 0:
-        out[at] = 45
-        return put_unsigned(out, at + 1, np.uint64(0) - np.uint64(value))
-    return put_unsigned(out, at, np.uint64(value))
-
-
-@compiled
-def put_microseconds(out: Bytes, at: int, picoseconds: int) -> int:
-    """A time that is not negative as exact microseconds, without trailing zeros. At most 28 bytes."""
-    at = put_integer(out, at, picoseconds // 1_000_000)
-    rest = picoseconds % 1_000_000
-    if rest:
-        out[at] = 46
-        at += 1
-        power = 100_000
-        while rest:
-            out[at] = np.uint8(48 + rest // power)
-            at += 1
-            rest %= power
-            power //= 10
-    return at
-
-
-@compiled
-def _character_size(text: Bytes, at: int, end: int) -> int:
-    """Count the bytes that the UTF-8 character at a position has: 0 if it is none."""
-    first = text[at]
-    if first < 0x80:
-        return 1
-    size = 0
-    if 0xC2 <= first <= 0xDF:
-        size = 2
-    elif 0xE0 <= first <= 0xEF:
-        size = 3
-    elif 0xF0 <= first <= 0xF4:
-        size = 4
-    if size == 0 or at + size > end:
-        return 0
-    for index in range(1, size):
-        if text[at + index] & 0xC0 != 0x80:
-            return 0
-    second = text[at + 1]
-    is_bad = (
-        (first == 0xE0 and second < 0xA0)
-        or (first == 0xED and second >= 0xA0)
-        or (first == 0xF0 and second < 0x90)
-        or (first == 0xF4 and second >= 0x90)
-    )
-    return 0 if is_bad else size
-
-
-@compiled
-def put_escaped(out: Bytes, at: int, text: Bytes, begin: int, end: int) -> int:
-    """Bytes as a JSON string in quotes, at most 6 bytes for each and 2; what is not UTF-8 becomes U+FFFD."""
-    out[at] = 34
-    at += 1
-    position = begin
-    while position < end:
-        byte = text[position]
-        if byte == 34 or byte == 92:
-            out[at], out[at + 1] = 92, byte
-            at += 2
-            position += 1
-        elif byte < 32 or byte == 60:  # "<" as well: the text may come to stand in a page
-            out[at], out[at + 1], out[at + 2], out[at + 3] = 92, 117, 48, 48
-            out[at + 4], out[at + 5] = _HEX[byte >> 4], _HEX[byte & 15]
-            at += 6
-            position += 1
-        else:
-            size = _character_size(text, position, end)
-            if size == 0:
-                at = put_bytes(out, at, _REPLACEMENT, 0, 3)
-                position += 1
-            else:
-                at = put_bytes(out, at, text, position, position + size)
-                position += size
-    out[at] = 34
-    return at + 1
 
 
 def write_chrome(trace: Trace, target: Path, additions: Additions, version: str) -> None:
@@ -294,19 +152,17 @@ def _metadata(trace: Trace, extra: Sequence[int]) -> Iterator[str]:
 
 
 def _events(trace: Trace, process: Int64s, thread: Int64s, begin: Int64s) -> Iterator[bytes]:
-    names, name_offsets = join_bytes([json_text(text).encode() for text in trace.names.texts])
-    lengths = np.diff(name_offsets)
-    name, duration = trace.events.name.astype(np.int64), trace.events.duration_ps
-    for first in range(0, name.size, _ROWS_AT_ONCE):
-        last = min(first + _ROWS_AT_ONCE, name.size)
-        args, arg_offsets = trace.stats.as_json(first, last)
-        room = int(lengths[name[first:last]].sum()) + args.size + _FIXED * (last - first)
-        out = np.empty(room, np.uint8)
-        size = _format(
-            first, last, process, thread, begin, duration, name, names, name_offsets,
-            args, arg_offsets, out,
-        )  # fmt: skip
-        yield out[:size].tobytes()
+    names = [json_text(text) for text in trace.names.texts]
+    columns = process, thread, begin, trace.events.duration_ps, trace.events.name
+    for first in range(0, begin.size, _ROWS_AT_ONCE):
+        last = min(first + _ROWS_AT_ONCE, begin.size)
+        rows = zip(*(column[first:last].tolist() for column in columns), strict=True)
+        args = [stats and f',"args":{stats}' for stats in trace.stats.as_json(first, last)]
+        yield "".join(
+            f'{{"ph":"X","pid":{pid},"tid":{tid},"ts":{_microseconds(begin_ps)},'
+            f'"dur":{_microseconds(duration_ps)},"name":{names[name]}{stats}}},\n'
+            for (pid, tid, begin_ps, duration_ps, name), stats in zip(rows, args, strict=True)
+        ).encode()
 
 
 def _microseconds(picoseconds: int) -> str:

@@ -1,6 +1,5 @@
 """Files that hold memory alone.
 
 allocations         allocations, whoever recorded them, as events
-torch_snapshot      PyTorch's memory snapshot to a Trace
-torch_timeline      PyTorch's memory timeline to a Trace
+torch_memory        PyTorch's memory snapshot, and its memory timeline, to a Trace
 """

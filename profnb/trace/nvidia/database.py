@@ -20,7 +20,7 @@ from profnb.core.printable import printable
 
 _MOST_CELLS, _BLOCK = 150_000_000, 50_000  # numbers and texts: 1.2 GB, however small the file is
 _MOST_TABLES = 1_000
-_LONGEST_TEXT, _LONGEST_ROW = 4_000, 1 << 24
+_LONGEST_CELL, _LONGEST_ROW = 4_000, 1 << 24
 _CHECK_EVERY, _FREE_CHECKS, _BYTES_A_CHECK = 10_000, 1_000, 200  # virtual machine's instructions
 _ALLOWED = {
     sqlite3.SQLITE_SELECT: None, sqlite3.SQLITE_READ: None, sqlite3.SQLITE_PRAGMA: {"table_info"},
@@ -65,24 +65,19 @@ class Database:
 
     def integers(self, table: str, *columns: str) -> list[Int64s]:
         """Read columns of integers; -1 where a cell or column is missing, none without the table."""
-        return self._read(table, columns, ())[0]
+        return self.rows(table, columns, ())[0]
 
     def rows(
         self, table: str, columns: Sequence[str], texts: Sequence[str]
     ) -> tuple[list[Int64s], list[list[str]]]:
         """Read columns of integers, and columns of texts; bytes as ``0x4D00``."""
-        return self._read(table, columns, texts)
-
-    def _read(
-        self, table: str, columns: Sequence[str], texts: Sequence[str]
-    ) -> tuple[list[Int64s], list[list[str]]]:
         there = self.tables[table] if self.has(table) else set()
         asked = [
             f'CASE typeof("{name}") WHEN \'integer\' THEN "{name}" END' if name in there else "NULL"
             for name in columns
         ]
         for name in texts:
-            cell = f'substr("{name}", 1, {_LONGEST_TEXT})'
+            cell = f'substr("{name}", 1, {_LONGEST_CELL})'
             of_bytes = (
                 f"CASE typeof(\"{name}\") WHEN 'blob' THEN '0x' || hex({cell}) ELSE {cell} END"
             )

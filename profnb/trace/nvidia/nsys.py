@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int64s, distinct_rows, number_values
 from profnb.trace.assemble import PlaneStats
 from profnb.trace.model import Trace
 from profnb.trace.names import CORRELATION_ID, TF_OP
@@ -27,12 +27,11 @@ from profnb.trace.nvidia.records import (
     COPY_COLUMNS,
     KERNEL_COLUMNS,
     Records,
-    calls_of,
     copies_of,
     facts_of,
+    host_records,
     kernels_of,
     on_streams,
-    ranges_of,
     trace_of,
 )
 
@@ -89,7 +88,7 @@ def read_nsys(database: Database, source: str) -> Trace:
         texts = [_API_VERSION.sub("", text) for text in texts]
         if table == _OF_OS:  # its numbers are its own, and no launches
             correlation = np.full_like(correlation, -1)
-        calls = calls_of((begin, end, thread & _THREAD_BITS, correlation), texts, row, titles)
+        calls = host_records((begin, end, thread & _THREAD_BITS, correlation), texts, row, titles)
         records.append((calls, thread))
     processes = np.unique(np.concatenate([process[process > 0] >> 24 for _, process in records]))
     parts = [
@@ -117,15 +116,15 @@ def _with_captures(
     path_of = _paths_at(ranges, set(captured.values()))
     named = []
     for records, owners, nodes in work:
-        pairs, row = np.unique(np.stack([owners >> 24, nodes]), axis=1, return_inverse=True)
+        pairs, row = distinct_rows(owners >> 24, nodes)
         paths, codes = dict[str, int](), []
-        for owner, node in pairs.T.tolist():
+        for owner, node in pairs:
             first = copied.get((owner, node), (-1, -1))
             for _ in range(_MOST_COPIES):
                 first = copied.get(first, first)
             path = path_of.get(captured.get(first, (-1, -1)), "")
             codes.append(paths.setdefault(path, len(paths)) if path else -1)
-        op = list(paths), np.array(codes, np.int64)[row.reshape(-1)]
+        op = list(paths), np.array(codes, np.int64)[row]
         named.append((replace(records, texts={**records.texts, TF_OP: op}), owners))
     return named
 
@@ -153,14 +152,13 @@ def _tell_apart(records: Records, process: Int64s) -> Records:
     process = process & _THREAD_BITS
     correlation = records.integers[CORRELATION_ID]
     correlation = np.where(correlation >= 0, correlation | process << 32, -1)
-    pairs, line = np.unique(np.stack([records.line, process]), axis=1, return_inverse=True)
-    lines = [records.lines[row] for row in pairs[0].tolist()]
+    pairs, line = distinct_rows(records.line, process)
     lines = [
         replace(one, name=f"{one.name} (process {number})") if one.side == "device" else one
-        for one, number in zip(lines, pairs[1].tolist(), strict=True)
+        for one, number in ((records.lines[row], number) for row, number in pairs)
     ]
     integers = {**records.integers, CORRELATION_ID: correlation}
-    return replace(records, lines=lines, line=line.reshape(-1), integers=integers)
+    return replace(records, lines=lines, line=line, integers=integers)
 
 
 def _graphs(database: Database) -> tuple[Records, Int64s]:
@@ -179,17 +177,15 @@ def _ranges(database: Database, strings: Strings, titles: dict[int, str]) -> Rec
     (begin, end, thread, text_id), (texts,) = database.rows(
         _NVTX, ["start", "end", "globalTid", "textId"], ["text"]
     )
-    distinct: dict[str, int] = {}
-    inline = np.array([distinct.setdefault(text, len(distinct)) for text in texts], np.int64)
+    distinct, inline = number_values(texts)
     shared, row = strings.of(text_id)
     names = [*distinct, *shared]
-    is_inline = np.array(
-        [bool(text) for text in texts], np.bool_
-    )  # which goes before the shared one
+    # A text of its own goes before the shared one.
+    is_inline = np.array([bool(text) for text in texts], np.bool_)
     name = np.where(is_inline | (text_id < 0), inline, row + len(distinct))
     kept = np.flatnonzero((end >= 0) & (begin >= 0))  # marks and categories have no end
     columns = begin[kept], end[kept], thread[kept] & _THREAD_BITS
-    return ranges_of(columns, names, name[kept], titles)
+    return host_records(columns, names, name[kept], titles)
 
 
 def _facts(database: Database) -> dict[str, PlaneStats]:

@@ -16,11 +16,10 @@ from profnb.trace.nvidia.records import (
     COPY_COLUMNS,
     KERNEL_COLUMNS,
     Records,
-    calls_of,
     copies_of,
     facts_of,
+    host_records,
     kernels_of,
-    ranges_of,
     trace_of,
 )
 
@@ -29,7 +28,7 @@ _KERNELS = "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL"
 _COPY_TABLES = "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMCPY2"
 _MEMSET, _MARKERS = "CUPTI_ACTIVITY_KIND_MEMSET", "CUPTI_ACTIVITY_KIND_MARKER"
 _DEVICES = "CUPTI_ACTIVITY_KIND_DEVICE"
-KINDS = (*_KERNELS, *_COPY_TABLES, _MARKERS, "CUPTI_ACTIVITY_KIND_RUNTIME")
+TABLES = (*_KERNELS, *_COPY_TABLES, _MARKERS, "CUPTI_ACTIVITY_KIND_RUNTIME")
 _MARKER_BEGINS, _MARKER_ENDS = 2, 4  # CUPTI_ACTIVITY_FLAG_MARKER_START and _END
 _MEMORY_KINDS = {1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device"}
 _FACTS = {
@@ -87,7 +86,7 @@ def read_nvprof(database: Database, source: str) -> Trace:
         calls, row = np.unique(call, return_inverse=True)
         names = [names_of_calls.get(one, f"{prefix} {one}") for one in calls.tolist()]
         thread = np.array([_number(text) for text in threads], np.int64)
-        records.append(calls_of((begin, end, thread, correlation), names, row.reshape(-1), {}))
+        records.append(host_records((begin, end, thread, correlation), names, row.reshape(-1), {}))
     return trace_of(
         source, "nvprof", [*records, _ranges(database, strings)], _facts(database, strings)
     )
@@ -114,7 +113,7 @@ def _ranges(database: Database, strings: Strings) -> Records:
     is_closed = (np.append(ended, -1)[at] == number[begins]) & (number[begins] >= 0)
     begins, ends = begins[is_closed], ends[first][at[is_closed]]
     thread = np.array([_number(objects[row], 4) for row in begins.tolist()], np.int64)
-    return ranges_of((when[begins], when[ends], thread), *strings.of(name[begins]), {})
+    return host_records((when[begins], when[ends], thread), *strings.of(name[begins]), {})
 
 
 def _facts(database: Database, strings: Strings) -> dict[str, PlaneStats]:

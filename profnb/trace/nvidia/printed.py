@@ -27,9 +27,9 @@ from profnb.trace.nvidia.records import (
     MEMSET,
     Columns,
     Records,
-    calls_of,
     copies_of,
     facts_of,
+    host_records,
     kernels_of,
     trace_of,
 )
@@ -53,9 +53,8 @@ _UNITS = _NS_OF_UNIT | _BYTES_OF_UNIT | {"kB": 1e3, "dMB": 1e6, "dGB": 1e9}
 _NUMBER_WITH_UNIT = re.compile(r"([-+\d.eE]{1,40}?)\s{0,9}([kKMG]?B|d[MG]B|[mun]?s)?$")
 _DEVICE = re.compile(r"(.{0,200}?)\s{0,9}\((\d{1,6})\)$")
 _COLUMN_GAP, _LONGEST_ROW = re.compile(r"\s{2,}"), 20_000
-_NUMBERED = re.compile(
-    r"\s{0,9}\[(\d{1,19})\]$"
-)  # nvprof's text: the correlation stands behind the name
+# nvprof's text: the correlation stands behind the name
+_NUMBERED = re.compile(r"\s{0,9}\[(\d{1,19})\]$")
 _COPY_NAME = re.compile(r"\[?(?:CUDA )?(memcpy|memset)\s*(\w+?)?(?:-to-(\w+))?\]?$", re.IGNORECASE)
 _DIRECTIONS = {"htod": 1, "dtoh": 2, "dtod": 8, "htoh": 9, "ptop": 10}
 _KINDS_OF_MEMORY = ("pageable", "pinned", "device", "array", "managed")
@@ -95,7 +94,7 @@ def read_printed(buffer: Bytes, source: str) -> Trace:
     records = [
         kernels_of(kernels.all(), *kernels.names()),
         copies_of(copies.all(), dict(enumerate(_KINDS_OF_MEMORY))),
-        calls_of(calls.all(), *calls.names(), threads),
+        host_records(calls.all(), *calls.names(), threads),
         _unified(others),
     ]
     return trace_of(source, "nvprof", records, facts_of(devices, devices.values(), {}))

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Int64s, distinct_rows
 from profnb.core.errors import TraceFormatError
 from profnb.core.units import PS_PER_NS
 from profnb.trace.assemble import FoundLine, PlaneStats, assemble_trace
@@ -127,12 +127,12 @@ class ColumnStats(Stats):
 
 def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
     """Find the lines of N pieces of device work, and the line of each, shape (N,)."""
-    pairs, line = np.unique(np.stack([device, stream]), axis=1, return_inverse=True)
+    pairs, line = distinct_rows(device, stream)
     lines = [
         FoundLine(f"/device:GPU:{max(one, 0)}", "device", f"Stream #{number}", number)
-        for one, number in pairs.T.tolist()
+        for one, number in pairs
     ]
-    return lines, line.reshape(-1)
+    return lines, line
 
 
 def on_threads(thread: Int64s, titles: Mapping[int, str]) -> tuple[list[FoundLine], Int64s]:
@@ -154,15 +154,15 @@ def kernels_of(columns: Sequence[Int64s], names: Sequence[str], name: Int64s) ->
         name: Row of ``names`` of each, shape (N,).
     """
     begin, end, device, stream, correlation, *shape = columns
-    distinct, row = np.unique(np.stack(shape), axis=1, return_inverse=True)
+    distinct, row = distinct_rows(*shape)
     details = [
         f"regs:{regs} static_shared:{static} dynamic_shared:{dynamic} "
         f"grid:{','.join(map(str, sizes[:3]))} block:{','.join(map(str, sizes[3:]))}"
-        for regs, static, dynamic, *sizes in distinct.T.tolist()
+        for regs, static, dynamic, *sizes in distinct
     ]
     return Records(
         *on_streams(device, stream), names, name, begin, end, {CORRELATION_ID: correlation},
-        {"kernel_details": (details, row.reshape(-1))},
+        {"kernel_details": (details, row)},
     )  # fmt: skip
 
 
@@ -179,34 +179,32 @@ def copies_of(
     begin, end, device, stream, correlation, size, kind, *sides = columns
     directions, row = np.unique(np.full_like(kind, MEMSET) if is_set else kind, return_inverse=True)
     names = [_COPY_NAMES.get(one, "Memcpy") for one in directions.tolist()]
-    distinct, detail = np.unique(np.stack([size, *sides]), axis=1, return_inverse=True)
+    distinct, detail = distinct_rows(size, *sides)
     details = [
         "".join(f"{key}:{kinds[side]} " for key, side in zip(("kind_src", "kind_dst"), ends, strict=True)
                 if side in kinds) + (f"size:{number}" if number >= 0 else "")
-        for number, *ends in distinct.T.tolist()
+        for number, *ends in distinct
     ]  # fmt: skip
     return Records(
         *on_streams(device, stream), names, row.reshape(-1), begin, end, {CORRELATION_ID: correlation},
-        {"memcpy_details": (details, detail.reshape(-1))},
+        {"memcpy_details": (details, detail)},
     )  # fmt: skip
 
 
-def calls_of(
+def host_records(
     columns: Sequence[Int64s], names: Sequence[str], name: Int64s, titles: Mapping[int, str]
 ) -> Records:
-    """Make records of the host's calls, of N begins, ends, threads and correlations."""
-    begin, end, thread, correlation = columns
-    lines = on_threads(thread, titles)
-    return Records(*lines, names, name, begin, end, {CORRELATION_ID: correlation})
+    """Make records of the host's calls, or of the ranges that a program marked.
 
-
-def ranges_of(
-    columns: Sequence[Int64s], names: Sequence[str], name: Int64s, titles: Mapping[int, str]
-) -> Records:
-    """Make records of the ranges that a program marked, of N begins, ends and threads."""
-    begin, end, thread = columns
-    lines = on_threads(thread, titles)
-    return Records(*lines, names, name, begin, end, {USER_RANGE: np.ones_like(begin)})
+    Args:
+        columns: N begins, ends and threads; of calls correlations, too.
+        names: Names of calls or ranges.
+        name: Row of ``names`` of each, shape (N,).
+        titles: What threads are called, where they have a name.
+    """
+    begin, end, thread, *correlation = columns
+    stats = {CORRELATION_ID: correlation[0]} if correlation else {USER_RANGE: np.ones_like(begin)}
+    return Records(*on_threads(thread, titles), names, name, begin, end, stats)
 
 
 def facts_of(
