@@ -188,7 +188,8 @@ def find_retracing(study: Study) -> Retracing | None:
         is_made = bool(first.sum() * 2 >= is_of_function.sum()) and _is_made_anew(study, text)
         chosen = first if is_made else again & (calls.tracing != 1)
         tracings, count = calls.tracing[chosen], int(chosen.sum())
-        is_third = is_made or (tracings == 0).any() or (tracings >= 3).any()
+        is_most = 2 * count > is_of_function.sum()  # of one object, where the trace does not say
+        is_third = is_made or (tracings >= 3).any() or (is_most and not tracings.all())
         begin_ps = study.trace.events.begin_ps[calls.events]
         goes_on = count and begin_ps[chosen].max() >= np.median(begin_ps[is_of_function])
         if count < _FEWEST_COMPILATIONS or not goes_on or not is_third:
