@@ -161,6 +161,10 @@ _TF_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_functio
 SIGNATURES = Seam(f"{_TF_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
 TRACING_COUNT = Seam(f"{_TF_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_TF_FUNCTION}.python_function", _NO_REASONS)
+TRACED_CALLBACKS = Seam(
+    "tensorflow.python.eager.polymorphic_function.transform:CONCRETE_FUNCTION_CALLBACKS",
+    _NO_REASONS,
+)
 CALL_FUNCTION = Seam(f"{_TF_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
 CONCRETE_FUNCTIONS = Seam(
     f"{_TF_FUNCTION}._list_all_concrete_functions",
