@@ -160,15 +160,15 @@ def describe_datasets(
 
 def python_functions() -> tuple[tuple[str, str], ...]:
     """The user's functions and generators that graphs call (``tf.numpy_function``): names and lines."""
-    cells, found = number_cells(), dict[tuple[str, str], None]()
+    cells, named = number_cells(), dict[tuple[str, str], None]()
     for value in list((seams.PYTHON_FUNCTIONS.find() or {}).values()):
         function = inspect.unwrap(value) if callable(value) else value
         for one in (function, seams.PYTHON_FUNCTION.of(getattr(function, "__self__", function))):
             code = getattr(one, "__code__", None)
             if code is not None and is_user_file(code.co_filename):
                 line = f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
-                found[str(getattr(one, "__name__", "")), line] = None
-    return tuple(found)
+                named[str(getattr(one, "__name__", "")), line] = None
+    return tuple(named)
 
 
 def _is_dataset(value: object) -> bool:
