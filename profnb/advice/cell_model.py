@@ -1,7 +1,7 @@
 """A cell's time and what is known of it: the tree, the trace's analyses, what things cost where it ran."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,6 +15,7 @@ from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import LEFT, QUARTER
 from profnb.causes.python_work import computing_shares, python_alone_share
+from profnb.causes.repeats import Passes, find_passes
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.program_kind import ProgramKind
@@ -208,6 +209,14 @@ class Model:
         beside = tree.rows(*STEADY_STEPS, below=int(tree.parent[row]))
         passes = len(study.step_times) if study is not None and study.program.is_eager else 0
         return int(tree.occurrences[row] or max(tree.occurrences[beside], default=0) or passes)
+
+    @cached_property
+    def passes(self) -> Passes:
+        """The passes over the data; of a cell that we saw, scaled from its traced steps to all."""
+        study = self.traced
+        passes, gaps = find_passes(study), max(len(study.steps) - 1, 1)
+        of_all = (len(study.step_times) - 1) / gaps if self.has_looks else 1.0
+        return replace(passes, count=round(passes.count * of_all), ends=round(passes.ends * of_all))
 
     @property
     def input_lines(self) -> set[str]:

@@ -28,7 +28,7 @@ _JIT: Alternatives = (
 )
 _INPUT_EDITS: Alternatives = (
     (_PARALLEL, _PREFETCH),
-    ((".batch() before .map()", datasets.batched_before_map),),
+    ((".batch(n) before .map(f)", datasets.batched_before_map),),
     (_CACHE,),
     (("num_workers", arguments.workers),),
     (("prefetch_to_device", datasets.copied_ahead),),

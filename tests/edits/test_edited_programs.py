@@ -20,7 +20,7 @@ optimizer, loss_fn = keras.optimizers.SGD(0.01), keras.losses.MeanSquaredError()
 CELLS = {
     "stages": ("input-bound", "num_parallel_calls .prefetch(tf.data.AUTOTUNE)", "def scaled(a):\n    return tf.cast(a, tf.float64) / 3\n"
         "ds = tf.data.Dataset.from_tensor_slices(x).map(scaled).batch(7)\nresult = []\nfor batch in ds:\n    result.extend(batch.numpy().ravel())\n"),
-    "batch first": ("input-bound", ".batch() before .map()", "result = []\nds = tf.data.Dataset.from_tensor_slices(x).map(lambda a: tf.sqrt(a) * 2 + 1).batch(7)\n"
+    "batch first": ("input-bound", ".batch(n) before .map(f)", "result = []\nds = tf.data.Dataset.from_tensor_slices(x).map(lambda a: tf.sqrt(a) * 2 + 1).batch(7)\n"
         "for batch in ds:\n    result.extend(batch.numpy().ravel())\n"),
     "cache": ("cache-input", ".cache()", "def scaled(a, b):\n    return a / 3, b\nds = tf.data.Dataset.from_tensor_slices((x, y)).map(scaled).batch(8)\n"
         "result = model.fit(ds, epochs=3, verbose=0).history['loss']\n"),

@@ -56,7 +56,7 @@ GUILTY = {
         "ds = ds.map(lambda i: tf.image.random_flip_up_down(i))\nmodel.fit(ds.batch(3))", "cache() behind map(decode)", "nothing", [
         "-ds = ds.map(decode)", "+ds = ds.map(decode).cache()",
     ]),
-    "batch first": ("input-bound", "Do less: .batch() before .map() with", "model.fit(ds.map(lambda a, b: (tf.cast(a, tf.float32) / 255, b)).batch(8))", "batch before map", "nothing", [
+    "batch first": ("input-bound", "Do less: .batch(n) before .map(f) with", "model.fit(ds.map(lambda a, b: (tf.cast(a, tf.float32) / 255, b)).batch(8))", "batch before map", "nothing", [
         "-model.fit(ds.map(lambda a, b: (tf.cast(a, tf.float32) / 255, b)).batch(8))",
         "+model.fit(ds.batch(8).map(lambda a, b: (tf.cast(a, tf.float32) / 255, b)))",
     ]),
@@ -138,9 +138,9 @@ INNOCENT = {
     "bound on one path": ("cache-input", ".cache()", DECODE + "if a:\n    ds = tf.data.TFRecordDataset(files).map(decode)\nmodel.fit(ds)"),
     "bound in a loop": ("cache-input", ".cache()", DECODE + "ds = tf.data.TFRecordDataset(files)\nfor _ in range(3):\n    model.fit(ds.map(decode))\n    ds = ds.take(3)"),
     "a source that is unknown": ("cache-input", ".cache()", DECODE + "model.fit(ds.map(decode))"),
-    "a shape in the function": ("input-bound", ".batch() before .map()", "model.fit(ds.map(lambda a: tf.reshape(a, (3,))).batch(8))"),
-    "an item in the function": ("input-bound", ".batch() before .map()", "model.fit(ds.map(lambda a: a[0]).batch(8))"),
-    "an array in the function": ("input-bound", ".batch() before .map()", "model.fit(ds.map(lambda a: a * x).batch(8))"),
+    "a shape in the function": ("input-bound", ".batch(n) before .map(f)", "model.fit(ds.map(lambda a: tf.reshape(a, (3,))).batch(8))"),
+    "an item in the function": ("input-bound", ".batch(n) before .map(f)", "model.fit(ds.map(lambda a: a[0]).batch(8))"),
+    "an array in the function": ("input-bound", ".batch(n) before .map(f)", "model.fit(ds.map(lambda a: a * x).batch(8))"),
     "lists": ("epoch-ends", "from_tensor_slices", "model.fit(files, y)"),
     "shuffled as a name says": ("epoch-ends", "from_tensor_slices", "model.fit(x, y, shuffle=files)"),
     "a split": ("epoch-ends", "from_tensor_slices", "model.fit(x, y, validation_split=0.1)"),
@@ -335,7 +335,7 @@ def test_edits_join_where_they_fit():
 
 def test_what_is_in_each_other_s_place_does_not_join():
     source = "model.fit(ds.map(lambda a: a / 2).batch(8))"
-    given = [advice("input-bound", ".batch() before .map()"), advice("input-bound", "num_parallel_calls")]
+    given = [advice("input-bound", ".batch(n) before .map(f)"), advice("input-bound", "num_parallel_calls")]
     edits = find_edits(given, {"cell.py": source}, names_of(source))
     assert len(edits) == 2 and join(edits, {"cell.py": source}) is None
 
@@ -371,3 +371,11 @@ def test_of_two_fits_the_one_on_the_line_is_changed():
     edit = edit_of("epoch-ends", "from_tensor_slices", source, where="cell.py:2")
     assert changed_lines(edit)[0] == "-model.fit(x, y, epochs=70)"
     assert edit_of("epoch-ends", "from_tensor_slices", source) is None
+
+
+def test_each_word_that_an_edit_asks_for_stands_in_some_advice():
+    package = Path(profnb.__file__).parent
+    files = [file for file in package.rglob("*.py") if "edits" not in file.parts]
+    texts = [node.value for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    words = {word for alternatives in EDITS.values() for makers in alternatives for word, _ in makers}
+    assert {word for word in words if not any(word in text for text in texts)} == set()

@@ -214,12 +214,15 @@ def made_again(model: Model, study: Study) -> Proposals:
     Not where a function draws random numbers or runs Python: what it gives may differ from epoch to epoch.
     """
     tree = model.tree
-    epochs = [row for row in tree.rows(EPOCH) if tree.occurrences[row] > 1]
-    if not epochs or not maps_the_same(study):
-        return
-    times = max(int(tree.occurrences[row]) for row in epochs)
-    edits = input_scaled(model, 1 / times, 1 / times)
-    if not edits:
+    epochs = tree.rows(EPOCH)
+    times = max((int(tree.occurrences[row]) for row in epochs), default=0)
+    if not epochs and study.program.is_own_loop and not model.passes.are_batches:
+        times = model.passes.ends + 1
+    if (
+        times < 2
+        or not maps_the_same(study)
+        or not (edits := input_scaled(model, 1 / times, 1 / times))
+    ):
         return
     ends = [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
     edits.append(once(tree, ends, times, model.costs.restart_ps))
@@ -231,7 +234,7 @@ def made_again(model: Model, study: Study) -> Proposals:
         "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): everything before "
         "cache() runs in the first epoch only. cache() needs memory for all elements, cache(filename) disk "
         "space.",
-        f"{_LINK}#caching", edits, tree.line_above(epochs[0]),
+        f"{_LINK}#caching", edits, tree.line_above(epochs[0]) if epochs else "",
     )  # fmt: skip
 
 

@@ -22,7 +22,6 @@ from profnb.causes.repeats import (
     DATA,
     SAME,
     find_models_again,
-    find_passes,
     find_unlearned,
     find_validating,
 )
@@ -149,16 +148,9 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     tree = model.tree
     if study.steps.is_window or study.program.is_taped:
         return  # it trains on batches of its own; the iterators are of something else
-    passes, gaps = find_passes(study), max(len(study.steps) - 1, 1)
-    nodes = tree.rows(parts.SETTING_UP, parts.EPOCH_ENDS)
-    of_all = (len(study.step_times) - 1) / gaps if model.has_looks else 1.0
-    each, count, ends = passes.each_ps, round(passes.count * of_all), round(passes.ends * of_all)
-    if (
-        passes.ends < 2
-        or ends < FEWEST
-        or not nodes
-        or (model.has_looks and tree.rows(parts.EPOCH))
-    ):
+    passes, nodes = model.passes, tree.rows(parts.SETTING_UP, parts.EPOCH_ENDS)
+    each, count = passes.each_ps, passes.count
+    if passes.ends < FEWEST or not nodes or (model.has_looks and tree.rows(parts.EPOCH)):
         return
     below = tree.with_below(nodes)
     if passes.are_batches and model.has_looks:  # all waiting is for a new iterator
@@ -170,6 +162,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     spoken = whole if model.has_looks else min(each * count, whole)
     if not spoken:
         return
+    each = spoken / count if model.has_looks else each
     tracing = tree.rows(parts.TRACING) if model.has_looks else []
     others = set(tree.kind) - {parts.LINES}
     traced = [row for row in tracing if not tree.is_inside(row, others, 0, itself=False)]
@@ -182,7 +175,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
             "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
             "from pass to pass.",
             f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
+            [once(tree, [*nodes, *traced], passes.ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
         )  # fmt: skip
         return
