@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
 _LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
+_EVEN = 0.9  # of the last rise, the one before
 _SHARE = 10  # of the limit, the part that measuring may take
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
@@ -189,13 +190,23 @@ def _measure(
         batches.append(size)
         peaks.append(more)
         grown = peaks[-1] - peaks[0]
-        is_enough = len(batches) >= _LEAST_POINTS and grown >= (_VISIBLE if is_process else 0)
-        if chosen is None and (is_enough or size >= _MOST_BATCH):
+        is_enough = (
+            grown >= (_VISIBLE if is_process else peaks[0] / 4) and len(peaks) >= _LEAST_POINTS
+        )
+        if chosen is None and (size >= _MOST_BATCH or (is_enough and _is_even(batches, peaks))):
             break
         size *= 8 if is_process and grown < _VISIBLE / 8 and len(batches) > 1 else 2
-    if is_process and chosen is None:  # a process' memory grows in steps: small batches tell little
+    if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, first_before, peaks
+
+
+def _is_even(batches: Sequence[int], peaks: Sequence[float]) -> bool:
+    """Tell whether memory has come to grow evenly: the update of the weights may take most before."""
+    before, last = (
+        (peaks[at] - peaks[at - 1]) / (batches[at] - batches[at - 1]) for at in (-2, -1)
+    )
+    return before >= _EVEN * last
 
 
 def _beside_process(limit: _Limit, living: float) -> _Limit:
