@@ -122,7 +122,8 @@ class CapturedProfile:
             with OwnFaults():  # whatever an error does when it is read, the capture has to end
                 memory.shortage = find_shortage(cause)
             self._capture.finish()
-            memory.held, memory.pools = find_held(namespace, living, cause), find_pools()
+            memory.held = (*find_held(namespace, living, cause), *self._capture.python_objects.held)
+            memory.pools = find_pools()
             if recording.path is not None:
                 _load_readers(recording.path)
             began_ns = time.perf_counter_ns()

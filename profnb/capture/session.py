@@ -30,6 +30,7 @@ from profnb.capture.machine.waits import watch_network_files
 from profnb.capture.marking.open_steps import counting_ns
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.marking.trace_events import find_changing_arguments
+from profnb.capture.memory.python_objects import PythonObjects
 from profnb.capture.models.model_watch import FitWatch, ModelWatch
 from profnb.capture.parts.cell_counters import CallClock, InFlight, OwnTime, watch_in_flight
 from profnb.capture.parts.part_records import PROFNB, shorten_parts
@@ -99,6 +100,7 @@ class Capture:
             partial(self.own_time.part, "session runs"),
         )
         self.machine = MachineWatch()
+        self.python_objects = PythonObjects(messages)
         self.models = ModelWatch()
         self._scopes = TorchScopes(self.profilers.torch, self.models)
         self._hooks, self._window_hooks = (
@@ -161,6 +163,8 @@ class Capture:
         with self.own_time.part("start"):
             if self._traces:
                 self._watches.enter_context(self.machine.watch())
+                if self.options.memory:
+                    self._watches.enter_context(self.python_objects.watch())
             self._watches.enter_context(self._watch_frameworks())
             if not self._traces:
                 self.recorder.open.counts_only = True

@@ -334,7 +334,7 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
     python_ps = _in_gaps(study)[:, -1]
     far = python_ps > FAR_LONGER * np.median(python_ps)
     far_ps, count = int(python_ps[far].sum()), int(far.sum())
-    if not 0 < count * SELDOM <= far.size or far_ps * 2 <= whole_ps:
+    if not (whole_ps and 0 < count * SELDOM <= far.size) or far_ps * 2 <= whole_ps:
         return ""
     return (
         f" {percent_text(min(far_ps / whole_ps, 1.0))} of this Python runs after {count_text(count)} of "

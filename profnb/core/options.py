@@ -34,6 +34,8 @@ class CaptureOptions:
         python_tracer: Let TensorFlow or PyTorch record every Python call. Costly: it slows the cell (a small
             model on PyTorch to half its speed) and grows the trace; TensorFlow 2.20 and 2.21 ignore it.
         device_tracer: Record device activity (CUPTI on a GPU).
+        memory: Tell Python's objects by line, through memray where that is installed, and PyTorch's blocks of
+            memory by op. Costs time with each of them.
         steps: The name of a range that is a step; by default steps are found.
         rank: Which process of a job this is, for the name of a kept trace; what the job's launcher says
             (``TF_CONFIG``, ``RANK``, ``SLURM_PROCID`` ...) where it is None.
@@ -51,6 +53,7 @@ class CaptureOptions:
     python: bool = False
     python_tracer: bool = False
     device_tracer: bool = True
+    memory: bool = False
     steps: str | None = None
     rank: int | None = None
     backend: str | None = None
@@ -148,6 +151,10 @@ CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
         "action": "store_true",
         "help": "let TensorFlow or PyTorch record every Python call (slow; TensorFlow 2.20 and 2.21 ignore "
         "it); tells the lines of PyTorch's ops before Python 3.12",
+    }),
+    (("--memory",), {
+        "action": "store_true",
+        "help": "tell Python's objects by line (needs memray) and PyTorch's memory by op; slower",
     }),
     (("--no-device",), {
         "dest": "device_tracer", "action": "store_false", "help": "do not record device activity"

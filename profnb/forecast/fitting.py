@@ -1,8 +1,9 @@
 """``profnb.fits``: what was given, to a forecast: which batches are run, and where.
 
 A model of Keras' is saved and runs in a fresh process, whose memory is measured. A step of PyTorch's runs
-here, on small batches, measured by its allocators; a step of JAX's is compiled and does not run; any other
-step runs here, and the process' memory is measured.
+here, on small batches, measured by its allocators, one of TensorFlow 1 by the RunMetadata of its session
+runs; a step of JAX's is compiled and does not run; any other step runs here, and the process' memory is
+measured.
 """
 
 import json
@@ -12,16 +13,24 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import folder_prefix
-from profnb.core.units import bytes_text, count_text
-from profnb.forecast.meters import living_bytes, planned_peak, resident_peak, torch_peak
-from profnb.forecast.standing import is_jax_step, is_torch_step, put_back
+from profnb.core.units import bytes_text, count_text, counted_text
+from profnb.forecast.meters import (
+    living_bytes,
+    planned_peak,
+    resident_peak,
+    session_peak,
+    torch_peak,
+)
+from profnb.forecast.standing import is_jax_step, put_back
 
 if TYPE_CHECKING:
     from profnb.forecast.memory_forecast import MemoryForecast
@@ -29,8 +38,27 @@ if TYPE_CHECKING:
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
 _LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
+_EVEN = 0.9  # of the last rise, the one before
 _SHARE = 10  # of the limit, the part that measuring may take
+_Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
+
+
+@dataclass(frozen=True)
+class _Measuring:
+    """How the memory of a step is measured.
+
+    Attributes:
+        meter: Measures a batch of a size.
+        how: How, in a sentence.
+        limit: The most memory there may be.
+        held_bytes: What a process holds besides; None where an allocator tells, which has no more.
+    """
+
+    meter: _Meter
+    how: str
+    limit: _Limit
+    held_bytes: int | None = None
 
 
 def fits(
@@ -66,79 +94,80 @@ def fits(
     chosen = None if batch_sizes is None else sorted({int(size) for size in batch_sizes})
     if chosen is not None and (len(chosen) < _LEAST_POINTS - 1 or chosen[0] < 1):
         raise ValueError(f"batch_sizes takes three positive sizes or more, got {batch_sizes}.")
-    limit = _limit(limit_bytes)
-    if hasattr(model, "train_on_batch"):
-        bases = [sum(int(getattr(part, "nbytes", 0)) for side in (x, y) for part in _parts(side))]
-        with _saved(model, x, y) as meter:
-            batches, peaks = _measure(meter, chosen, limit, bases)
-        how = "Measured in a fresh process: the most memory it took while it trained on a batch."
-        return make_forecast(batches, peaks, limit, [how], bases)
-    if not callable(model):
+    is_model = hasattr(model, "train_on_batch")
+    if not (is_model or callable(model)):
         raise CaptureError(
             f"fits takes a compiled Keras model or a function that takes a step, got {type(model).__name__}."
         )
-    return _forecast_step(model, x if isinstance(x, tuple) else (x,), chosen, limit)
+    if is_model and getattr(model, "optimizer", None) is None:
+        raise CaptureError("The model is not compiled. Call model.compile(...) first.")
+    batch = (x, y) if is_model else x if isinstance(x, tuple) else (x,)
+    arrays = _arrays_of(batch)
+    counts = sorted({int(one.shape[0]) for one in arrays})
+    if len(counts) != 1 or not counts[0]:
+        raise CaptureError(
+            f"The batch has arrays of {' and '.join(map(str, counts or [0]))} examples. fits takes the batch "
+            "alone, as arrays of as many each: let the step hold its weights, and pad sequences."
+        )
+    policy = getattr(getattr(model, "dtype_policy", None), "name", "")
+    with _measuring_of(model, batch, _limit(limit_bytes)) as measuring:
+        batches, before, peaks = _measure(measuring, chosen)
+        held = None if measuring.held_bytes is None else measuring.held_bytes + int(before)
+        inputs = None if "mixed" in str(policy) else sum(map(_bytes_of, arrays)) / counts[0]
+        return make_forecast(batches, peaks, measuring.limit, [measuring.how], held, inputs)
 
 
-def _forecast_step(
-    step: Any, batch: tuple[Any, ...], chosen: list[int] | None, limit: tuple[int, str] | None
-) -> "MemoryForecast":
-    from profnb.forecast.memory_forecast import make_forecast
-
-    if is_jax_step(step, batch):
-        limit = _beside_process(limit, 0.0)
-
-        def plan_at(size: int) -> tuple[float, float]:
-            return 0.0, planned_peak(step, _resized(batch, size, is_shape=True))
-
-        batches, peaks = _measure(plan_at, chosen, limit, [])
+@contextmanager
+def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator[_Measuring]:
+    """Choose how a model or a step is measured; what it changes is as before behind the block."""
+    if hasattr(model, "train_on_batch"):
+        how = "Measured in a fresh process: the most memory it took while it trained on a batch."
+        with _saved(model, *batch) as meter:
+            yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
+        return
+    if is_jax_step(model, batch):
         how = "XLA's own plan of the step's memory, compiled at each size; nothing ran."
-        return make_forecast(batches, peaks, limit, [how])
-    is_torch = is_torch_step(step)
-    limit = _beside_process(limit, living_bytes()) if is_torch else limit
-    with put_back(step):
-
-        def run_at(size: int) -> tuple[float, float]:
-            sized = _resized(batch, size)
-            run = partial(step, *sized)
-            try:
-                return (0.0, torch_peak(run)) if is_torch else resident_peak(run)
-            except CaptureError:
-                raise
-            except Exception as error:
-                what = f"{type(error).__name__}: {str(error)[:200]}"
-                raise CaptureError(
-                    f"The step cannot run with {count_text(size)} examples ({what})."
-                ) from error
-
-        bases: list[int] = [] if is_torch else [0]
-        batches, peaks = _measure(run_at, chosen, limit, bases)
-    how = (
-        "Measured by PyTorch's allocators; libraries and data of the process come on top."
-        if is_torch
-        else "Measured in this process, whose freed memory may hide some of a step's."
-    )
-    return make_forecast(batches, peaks, limit, [how], bases)
+        yield _Measuring(
+            lambda size: (0.0, planned_peak(model, _resized(batch, size, is_shape=True))),
+            how,
+            _beside_process(limit, 0.0),
+        )
+        return
+    with put_back(model) as kept:
+        peak: Callable[[Callable[[], object]], tuple[float, float]] = resident_peak
+        held: int | None = 0
+        how = "Measured in this process, whose freed memory may hide some of a step's."
+        if kept.holds_torch:
+            how = "Measured by PyTorch's allocators; libraries and data of the process come on top."
+            peak, held, limit = torch_peak, None, _beside_process(limit, living_bytes())
+        elif kept.sessions:
+            how = "Measured by RunMetadata of the session's runs, with variables and what is fed."
+            peak, held, limit = session_peak, None, _beside_process(limit, 0.0)
+        yield _Measuring(
+            lambda size: peak(partial(model, *_resized(batch, size))), how, limit, held
+        )
 
 
 def _measure(
-    meter: _Meter, chosen: list[int] | None, limit: tuple[int, str] | None, bases: list[int]
-) -> tuple[list[int], list[float]]:
+    measuring: _Measuring, chosen: list[int] | None
+) -> tuple[list[int], float, list[float]]:
     """Measure batches one after the other, none that would take more than a tenth of the limit.
 
     Args:
-        meter: Measures one.
+        measuring: How.
         chosen: Which; None for as many as it takes to see how memory grows.
-        limit: The most memory there may be, and what sets that.
-        bases: What stays in use; of a process what was there before the first batch is added.
+
+    Returns:
+        The batches; what was there before the first, and what each took on top.
     """
-    most = limit[0] / _SHARE if limit else float("inf")
+    most = measuring.limit[0] / _SHARE if measuring.limit else float("inf")
+    is_process = measuring.held_bytes is not None
     batches: list[int] = []
     peaks: list[float] = []
-    size = chosen[0] if chosen else _FIRST
+    first_before, size = 0.0, chosen[0] if chosen else _FIRST
     while chosen is None or len(batches) < len(chosen):
         size = chosen[len(batches)] if chosen else size
-        if len(batches) > 1 or (batches and bases):
+        if len(batches) > 1 or (batches and is_process):
             first = (batches[0], peaks[0]) if len(batches) > 1 else (0, 0.0)
             slope = (peaks[-1] - first[1]) / (batches[-1] - first[0])
             if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
@@ -148,23 +177,39 @@ def _measure(
                     f"A batch of {count_text(size)} would take more than a tenth of the "
                     f"{bytes_text(most * _SHARE)} there are. Give smaller batch_sizes."
                 )
+        try:
+            before, more = measuring.meter(size)
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise CaptureError(
+                f"The step cannot run with {counted_text(size, 'example')} ({type(error).__name__}: "
+                f"{str(error)[:200]}). Give other batch_sizes, or a batch that it takes."
+            ) from error
+        first_before = first_before if batches else before
         batches.append(size)
-        before, more = meter(size)
-        if bases and len(peaks) == 0:
-            bases.append(int(before))
         peaks.append(more)
-        is_visible = peaks[-1] - peaks[0] >= (_VISIBLE if bases else 0)
-        is_enough = len(batches) >= _LEAST_POINTS and is_visible
-        if chosen is None and (is_enough or size >= _MOST_BATCH):
+        grown = peaks[-1] - peaks[0]
+        is_enough = (
+            grown >= (_VISIBLE if is_process else peaks[0] / 4) and len(peaks) >= _LEAST_POINTS
+        )
+        if chosen is None and (size >= _MOST_BATCH or (is_enough and _is_even(batches, peaks))):
             break
-        is_tiny = bool(bases) and peaks[-1] - peaks[0] < _VISIBLE / 8
-        size *= 8 if is_tiny and len(batches) > 1 else 2
-    if bases and chosen is None:  # a process' memory grows in steps: small batches tell little
+        size *= 8 if is_process and grown < _VISIBLE / 8 and len(batches) > 1 else 2
+    if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
-    return batches, peaks
+    return batches, first_before, peaks
 
 
-def _beside_process(limit: tuple[int, str] | None, living: float) -> tuple[int, str] | None:
+def _is_even(batches: Sequence[int], peaks: Sequence[float]) -> bool:
+    """Tell whether memory has come to grow evenly: the update of the weights may take most before."""
+    before, last = (
+        (peaks[at] - peaks[at - 1]) / (batches[at] - batches[at - 1]) for at in (-2, -1)
+    )
+    return before >= _EVEN * last
+
+
+def _beside_process(limit: _Limit, living: float) -> _Limit:
     """Take from a limit on the process what no allocator tells of: libraries and data."""
     resident = resident_bytes()
     if limit is None or resident is None or limit[1] in (_GPU, _GIVEN_LIMIT):
@@ -172,7 +217,7 @@ def _beside_process(limit: tuple[int, str] | None, living: float) -> tuple[int, 
     return max(limit[0] - max(resident - int(living), 0), 0), limit[1]
 
 
-def _limit(limit_bytes: int | None) -> tuple[int, str] | None:
+def _limit(limit_bytes: int | None) -> _Limit:
     """The most memory there may be: as it was given, the GPU's, else the process'."""
     if limit_bytes is not None:
         return int(limit_bytes), _GIVEN_LIMIT
@@ -183,10 +228,25 @@ def _limit(limit_bytes: int | None) -> tuple[int, str] | None:
     return None if limit is None else (limit.limit_bytes, limit.of)
 
 
-def _parts(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
+def _arrays_of(part: Any) -> list[Any]:
+    """The arrays of a batch: those in lists, tuples and dicts too."""
+    if isinstance(part, dict | list | tuple):
+        inside = part.values() if isinstance(part, dict) else part
+        return [array for one in inside for array in _arrays_of(one)]
+    return [part] if len(getattr(part, "shape", ())) else []
+
+
+def _bytes_of(array: Any) -> int:
+    item = getattr(array.dtype, "itemsize", None) or array.dtype.size
+    return prod(int(size or 1) for size in array.shape) * int(item)
+
+
+def _named(side: str, part: Any) -> dict[str, Any]:
+    """The arrays of one side of the examples by the names that the fresh process knows them by."""
+    if isinstance(part, dict):
+        return {f"{side}.{name}": one for name, one in part.items()}
+    listed = part if isinstance(part, list | tuple) else [] if part is None else [part]
+    return {f"{side}{at}": one for at, one in enumerate(listed)}
 
 
 @contextmanager
@@ -194,16 +254,11 @@ def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
     """Save a model and some examples, and start a process that runs it."""
     import numpy as np
 
-    if getattr(model, "optimizer", None) is None:
-        raise CaptureError("The model is not compiled. Call model.compile(...) first.")
-    sides = {"x": _parts(x), "y": _parts(y)}
-    examples = {
-        f"{side}{at}": np.asarray(part[:_EXAMPLES])
-        for side, listed in sides.items()
-        for at, part in enumerate(listed)
-    }
-    if not sides["x"] or not sides["y"] or not all(map(len, examples.values())):
+    sides = _named("x", x), _named("y", y)
+    if not all(sides):
         raise CaptureError("fits takes x and y of one example or more.")
+    given = sides[0] | sides[1]
+    examples = {name: np.asarray(part[:_EXAMPLES]) for name, part in given.items()}
     with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
         folder = Path(name)
         try:
@@ -220,7 +275,7 @@ def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
         process = subprocess.Popen(  # noqa: S603 - this Python
             [*command, str(folder / "model.keras"), str(folder / "examples.npz")],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env=settings,
+            env=settings
         )  # fmt: skip
         try:
             _answer_of(process, "")

@@ -29,27 +29,28 @@ def main() -> None:
     for line in sys.stdin:
         batch = int(line)
         x, y = (_batch_of(given, side, batch) for side in ("x", "y"))
+        size = batch * sum(one.nbytes // len(one) for one in given.values())
 
         def train(x: Any = x, y: Any = y) -> None:
             model.train_on_batch(x, y)
 
         try:
             before, more = resident_peak(train)
-            size = sum(int(part.nbytes) for side in (x, y) for part in _listed(side))
             _answer({"before": before - size, "more": more + size})
         except Exception as error:  # noqa: BLE001 - whatever the framework says of a batch
             _answer({"error": f"{type(error).__name__}: {str(error)[:300]}"})
 
 
 def _batch_of(given: dict[str, Any], side: str, batch: int) -> Any:
-    """So many examples, the given ones again and again; of several inputs a list."""
-    names = [name for name in given if name.startswith(side)]
-    arrays = [np.resize(given[name], (batch, *given[name].shape[1:])) for name in names]
-    return arrays if len(arrays) > 1 else arrays[0]
-
-
-def _listed(side: Any) -> list[Any]:
-    return side if isinstance(side, list) else [side]
+    """So many examples, the given ones again and again; of several inputs a list, or a dict as given."""
+    arrays = {
+        name.removeprefix(side): np.resize(one, (batch, *one.shape[1:]))
+        for name, one in given.items()
+        if name.startswith(side)
+    }
+    if any(name.startswith(".") for name in arrays):
+        return {name[1:]: one for name, one in arrays.items()}
+    return [*arrays.values()] if len(arrays) > 1 else next(iter(arrays.values()))
 
 
 def _answer(value: dict[str, object]) -> None:

@@ -31,7 +31,8 @@ from profnb.capture.seams import (
     KERAS_LIBRARIES,
     KERAS_STATE,
 )
-from profnb.capture.source.user_code import is_user_file, names_in
+from profnb.capture.signals import OwnFaults
+from profnb.capture.source.user_code import is_user_file, names_in, package_of
 from profnb.core.units import bytes_text
 
 Restore = Callable[[], object]
@@ -42,7 +43,7 @@ _KEPT_BYTES = 1 << 29  # of arrays, all together
 _MOST_OBJECTS = 100_000
 _ATOMS = (
     type(None), bool, int, float, complex, str, bytes, range, slice, type(...), type(len), CodeType, property,
-    staticmethod, classmethod, os.PathLike, type(list.append), type(str.join),
+    staticmethod, classmethod, os.PathLike, type(list.append), type(str.join)
 )  # fmt: skip
 _PLAIN_CONTAINERS = (list, dict, set, deque, bytearray)
 _GROUPS = (*_PLAIN_CONTAINERS, tuple, frozenset)
@@ -57,14 +58,14 @@ _UNSAFE: tuple[tuple[Any, str], ...] = (
 # Packages whose objects never change, and those whose objects change only what is kept of them here.
 _CONSTANT = (
     "builtins", "typing", "datetime", "decimal", "fractions", "re", "enum", "operator", "types", "logging",
-    "jax", "jaxlib", "weakref", "abc", "functools",
+    "jax", "jaxlib", "weakref", "abc", "functools"
 )  # fmt: skip
 _COMPUTING_LIBRARIES = (*KERAS_LIBRARIES, "torch", "tensorflow", "numpy")
 _GENERATORS = ("random", "numpy", "torch")
 _CHANGING_METHODS = {"close", "insert"}  # methods of what TensorFlow writes or looks up
 _WITHOUT_STATE = (
     "EagerTensor", "Tensor", "SymbolicTensor", "TensorSpec", "DType", "TensorShape", "RaggedTensor",
-    "SparseTensor", "IndexedSlices",
+    "SparseTensor", "IndexedSlices"
 )  # fmt: skip
 
 
@@ -73,7 +74,8 @@ class KeptState:
 
     Attributes:
         refusals: Why something cannot be put back, in sentences.
-        iterators: What iterators are called, which are among that.
+        unsafe: Files, locks, iterators and the like among that: what each is, by how it is called.
+        sessions: The sessions of TensorFlow 1.
         shuffled: What datasets are called that shuffle by a seed: their order moves on.
     """
 
@@ -85,7 +87,8 @@ class KeptState:
             only: What was kept before: the same objects are kept again, and no others.
         """
         self.refusals: list[str] = []
-        self.iterators: list[str] = []
+        self.unsafe: dict[str, str] = {}
+        self.sessions: list[Any] = []
         self.shuffled: list[str] = []
         self._restores = list(_restores_of_process())
         self._seen: dict[int, Any] = {}
@@ -113,6 +116,11 @@ class KeptState:
         """Everything whose state is kept."""
         return list(self._seen.values())
 
+    @property
+    def holds_torch(self) -> bool:
+        """True where a module, an optimizer or a tensor of PyTorch's is among that."""
+        return any(_is_tensor(one) or _is_module(one) for one in self._seen.values())
+
     def put_back(self) -> None:
         """Give everything the state that it had; as often as asked, and all even if one fails."""
         with ExitStack() as stack:
@@ -139,20 +147,26 @@ class KeptState:
             (_is_array, self._keep_array),
             (_is_frame, self._keep_frame),
             (_is_tensor, self._keep_tensor),
-            (_is_variable, self._keep_variable),
-            (_accessors, self._keep_generator),
-            (lambda one: names_read_by(one) is not None, self._keep_function),
-            (lambda _: True, self._keep_attributes),
+            (_is_session, self._keep_session),
         )
-        keep = next(keep for fits, keep in rules if fits(value))
-        reached: Any = keep(path, value, is_strict)
+        keep = next((keep for fits, keep in rules if fits(value)), None)
+        reached: Any = ()
+        if keep is not None:
+            reached = keep(path, value, is_strict)
+        elif (pair := _accessors(value)) is not None:
+            self._restores.append(partial(pair[1], pair[0]()))
+        elif (names := names_read_by(value)) is not None:
+            reached = ((name, one, is_strict) for name, one in names.items())
+        else:
+            reached = self._keep_attributes(path, value, is_strict)
         yield from reached or ()
 
     def _refuse(self, path: str, value: Any, is_strict: bool) -> None:
-        if isinstance(value, Iterator) and (is_strict or is_of_user(type(value))):
-            self.iterators.append(path)
+        what = _unsafe(value)
+        if is_strict or (isinstance(value, Iterator) and is_of_user(type(value))):
+            self.unsafe[path] = what
         if is_strict:
-            self.refusals.append(f"`{path}` is {_unsafe(value)}.")
+            self.refusals.append(f"`{path}` is {what}.")
 
     def _keep_group(self, path: str, value: Any, is_strict: bool) -> Iterator[Reached]:
         """Keep a container; of TensorFlow's wrapper of a list, what it holds is an attribute."""
@@ -168,18 +182,18 @@ class KeptState:
         ]
         yield from ((path, one, is_strict) for one in members)
 
-    def _keep_variable(self, _: str, value: Any, __: bool) -> None:
-        self._restores.append(partial(value.assign, value.numpy()))
-
-    def _keep_generator(self, _: str, value: Any, __: bool) -> None:
-        if (pair := _accessors(value)) is not None:
-            self._restores.append(partial(pair[1], pair[0]()))
-
-    def _keep_function(self, _: str, value: Any, is_strict: bool) -> Iterator[Reached]:
-        yield from ((name, one, is_strict) for name, one in (names_read_by(value) or {}).items())
+    def _keep_session(self, _: str, session: Any, __: bool) -> None:
+        """Keep the variables of a graph, by the ops that gave them their first values."""
+        initializers, values = [], {}
+        for variable in variables_of(session):
+            with OwnFaults():  # one that has no value yet
+                values[variable.initializer.inputs[1]] = session.run(variable)
+                initializers.append(variable.initializer)
+        self.sessions.append(session)
+        self._restores.append(partial(session.run, initializers, values))
 
     def _keep_attributes(self, path: str, value: Any, is_strict: bool) -> Iterator[Reached]:
-        kind, root, is_users = type(value), _root(value), is_of_user(type(value))
+        kind, root, is_users = type(value), package_of(value), is_of_user(type(value))
         refused = ""
         if _is_dataset(value):
             if is_strict and shuffles_by_seed(value):
@@ -320,10 +334,6 @@ def _unknown(path: str, kind: type) -> str:
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}, whose state cannot be put back."
 
 
-def _root(value: Any) -> str:
-    return str(type(value).__module__).partition(".")[0]
-
-
 def _is_definition(value: Any) -> bool:
     return isinstance(value, ModuleType | type)
 
@@ -340,13 +350,19 @@ def _is_a(module: str, *names: str) -> Callable[[Any], bool]:
 
 _is_array, _is_frame = _is_a("numpy", "ndarray"), _is_a("pandas", "DataFrame", "Series")
 _is_tensor, _is_tensorflow_variable = _is_a("torch", "Tensor"), _is_a("tensorflow", "Variable")
+_is_module = _is_a("torch.nn", "Module")
 
 
-def _is_variable(value: Any) -> bool:
-    is_keras = (
-        _root(value) in KERAS_LIBRARIES and hasattr(value, "assign") and hasattr(value, "numpy")
+def _is_session(value: Any) -> bool:
+    return package_of(value) == "tensorflow" and all(
+        hasattr(value, name) for name in ("run", "graph", "close")
     )
-    return is_keras or _is_tensorflow_variable(value)
+
+
+def variables_of(session: Any) -> list[Any]:
+    """The variables of a session's graph."""
+    graph = session.graph
+    return [*graph.get_collection("variables"), *graph.get_collection("local_variables")]
 
 
 def _is_dataset(value: Any) -> bool:
@@ -355,12 +371,16 @@ def _is_dataset(value: Any) -> bool:
 
 
 def _accessors(value: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] | None:
-    """What reads and what sets the state of a generator of random numbers; None of anything else."""
-    bits = getattr(value, "bit_generator", None) if _root(value) == "numpy" else None
+    """What reads and what sets a variable, or the state of a generator of random numbers; else None."""
+    package = package_of(value)
+    bits = getattr(value, "bit_generator", None) if package == "numpy" else None
     if bits is not None:
         return lambda: bits.state, partial(setattr, bits, "state")
+    is_keras = package in KERAS_LIBRARIES and hasattr(value, "assign") and hasattr(value, "numpy")
+    if is_keras or _is_tensorflow_variable(value):
+        return value.numpy, value.assign
     for get, put in (("getstate", "setstate"), ("get_state", "set_state")):
-        if hasattr(value, get) and hasattr(value, put) and _root(value) in _GENERATORS:
+        if package in _GENERATORS and hasattr(value, get) and hasattr(value, put):
             return getattr(value, get), getattr(value, put)
     return None
 
@@ -368,7 +388,7 @@ def _accessors(value: Any) -> tuple[Callable[[], Any], Callable[[Any], object]] 
 def _is_kept_in_library(value: Any) -> bool:
     """Tell whether an attribute of a library's object holds state of the training's; the rest is its own."""
     return (
-        _root(value) in _COMPUTING_LIBRARIES
+        package_of(value) in _COMPUTING_LIBRARIES
         or isinstance(value, _PLAIN_CONTAINERS)
         or is_of_user(type(value))
     )

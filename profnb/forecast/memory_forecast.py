@@ -34,7 +34,7 @@ class MemoryForecast(Result):
         limit_of: What sets that bound.
         largest_batch: The largest batch that surely fits; None without a limit.
         interval: The largest batch at the high and the low end of the forecast; None without a limit.
-        because: How it was measured, and how sure it is, in sentences.
+        because: How it was measured, how sure it is, what would change it, in sentences.
         spread_bytes: How far measured peaks lie from the line, at most, at the largest that ran.
     """
 
@@ -81,19 +81,19 @@ class MemoryForecast(Result):
             {
                 "type": "scatter", "mode": "lines", "name": "forecast", "x": ends,
                 "y": [self.peak_bytes(at) / GB for at in ends],
-                "line": {"color": COLOURS["host compute"]},
+                "line": {"color": COLOURS["host compute"]}
             },
             {
                 "type": "scatter", "mode": "markers", "name": "measured", "x": ran,
                 "y": (self.table.peak_bytes / GB).tolist(),
-                "marker": {"color": COLOURS["device compute"], "size": 8},
-            },
+                "marker": {"color": COLOURS["device compute"], "size": 8}
+            }
         ]  # fmt: skip
         if self.limit_bytes is not None:
             lines.append(
                 {
                     "type": "scatter", "mode": "lines", "name": f"limit: {self.limit_of}", "x": ends,
-                    "y": [self.limit_bytes / GB] * 2, "line": {"color": "#888", "dash": "dash"},
+                    "y": [self.limit_bytes / GB] * 2, "line": {"color": "#888", "dash": "dash"}
                 }
             )  # fmt: skip
         layout = figure_layout("Peak memory of a step", 280)
@@ -112,7 +112,8 @@ def make_forecast(
     peaks: Sequence[float],
     limit: tuple[int, str] | None,
     because: Sequence[str],
-    bases: Sequence[int] = (),
+    held_bytes: int | None = None,
+    input_bytes: float | None = None,
 ) -> MemoryForecast:
     """Lay a line through peaks, all but the last batch's, which checks it; then through all.
 
@@ -121,11 +122,12 @@ def make_forecast(
         peaks: The most memory that each took, in bytes.
         limit: The most there may be, and what sets that.
         because: How it was measured, in sentences.
-        bases: What a process has in use beside the steps; none of what an allocator tells.
+        held_bytes: What a process has in use beside the steps; None of what an allocator tells.
+        input_bytes: What the inputs take of each example; None where the rest is of 16 bits.
     """
     import pandas as pd
 
-    others_bytes = sum(bases)
+    others_bytes = held_bytes or 0
     size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64)
     slope, fixed = np.polyfit(size[:-1], peak[:-1], 1)
     off = abs(float(fixed + slope * size[-1] - peak[-1]))
@@ -133,7 +135,9 @@ def make_forecast(
     slope, fixed = max(float(slope), 0.0), float(fixed) + others_bytes
     forecast = fixed + slope * size
     spread = max(
-        float(np.abs(peak + others_bytes - forecast).max()), off / 2, _GRAIN if bases else 0
+        float(np.abs(peak + others_bytes - forecast).max()),
+        off / 2,
+        0 if held_bytes is None else _GRAIN,
     )
     notes = list(because)
     share = off / float(peak[-1] + others_bytes)
@@ -151,7 +155,19 @@ def make_forecast(
         }
     )
     largest = interval = None
+    grows = slope - (slope if input_bytes is None else input_bytes)
+    if grows >= 1:
+        notes.append(
+            f"Recomputing activations frees at most {bytes_text(grows)} per example, 16 bits instead of 32 "
+            f"about {bytes_text(grows / 2)}."
+        )
     if limit is not None:
+        if grows >= 1:
+            smaller = slope - grows, slope - grows / 2
+            recomputed, narrow = (batch_that_fits(limit[0], fixed, max(one, 1)) for one in smaller)
+            notes.append(
+                f"Then batches of at most {count_text(recomputed)}, and about {count_text(narrow)}, fit."
+            )
         more = spread / float(size[-1])  # what is off at the largest batch grows with it
         slopes = slope + more, max(slope - more, slope / 2, 1.0)
         low, high = (batch_that_fits(limit[0], fixed, each) for each in slopes)
@@ -159,5 +175,5 @@ def make_forecast(
         largest = interval[0]
     return MemoryForecast(
         table, fixed, slope, limit and limit[0], limit[1] if limit else "", largest, interval,
-        tuple(notes), spread,
+        tuple(notes), spread
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The memory of a step: of the process, of PyTorch's allocators, as XLA plans it.
+"""The memory of a step: of the process, of PyTorch's allocators, of session runs, as XLA plans it.
 
 Of the process, the system keeps the most that was ever resident, which may be set back: only on Linux.
 Source: proc(5), /proc/self/clear_refs and VmHWM; torch.profiler (``profile_memory``), whose events of memory
@@ -9,20 +9,23 @@ import ctypes
 import gc
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import accumulate
+from math import prod
 from pathlib import Path
 from typing import Any
 
+from profnb.capture.hooks import replace_attribute
 from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.memory.held_memory import torch_blocks
 from profnb.core.errors import CaptureError
+from profnb.forecast.kept_state import variables_of
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _KB = 1024
-_RUNS = 2
+_RUNS = 3
 
 
 def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
@@ -51,7 +54,42 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     return float(before), max(int(peak[1]) * float(_KB) - before, 0.0)
 
 
-def torch_peak(run: Callable[[], object]) -> float:
+def session_peak(run: Callable[[], object]) -> tuple[float, float]:
+    """The most memory that a run of a TensorFlow 1 session takes, with its variables and what is fed."""
+    import numpy as np
+
+    from profnb.subjects.memory.peak import tabulate_run_peaks
+    from profnb.tf1.graph_queues import defining_class
+    from profnb.tf1.run_metadata import read_run_metadata
+
+    tensorflow: Any = sys.modules["tensorflow"]
+    v1 = tensorflow.compat.v1
+    owner = defining_class(v1.Session, "run")
+    original = vars(owner)["run"]
+    has_gpu = tensorflow.test.is_built_with_cuda()
+    level = v1.RunOptions.FULL_TRACE if has_gpu else v1.RunOptions.SOFTWARE_TRACE
+    runs: list[Any] = []
+    held = [0]
+
+    def traced(session: Any, fetches: Any, feed_dict: Any = None, *_: object, **__: object) -> Any:
+        runs.append(v1.RunMetadata())
+        sizes = [
+            one.dtype.base_dtype.size * (one.shape.num_elements() or 0)
+            for one in variables_of(session)
+        ]
+        sizes += [getattr(one, "nbytes", 0) for one in (feed_dict or {}).values()]
+        held.append(sum(sizes))
+        return original(session, fetches, feed_dict, v1.RunOptions(trace_level=level), runs[-1])
+
+    with replace_attribute(owner, "run", traced):
+        for _ in range(_RUNS):  # ops beside each other end in any order: the most counts
+            run()
+    buffers = [np.frombuffer(one.SerializeToString(), np.uint8) for one in runs]
+    peaks = tabulate_run_peaks(read_run_metadata(buffers, "the step"))
+    return 0.0, float(max(held) + sum(row.bytes for row in peaks))
+
+
+def torch_peak(run: Callable[[], object]) -> tuple[float, float]:
     """The most memory that PyTorch's allocators give while something runs, with what lives already."""
     torch: Any = sys.modules["torch"]
     run()  # what the first step makes and keeps: the optimizer's state
@@ -60,7 +98,7 @@ def torch_peak(run: Callable[[], object]) -> float:
         torch.cuda.reset_peak_memory_stats()
         run()
         torch.cuda.synchronize()
-        return float(torch.cuda.max_memory_allocated())
+        return 0.0, float(torch.cuda.max_memory_allocated())
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
     ) as profiler:
@@ -69,7 +107,7 @@ def torch_peak(run: Callable[[], object]) -> float:
     sizes = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
     # Backwards from what lives at the end: the profiler loses what is freed as it starts.
     back = (-size for _, size in sorted(sizes, reverse=True))
-    return living_bytes() + float(max(accumulate(back, initial=0)))
+    return 0.0, living_bytes() + float(max(accumulate(back, initial=0)))
 
 
 def living_bytes() -> float:
@@ -78,15 +116,32 @@ def living_bytes() -> float:
 
 
 def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:
-    """The memory that XLA plans for a step of JAX's, which is compiled and does not run."""
+    """The memory that XLA plans for a step of JAX's, which is compiled and does not run.
+
+    An array that the step closes over is a constant of the program, which its plan leaves out.
+    """
     jax: Any = sys.modules["jax"]
     lower = step.lower if hasattr(step, "lower") else jax.jit(step).lower
     plan = lower(*arguments).compile().memory_analysis()
     if plan is None:
         raise CaptureError("XLA does not tell the memory of a step here.")
+    closed_over = {id(one): one for one in _constants_of(jax.make_jaxpr(step)(*arguments))}
+    given = [*jax.tree_util.tree_leaves(arguments), *closed_over.values()]
+    given_bytes = sum(
+        prod(one.shape) * one.dtype.itemsize for one in given if hasattr(one, "dtype")
+    )
     return float(
-        plan.argument_size_in_bytes
+        max(plan.argument_size_in_bytes, given_bytes)
         + plan.output_size_in_bytes
         + plan.temp_size_in_bytes
         - plan.alias_size_in_bytes
     )
+
+
+def _constants_of(program: Any) -> Iterator[Any]:
+    """The arrays that a traced function of JAX's closes over, and those called in it."""
+    yield from program.consts
+    for equation in program.jaxpr.eqns:
+        for inner in equation.params.values():
+            if hasattr(inner, "consts"):
+                yield from _constants_of(inner)

@@ -12,8 +12,9 @@ from typing import Generic
 
 import numpy as np
 
+from profnb.capture.memory.memory_records import CPU
 from profnb.capture.source.source_records import GraphShapes, SourceRecords
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, look_up
 from profnb.core.table import T
 from profnb.steps.spine import Spine
 from profnb.steps.streams import working_devices
@@ -40,14 +41,14 @@ from profnb.subjects.input.iterators import (
 )
 from profnb.subjects.input.pipeline import find_buffers, tabulate_buffers, tabulate_input_pipeline
 from profnb.subjects.input.waiting import charge_waiting, find_waiting
-from profnb.subjects.layers.called_scopes import find_called_scopes
+from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.flops import product_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, LayerRows
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
-from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak
+from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak, name_program
 from profnb.subjects.layers.name_scopes import LayerNames
-from profnb.subjects.memory.allocators import find_allocators, tabulate_samples
+from profnb.subjects.memory.allocators import Allocator, find_allocators, tabulate_samples
 from profnb.subjects.memory.peak import (
     measure_memory,
     tabulate_op_memory,
@@ -113,7 +114,7 @@ class Input(_Subject):
     waiting = _Value(
         lambda s: find_waiting(
             s.trace, s.steps, s.gaps, s.summary.counted, s.input.iterators, s.input.charges,
-            s.input.pipeline.parallelism,
+            s.input.pipeline.parallelism
         )
     )  # fmt: skip
     feeding = _Value(find_feeding)
@@ -336,13 +337,41 @@ class Layers(_Subject):
 
     @cached_property
     def peaks(self) -> list[AllocatorPeak]:
-        """The blocks that came and went at each allocator's peak, by kind and layer."""
+        """What came and went at each allocator's peak, and in XLA's largest program, by kind and layer."""
         study = self.study
         allocators, phase = study.memory.allocators, study.summary.phase or ""
+        if self.called is not None:
+            allocators = [self._with_scopes(one, self.called) for one in allocators]
         alive = [tabulate_peak(study.trace, one, study.steps) for one in allocators]
         names = {block.op_name.partition(":")[0] for blocks in alive for block in blocks}
-        rows = LayerRows(study.recording.models, sorted(names), phase)
-        return [name_peak(one, blocks, rows) for one, blocks in zip(allocators, alive, strict=True)]
+        hlo = study.xla.hlo
+        ran = [hlo.modules[one.program_id] for one in hlo.ops if one.program_id in hlo.modules]
+        largest = max(ran, key=lambda one: (one.buffers or {}).get("temporary", 0), default=None)
+        op_names = {
+            one.row: one.op_name or one.served
+            for one in hlo.ops
+            if largest is not None and one.program_id == largest.program_id
+        }
+        rows = LayerRows(study.recording.models, sorted(names | {*op_names.values()}), phase)
+        named = [
+            name_peak(one, blocks, rows) for one, blocks in zip(allocators, alive, strict=True)
+        ]
+        if largest is not None and not allocators:
+            device = "GPU:0" if study.program.has_device else CPU
+            named.append(name_program(largest, op_names, rows, device))
+        return named
+
+    def _with_scopes(self, allocator: Allocator, called: CalledScopes) -> Allocator:
+        """Write the layer that called it in front of each op whose name does not tell."""
+        code = look_up(self.study.ops.runs.events, called.code, allocator.op)
+        prefixes = [
+            "/".join((*("gradient_tape",) * s.is_backward, *s.path, "")) for s in called.scopes
+        ]
+        names = [
+            (prefixes[at] if at >= 0 else "") + name
+            for at, name in zip(code.tolist(), allocator.op_names, strict=True)
+        ]
+        return replace(allocator, op_names=names)
 
     @property
     def table(self) -> LayerTable:

@@ -8,8 +8,10 @@ Source of the field numbers: openxla/xla xla/service/hlo.proto and xla/xla_data.
 """
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 
@@ -28,6 +30,7 @@ WINDOW, CONVOLUTION, DOT, _TARGET = 15, 16, 30, 28
 _ID, _OPERANDS, _CALLED, _BACKEND_CONFIG, _BATCH_GROUPS = 35, 36, 38, 43, 58
 _META_OP_TYPE, _META_OP_NAME, _META_FILE, _META_LINE, _META_FRAME = 1, 2, 3, 4, 15
 _ELEMENT_TYPE, _DIMENSIONS, _TUPLE_PARTS = 2, 3, 4
+_BUFFERS, _HEAPS, _LOCATION_ID, _FREE, _SHARE = 1, 4, 4, 1, 2  # of the assignment of buffers
 _MOST_COMPUTATIONS, _MOST_INSTRUCTIONS, _MOST_SHAPES = 1_000_000, 4_000_000, 16_000_000
 _DEEPEST_TUPLE = 8
 _PROGRAM = re.compile(r"(.*)\((\d{1,20})\)", re.DOTALL)
@@ -36,12 +39,12 @@ _PROGRAM = re.compile(r"(.*)\((\d{1,20})\)", re.DOTALL)
 _BITS = {
     1: 8, 2: 8, 3: 16, 4: 32, 5: 64, 6: 8, 7: 16, 8: 32, 9: 64, 10: 16, 11: 32, 12: 64, 15: 64, 16: 16,
     18: 128, 19: 8, 20: 8, 21: 4, 22: 4, 23: 8, 24: 8, 25: 8, 26: 2, 27: 2, 28: 8, 29: 8, 30: 1, 31: 1,
-    32: 4, 33: 8,
+    32: 4, 33: 8
 }  # fmt: skip
 
 _NAMES = {
     1: "pred", 2: "s8", 3: "s16", 4: "s32", 5: "s64", 6: "u8", 7: "u16", 8: "u32", 9: "u64", 10: "f16",
-    11: "f32", 12: "f64", 13: "tuple", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn",
+    11: "f32", 12: "f64", 13: "tuple", 15: "c64", 16: "bf16", 18: "c128", 19: "f8e5m2", 20: "f8e4m3fn"
 }  # fmt: skip
 
 
@@ -105,6 +108,8 @@ class HloModule:
         shapes: What instructions produce.
         parts: The fields ``DOT``, ``CONVOLUTION`` and ``WINDOW`` of each instruction.
         buffers: Bytes by kind ("argument", "output", "constant", "temporary"); None where not saved.
+        ids: What the assignment of buffers calls the instructions, shape (I,).
+        assignment: The assignment of buffers as it was saved.
     """
 
     name: str
@@ -133,6 +138,8 @@ class HloModule:
     shapes: Shapes
     parts: dict[int, Messages]
     buffers: dict[str, int] | None
+    ids: Int64s
+    assignment: Messages
 
     def __len__(self) -> int:
         return self.source_lines.size
@@ -147,6 +154,25 @@ class HloModule:
     def computation_of(self) -> Int64s:
         """The computation of each instruction, shape (I,)."""
         return np.repeat(np.arange(len(self.computation_names)), np.diff(self.offsets))
+
+    @cached_property
+    def temporaries(self) -> list[tuple[int, int]]:
+        """The instruction, or -1, and the bytes of each temporary that is there when they take most."""
+        logical = self.assignment.split(_BUFFERS, "LogicalBuffer")
+        buffers, sizes = logical.numbers(1, 2)
+        rows = _rows_of(self.ids, logical.inner(3, "Location").numbers(_LOCATION_ID)[0])
+        made_by = dict(zip(buffers.tolist(), rows.tolist(), strict=True))
+        size_of = dict(zip(buffers.tolist(), np.maximum(sizes, 0).tolist(), strict=True))
+        events = self.assignment.split(_HEAPS, "HeapSimulatorTrace").split(1, "HeapSimulatorEvent")
+        columns = np.stack(events.numbers(1, 2, 5), axis=1)
+        alive: list[int] = []
+        for heap in np.split(columns, events.offsets[1:-1]):
+            totals = [total for total, _ in _simulate(heap.tolist(), size_of)]
+            peak = totals.index(max(totals)) if totals else 0
+            alive += next(
+                (list(one) for _, one in islice(_simulate(heap.tolist(), size_of), peak, None)), []
+            )
+        return [(made_by.get(one, -1), size_of.get(one, 0)) for one in alive]
 
     def operands_of(self, row: int) -> list[int]:
         """Give the instructions that one uses, in order."""
@@ -228,6 +254,8 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     in_file = np.arange(*offsets[entry : entry + 2]) if entry >= 0 else ids[:0]
     first = schedules.pop(entry, in_file)
 
+    assignment = proto.within(fields[_PROTO_BUFFERS], "BufferAssignment")
+
     def strings(fields: dict[int, Int64s], field: int) -> StringTable:
         return StringTable(buffer, *fields[field])
 
@@ -260,10 +288,12 @@ def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
             field: instructions.within(table[field], kind)
             for field, kind in (
                 (DOT, "DotDimensionNumbers"), (CONVOLUTION, "ConvolutionDimensionNumbers"),
-                (WINDOW, "Window"),
+                (WINDOW, "Window")
             )
         },
-        buffers=_read_buffers(proto.within(fields[_PROTO_BUFFERS], "BufferAssignment")),
+        buffers=_read_buffers(assignment),
+        ids=ids,
+        assignment=assignment
     )  # fmt: skip
 
 
@@ -321,6 +351,26 @@ def _read_buffers(assignment: Messages) -> dict[str, int] | None:
         name: sum(size[kind == code].tolist())  # sums of hostile sizes would wrap
         for code, name in enumerate(("argument", "output", "constant", "temporary"))
     }
+
+
+def _simulate(
+    events: Sequence[Sequence[int]], size_of: Mapping[int, int]
+) -> Iterator[tuple[int, Mapping[int, int]]]:
+    """Follow a heap of buffers: after each event the bytes in use, and how many share each that is there."""
+    users: dict[int, int] = {}
+    place_of: dict[int, int] = {}
+    total = 0
+    for kind, buffer, shared in events:
+        if kind == _FREE:
+            place = place_of.pop(buffer, buffer)
+            users[place] = users.get(place, 0) - 1
+            if users[place] <= 0:
+                total -= size_of.get(place, 0) * (users.pop(place) == 0)
+        else:
+            place = place_of[buffer] = shared if kind == _SHARE and shared in users else buffer
+            users[place] = users.get(place, 0) + 1
+            total += size_of.get(place, 0) * (users[place] == 1)
+        yield total, users
 
 
 def _read_shapes(shapes: Messages, depth: int = 0) -> Shapes:

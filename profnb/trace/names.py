@@ -67,6 +67,7 @@ RUN_ID, DEVICE_ORDINAL = "run_id", "device_ordinal"
 GROUP_ID = "group_id"
 GRAPH_TYPE = "graph_type"
 TF_OP = "tf_op"
+ALLOCATION, DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
 # Set by tf.function's own trace event: "traced-nonXla", "notTraced-xla", ... (TF
 # polymorphic_function.py Function.__call__).
 FUNCTION_CALL = "tf_function_call"

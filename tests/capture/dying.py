@@ -1,9 +1,10 @@
-"""A program whose steps are counted, to be killed while it is captured: ``dying.py [fork | nested]``.
+"""A program whose steps are counted, to be killed while it is captured: ``dying.py [fork | child | nested]``.
 
 Of each step it says, by its own clock, when it ended.
 """
 
 import os
+import signal
 import sys
 import time
 
@@ -34,6 +35,8 @@ def main() -> None:
         capture.finish()
         capture.journal.remove()
         os._exit(0)
+    if how == "child" and not os.fork():
+        os.kill(os.getpid(), signal.SIGKILL)
     take_steps(capture, how)
 
 

@@ -173,6 +173,14 @@ def test_a_fork_leaves_the_journal_to_its_parent():
     assert read_dead_cell(path).newest.steps >= 300
 
 
+def test_a_child_that_is_killed_is_no_cell_that_died():
+    dying = Dying("child").run_until(600)
+    assert journals_left() == []
+    assert say_last_death() == ""
+    dying.kill()
+    assert read_dead_cell(journals_left()[0]).newest.steps >= dying.least_steps()
+
+
 def test_steps_inside_of_steps_are_taken_back():
     Dying("nested").run_until_written().kill()
     dead = read_dead_cell(journals_left()[0])
@@ -198,6 +206,12 @@ def test_a_full_disk_ends_the_records_and_not_the_cell(journals):
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write anywhere")
 def test_a_home_that_cannot_be_written_to_uses_what_is_temporary(journals, tmp_path):
     (tmp_path / "cache").mkdir(mode=0o500)
+    with profnb.profile():
+        assert len(list(tmp_path.glob("profnb-journals-*/*"))) == 1
+
+
+def test_a_home_that_nobody_can_write_to_uses_what_is_temporary(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
     with profnb.profile():
         assert len(list(tmp_path.glob("profnb-journals-*/*"))) == 1
 

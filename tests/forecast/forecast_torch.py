@@ -42,7 +42,7 @@ for name, model, x in cases():
     assert torch.equal(random_state, torch.get_rng_state())
     largest = 8 * int(forecast.table.batch_size.max())
     batch = x[:1].repeat(largest, *[1] * (x.dim() - 1))
-    print("forecast", name, forecast.peak_bytes(largest), torch_peak(lambda: step(batch)))  # noqa: B023, T201
+    print("forecast", name, forecast.peak_bytes(largest), torch_peak(lambda: step(batch))[1])  # noqa: B023, T201
 
 models, weight, bound = [torch.nn.Linear(4, 1)], torch.ones(4, 1, requires_grad=True), torch.nn.Linear(4, 1)
 

@@ -2,8 +2,11 @@
 
 import functools
 import random
+import socket
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +18,8 @@ from profnb.capture.machine import memory_limits
 from profnb.capture.machine.memory_limits import CONTAINER, MACHINE, MemoryLimit, find_limit
 from profnb.core.errors import CaptureError
 from profnb.forecast.memory_forecast import make_forecast
-from profnb.forecast.standing import put_back, reached_objects
+from profnb.forecast.kept_state import KeptState
+from profnb.forecast.standing import put_back
 
 HERE = Path(__file__).parent
 GB = 10**9
@@ -44,9 +48,18 @@ def test_a_limit_that_no_batch_fits_in_is_said():
 
 
 def test_what_a_process_holds_already_is_fixed():
-    forecast = make_forecast([8, 16, 32], [8e6, 16e6, 32e6], (GB, "the machine"), [], [100_000_000, 50_000_000])
+    forecast = make_forecast([8, 16, 32], [8e6, 16e6, 32e6], (GB, "the machine"), [], 150_000_000)
     assert forecast.fixed_bytes == pytest.approx(150e6)
     assert forecast.table.peak_bytes.tolist() == [158e6, 166e6, 182e6]
+
+
+def test_what_recomputation_and_16_bits_would_change():
+    """100 bytes per example, 20 of them inputs: 80 may be recomputed, 40 are spared by 16 bits; 100,000 bytes are left for the batch."""
+    forecast = make_forecast([8, 16, 32], [1800, 2600, 4200], (101_000, "the machine"), [], input_bytes=20)
+    assert forecast.because[1:] == (
+        "Recomputing activations frees at most 80 B per example, 16 bits instead of 32 about 40 B.",
+        "Then batches of at most 5,000, and about 1,666, fit.",
+    )
 
 
 def test_the_chart_has_the_limit_as_a_line():
@@ -112,7 +125,7 @@ def test_what_a_step_reaches_is_put_back():
         inner()
 
     before = random.getstate()
-    assert {"seen", "inner", "total"} <= set(reached_objects(step))
+    assert all(any(one is kept for kept in KeptState({"step": step}).objects) for one in (seen, inner, total))
     with put_back(step):
         step(3)
         random.random()
@@ -146,8 +159,50 @@ def test_a_step_that_takes_from_an_iterator_is_declined():
     def step(batch):
         return next(batches)
 
-    with pytest.raises(CaptureError, match="The step takes elements of `batches`, which cannot be put back"):
+    with pytest.raises(CaptureError, match="The step uses `batches`, which is an iterator, which may be half used. That cannot be put back"):
         profnb.fits(step, np.zeros((4, 2)))
+
+
+class Reader:
+    """An object of the user's that holds what cannot be put back."""
+
+    def __init__(self, held):
+        self.held = held
+
+    def step(self, batch):
+        return self.held
+
+
+@pytest.mark.parametrize(
+    ("make", "what"), [(lambda: open("/dev/null", "w"), "an open file"), (threading.Lock, "a lock"), (socket.socket, "a socket"), (lambda: ThreadPoolExecutor(1), "work of its own beside the cell")]
+)
+def test_a_step_with_side_effects_is_declined_with_the_reason(make, what):
+    held = make()
+    with pytest.raises(CaptureError, match=f"which is {what}. That cannot be put back: give fits a step without it"):
+        profnb.fits(Reader(held).step, np.zeros((4, 2)))
+    getattr(held, "close", lambda: None)()
+
+
+def test_a_step_that_cannot_run_with_one_example_says_so_and_runs_with_more():
+    def step(batch):
+        if len(batch) == 1:
+            raise ValueError("more than one value per channel")
+        return np.ones((len(batch), 1_000_000), np.uint8).sum()
+
+    with pytest.raises(CaptureError, match=r"cannot run with 1 example \(ValueError: more than one value per channel\). Give other batch_sizes"):
+        profnb.fits(step, np.zeros((4, 2)), batch_sizes=[1, 2, 4])
+    assert profnb.fits(step, np.zeros((4, 2)), batch_sizes=[50, 100, 200], limit_bytes=100 * GB).per_example_bytes > 0
+
+
+def test_sequences_of_several_lengths_are_to_be_padded():
+    with pytest.raises(CaptureError, match="arrays of 5 and 7 examples. fits takes the batch alone, as arrays of as many each: .* pad sequences"):
+        profnb.fits(print, [np.zeros(5), np.zeros(7), np.zeros(5)])
+
+
+@pytest.mark.parametrize("batch", [[], 3, None, np.zeros((0, 4))])
+def test_a_batch_without_examples_is_refused(batch):
+    with pytest.raises(CaptureError, match="The batch has arrays of 0 examples"):
+        profnb.fits(print, batch)
 
 
 def test_a_step_that_fails_says_so():
@@ -186,6 +241,96 @@ def test_a_step_of_numpy_is_forecast_by_the_memory_of_the_process():
     forecast = profnb.fits(step, np.zeros((4, 2)), limit_bytes=100 * GB, batch_sizes=[100, 200, 400])
     assert forecast.per_example_bytes == pytest.approx(1e6, rel=0.15)
     assert "Measured in this process" in forecast.because[0]
+
+
+SMALL_DEVICE = """
+import os, resource
+import numpy as np, pandas, profnb
+import profnb.forecast.memory_forecast
+def step(batch):
+    made = np.ones((len(batch), 1 << 18))
+    return float((made * 2).sum())  # 4 MiB for each example
+space = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (space + (2 << 30), resource.getrlimit(resource.RLIMIT_AS)[1]))
+forecast = profnb.fits(step, np.zeros((4, 2)))
+print(forecast.limit_of, forecast.table.batch_size.max(), forecast.largest_batch)
+step(np.zeros((forecast.largest_batch, 2)))
+try:
+    step(np.zeros((forecast.interval[1] * 5 // 4, 2)))
+except MemoryError:
+    print("no more fits")
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_AS")
+def test_the_largest_batch_fits_a_small_device_and_a_quarter_more_does_not():
+    """Of 2 GiB, of which 512 examples of 4 MiB are all: none is tried that takes more than a tenth."""
+    run = subprocess.run([sys.executable, "-c", SMALL_DEVICE], capture_output=True, text=True, cwd=HERE.parents[1])
+    assert run.returncode == 0, run.stderr[-2000:]
+    first, last = run.stdout.splitlines()
+    *limit_of, tried, largest = first.split()
+    assert (" ".join(limit_of), last) == ("`ulimit -v`", "no more fits")
+    assert int(tried) <= 64
+    assert 400 <= int(largest) <= 520
+
+
+def test_a_small_container_is_the_limit(system, monkeypatch):
+    proc, groups = system
+    groups.mkdir()
+    (groups / "memory.max").write_text("2000000000\n")
+    (groups / "memory.stat").write_text("anon 1000000000\n")
+    monkeypatch.setattr("profnb.forecast.fitting.find_limit", lambda: find_limit(proc, groups))
+    forecast = profnb.fits(lambda batch: np.ones((len(batch), 1_000_000), np.uint8).sum(), np.zeros((4, 2)))
+    assert (forecast.limit_of, forecast.limit_bytes) == (CONTAINER, pytest.approx(2 * GB, rel=0.01))
+    assert forecast.table.batch_size.max() <= 200  # of a megabyte each: a tenth
+
+
+@pytest.mark.tensorflow
+def test_a_keras_model_whose_inputs_have_names_is_forecast_and_stays_as_it_was():
+    keras = pytest.importorskip("keras")
+    a, b = keras.Input((1000,), name="a"), keras.Input((8,), name="b")
+    wide = keras.layers.Dense(4000)(keras.layers.Concatenate()([a, b]))
+    model = keras.Model({"a": a, "b": b}, keras.layers.Dense(1)(wide))
+    model.compile("adam", "mse")
+    before = [np.array(one) for one in model.get_weights()]
+    x = {"a": np.zeros((20, 1000), "f"), "b": np.zeros((20, 8), "f")}
+    forecast = profnb.fits(model, x, np.zeros((20, 1), "f"), batch_sizes=[500, 1000, 2000, 4000])
+    assert all(map(np.array_equal, before, model.get_weights()))
+    assert model.optimizer.iterations == 0
+    assert forecast.per_example_bytes > 4000 * 4  # what the layer gives to each example
+    assert forecast.fixed_bytes > 3 * 1008 * 4000 * 4  # weights and Adam's two
+
+
+@pytest.mark.tensorflow
+def test_a_step_of_a_session_is_forecast_by_its_run_metadata_and_its_variables_are_put_back():
+    """Adam of one layer of 256 by 1024: variables alone are 3 MB and more. Of each example at least its inputs and outputs."""
+    tf = pytest.importorskip("tensorflow")
+    from profnb.forecast.meters import session_peak
+
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, (None, 256))
+        weight = v1.get_variable("weight", (256, 1024))
+        loss = tf.reduce_mean(tf.nn.relu(tf.matmul(x, weight)) ** 2)
+        train = v1.train.AdamOptimizer().minimize(loss)
+        never = v1.get_variable("never_initialized", (3,), collections=["local_variables"])  # has no value to put back
+        with v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+
+            def step(batch):
+                session.run([train, loss], {x: batch})
+
+            before, ops = session.run(v1.global_variables()), len(session.graph.get_operations())
+            forecast = profnb.fits(step, np.ones((4, 256), "f"))
+            largest = 8 * int(forecast.table.batch_size.max())
+            assert all(map(np.array_equal, before, session.run(v1.global_variables())))
+            assert len(session.graph.get_operations()) == ops
+            _, measured = session_peak(lambda: step(np.ones((largest, 256), "f")))
+    assert never is not None
+    assert forecast.peak_bytes(largest) == pytest.approx(measured, rel=0.1)
+    assert forecast.per_example_bytes >= (256 + 1024) * 4
+    assert forecast.fixed_bytes >= 3 * 256 * 1024 * 4
+    assert "RunMetadata" in forecast.because[0]
 
 
 def test_a_model_that_is_not_compiled_is_refused():

@@ -136,7 +136,7 @@ class _Kept:
 
     _READERS: ClassVar[dict[bytes, Callable[..., None]]] = {
         BEGIN: _add_begin, LISTS: _add_lists, STACKS: _add_stacks, MACHINE: _add_machine,
-        VERSIONS: _add_versions, TRACE: _add_trace,
+        VERSIONS: _add_versions, TRACE: _add_trace
     }  # fmt: skip
 
     def name_stacks(self, newest: int) -> None:

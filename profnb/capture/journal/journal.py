@@ -163,7 +163,7 @@ class Journal:
         file.set_newest(
             Newest(
                 self._sequence, now, time.time_ns(), steps, ended, resident,
-                self._peak_bytes, stack,
+                self._peak_bytes, stack
             )
         )  # fmt: skip
 

@@ -5,12 +5,10 @@ on its weight. Any other array belongs to the variable that leads to it: through
 objects of the notebook. Nothing of a framework is imported, copied or kept.
 """
 
-import gc
 import sys
 import traceback
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from math import prod
 from typing import Any
@@ -25,14 +23,15 @@ from profnb.capture.memory.memory_records import (
     OPTIMIZER_STATE,
     UNKNOWN_BYTES,
     WEIGHTS,
+    BlockSums,
     HeldMemory,
     MemoryPool,
 )
 from profnb.capture.models.layer_facts import parts_of
-from profnb.capture.seams import JAX_LIVE
+from profnb.capture.seams import JAX_LIVE, KERAS_LIBRARIES
 from profnb.capture.signals import OwnFaults
-from profnb.capture.source.layer_lines import model_types, of_types
-from profnb.capture.source.user_code import is_user_file
+from profnb.capture.source.layer_lines import living_of, model_types, of_types
+from profnb.capture.source.user_code import is_user_file, package_of
 
 _ARRAY_LIBRARIES = ("numpy", "torch", "tensorflow", "jax", "jaxlib", "keras", "tf_keras", "cupy")
 _OF_NOTEBOOK, _OPTAX = "__main__", "optax"
@@ -42,16 +41,15 @@ _PLAIN = (int, float, str, bytes, type(None))  # what a long list begins with, i
 _LONG, _MOST_OBJECTS, _DEEPEST_HOLDER, _MOST_HOLDERS = 100, 50_000, 6, 500
 
 
-@dataclass
 class _Claims:
-    """Blocks of memory by who claimed them first.
+    """Blocks of memory by who claimed them first."""
 
-    Attributes:
-        sums: Bytes and blocks by kind, holder and device.
-    """
-
-    sums: dict[tuple[str, str, str], list[int]] = field(default_factory=dict)
-    _taken: dict[int, Any] = field(default_factory=dict)
+    def __init__(self) -> None:
+        """Nobody has any."""
+        self._sums, self._taken = (
+            BlockSums(),
+            dict[int, Any](),
+        )  # by kind, holder and device; arrays
 
     def claim(self, array: Any, kind: str, holder: str) -> None:
         """Count an array, unless it shares a block that counts already."""
@@ -62,12 +60,15 @@ class _Claims:
             return
         key, size, device = block
         self._taken[key] = array  # alive meanwhile, so that no other has its number
-        so_far = self.sums.setdefault((kind, holder, device), [0, 0])
-        so_far[0], so_far[1] = so_far[0] + size, so_far[1] + 1
+        self._sums.count((kind, holder, device), size)
 
     def held(self) -> tuple[HeldMemory, ...]:
         """All of it, the largest first."""
-        rows = [HeldMemory(*key, size, blocks) for key, (size, blocks) in self.sums.items() if size]
+        rows = [
+            HeldMemory(kind, holder, device, *both)
+            for (kind, holder, device), both in self._sums.items()
+            if both[0]
+        ]
         return tuple(sorted(rows, key=lambda row: -row.bytes)[:_MOST_HOLDERS])
 
 
@@ -114,10 +115,6 @@ def _frame_names(error: BaseException | None) -> Iterator[tuple[str, object]]:
             yield from dict(frame.f_locals).items()
 
 
-def _is_of(value: object, *libraries: str) -> bool:
-    return type(value).__module__.partition(".")[0] in libraries
-
-
 def _keras_weights(layer: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
     """The weights of a layer by the innermost layer that holds them."""
     for part in parts_of(layer) if depth < 30 else ():
@@ -127,7 +124,7 @@ def _keras_weights(layer: Any, path: str, depth: int) -> Iterator[tuple[str, Any
 
 def _states_of(optimizer: Any) -> Sequence[Any]:
     """The variables of an optimizer of Keras'; none of anything else."""
-    if not (_is_of(optimizer, "keras", "tf_keras") and hasattr(optimizer, "apply_gradients")):
+    if not (package_of(optimizer) in KERAS_LIBRARIES and hasattr(optimizer, "apply_gradients")):
         return ()
     states = getattr(optimizer, "variables", ())
     return list(states() if callable(states) else states)
@@ -139,7 +136,7 @@ def _torch_objects() -> tuple[list[Any], list[Any], list[Any]]:
     if getattr(torch, "nn", None) is None or getattr(torch, "optim", None) is None:
         return [], [], []
     kinds = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
-    living = of_types(gc.get_objects(), kinds)
+    living = living_of(*kinds)
     modules, optimizers, tensors = (of_types(living, (kind,)) for kind in kinds)
     return modules, optimizers, tensors
 
@@ -187,7 +184,11 @@ def _kind_of(array: Any) -> str:
     """The kind of an array that neither a model nor an optimizer has."""
     if getattr(array, "grad_fn", None) is not None:
         return ACTIVATIONS
-    return WEIGHTS if _is_of(array, "tensorflow", "keras") and hasattr(array, "assign") else DATA
+    return (
+        WEIGHTS
+        if package_of(array) in ("tensorflow", "keras") and hasattr(array, "assign")
+        else DATA
+    )
 
 
 def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bool]]:
@@ -210,21 +211,21 @@ def _reached(names: Iterable[tuple[str, object]]) -> Iterator[tuple[str, Any, bo
                     inside = ()
             elif kind == _OF_NOTEBOOK and not isinstance(one, type):
                 inside = getattr(one, "__dict__", {}).values()
-            elif _is_of(one, *_ARRAY_LIBRARIES):
+            elif package_of(one) in _ARRAY_LIBRARIES:
                 yield name, one, is_state
             if inside and id(one) not in seen and depth < _DEEPEST_HOLDER:
                 seen[id(one)] = one
-                is_state = is_state or _is_of(one, _OPTAX)
+                is_state = is_state or package_of(one) == _OPTAX
                 queue.extend((each, depth + 1, is_state) for each in islice(inside, left))
 
 
 def _block_of(array: Any) -> tuple[int, int, str] | None:
     """Number, bytes and device of the memory behind an array; None of anything else."""
-    if _is_of(array, "keras") and hasattr(array, "assign"):
+    if package_of(array) == "keras" and hasattr(array, "assign"):
         array = array.value
-    if not _is_of(array, *_ARRAY_LIBRARIES):
+    if package_of(array) not in _ARRAY_LIBRARIES:
         return None
-    if _is_of(array, "torch"):
+    if package_of(array) == "torch":
         if not isinstance(array, sys.modules["torch"].Tensor) or array.device.type == "meta":
             return None
         storage = array.untyped_storage()

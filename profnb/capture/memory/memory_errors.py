@@ -19,7 +19,7 @@ from typing import Any
 from profnb.capture.machine.memory_limits import find_limit, resident_bytes
 from profnb.capture.memory.memory_records import CPU, UNKNOWN_BYTES, MemoryPool, MemoryShortage
 from profnb.capture.signals import OwnFaults
-from profnb.capture.source.user_code import file_title, is_user_file, number_cells
+from profnb.capture.source.user_code import file_title, is_user_file, number_cells, package_of
 
 _MOST_TEXT, _MOST_CAUSES, _MORE_THAN_ANY = 20_000, 10, 1 << 60
 _KINDS = ("OutOfMemoryError", "MemoryError")
@@ -113,7 +113,7 @@ def _is_of_memory(error: BaseException, text: str) -> bool:
     kinds = type(error).__mro__
     if any(kind.__name__ in _KINDS for kind in kinds):
         return True
-    is_of_framework = type(error).__module__.partition(".")[0] in _RAISING
+    is_of_framework = package_of(error) in _RAISING
     is_plain = type(error) is RuntimeError  # PyTorch's errors of the CPU, and of before 1.13
     return (is_of_framework or is_plain) and _NAMES_MEMORY.search(text) is not None
 

@@ -1,10 +1,21 @@
 """Memory as plain data: what lived as the code ended, and what was missing where that failed for memory."""
 
 from dataclasses import dataclass
+from typing import Any
 
 CPU, UNKNOWN_BYTES = "CPU", -1
 WEIGHTS, GRADIENTS, OPTIMIZER_STATE = "weights", "gradients", "optimizer state"
 ACTIVATIONS, DATA = "activations", "input and data"
+PYTHON_OBJECTS = "Python objects"
+
+
+class BlockSums(dict[Any, tuple[int, int]]):
+    """Bytes and blocks by whatever they are of."""
+
+    def count(self, key: object, size: int, blocks: int = 1) -> None:
+        """Add blocks of one kind, of so many bytes together."""
+        so_far = self.get(key, (0, 0))
+        self[key] = so_far[0] + size, so_far[1] + blocks
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,9 +23,10 @@ class HeldMemory:
     """Arrays that lived as the code ended; each block of memory counts once.
 
     Attributes:
-        kind: WEIGHTS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS (a gradient may still flow through them), DATA.
-        holder: The layer's path; of ACTIVATIONS and DATA the variable that leads to them; "" where neither
-            is known.
+        kind: WEIGHTS, GRADIENTS, OPTIMIZER_STATE, ACTIVATIONS (a gradient may still flow through them), DATA,
+            PYTHON_OBJECTS (when most of these lived).
+        holder: The layer's path; of ACTIVATIONS and DATA the variable that leads to them, of PYTHON_OBJECTS
+            the line that made them; "" where none is known.
         device: Where they lie: "CPU", "GPU:0".
         bytes: Their size.
         blocks: How many there are.

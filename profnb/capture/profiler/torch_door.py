@@ -145,6 +145,7 @@ class TorchDoor(Door):
                 activities=activities,
                 with_stack=self._options.python_tracer,
                 record_shapes=self._options.host_level > _NORMAL_LEVEL,
+                profile_memory=self._options.memory,
             )
             running.start()
         self._running, self._is_lost = running, False

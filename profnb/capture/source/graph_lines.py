@@ -15,7 +15,6 @@ None: what it was is known only where the graph ran. What TensorFlow gives out a
 long as the graph does and no longer, so nothing of it is kept.
 """
 
-import gc
 import re
 import weakref
 from collections.abc import Iterable
@@ -25,7 +24,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.signals import OwnFaults
-from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_types
+from profnb.capture.source.layer_lines import find_layer_lines, living_of, model_types, of_types
 from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, Shape
 from profnb.capture.source.user_code import LineTable, is_user_file
 
@@ -177,17 +176,15 @@ class GraphWatch:
             graph_of_runs: The graph that ran in sessions, or None.
             models: The Keras models that are known to have run.
         """
-        kind = seams.FUNC_GRAPH.find()
-        concrete = seams.CONCRETE_FUNCTION.find()
-        kinds, named = ((one,) if isinstance(one, type) else () for one in (kind, concrete))
+        kind, concrete = seams.FUNC_GRAPH.find(), seams.CONCRETE_FUNCTION.find()
         # A fresh list: it holds nothing longer than this call, whatever is found in it. Looked through once.
-        living = of_types(gc.get_objects(), (*kinds, *named, *model_types()))
+        living = living_of(kind, concrete, *model_types())
         with OwnFaults():  # as above
-            _note_names(of_types(living, named))
+            _note_names(of_types(living, (concrete,)))
         # One that cannot be asked for its ops any more ends the process: a collection on another thread that
         # began before its class had a ``__del__`` has taken it apart when that is called, first what Python
         # knows of it, then what C++ has.
-        graphs = [one for one in of_types(living, kinds) if seams.GRAPH_NAME.of(one) is not None]
+        graphs = [one for one in of_types(living, (kind,)) if seams.GRAPH_NAME.of(one) is not None]
         # The youngest first: there may be more than will be read.
         graphs.sort(key=_number_of, reverse=True)
         seen = Seen()

@@ -11,6 +11,7 @@ capture, and to walk the trees of all would take longer than all else at its end
 """
 
 import ast
+import gc
 import linecache
 import re
 import sys
@@ -140,8 +141,15 @@ def model_types() -> tuple[type, ...]:
     return tuple(kind for kind in kinds if isinstance(kind, type))
 
 
-def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
-    """Pick those of some objects that are of certain types.
+def living_of(*kinds: object) -> list[Any]:
+    """Find the objects that live of certain types, of which some may be missing."""
+    return (
+        of_types(gc.get_objects(), kinds) if any(isinstance(kind, type) for kind in kinds) else []
+    )
+
+
+def of_types(things: Iterable[object], given: tuple[object, ...]) -> list[Any]:
+    """Pick those of some objects that are of certain types, of which some may be missing.
 
     By type: isinstance would ask proxies of other libraries for their class, which may raise. They may be
     hundreds of thousands, and to look at one at all is what takes time: in one pass, which no Python is run
@@ -149,6 +157,7 @@ def of_types(things: Iterable[object], kinds: tuple[type, ...]) -> list[Any]:
     """
     things = things if isinstance(things, list) else list(things)
     wanted: set[type] = set()
+    kinds = tuple(kind for kind in given if isinstance(kind, type))
     left = list(kinds)
     try:
         while left:

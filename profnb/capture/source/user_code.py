@@ -94,6 +94,11 @@ def _is_installed(folder: str, top: str) -> bool:
         return False
 
 
+def package_of(value: object) -> str:
+    """Name the package that an object's class is of."""
+    return str(type(value).__module__).partition(".")[0]
+
+
 def is_own_file(file: str) -> bool:
     """Tell whether a file is profnb's."""
     return file.replace("\\", "/").startswith(_OUR_FILES)

@@ -14,7 +14,7 @@ Where no allocator's events say who came and went, that is one row: activations 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from profnb.capture.memory.memory_errors import device_of
@@ -24,7 +24,10 @@ from profnb.capture.memory.memory_records import (
     DATA,
     GRADIENTS,
     OPTIMIZER_STATE,
+    PYTHON_OBJECTS,
+    UNKNOWN_BYTES,
     WEIGHTS,
+    BlockSums,
     HeldMemory,
     MemoryRecords,
     MemoryShortage,
@@ -34,6 +37,7 @@ from profnb.core.units import MISSING, count_text
 from profnb.subjects.layers.layer_rows import INPUT, LAYER_PARTS, OUTSIDE, LayerRows
 from profnb.subjects.memory.allocators import Allocator
 from profnb.subjects.memory.peak import UNATTRIBUTED, PeakRow
+from profnb.trace.hlo import HloModule
 
 WORKSPACE, UNUSED, OTHER = "workspace", "reserved, unused", "everything else"
 PASSING = "activations and workspace"
@@ -41,7 +45,7 @@ GROWING = (ACTIVATIONS, WORKSPACE, PASSING)  # with the batch
 AT_PEAK, AT_END, AT_FAILURE = "peak", "end", "failure"
 PROCESS = "process"
 # What holds what stays, in the order in which it is taken from that.
-_STAYING = (WEIGHTS, OPTIMIZER_STATE, GRADIENTS, DATA, ACTIVATIONS)
+_STAYING = (WEIGHTS, OPTIMIZER_STATE, GRADIENTS, DATA, ACTIVATIONS, PYTHON_OBJECTS)
 _OF_PART = {"forward": ACTIVATIONS, "recomputation": ACTIVATIONS, "backward": GRADIENTS}
 
 
@@ -73,8 +77,8 @@ class AllocatorPeak:
     """An allocator's peak.
 
     Attributes:
-        allocator: Its name.
-        bytes: What was in use.
+        allocator: Its name; the device where a program of XLA's tells.
+        bytes: What was in use; -1 where nobody tells.
         unused_bytes: What it had reserved besides; 0 where it reserves nothing, or nobody tells.
         parts: What came and went, by kind and layer.
     """
@@ -93,23 +97,56 @@ def name_peak(allocator: Allocator, alive: Iterable[PeakRow], rows: LayerRows) -
         alive: What was alive then.
         rows: Where ops belong.
     """
-    sums: dict[tuple[str, str], list[int]] = {}
-    for block in alive:
-        if block.is_persistent or block.op_name == UNATTRIBUTED:
-            continue
-        name, _, op_type = block.op_name.partition(":")
-        place = rows.place(name, op_type)
-        layer_part, layer = LAYER_PARTS[place.layer_part], rows.names[place.row]
-        kind = DATA if layer == INPUT else _OF_PART.get(layer_part, WORKSPACE)
-        kind = WORKSPACE if block.region == "temp" else kind
-        so_far = sums.setdefault((kind, "" if layer == OUTSIDE else layer), [0, 0])
-        so_far[0], so_far[1] = so_far[0] + block.bytes, so_far[1] + block.occurrences
+    blocks = [
+        (*block.op_name.partition(":")[::2], block.region, block.bytes, block.occurrences)
+        for block in alive
+        if not block.is_persistent and block.op_name != UNATTRIBUTED
+    ]
     in_use, reserved = (
-        int(allocator.in_use[allocator.peak]),
-        int(allocator.reserved[allocator.peak]),
+        int(column[allocator.peak]) for column in (allocator.in_use, allocator.reserved)
     )
-    parts = [KindRow(allocator.name, AT_PEAK, *key, *both) for key, both in sums.items()]
+    parts = _name_blocks(allocator.name, blocks, rows)
+    if allocator.name == CPU:  # PyTorch's, which counts since its profiler began
+        in_use = reserved = UNKNOWN_BYTES
     return AllocatorPeak(allocator.name, in_use, max(reserved - in_use, 0), parts)
+
+
+def name_program(
+    module: HloModule, op_names: Mapping[int, str], rows: LayerRows, device: str
+) -> AllocatorPeak:
+    """Give the temporaries of a program of XLA's, when they take most, their kind and layer.
+
+    Args:
+        module: The program.
+        op_names: The framework's op of its instructions, by their rows.
+        rows: Where ops belong.
+        device: Where it ran.
+    """
+    names = [
+        (op_names.get(row) or (module.op_names[row] if row >= 0 else ""), size)
+        for row, size in module.temporaries
+    ]
+    blocks = [(name, name.rpartition("/")[2], "", size, 1) for name, size in names]
+    whole = (module.buffers or {}).get("temporary", 0)
+    gaps = whole - sum(size for _, size in names)
+    blocks += [("", "", "temp", gaps, 0)] if gaps > 0 else []
+    return AllocatorPeak(device, UNKNOWN_BYTES, 0, _name_blocks(device, blocks, rows))
+
+
+def _name_blocks(
+    source: str, blocks: Iterable[tuple[str, str, str, int, int]], rows: LayerRows
+) -> list[KindRow]:
+    """Sum up blocks by kind and layer: of each the op's name and type, the region, bytes, how many."""
+    sums = BlockSums()
+    for name, op_type, region, size, count in blocks:
+        place = rows.place(name, op_type)
+        layer = rows.names[place.row]
+        kind = _OF_PART.get(LAYER_PARTS[place.layer_part], WORKSPACE)
+        if kind == WORKSPACE and "jvp(" in name and "transpose(" not in name:
+            kind = ACTIVATIONS  # JAX's, outside of any layer
+        kind = DATA if layer == INPUT else WORKSPACE if region == "temp" else kind
+        sums.count((kind, "" if layer == OUTSIDE else layer), size, count)
+    return [KindRow(source, AT_PEAK, kind, layer, *both) for (kind, layer), both in sums.items()]
 
 
 def tabulate_kinds(
@@ -131,33 +168,42 @@ def tabulate_kinds(
             in_use = max(in_use, resident_peak)
         rows += _divide(source, AT_FAILURE, in_use, unused, (), records.held)
     traced = set()
+    parts: dict[str, list[KindRow]] = {}  # of each device, as far as anybody tells
     for peak in peaks:
         device = device_of(peak.allocator) or CPU
-        traced.add(device)
-        held = [one for one in records.held if one.kind != ACTIVATIONS]
-        rows += _divide(peak.allocator, AT_PEAK, peak.bytes, peak.unused_bytes, peak.parts, held)
+        parts.setdefault(device, []).extend(peak.parts)
+        if peak.bytes >= 0:
+            traced.add(device)
+            rows += _divide(
+                peak.allocator, AT_PEAK, peak.bytes, peak.unused_bytes, peak.parts, records.held
+            )
     for pool in records.pools:
         source = PROCESS if pool.device == CPU else pool.device
         most = max(pool.peak_bytes, resident_peak) if pool.device == CPU else pool.peak_bytes
         moment, most = (AT_PEAK, most) if most >= pool.in_use_bytes else (AT_END, pool.in_use_bytes)
         if most >= 0 and (pool.device == CPU or pool.device not in traced):
-            rows += _divide(source, moment, most, 0, (), records.held)
+            there = parts.get(pool.device, ()) if moment == AT_PEAK else ()
+            rows += _divide(source, moment, most, 0, there, records.held)
     return rows
 
 
 def _divide(
     source: str, moment: str, whole: int, unused: int, parts: Sequence[KindRow],
-    held: Sequence[HeldMemory],
+    held: Sequence[HeldMemory]
 ) -> Iterator[KindRow]:  # fmt: skip
     """Take from what was in use what came and went, then what is held; the rest is one row."""
     device = CPU if source == PROCESS else device_of(source) or CPU
-    left = whole - sum(part.bytes for part in parts)
-    rows = list(parts)
     there = [one for one in held if one.device == device]
-    for one in sorted(there, key=lambda one: _STAYING.index(one.kind)):
-        size = min(one.bytes, left)
+    if parts:  # those that live on are of other steps
+        there = [one for one in there if one.kind != ACTIVATIONS]
+    there.sort(key=lambda one: _STAYING.index(one.kind))
+    left, rows = whole, list[KindRow]()
+    named = [(one.kind, one.holder, one.bytes, one.blocks) for one in parts]
+    named += [(one.kind, one.holder, one.bytes, one.blocks) for one in there]
+    for kind, holder, taken, blocks in named:
+        size = min(taken, left)
         if size > 0:
-            rows.append(KindRow(source, moment, one.kind, one.holder, size, one.blocks))
+            rows.append(KindRow(source, moment, kind, holder, size, blocks))
             left -= size
     rows.sort(key=lambda row: -row.bytes)
     rest = PASSING if not parts and device != CPU else OTHER
@@ -208,12 +254,13 @@ MEMORY_KINDS = Table[Sequence[KindRow]](
         field_column(
             "kind",
             '"weights", "gradients", "optimizer state", "activations", "input and data", "workspace", '
+            '"Python objects" (--memory), '
             '"activations and workspace" where no event names these, "reserved, unused", or '
             '"everything else"',
         ),
         field_column(
             "holder",
-            'the layer; of data the variable that leads to it; "" where neither is known',
+            'the layer; of data the variable that leads to it; of objects the line; "" where none is known',
             text=lambda holder: holder or MISSING,
         ),
         field_column("bytes", "its size", "bytes"),

@@ -7,19 +7,21 @@ Source: xla/tsl/framework/bfc_allocator.cc AddTraceMe; openxla/xprof xplane_to_m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
 from profnb.core.table import Table, field_column
+from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.windows import Steps
 from profnb.trace.model import Counter, Trace
+from profnb.trace.names import ALLOCATION, DEALLOCATION
 
 UNNAMED = "allocator"
-_ALLOCATION, _DEALLOCATION = "MemoryAllocation", "MemoryDeallocation"
-ALLOCATOR_EVENTS = frozenset({_ALLOCATION, _DEALLOCATION})
+ALLOCATOR_EVENTS = frozenset({ALLOCATION, DEALLOCATION})
 _STATS = (
-    "bytes_allocated", "bytes_reserved", "bytes_available", "allocation_bytes", "addr", "peak_bytes_in_use",
+    "bytes_allocated", "bytes_reserved", "bytes_available", "allocation_bytes", "addr", "peak_bytes_in_use"
 )  # fmt: skip
 _MOST_IN_USE = 1 << 60
 _IN_USE, _RESERVED = "memory", "reserved memory"
@@ -41,6 +43,8 @@ class Allocator:
         size: Bytes of the block, shape (M,).
         until: The row at which a block is freed; M where it is not, and for deallocations, shape (M,).
         lifetime_peak: The most that was ever in use, before the trace too; -1 if no event says.
+        op: The event of the op around each, of PyTorch's, shape (M,); else -1.
+        op_names: The op that each is of, M texts; "" where nobody tells.
     """
 
     name: str
@@ -53,6 +57,8 @@ class Allocator:
     size: Int64s
     until: Int64s
     lifetime_peak: int
+    op: Int64s
+    op_names: Sequence[str]
 
     def __len__(self) -> int:
         return self.events.size
@@ -88,7 +94,13 @@ def find_allocators(trace: Trace) -> list[Allocator]:
     code = names.of(events)
     columns = {stat: trace.stats.integers(stat).of(events) for stat in _STATS}
     fragmentation = trace.stats.numbers("fragmentation").of(events, np.nan)
-    allocates = trace.select_named(_ALLOCATION)[events]
+    allocates = trace.select_named(ALLOCATION)[events]
+    op_names, op = texts_of(trace, "tf_op", events), np.full(events.size, -1)
+    if events.size and trace.is_op_name is not None:  # PyTorch's stand inside of their ops
+        parent = find_parents(trace.events.end_ps, trace.lines.offsets)
+        op = nearest_of(parent, trace.by_name(trace.is_op_name))[events]
+        rows = np.where(op >= 0, trace.events.name[op], -1).tolist()
+        op_names = [trace.names[row] if row >= 0 else "" for row in rows]
     allocators = []
     for number in np.unique(code[columns["bytes_allocated"] >= 0]).tolist():
         chosen = code == number
@@ -104,6 +116,8 @@ def find_allocators(trace: Trace) -> list[Allocator]:
                 size=np.maximum(columns["allocation_bytes"][chosen], 0),
                 until=_freed_at(columns["addr"][chosen], allocates[chosen]),
                 lifetime_peak=int(columns["peak_bytes_in_use"][chosen].max()),
+                op=op[chosen],
+                op_names=list(compress(op_names, chosen.tolist())),
             )
         )
     return sorted(allocators, key=lambda allocator: allocator.name)

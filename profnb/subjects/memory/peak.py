@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.capture.machine.memory_limits import batch_that_fits
+from profnb.capture.memory.memory_records import BlockSums
 from profnb.core.table import Column, Table, field_column, field_of
 from profnb.core.units import MISSING, PS_PER_NS, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
@@ -35,7 +36,7 @@ UNATTRIBUTED = "(held since before the trace began)"
 _DTYPES = {
     1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64",
     9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource",
-    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn",
+    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn"
 }  # fmt: skip
 _HEADROOM = 0.95
 _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
@@ -95,20 +96,18 @@ def tabulate_peak(
     events = allocator.events[alive]
     begin, end = step_around(trace, allocator, steps, row)
     lasting = (begin >= 0) & (alive < begin) & (allocator.until[alive] >= end)
-    op, region, shape = (
-        texts_of(trace, stat, events) for stat in ("tf_op", "region_type", "shape")
-    )
+    op = [allocator.op_names[at] for at in alive.tolist()]
+    region, shape = (texts_of(trace, stat, events) for stat in ("region_type", "shape"))
     dtype = [_DTYPES.get(k, "") for k in trace.stats.integers("data_type").of(events).tolist()]
-    sums: dict[tuple[str, str, str, str, bool], list[int]] = {}
+    sums = BlockSums()
     sizes, blocks = allocator.size[alive], trace.stats.integers(BLOCKS).of(events, 1)
     for *key, size, count in zip(
         op, region, dtype, shape, lasting.tolist(), sizes.tolist(), blocks.tolist(), strict=True
     ):
-        so_far = sums.setdefault(tuple(key), [0, 0])
-        so_far[0], so_far[1] = so_far[0] + size, so_far[1] + count
+        sums.count(tuple(key), size, count)
     rows = [
         PeakRow(
-            allocator.name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps,
+            allocator.name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps
         )
         for (op, region, dtype, shape, is_lasting), (size, count) in sums.items()
     ]  # fmt: skip
@@ -182,9 +181,8 @@ def find_memory_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tupl
     is_kept = allocator.is_allocation & (allocator.until >= len(allocator))
     stays = first + np.flatnonzero(is_kept[first:last])
     totals: Counter[str] = Counter()
-    ops = texts_of(trace, "tf_op", allocator.events[stays])
-    for op, size in zip(ops, allocator.size[stays].tolist(), strict=True):
-        totals[op] += size
+    for row, size in zip(stays.tolist(), allocator.size[stays].tolist(), strict=True):
+        totals[allocator.op_names[row]] += size
     return float(np.median(change)), max(totals, key=totals.__getitem__, default="")
 
 
@@ -362,7 +360,7 @@ def tabulate_run_peaks(trace: Trace) -> list[PeakRow]:
     rows = [
         PeakRow(
             allocator, op, "", "", "", sum(blocks), len(blocks), is_persistent=False,
-            time_ps=(when_us * 1000 - trace.epoch_ns) * PS_PER_NS,
+            time_ps=(when_us * 1000 - trace.epoch_ns) * PS_PER_NS
         )
         for allocator, (when_us, blocks_of) in sorted(trace.stats.peaks().items())
         for op, blocks in blocks_of.items()

@@ -103,6 +103,8 @@ class ChromeStats(Stats):
 
     def texts(self, name: str) -> StatColumn:
         """Give the events with a text of this name, as rows of the distinct texts."""
+        if name in self._derived:
+            return self._derived[name]
         return self._distinct(name, b'"')
 
     def lists(self, name: str) -> StatColumn:
@@ -129,5 +131,6 @@ class ChromeStats(Stats):
         for name, column in self._derived.items():
             at = int(np.searchsorted(column.events, event))
             if at < len(column) and column.events[at] == event:
-                stats[name] = int(column.values[at])
+                value = int(column.values[at])
+                stats[name] = column.texts[value] if column.texts else value
         return stats

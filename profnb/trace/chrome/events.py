@@ -94,6 +94,9 @@ class RawEvents:
         return ChromeStats(self.buffer, spans[:, 0].copy(), spans[:, 1].copy(), derived)
 
 
+Derived = tuple[Int64s, Int64s] | tuple[Int64s, Int64s, tuple[str, ...]]
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The meaning of one writer's events.
@@ -106,7 +109,7 @@ class Reading:
         name: Row of ``names``, shape (E,).
         is_op_name: See ``Trace``.
         derived: Stats worked out from something else than the args, by name: raw events and their values.
-            Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009.
+            Kineto's ``ProfilerStep#1009`` has ``step_num`` 1009. Values may be rows of texts, which follow.
         rank: Where each line stands, by line; as they are found where empty.
         planes: Planes that stand first even if they have no events: name and side.
         plane_stats: What the file says of devices, by their planes' names.
@@ -119,7 +122,7 @@ class Reading:
     names: list[str]
     name: Int64s
     is_op_name: Bools | None
-    derived: dict[str, tuple[Int64s, Int64s]]
+    derived: dict[str, Derived]
     rank: Sequence[int] = ()
     planes: Sequence[tuple[str, str]] = ()
     plane_stats: Mapping[str, PlaneStats] = field(default_factory=dict)

@@ -9,18 +9,20 @@ known here is shown and said, and counts as nobody's.
 Source: pytorch/kineto libkineto/src/output_json.cpp and ActivityType.cpp.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Int64s
+from profnb.core.columns import Bools, Int64s
 from profnb.trace.assemble import FoundLine, PlaneStats
-from profnb.trace.chrome.events import RawEvents, Reading, number_of, row_of
+from profnb.trace.chrome.events import Derived, RawEvents, Reading, number_of, row_of
 from profnb.trace.names import (
+    ALLOCATION,
     CLOCK_EVENT,
     CLOCK_NS,
+    DEALLOCATION,
     EXAMPLES,
     IS_ABANDONED,
     ITERATIONS,
@@ -40,7 +42,7 @@ _KINETO_ONLY = frozenset(
     {
         "cuda_runtime", "cuda_driver", "cuda_sync", "xpu_runtime", "xpu_driver", "gpu_memcpy", "gpu_memset",
         "gpu_user_annotation", "python_function", "cpu_instant_event", "privateuse1_runtime",
-        "privateuse1_driver", "mtia_runtime", "mtia_ccp_events", "glow_runtime", "hpu_op",
+        "privateuse1_driver", "mtia_runtime", "mtia_ccp_events", "glow_runtime", "hpu_op"
     }
 )  # fmt: skip
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
@@ -51,13 +53,14 @@ _FRAMEWORK_RANGES = (
     "ProfilerStep#", "Optimizer.", "enumerate(DataLoader)", "DistributedDataParallel",
     "FullyShardedDataParallel", "FSDP::", "nccl:", "gloo:", "mpi:", "c10d::", "torch::", "autograd::",
     "aten::", "## ", "Torch-Compiled", "TorchDynamo", "PyTorch Profiler", "CompiledFunction", "Pregraph",
-    "AOTDispatcher", "profnb.",
+    "AOTDispatcher", "profnb."
 )  # fmt: skip
 _MOST_RANKS = 1_000_000
+_MEMORY_RECORD = "[memory]"
 # What Kineto says of a device, and what XPlane calls it.
 _DEVICE_FACTS = {
     "name": "gpu_device_name", "totalGlobalMem": "memory_size", "computeMajor": "compute_cap_major",
-    "computeMinor": "compute_cap_minor", "numSms": "core_count",
+    "computeMinor": "compute_cap_minor", "numSms": "core_count"
 }  # fmt: skip
 _LARGEST_FACT = 1 << 53
 _DIGITS, _CLOCK_DIGITS = 15, 18  # of what 64 bits hold; 15 digits of nanoseconds are 12 days only
@@ -67,7 +70,7 @@ _LINES_BESIDE = (" annotations", " waits")
 _KINDS = {
     "gpu_user_annotation": _ANNOTATION, "cuda_sync": _SYNCHRONISATION, "mtia_ccp_events": _UNKNOWN,
     "mtia_insight": _UNKNOWN, "mtia_counters": _UNKNOWN, "mtia_workloadd": _UNKNOWN, "hpu_op": _UNKNOWN,
-    "glow_runtime": _UNKNOWN,
+    "glow_runtime": _UNKNOWN
 }  # fmt: skip
 
 
@@ -128,8 +131,11 @@ def read_kineto(
     is_op[raw.name[in_ops]] = True
     ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE, KINETO_CLOCK)
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
-    is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == row_of(raw.names, "[memory]")))
-    derived, renamed = _kineto_steps(raw)
+    steps, renamed = _kineto_steps(raw)
+    allocations, records, frees = _allocations(raw)
+    derived: dict[str, Derived] = {**steps, **allocations}
+    is_event = ~raw.is_counter & ~(raw.is_instant & (raw.name == row_of(raw.names, _MEMORY_RECORD)))
+    is_event[records] = True
     is_own = np.array([not name.startswith(_FRAMEWORK_RANGES) for name in raw.names], np.bool_)
     ranges = np.flatnonzero((raw.category == row_of(raw.categories, _RANGES)) & is_own[raw.name])
     if ranges.size:
@@ -142,12 +148,62 @@ def read_kineto(
         derived[CLOCK_NS] = clock_events, np.array(values, np.int64)
         renamed |= dict.fromkeys(readings, CLOCK_EVENT)
     names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
+    names += [ALLOCATION, DEALLOCATION]
+    name_rows, is_op = raw.name.copy(), np.append(is_op, [False, False])
+    name_rows[records] = len(raw.names) + frees
     facts = _facts_of_devices(raw.header)
     return Reading(
-        lines, thread, is_event, names, raw.name, is_op, derived,
+        lines, thread, is_event, names, name_rows, is_op, derived,
         planes=() if on_device.any() else [(plane, "device") for plane in facts], plane_stats=facts,
-        left_out=_unknown_work(raw, kinds),
+        left_out=_unknown_work(raw, kinds)
     )  # fmt: skip
+
+
+def memory_records(raw: RawEvents) -> Iterator[tuple[str, Int64s, Int64s, Int64s]]:
+    """Find PyTorch's ``[memory]`` instants: by device the events, the change and the bytes in use of each.
+
+    The total is taken where every record has it; else changes are added up: +100, +50, -100 bytes are
+    100, 150, 50 bytes in use.
+    """
+    events = np.flatnonzero(raw.is_instant & (raw.name == row_of(raw.names, _MEMORY_RECORD)))
+    events = events[np.argsort(raw.begin_ps[events], kind="stable")]
+    if not events.size:
+        return
+    stats, rows = raw.stats_of(events), np.arange(events.size)
+    device, kind, change, total = (
+        stats.integers(name).of(rows, missing)
+        for name, missing in (
+            ("Device Id", -1), ("Device Type", 0), ("Bytes", 0), ("Total Allocated", -1)
+        )
+    )  # fmt: skip
+    for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
+        there = (kind == device_type) & (device == device_id)
+        has_total = (total[there] >= 0).all()
+        in_use = total[there] if has_total else np.cumsum(change[there])
+        name = f"GPU:{device_id}" if device_type else "CPU"
+        yield name, events[there], change[there], in_use
+
+
+def _allocations(raw: RawEvents) -> tuple[dict[str, Derived], Int64s, Bools]:
+    """Say what records of memory that have an address tell in the words of other allocators' events.
+
+    Returns:
+        Stats; the records; whether each frees a block.
+    """
+    names, parts = [], [(np.empty(0, np.int64),) * 4]
+    for name, events, change, in_use in memory_records(raw):
+        names.append(name)
+        kind = np.full(events.size, len(names) - 1)
+        parts.append((events, change, in_use - min(int(in_use.min()), 0), kind))
+    events, change, in_use, kind = map(np.concatenate, zip(*parts, strict=True))
+    address = raw.stats_of(events).integers("Addr").of(np.arange(events.size))
+    chosen = address > 0
+    events, change, in_use, kind, address = (
+        column[chosen] for column in (events, change, in_use, kind, address)
+    )
+    columns = {"bytes_allocated": in_use, "allocation_bytes": np.abs(change), "addr": address}
+    stats: dict[str, Derived] = {stat: (events, column) for stat, column in columns.items()}
+    return stats | {"allocator_name": (events, kind, tuple(names))}, events, change < 0
 
 
 def place_in_job(header: Mapping[str, Any]) -> tuple[int, int, int]:

@@ -31,7 +31,7 @@ from profnb.trace.chrome.events import (
     read_raw_events,
     row_of,
 )
-from profnb.trace.chrome.kineto import is_kineto, place_in_job, read_kineto
+from profnb.trace.chrome.kineto import is_kineto, memory_records, place_in_job, read_kineto
 from profnb.trace.chrome.onnx_runtime import is_onnx_runtime, read_onnx_runtime
 from profnb.trace.chrome.writer import ADDED
 from profnb.trace.model import Counter, StatColumn, StringTable, Trace
@@ -41,7 +41,6 @@ _COMPUTE, _TENSORS, _ALLOCATORS = " Compute", " Tensors", "Allocators"
 _MOST_PLANES = 10_000
 _LONGEST_US = 1 << 40
 _LARGEST_FACT = 1 << 62
-_MEMORY_RECORD = "[memory]"
 _BYTE_WORDS = ("byte", "memory", "alloc")
 _MOST_SAMPLES = 2_000_000
 _LARGEST_SAMPLE = sys.float_info.max
@@ -77,9 +76,11 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
     # Our own exports count from the trace's begin. Other writers' clocks mean nothing: they begin at 0.
     is_meant = is_export and 0 <= raw.origin_us < _LONGEST_US
     origin_ps = raw.origin_us * 1_000_000 if is_meant else 0
-    counters = [
-        replace(c, time_ps=c.time_ps + origin_ps) for c in (*_sampled(raw), *_memory_records(raw))
-    ]
+    counters = _sampled(raw)
+    for device, records, _, total in memory_records(raw):
+        times = raw.begin_ps[records]
+        counters.append(Counter("memory", device, "bytes", times, total.astype(np.float64)))
+    counters = [replace(one, time_ps=one.time_ps + origin_ps) for one in counters]
     left_out = [*raw.left_out, *reading.left_out]
     if raw.flows and not is_export and not is_kineto(raw):  # these name launches in args too
         left_out.append(
@@ -159,14 +160,14 @@ def _stats_of(raw: RawEvents, reading: Reading, raw_events: Int64s) -> ChromeSta
     event_of_raw = np.full(raw.thread.size, -1, np.int64)
     event_of_raw[raw_events] = np.arange(raw_events.size)
     derived = {}
-    for name, (carriers, values) in reading.derived.items():
+    for name, (carriers, values, *texts) in reading.derived.items():
         events = event_of_raw[carriers]
         order = np.argsort(events, kind="stable")[np.count_nonzero(events < 0) :]
-        derived[name] = StatColumn(events[order], values[order])
+        derived[name] = StatColumn(events[order], values[order], *texts)
     return raw.stats_of(raw_events, derived)
 
 
-# Counters: the counter events, and PyTorch's memory records.
+# Counters.
 
 
 def _sampled(raw: RawEvents) -> list[Counter]:
@@ -188,34 +189,6 @@ def _sampled(raw: RawEvents) -> list[Counter]:
         times, values = zip(*pairs, strict=True)
         columns = np.array(times, np.int64), np.array(values, np.float64)
         counters.append(Counter(name, series, "bytes" if is_bytes else "", *columns))
-    return counters
-
-
-def _memory_records(raw: RawEvents) -> list[Counter]:
-    """Count the bytes in use of each device by PyTorch's ``[memory]`` instants.
-
-    The total is taken where every record has it; else changes are added up: +100, +50, -100 bytes are
-    100, 150, 50 bytes in use.
-    """
-    events = np.flatnonzero(raw.is_instant & (raw.name == row_of(raw.names, _MEMORY_RECORD)))
-    if not events.size:
-        return []
-    events = events[np.argsort(raw.begin_ps[events], kind="stable")]
-    stats, rows = raw.stats_of(events), np.arange(events.size)
-    device, kind, change, total = (
-        stats.integers(name).of(rows, missing)
-        for name, missing in (
-            ("Device Id", -1), ("Device Type", 0), ("Bytes", 0), ("Total Allocated", -1),
-        )
-    )  # fmt: skip
-    counters = []
-    for device_type, device_id in sorted(set(zip(kind.tolist(), device.tolist(), strict=True))):
-        records = (kind == device_type) & (device == device_id)
-        has_total = (total[records] >= 0).all()
-        values = total[records] if has_total else np.cumsum(change[records])
-        name = f"GPU:{device_id}" if device_type else "CPU"
-        times = raw.begin_ps[events[records]]
-        counters.append(Counter("memory", name, "bytes", times, values.astype(np.float64)))
     return counters
 
 

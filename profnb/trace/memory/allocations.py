@@ -10,6 +10,7 @@ import numpy as np
 
 from profnb.core.columns import Int64s
 from profnb.trace.assemble import FoundLine
+from profnb.trace.names import ALLOCATION, DEALLOCATION
 from profnb.trace.nvidia.records import Records
 
 BLOCKS = "blocks"
@@ -46,7 +47,7 @@ class Allocations:
         one_line = np.zeros_like(self.time_ns)
         return Records(
             [FoundLine("/host:CPU", "host", f"memory of {self.allocator}", self.number)], one_line,
-            ["MemoryAllocation", "MemoryDeallocation"], (self.change < 0).astype(np.int64),
+            [ALLOCATION, DEALLOCATION], (self.change < 0).astype(np.int64),
             self.time_ns, self.time_ns,
             {
                 "bytes_allocated": self.in_use, "allocation_bytes": np.abs(self.change),
