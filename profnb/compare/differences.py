@@ -1,13 +1,17 @@
 """Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import signed_text
+from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.section import Bar, Shown
+from profnb.drawing.theme import COLOURS
 from profnb.steps.summary import usual_batch_size
 from profnb.subjects.study import Study
 
+Row = TypeVar("Row")
 _MOST_DATASETS = 5
 _DEVICE_STATS = ("device_type_string", "compute_cap_major", "compute_cap_minor", "core_count")
 
@@ -43,6 +47,39 @@ def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Any], ...]:
         *declared: Of each column its name, the field, its meaning, and what else ``Column`` takes.
     """
     return tuple(field_column(name, *rest, of=field) for name, field, *rest in declared)
+
+
+def shown_of(
+    rows: Sequence[Row],
+    heading: str,
+    text: Callable[[Row], Cell],
+    meaning: str = "",
+    *,
+    is_number: bool = False,
+) -> Shown:
+    """Declare a section's column by a row of the table's value, which is a sequence."""
+    return Shown(heading, lambda at: text(rows[at]), is_number, meaning=meaning)
+
+
+def number_of(
+    rows: Sequence[Row], heading: str, text: Callable[[Row], Cell], meaning: str = ""
+) -> Shown:
+    """Declare such a column of numbers."""
+    return shown_of(rows, heading, text, meaning, is_number=True)
+
+
+def listed(names: Sequence[str], most: int, others: str = "others") -> str:
+    """Name the first few as a sentence does: "a, b and c", "a, b and 4 others"."""
+    named = [*names[:most], *([f"{len(names) - most:,} {others}"] if len(names) > most else [])]
+    return " and ".join(filter(None, [", ".join(named[:-1]), *named[-1:]]))
+
+
+def more_or_less(differences: Sequence[float]) -> Bar:
+    """Make bars in one colour where B spends more, in another where it spends less."""
+    lengths = list(map(abs, differences))
+    return Bar.of(
+        lengths, lambda at: COLOURS["input" if differences[at] > 0 else "host compute"], 8
+    )
 
 
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](

@@ -22,7 +22,7 @@ import numpy as np
 
 from profnb.compare.differences import columns_of
 from profnb.compare.estimates import estimate_mean
-from profnb.core.columns import Floats, Int64s
+from profnb.core.columns import Floats
 from profnb.core.table import Table
 from profnb.core.units import signed_text
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
@@ -63,13 +63,13 @@ class OpDifference:
         return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Op:
     op_name: str
     op_type: str
-    self_ps: float
-    largest_ps: float
-    kernels: frozenset[str]
+    self_ps: float = 0.0
+    largest_ps: float = -1.0
+    kernels: frozenset[str] = frozenset()
 
 
 def compare_ops(first: Study, second: Study) -> list[OpDifference]:
@@ -78,43 +78,32 @@ def compare_ops(first: Study, second: Study) -> list[OpDifference]:
     tables = [(_ops_per_step if is_one else _layers_per_step)(study) for study in (first, second)]
     if not all(tables) and not is_one:
         return []
-    rows = []
-    for key in tables[0].keys() | tables[1].keys():
-        one, two = tables[0].get(key), tables[1].get(key)
-        shown = two or one
-        assert shown is not None
-        first_ps, second_ps = (math.nan if op is None else op.self_ps for op in (one, two))
-        status = _status(key[0], one, two)
-        rows.append(OpDifference(key[0], shown.op_name, shown.op_type, first_ps, second_ps, status))
+    absent, rows = _Op("", "", math.nan), []
+    for side, path in tables[0].keys() | tables[1].keys():
+        one, two = (table.get((side, path), absent) for table in tables)
+        if absent in (one, two):
+            status = "appeared" if one is absent else "vanished"
+        elif side == "device" and one.kernels != two.kernels:
+            status = "other kernel"
+        else:
+            is_open = side == "layer" and not (one.op_type and two.op_type)
+            status = "changed" if is_open or one.op_type == two.op_type else "other type"
+        shown = one if two is absent else two
+        rows.append(
+            OpDifference(side, shown.op_name, shown.op_type, one.self_ps, two.self_ps, status)
+        )
     return sorted(rows, key=lambda row: (-abs(row.difference_ps), row.op_name))
-
-
-def _status(side: str, one: _Op | None, two: _Op | None) -> str:
-    if one is None:
-        return "appeared"
-    if two is None:
-        return "vanished"
-    if side == "device" and one.kernels != two.kernels:
-        return "other kernel"
-    is_same = one.op_type == two.op_type or (side == "layer" and not (one.op_type and two.op_type))
-    return "changed" if is_same else "other type"
 
 
 def _layers_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     """The layers of a mean step, and what is none, by path; nothing where no op lies in a layer."""
     table = study.layers.table
-    rows = [
-        (path, name, kind, float(spent) / max(table.iterations, 1))
-        for path, name, kind, spent in zip(
-            _paths_of(table), table.layer, table.layer_type, table.total_ps, strict=True
-        )
-        if spent
-    ]
-    if not any(kind for _, _, kind, _ in rows):
-        return {}
+    spent = (table.total_ps / max(table.iterations, 1)).tolist()
+    columns = zip(_paths_of(table), table.layer, table.layer_type, spent, strict=True)
+    rows = [row for row in columns if row[-1]]
     return {
-        ("layer", path): _Op(name, "" if kind == SCOPE else kind, spent, spent, frozenset())
-        for path, name, kind, spent in rows
+        ("layer", path): _Op(name, "" if kind == SCOPE else kind, self_ps)
+        for path, name, kind, self_ps in (rows if any(kind for _, _, kind, _ in rows) else ())
     }
 
 
@@ -138,9 +127,8 @@ def _ops_per_step(study: Study) -> dict[tuple[str, str], _Op]:
             continue  # its time is a wait, or hidden; what the training waited for stands under input
         side = "device" if ops.is_device[row] else "host"
         name, spent = ops.op_name[row], float(ops.self_ps[row]) / steps
-        op = ops_by_path.setdefault(
-            (side, path), _Op(name, ops.op_type[row], 0.0, -1.0, frozenset(kernels.get(name, ())))
-        )
+        op = _Op(name, ops.op_type[row], kernels=frozenset(kernels.get(name, ())))
+        op = ops_by_path.setdefault((side, path), op)
         op.self_ps += spent
         if spent > op.largest_ps:
             op.largest_ps, op.op_type = spent, ops.op_type[row]
@@ -155,7 +143,7 @@ def _waiting_per_step(study: Study) -> dict[tuple[str, str], _Op]:
     steps = max(int(waiting.counted.sum()), 1) * max(study.summary.iterations, 1)
     charged = waiting.charged_ps.sum(axis=1) / steps
     return {
-        ("input", path): _Op(path, kind, float(spent), float(spent), frozenset())
+        ("input", path): _Op(path, kind, float(spent))
         for path, kind, spent in zip(study.input.iterators.path, table.kind, charged, strict=True)
         if spent
     }
@@ -286,14 +274,8 @@ def compare_layers(first: Study, second: Study) -> list[LayerDifference]:
     if not all(any(row.is_layer for row in rows.values()) for rows in sides):
         return []
     # The scopes at the top that layers lie in: one model each may be called differently.
-    tops = [
-        {
-            key.split("/")[0] if "/" in key.strip("/") else ""
-            for key, row in rows.items()
-            if row.is_layer
-        }
-        for rows in sides
-    ]
+    paths = [[key for key, row in rows.items() if row.is_layer] for rows in sides]
+    tops = [{key.split("/")[0] if "/" in key.strip("/") else "" for key in keys} for keys in paths]
     if all(len(names) == 1 for names in tops):
         sides = [
             {key.partition("/")[2] if row.is_layer else key: row for key, row in rows.items()}
@@ -321,47 +303,43 @@ def op_time(study: Study) -> float:
 
 def _layer_times(study: Study) -> dict[str, LayerTimes]:
     """Take apart a mean step, by path; what took no time is left out."""
-    table = study.layers.table
-    iterations = max(table.iterations, 1)
-    blocks_ps, update_blocks_ps = _blocks_of(study, len(table))
-    spent = _without_updates(table)
+    table, blocks = study.layers.table, _blocks_of(study)
+    whole = _times_per_step(table)
+    forward = table.layer_part_ps[:, _FORWARD_PART] / max(table.iterations, 1)
+    is_optimizer = np.array([name == OPTIMIZER for name in table.layer], np.bool_)
     rows: dict[str, LayerTimes] = {}
     for at, path in enumerate(_paths_of(table)):
-        name, kind = table.layer[at], table.layer_type[at]
-        layer_ps = float(spent[at]) / iterations
-        if name == OPTIMIZER or not layer_ps:
+        if is_optimizer[at] or not whole[at, 0]:
             continue
-        forward_ps = float(table.layer_part_ps[at, _FORWARD_PART] / iterations)
+        name, kind, forward_ps = table.layer[at], table.layer_type[at], float(forward[at])
         rows[path] = LayerTimes(
             name, "" if kind == SCOPE else kind, name not in OTHERS or kind != "",
-            float(table.parameters[at]), forward_ps, layer_ps - forward_ps, blocks_ps[:, at],
+            float(table.parameters[at]), forward_ps, float(whole[at, 0]) - forward_ps, blocks[:, at, 0],
         )  # fmt: skip
-    named = [at for at, name in enumerate(table.layer) if name == OPTIMIZER]
-    update_ps = table.layer_part_ps[:, _UPDATE_PART].sum()
-    if of_optimizer := float(update_ps + spent[named].sum()) / iterations:
-        shared = update_blocks_ps.sum(axis=1) + blocks_ps[:, named].sum(axis=1)
-        rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, math.nan, 0.0, of_optimizer, shared)  # noqa: FBT003
+    spent, of_blocks = (
+        times[..., 1].sum(axis=-1) + times[..., is_optimizer, 0].sum(axis=-1)
+        for times in (whole, blocks)
+    )
+    if spent:
+        rows[OPTIMIZER] = LayerTimes(OPTIMIZER, "", False, math.nan, 0.0, float(spent), of_blocks)  # noqa: FBT003
     return rows
 
 
-def _without_updates(table: LayerTable) -> Int64s:
-    without: Int64s = table.total_ps - table.layer_part_ps[:, _UPDATE_PART]
-    return without
+def _times_per_step(table: LayerTable) -> Floats:
+    """Time of each row in a mean step without updates of weights, and that of those, shape (R, 2)."""
+    updates = table.layer_part_ps[:, _UPDATE_PART]
+    return np.stack([table.total_ps - updates, updates], axis=-1) / max(table.iterations, 1)
 
 
-def _blocks_of(study: Study, rows: int) -> tuple[Floats, Floats]:
-    """Time of each row in a mean step of each block of steps, without and only of updates, shape (B, R)."""
-    counted = study.summary.counted
+def _blocks_of(study: Study) -> Floats:
+    """The same of each block of steps, shape (B, R, 2)."""
+    counted, table = study.summary.counted, study.layers.table
     count = min(_MOST_BLOCKS_COMPARED, counted.size // _LEAST_STEPS)
-    layer_ps, updates = np.zeros((count, rows)), np.zeros((count, rows))
-    for at, block in enumerate(np.array_split(counted, count) if count else ()):
-        table = study.layers.table_of(block, study.events_of(block))
-        if table.layer != study.layers.table.layer:
-            return np.zeros((0, rows)), np.zeros((0, rows))
-        steps = max(table.iterations, 1)
-        layer_ps[at] = _without_updates(table) / steps
-        updates[at] = table.layer_part_ps[:, _UPDATE_PART] / steps
-    return layer_ps, updates
+    blocks = np.array_split(counted, count) if count else []
+    tables = [study.layers.table_of(block, study.events_of(block)) for block in blocks]
+    if not tables or any(one.layer != table.layer for one in tables):
+        return np.zeros((0, len(table), 2))
+    return np.stack([_times_per_step(one) for one in tables])
 
 
 def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifference:
@@ -376,15 +354,12 @@ def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifferen
     return LayerDifference(one or _ABSENT, two or _ABSENT, ratio, low, high, status)
 
 
+_SIDES = '"host", "device", "input" for waiting, or "layer" where two frameworks ran'
 OP_DIFFERENCES = Table[Sequence[OpDifference]](
     "table",
     "One row per op of either side, the largest difference first.",
     columns_of(
-        (
-            "side",
-            "side",
-            '"host", "device", "input" for waiting, or "layer" where two frameworks ran',
-        ),
+        ("side", "side", _SIDES),
         ("op_name", "op_name", "the op, as B names it if B has it; or the iterator, or the layer"),
         ("op_type", "op_type", "its type"),
         ("first_us", "first_ps", "self time in a mean step of A"),

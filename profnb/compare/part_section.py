@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from profnb.compare.differences import more_or_less, number_of, shown_of
 from profnb.compare.tree_differences import (
     PART_DIFFERENCES,
     PartDifference,
@@ -12,8 +13,7 @@ from profnb.compare.tree_differences import (
 )
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
-from profnb.drawing.section import Bar, Section, Shown, section_of
-from profnb.drawing.theme import COLOURS
+from profnb.drawing.section import Section, section_of
 
 SLOWER, FASTER, NO_VERDICT = "CAUTION", "TIP", "NOTE"  # what GitHub calls red, green and blue boxes
 _SHOWN, _MOST_PARTS_NAMED = 12, 3
@@ -25,29 +25,20 @@ def part_section(
 ) -> Section:
     """Show where the whole cell's time differs, by name: both trees, a table, and bars to both sides."""
     shown = parts[:_SHOWN]
-    most = max((abs(part.difference_ms) for part in shown), default=1.0) or 1.0
     return section_of(
         PART_DIFFERENCES,
         shown,
         (
-            Shown("part", lambda row: (shown[row].part, "", shown[row].inside)),
-            Shown(labels[0], lambda row: _text(shown[row].first_ms), is_number=True),
-            Shown(labels[1], lambda row: _text(shown[row].second_ms), is_number=True),
-            Shown(
-                "difference",
-                lambda row: signed_text(shown[row].difference_ms * PS_PER_MS),
-                is_number=True,
-            ),
+            shown_of(shown, "part", lambda part: (part.part, "", part.inside)),
+            number_of(shown, labels[0], lambda part: _text(part.first_ms)),
+            number_of(shown, labels[1], lambda part: _text(part.second_ms)),
+            number_of(shown, "difference", lambda part: _signed(part.difference_ms)),
             "status",
         ),
         title="Where the cell's time differs",
         tab="",
         sentence=difference_sentence(parts),
-        bar=Bar(
-            lambda row: abs(shown[row].difference_ms) / most,
-            lambda row: COLOURS["input" if shown[row].difference_ms > 0 else "host compute"],
-            8,
-        ),
+        bar=more_or_less([part.difference_ms for part in shown]),
         rows=range(len(shown)),
         strip=picture,
     )

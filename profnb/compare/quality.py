@@ -8,13 +8,14 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from profnb.capture.models.layer_facts import FitResult
 from profnb.compare.differences import columns_of
 from profnb.compare.estimates import estimate_mean
-from profnb.core.table import Column, Table
+from profnb.core.table import Table
 from profnb.core.units import metric_text
 
 _HIGHER = re.compile(
@@ -33,6 +34,13 @@ def is_higher_better(metric: str) -> bool | None:
         return True
     lower = _LOWER.search(metric) or metric.lower().endswith(("_error", "loss"))
     return False if lower else None
+
+
+class Both(NamedTuple):
+    """A number of A's runs, and the same of B's."""
+
+    first: float
+    second: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +79,44 @@ class MetricDifference:
         """Write a value of this metric."""
         return metric_text(value, is_score=self.is_higher_better is True)
 
-    def worst(self, values: Sequence[float]) -> float:
-        """Pick the worst run; the smallest value where the name does not tell."""
-        return max(values) if self.is_higher_better is False else min(values)
+    def _each(self, figure: Callable[[tuple[float, ...]], float]) -> "Both":
+        return Both(figure(self.first), figure(self.second))
+
+    @property
+    def medians(self) -> "Both":
+        """The median over the runs of A, and of B."""
+        return self._each(lambda values: float(np.median(values)))
+
+    @property
+    def worsts(self) -> "Both":
+        """The worst run of each; the smallest value where the name does not tell."""
+        return self._each(max if self.is_higher_better is False else min)
+
+    @property
+    def runs(self) -> "Both":
+        """Count the runs of each."""
+        return self._each(len)
 
     def sentence(self, first: str, second: str) -> str:
         """Say in a sentence how the metric differs."""
-        one, two = float(np.median(self.first)), float(np.median(self.second))
-        medians = f"{self.text(one)} for {first}, {self.text(two)} for {second}"
-        sides = self.first, self.second
-        broken = [sum(not math.isfinite(value) for value in side) for side in sides]
+        one, two = map(self.text, self.medians)
+        medians = f"{one} for {first}, {two} for {second}"
+        broken = self._each(lambda values: sum(not math.isfinite(value) for value in values))
         if any(broken):
             return (
-                f"{self.metric} is not finite in {broken[0]} of {len(self.first)} runs of {first} and "
-                f"{broken[1]} of {len(self.second)} of {second}: these trainings diverged."
+                f"{self.metric} is not finite in {broken[0]} of {self.runs[0]} runs of {first} and "
+                f"{broken[1]} of {self.runs[1]} of {second}: these trainings diverged."
             )
         if math.isnan(self.low):
             return f"{self.metric}: {medians}. One run a side cannot rule out chance."
-        worst = " and ".join(self.text(self.worst(side)) for side in sides)
-        figures, runs = (
-            f"median {medians}; worst {worst}",
-            f"{len(self.first)} + {len(self.second)}",
-        )
+        worst = " and ".join(map(self.text, self.worsts))
+        figures = f"median {medians}; worst {worst} ({self.runs[0]} + {self.runs[1]} runs)"
         if not self.is_different:
-            return f"{self.metric} shows no difference: {figures} ({runs} runs)."
+            return f"{self.metric} shows no difference: {figures}."
         verdict = ""
         if self.is_higher_better is not None:
             verdict = ", better" if (self.low > 0) == self.is_higher_better else ", worse"
-        return f"{self.metric} is {self.word} for {second}{verdict}: {figures} ({runs} runs)."
+        return f"{self.metric} is {self.word} for {second}{verdict}: {figures}."
 
 
 def compare_metrics(
@@ -146,36 +164,21 @@ def pick_metric(names: Sequence[str]) -> str | None:
     return min(with_direction, key=rank, default=None)
 
 
-def _columns_of(side: str, name: str) -> tuple[Column[Sequence[MetricDifference]], ...]:
-    """The columns of one side: "first" or "second", which is called A or B."""
-
-    def column(
-        what: str, meaning: str, text: Callable[[MetricDifference, tuple[float, ...]], float]
-    ) -> Column[Sequence[MetricDifference]]:
-        return Column(
-            f"{side}_{what}", lambda rows: [text(row, getattr(row, side)) for row in rows], meaning
-        )
-
-    return (
-        column("median", f"median over the runs of {name}", lambda _, runs: float(np.median(runs))),
-        column("worst", "... the worst of them", lambda row, runs: row.worst(runs)),
-        column("runs", "... how many they are", lambda _, runs: len(runs)),
-    )
-
-
 _LOW = "where the 95 % interval of the difference of means begins, NaN with one run on a side"
 QUALITY = Table[Sequence[MetricDifference]](
     "quality",
     "One row per metric of Keras' fits, the one to look at first in front.",
-    (
-        *columns_of(("metric", "metric", "its name; what counts is its last value in each run")),
-        *_columns_of("first", "A"),
-        *_columns_of("second", "B"),
-        *columns_of(
-            ("low", "low", _LOW),
-            ("high", "high", "where it ends"),
-            ("is_different", "is_different", "whether it leaves out 0"),
-        ),
+    columns_of(
+        ("metric", "metric", "its name; what counts is its last value in each run"),
+        ("first_median", "medians.first", "median over the runs of A"),
+        ("first_worst", "worsts.first", "... the worst of them"),
+        ("first_runs", "runs.first", "... how many they are"),
+        ("second_median", "medians.second", "median over the runs of B"),
+        ("second_worst", "worsts.second", "... the worst of them"),
+        ("second_runs", "runs.second", "... how many they are"),
+        ("low", "low", _LOW),
+        ("high", "high", "where it ends"),
+        ("is_different", "is_different", "whether it leaves out 0"),
     ),
     owner="c",
 )

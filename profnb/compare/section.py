@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.differences import CATEGORY_DIFFERENCES, CategoryDifference
+from profnb.compare.differences import (
+    CATEGORY_DIFFERENCES,
+    CategoryDifference,
+    listed,
+    more_or_less,
+    number_of,
+    shown_of,
+)
 from profnb.compare.op_differences import (
     LAYER_DIFFERENCES,
     OP_DIFFERENCES,
@@ -26,6 +33,7 @@ from profnb.compare.timeline_differences import EVENT_DIFFERENCES, EventDifferen
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
+from profnb.core.table import Table
 from profnb.core.units import (
     MISSING,
     PS_PER_MS,
@@ -47,6 +55,8 @@ _MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
 _FAR_OUT = 2  # of where the boxes end
 _STEPS_TITLE, _RUNS_TITLE = "Time from step to step", "Time of whole runs"
 _LAYERS_TITLE = "Layers, forward + backward"
+_LAYER_TIME = "op time of a mean step: forward + backward and all else that is no update of weights"
+_LAYER_RATIO = "time of the second over that of the first, with its 95 % interval"
 _SIDE_COLOURS = (COLOURS["device compute"], COLOURS["device collectives"])
 
 
@@ -91,15 +101,15 @@ class ComparisonView:
         labels = self.runs[0].label, self.runs[1].label
         sections = [
             _time_section(self.runs, self.p_value),
-            *([_quality_section(labels, self.metrics)] if self.metrics else []),
-            *([part_section(labels, self.parts, self.picture)] if self.parts else []),
+            _quality_section(labels, self.metrics),
+            part_section(labels, self.parts, self.picture),
             _category_section(labels, self.categories),
-            layer_section(labels, self.layers, self.op_ps, self.frameworks)
-            if any(self.frameworks)
-            else _op_section(labels, self.ops),
-            *([] if any(self.frameworks) else [_event_section(labels, self.events)]),
         ]
-        return [section for section in sections if section.rows]
+        if any(self.frameworks):
+            sections += [layer_section(labels, self.layers, self.op_ps, self.frameworks)]
+        else:
+            sections += [_op_section(labels, self.ops), _event_section(labels, self.events)]
+        return [section for section in sections if section.rows or section.plain]
 
     def figures(self) -> dict[str, dict[str, Any]]:
         """Make the charts by title, in plotly's schema: what the runs took."""
@@ -138,12 +148,9 @@ def titled_html(
 def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference]) -> Section:
     rows = []
     for row in metrics[:_SHOWN_METRICS]:
-        cells = [
-            row.text(value)
-            for values in (row.first, row.second)
-            for value in (float(np.median(values)), row.worst(values))
-        ]
-        rows.append(("", row.metric, *cells, f"{len(row.first)} + {len(row.second)}", row.word))
+        pairs = zip(row.medians, row.worsts, strict=True)
+        cells = [row.text(value) for pair in pairs for value in pair]
+        rows.append(("", row.metric, *cells, f"{row.runs[0]} + {row.runs[1]}", row.word))
     sides = [heading for label in labels for heading in (f"{label}, median", "worst")]
     return Section(
         title="What was learned",
@@ -193,20 +200,37 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     )
 
 
-def _category_section(labels: tuple[str, str], categories: Sequence[CategoryDifference]) -> Section:
+def _differences(
+    table: Table[Any],
+    rows: Sequence[Any],
+    labels: tuple[str, str],
+    columns: Sequence[str | Shown],
+    title: str,
+    sentence: str = "",
+    bar: Bar | None = None,
+) -> Section:
+    """Show rows that differ; where the columns have "times" stand those of A and of B."""
+    times = [
+        number_of(rows, labels[0], lambda row: duration_text(row.first_ps)),
+        number_of(rows, labels[1], lambda row: duration_text(row.second_ps)),
+    ]
     return section_of(
-        CATEGORY_DIFFERENCES,
-        categories,
-        ("category", *_sides(labels, categories), "difference_ms"),
-        title="Mean step by category",
+        table,
+        rows,
+        [one for column in columns for one in (times if column == "times" else [column])],
+        title=title,
         tab="",
-        bar=Bar.of(
-            [abs(row.difference_ps) for row in categories],
-            lambda row: colour_of(categories[row].category),
-            10,
-        ),
-        rows=range(len(categories)),
+        sentence=sentence,
+        bar=bar or more_or_less([row.difference_ps for row in rows]),
+        rows=range(len(rows)),
     )
+
+
+def _category_section(labels: tuple[str, str], rows: Sequence[CategoryDifference]) -> Section:
+    lengths = [abs(row.difference_ps) for row in rows]
+    bar = Bar.of(lengths, lambda at: colour_of(rows[at].category), 10)
+    columns, title = ("category", "times", "difference_ms"), "Mean step by category"
+    return _differences(CATEGORY_DIFFERENCES, rows, labels, columns, title, bar=bar)
 
 
 def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section:
@@ -214,59 +238,23 @@ def _op_section(labels: tuple[str, str], ops: Sequence[OpDifference]) -> Section
     whole = sum(abs(row.difference_ps) for row in ops) or 1.0
     share = sum(abs(row.difference_ps) for row in shown) / whole
     titles = op_titles([row.op_name for row in shown], [row.op_type for row in shown])
-    statuses = ["" if row.status == "changed" else row.status for row in shown]
-    return section_of(
-        OP_DIFFERENCES,
-        shown,
-        (
-            Shown("op", lambda row: titles[row].cell),
-            "side",
-            *_sides(labels, shown),
-            "difference_us",
-            Shown("", lambda row: statuses[row]),
-        ),
-        title="Ops that account for it",
-        tab="",
-        sentence=f"Self time of a mean step: {percent_text(share)} of all differences.",
-        bar=more_or_less([row.difference_ps for row in shown]),
-        rows=range(len(shown)),
+    columns = (
+        Shown("op", lambda at: titles[at].cell),
+        "side",
+        "times",
+        "difference_us",
+        shown_of(shown, "", lambda row: "" if row.status == "changed" else row.status),
     )
+    sentence = f"Self time of a mean step: {percent_text(share)} of all differences."
+    return _differences(OP_DIFFERENCES, shown, labels, columns, "Ops that account for it", sentence)
 
 
 def _event_section(labels: tuple[str, str], events: Sequence[EventDifference]) -> Section:
-    shown = events[:_SHOWN_EVENTS]
-    more = len(events) - len(shown)
-    return section_of(
-        EVENT_DIFFERENCES,
-        shown,
-        ("event", "side", *_sides(labels, shown), "difference_ms", "status"),
-        title="The timelines, step by step",
-        tab="",
-        sentence="Self time of a mean step."
-        + (f" `c.timeline_diff` has {count_text(more)} more." if more else ""),
-        bar=more_or_less([row.difference_ps for row in shown]),
-        rows=range(len(shown)),
-    )
-
-
-def more_or_less(differences: Sequence[float]) -> Bar:
-    """Bars in one colour where B spends more, in another where it spends less."""
-    return Bar.of(
-        list(map(abs, differences)),
-        lambda row: COLOURS["input" if differences[row] > 0 else "host compute"],
-        8,
-    )
-
-
-def _sides(
-    labels: tuple[str, str],
-    rows: Sequence[OpDifference] | Sequence[CategoryDifference] | Sequence[EventDifference],
-) -> tuple[Shown, Shown]:
-    """The times of A and of B, under what they are called."""
-    return (
-        Shown(labels[0], lambda row: duration_text(rows[row].first_ps), is_number=True),
-        Shown(labels[1], lambda row: duration_text(rows[row].second_ps), is_number=True),
-    )
+    shown, more = events[:_SHOWN_EVENTS], len(events) - _SHOWN_EVENTS
+    left_out = f" `c.timeline_diff` has {count_text(more)} more." if more > 0 else ""
+    columns = ("event", "side", "times", "difference_ms", "status")
+    title, sentence = "The timelines, step by step", f"Self time of a mean step.{left_out}"
+    return _differences(EVENT_DIFFERENCES, shown, labels, columns, title, sentence)
 
 
 def layer_section(
@@ -295,19 +283,17 @@ def layer_section(
     more = [float(np.nan_to_num(row.second_ps) - np.nan_to_num(row.first_ps)) for row in layers]
     order = sorted(range(len(layers)), key=lambda row: -abs(more[row]))
 
-    def name(at: int) -> Cell:
-        row = layers[at]
+    def name(row: LayerDifference) -> Cell:
         above, _, called = row.layer.rpartition("/") if row.is_layer else ("", "", row.layer)
         inside = above.partition("/")[2]
         about = [row.layer_type, inside and f"in {inside}"]
         if row.status != "both":
             about.append(f"only {labels[row.status == 'only in B']}")
-        listed = " ".join(filter(None, about))
-        return (called, "", listed) if listed else called
+        beside = " ".join(filter(None, about))
+        return (called, "", beside) if beside else called
 
     def side(which: int) -> Shown:
-        def text(at: int) -> str:
-            row = layers[at]
+        def text(row: LayerDifference) -> str:
             one = (row.first, row.second)[which]
             if math.isnan(one.forward_ps):
                 return MISSING
@@ -315,37 +301,17 @@ def layer_section(
                 return duration_text(one.total_ps)
             return f"{duration_text(one.forward_ps)} + {duration_text(one.backward_ps)}"
 
-        return Shown(
-            labels[which], text, is_number=True,
-            meaning="op time of a mean step: forward + backward and all else that is no update of weights",
-        )  # fmt: skip
-
-    def ratio(at: int) -> str:
-        row = layers[at]
-        interval = (
-            "" if math.isnan(row.low) else f" ({range_text(f'{row.low:.2f}', f'{row.high:.2f}')})"
-        )
-        return MISSING if math.isnan(row.ratio) else f"{row.ratio:.2f}{interval}"
-
-    def parameters(at: int) -> str:
-        counts = (layers[at].first.parameters, layers[at].second.parameters)
-        texts = [count_text(int(count)) for count in counts if not math.isnan(count)]
-        return " and ".join(dict.fromkeys(texts)) or MISSING
+        return number_of(layers, labels[which], text, _LAYER_TIME)
 
     return section_of(
         LAYER_DIFFERENCES,
         layers,
         (
-            Shown("layer", name),
+            shown_of(layers, "layer", name),
             side(0),
             side(1),
-            Shown(
-                f"{labels[1]} / {labels[0]}",
-                ratio,
-                is_number=True,
-                meaning="time of the second over that of the first, with its 95 % interval",
-            ),
-            Shown("parameters", parameters, is_number=True),
+            number_of(layers, f"{labels[1]} / {labels[0]}", _ratio, _LAYER_RATIO),
+            number_of(layers, "parameters", _parameters),
         ),
         title=_LAYERS_TITLE,
         tab="",
@@ -353,6 +319,19 @@ def layer_section(
         bar=more_or_less(more),
         rows=sorted(order[:_SHOWN_LAYERS]),
     )
+
+
+def _ratio(row: LayerDifference) -> str:
+    if math.isnan(row.ratio):
+        return MISSING
+    interval = range_text(f"{row.low:.2f}", f"{row.high:.2f}")
+    return f"{row.ratio:.2f}" + ("" if math.isnan(row.low) else f" ({interval})")
+
+
+def _parameters(row: LayerDifference) -> str:
+    counts = (row.first.parameters, row.second.parameters)
+    texts = [count_text(int(count)) for count in counts if not math.isnan(count)]
+    return " and ".join(dict.fromkeys(texts)) or MISSING
 
 
 def _about_layers(
@@ -371,12 +350,9 @@ def _about_layers(
         words.append(f"{count_text(len(layers) - _SHOWN_LAYERS)} more rows are in c.layers.")
     for status, label in zip(("only in A", "only in B"), labels, strict=True):
         only = [row.layer for row in layers if row.is_layer and row.status == status]
-        named = [name.rpartition("/")[2] or name for name in only[:_MOST_LAYERS_NAMED]]
-        if len(only) > len(named):
-            named.append(f"{count_text(len(only) - len(named))} more")
+        named = [name.rpartition("/")[2] or name for name in only]
         if only:
-            listed = f"{', '.join(named[:-1])} and {named[-1]}" if len(named) > 1 else named[0]
-            words.append(f"Only {label} has ops of {listed}.")
+            words.append(f"Only {label} has ops of {listed(named, _MOST_LAYERS_NAMED, 'more')}.")
     return " ".join(words)
 
 
@@ -416,15 +392,28 @@ def _box_figure(
         data += _box(place, values, end, unit, _SIDE_COLOURS[side])
         most = float(values.max())
         labels.append(f"{label} (to {duration_text(most * scale)} →)" if most > end else label)
-    layout = figure_layout(title, 110 + 34 * len(boxes))
-    layout |= {
-        "barmode": "overlay",
-        "showlegend": False,
-        "margin": {"l": 8, "r": 12, "t": 34, "b": 34},
-        "xaxis": {**axis(""), "ticksuffix": f" {unit}", "range": [0, end]},
-        "yaxis": label_axis(labels),
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return lying_chart(title, 110 + 34 * len(boxes), data, labels, end, f" {unit}")
+
+
+def chart(title: str, height: int, data: Sequence[dict[str, Any]], **layout: Any) -> dict[str, Any]:
+    """Make a figure in plotly's schema."""
+    layout = figure_layout(title, height) | layout
+    return {"data": list(data), "layout": layout, "config": {"displaylogo": False}}
+
+
+def lying_chart(
+    title: str,
+    height: int,
+    data: Sequence[dict[str, Any]],
+    labels: Sequence[str],
+    end: float,
+    unit: str = "",
+) -> dict[str, Any]:
+    """Make a figure of bars that lie, each with a label, on an axis from 0 to an end."""
+    return chart(
+        title, height, data, barmode="overlay", showlegend=False, margin={"l": 8, "r": 12, "t": 34, "b": 34},
+        xaxis={**axis(""), "ticksuffix": unit, "range": [0, end]}, yaxis=label_axis(labels),
+    )  # fmt: skip
 
 
 def label_axis(labels: Sequence[str]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from profnb.core.units import percent_text, range_text
 from profnb.steps.step_times import StepTimes
 from profnb.subjects.study import Study
 
-_ENOUGH_UNTRACED = 10
+ENOUGH_UNTRACED = 10
 _UNDER_WAY, _LEAST_BLOCKS = 32, 4
 _MOST_COMPARED = 1000
 _RESAMPLES = 1000
@@ -62,20 +62,12 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
     """
     if not len(times):  # nobody times the calls of an unmarked loop on JAX
         return np.empty(0), False
-    is_of_phase = np.array([name == study.summary.phase for name in times.phase], np.bool_)
-    ends_epoch = _ends_an_epoch(times, is_of_phase)
-    chosen = is_of_phase.copy()
-    chosen[np.flatnonzero(chosen)[: study.warmup_steps]] = False
-    chosen &= ~times.retraced
-    follows = np.append(np.diff(times.run) == 0, False)
-    period = np.append(np.diff(times.begin_ps), 0).astype(np.float64)
-    is_measured = follows & np.append(chosen[1:], False)
-    if study.program.runs_ahead:
-        is_measured |= ends_epoch
-    period = np.where(is_measured & (period > 0), period, times.duration_ps)
+    phase, runs_ahead = study.summary.phase, study.program.runs_ahead
+    ends_epoch = _ends_an_epoch(times, phase) if runs_ahead else False
+    period, chosen, is_measured = pick_steps(times, phase, study.warmup_steps, goes_on=ends_epoch)
     untraced = chosen & ~times.was_traced
     iterations = max(study.summary.iterations, 1)
-    if untraced.sum() >= _ENOUGH_UNTRACED or not times.was_traced.any():
+    if untraced.sum() >= ENOUGH_UNTRACED or not times.was_traced.any():
         taken = untraced
     elif not len(study.steps):
         taken = chosen
@@ -83,16 +75,42 @@ def steady_step_times(study: Study, times: StepTimes) -> tuple[Floats, bool]:
         steps, counted = study.steps, study.summary.counted
         whole = (steps.duration_ps[counted] + study.gaps.own_ps[counted]) / iterations
         return whole, True  # as the devices or the programs took them
-    if study.program.runs_ahead:
+    if runs_ahead:
         stretch = np.cumsum(np.append(0, ~is_measured | ends_epoch)[:-1])
         return _settled(period[taken] / iterations, stretch[taken]), taken is chosen
     return period[taken] / iterations, taken is chosen
 
 
-def _ends_an_epoch(times: StepTimes, is_of_phase: Bools) -> Bools:
+def pick_steps(
+    times: StepTimes, phase: str | None, warmup: int, *, goes_on: Bools | bool = False
+) -> tuple[Floats, Bools, Bools]:
+    """Pick the steps of a phase that are no warm-up.
+
+    Args:
+        times: The wall times of a run.
+        phase: The kind of steps.
+        warmup: How many of the first ones to leave out.
+        goes_on: Steps that last until the next one, whichever it is.
+
+    Returns:
+        Of each step its time, until the next one of its run begins or else its duration, and whether it is
+        picked, and whether the next one's beginning ends it.
+    """
+    chosen = np.array([name == phase for name in times.phase], np.bool_)
+    if not chosen.size:
+        return np.empty(0), chosen, chosen
+    chosen[np.flatnonzero(chosen)[:warmup]] = False
+    chosen &= ~times.retraced
+    is_measured = np.append((np.diff(times.run) == 0) & chosen[1:], False) | goes_on
+    period = np.append(np.diff(times.begin_ps), 0)
+    is_longer = is_measured & (period > 0)
+    return np.where(is_longer, period, times.duration_ps).astype(np.float64), chosen, is_measured
+
+
+def _ends_an_epoch(times: StepTimes, phase: str | None) -> Bools:
     """Steps that end an epoch in whose fit more steps follow, so that what comes behind is of the fit."""
     last = np.zeros(len(times), np.bool_)
-    rows = np.flatnonzero(is_of_phase)
+    rows = np.flatnonzero([name == phase for name in times.phase])
     same_fit = np.diff(times.run[rows]) == 0
     is_next = np.diff(rows) == 1
     ended = np.zeros(len(times), np.bool_) if times.epoch is None else times.epoch > 0
@@ -151,12 +169,12 @@ class Difference:
         spread: How much runs vary, as the history tells where a side has too few; None where nobody asked.
     """
 
-    ratio: float
-    low: float
-    high: float
-    p_value: float
-    runs: tuple[int, int]
-    steps: tuple[int, int]
+    ratio: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    p_value: float = math.nan
+    runs: tuple[int, int] = (0, 0)
+    steps: tuple[int, int] = (0, 0)
     spread: Spread | None = None
 
     @property
@@ -177,11 +195,9 @@ class Difference:
 
     def speed_words(self) -> tuple[str, str]:
         """How many times faster or slower B is, and the interval of that: "1.90x faster", "1.80 to 2.00"."""
-        if self.ratio < 1:
-            ends = 1 / self.high, 1 / self.low
-            return f"{factor_text(1 / self.ratio)}x faster", range_text(*map(factor_text, ends))
-        interval = range_text(factor_text(self.low), factor_text(self.high))
-        return f"{factor_text(self.ratio)}x slower", interval
+        sign, ends = (-1, (self.high, self.low)) if self.ratio < 1 else (1, (self.low, self.high))
+        factor, low, high = (factor_text(one**sign) for one in (self.ratio, *ends))
+        return f"{factor}x {'faster' if sign < 0 else 'slower'}", range_text(low, high)
 
     def verdict(self, first: str, second: str, of: str = "") -> str:
         """The answer in a sentence.
@@ -202,11 +218,8 @@ class Difference:
             speed, interval = self.speed_words()
             sentence = f"{second} is {speed}{of} than {first}"
         else:
-            said = (
-                "No verdict from one run a side"
-                if self.is_open
-                else "These runs show no difference"
-            )
+            said = "No verdict from one run a side"
+            said = said if self.is_open else "These runs show no difference"
             sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
@@ -219,11 +232,7 @@ class Difference:
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1
-        return (
-            f"Even on an idle machine that could be {reach:.0%} off either way. {repeat}".replace(
-                "%", " %"
-            )
-        )
+        return f"Even on an idle machine that could be {reach * 100:.0f} % off either way. {repeat}"
 
 
 def factor_text(value: float) -> str:
@@ -247,7 +256,7 @@ def compare_runs(
     runs = len(sides[0]), len(sides[1])
     counts = first.step_count, second.step_count
     if not all(runs):
-        return Difference(math.nan, math.nan, math.nan, math.nan, runs, counts)
+        return Difference(runs=runs, steps=counts)
     random = np.random.default_rng(seed)
     estimates = [estimate_step(side, random) for side in sides]
     used = [] if spreads is None else _spreads_used(estimates, runs, spreads)
@@ -260,9 +269,8 @@ def compare_runs(
     samples = [first.medians, second.medians]
     if max(runs) == 1:
         samples = [block_medians(side[0]) for side in sides]
-    p_value = math.nan
-    if min(map(len, samples)) >= _FEWEST_RANKED:
-        p_value = mann_whitney(*samples)
+    is_ranked = min(map(len, samples)) >= _FEWEST_RANKED
+    p_value = mann_whitney(*samples) if is_ranked else math.nan
     return Difference(math.exp(two.mean - one.mean), low, high, p_value, runs, counts, spread)
 
 

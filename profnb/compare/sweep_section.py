@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.section import label_axis, titled_html
+from profnb.compare.section import chart, lying_chart, titled_html
 from profnb.compare.sweeps import SweepTable, setting_text, settings_table, slower_text
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, count_text, range_text, rate_text
-from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.figures import axis
 from profnb.drawing.markup import figure_text, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS
@@ -27,9 +27,8 @@ def sweep_text(table: SweepTable) -> str:
 
 def sweep_figures(table: SweepTable) -> dict[str, dict[str, Any]]:
     """Make the sweep's charts by title, in plotly's schema; none where nothing was measured."""
-    timed_count = int(np.isfinite(table.per_second).sum())
-    figures = {"Throughput": _bar_figure(table)} if timed_count else {}
-    if timed_count > 1 and table.against:
+    figures = {"Throughput": _bar_figure(table)} if table.timed else {}
+    if len(table.timed) > 1 and table.against:
         figures["Throughput and its price"] = _front_figure(table)
     return figures
 
@@ -46,43 +45,37 @@ def _label(table: SweepTable, row: int) -> str:
 
 
 def _headline(table: SweepTable) -> str:
-    timed_count, best = int(np.isfinite(table.per_second).sum()), _fastest(table)
-    if not timed_count:
+    if table.ranking is None:
         return "No setting has a run to speak of."
-    rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
-    if timed_count == 1:
-        return f"{_label(table, best)}: {rate}. No other setting ran."
+    best = _label(table, table.ranking.best)
+    rate = f"{count_text(round(float(table.per_second[table.ranking.best])))} {table.unit}/s"
+    if len(table.timed) == 1:
+        return f"{best}: {rate}. No other setting ran."
     if table.equals:
         others = "one other" if table.equals == 1 else f"{table.equals} others"
-        return f"{_label(table, best)} is fastest ({rate}), but {others} may be as fast."
-    return f"{_label(table, best)} is fastest: {rate}."
-
-
-def _fastest(table: SweepTable) -> int:
-    """The setting that is the winner, and alone has the winner's colour; -1 where none has a run."""
-    is_timed = np.isfinite(table.per_second)
-    return int(np.nanargmax(np.where(is_timed, table.per_second, np.nan))) if is_timed.any() else -1
-
-
-def _is_tied(table: SweepTable, row: int) -> bool:
-    """Tell whether a setting is not the fastest of these runs, and may be it all the same."""
-    ranking = table.ranking
-    return ranking is not None and row != ranking.best and bool(ranking.may_be_best[row])
+        return f"{best} is fastest ({rate}), but {others} may be as fast."
+    return f"{best} is fastest: {rate}."
 
 
 def _standing(table: SweepTable, row: int) -> str:
     """Say how a setting stands to the fastest one, in a word or two; "" where it has no run."""
-    is_timed, ranking = np.isfinite(table.per_second), table.ranking
-    if ranking is None or not is_timed[row] or is_timed.sum() == 1:
+    ranking = table.ranking
+    if ranking is None or row not in table.timed or len(table.timed) == 1:
         return ""
     if row == ranking.best:
         return "fastest" if not table.equals else "fastest, tied"
-    if _is_tied(table, row):
+    if ranking.may_be_best[row]:
         return "tied"
     if not ranking.low[row] > 0:  # nothing tells
         return MISSING
     low, high = (slower_text(float(bounds[row])) for bounds in (ranking.low, ranking.high))
     return f"{range_text(low, high)} slower"
+
+
+def _colours(table: SweepTable) -> list[str]:
+    """A colour for each setting: the winner alone has the winner's."""
+    best = -1 if table.ranking is None else table.ranking.best
+    return [_BEST if row == best else _NOT_BEST for row in range(len(table))]
 
 
 def _interval(table: SweepTable, row: int) -> str:
@@ -93,10 +86,9 @@ def _interval(table: SweepTable, row: int) -> str:
 
 
 def _section(table: SweepTable) -> Section:
-    points, best = table.points, _fastest(table)
-    fastest = float(table.per_second[best]) if best >= 0 else 1.0
+    points, colours = table.points, _colours(table)
     learned = [] if table.metric is None else [table.metric, f"{table.metric}_worst"]
-    is_weighed = bool(table.against) and int(np.isfinite(table.per_second).sum()) > 1
+    is_weighed = bool(table.against) and len(table.timed) > 1
     front = Shown(
         "worth its price",
         lambda row: "yes" if table.is_best[row] else "",
@@ -135,14 +127,14 @@ def _section(table: SweepTable) -> Section:
         sentence=f"Worth the price: no setting is surely better in throughput or in{weighed} at no price."
         if is_weighed
         else "",
-        bar=Bar.of(table.per_second, lambda row: _BEST if row == best else _NOT_BEST, full=fastest),
+        bar=Bar.of(np.nan_to_num(table.per_second), colours.__getitem__),
         rows=range(len(table)),
     )
 
 
 def _bar_figure(table: SweepTable) -> dict[str, Any]:
     """A bar per setting, the interval as a line."""
-    rows = [row for row in range(len(table)) if np.isfinite(table.per_second[row])][:_MOST_BARS]
+    rows, colours = table.timed[:_MOST_BARS], _colours(table)
     rates = [round(float(table.per_second[row]), 2) for row in rows]
     high = [round(float(table.high[row] - table.per_second[row]), 2) for row in rows]
     low = [round(float(table.per_second[row] - table.low[row]), 2) for row in rows]
@@ -153,18 +145,11 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
     for at, row in enumerate(rows):
         if reach[at] > end:
             labels[at] += f" (interval to {rate_text(float(table.high[row]), '').strip()} →)"
-    layout = figure_layout(f"{table.unit.capitalize()} per second", 90 + 26 * len(rows))
-    layout |= {
-        "showlegend": False,
-        "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
-        "xaxis": {**axis(""), "range": [0, end]},
-        "yaxis": label_axis(labels),
-    }
     bars = {
         "type": "bar", "orientation": "h", "y": list(range(len(rows))), "x": rates,
         "marker": {
-            "color": [_BEST if row == _fastest(table) else _NOT_BEST for row in rows],
-            "line": {"width": [2 if _is_tied(table, row) else 0 for row in rows], "color": _BEST},
+            "color": [colours[row] for row in rows],
+            "line": {"width": [2 if _standing(table, row) == "tied" else 0 for row in rows], "color": _BEST},
         },
         "error_x": {
             "type": "data", "symmetric": False, "array": high, "arrayminus": low, "thickness": 1.5,
@@ -176,7 +161,8 @@ def _bar_figure(table: SweepTable) -> dict[str, Any]:
             for row, rate in zip(rows, rates, strict=True)
         ],
     }  # fmt: skip
-    return {"data": [bars], "layout": layout, "config": {"displaylogo": False}}
+    title = f"{table.unit.capitalize()} per second"
+    return lying_chart(title, 90 + 26 * len(rows), [bars], labels, end)
 
 
 def _front_figure(table: SweepTable) -> dict[str, Any]:
@@ -187,18 +173,9 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     front = rows[table.is_best[rows]]
     front = front[np.argsort(value[front])]
     title = f"Throughput against {'memory at the peak' if is_memory else table.against}"
-    names = ", ".join(table.names)
-    layout = figure_layout(f"{figure_text(title)} ({figure_text(names[:_LONGEST_LABEL])})", 320)
+    names = ", ".join(table.names)[:_LONGEST_LABEL]
     middle = float(value[rows].min() + value[rows].max()) / 2
-    layout |= {
-        "showlegend": False,
-        "margin": {"l": 8, "r": 16, "t": 34, "b": 44},
-        "xaxis": {**axis("MB" if is_memory else figure_text(str(table.against))), "automargin": True},
-        "yaxis": {**axis(f"{table.unit}/s"), "rangemode": "tozero", "automargin": True},
-    }  # fmt: skip
-
-    def short_label(row: int) -> str:
-        return f" {', '.join(map(str, table.points[row].setting.values()))} "[:_LONGEST_LABEL]
+    labels = [f" {', '.join(map(str, point.setting.values()))} " for point in table.points]
 
     def rounded(values: Any) -> list[float]:
         return [float(f"{value:.6g}") for value in values]
@@ -211,12 +188,17 @@ def _front_figure(table: SweepTable) -> dict[str, Any]:
     points = {
         "type": "scatter", "mode": "markers+text" if rows.size <= 12 else "markers",
         "x": rounded(value[rows]), "y": rounded(table.per_second[rows]),
-        "text": [figure_text(short_label(row)) if table.is_best[row] else "" for row in rows.tolist()],
+        "text": [figure_text(labels[row][:_LONGEST_LABEL]) if table.is_best[row] else "" for row in rows],
         "hovertext": [figure_text(_label(table, row)) for row in rows.tolist()],
         # Beside the point, towards the middle: a label at the edge would be cut.
         "textposition": ["middle right" if value[row] <= middle else "middle left" for row in rows],
         "textfont": {"size": 10}, "cliponaxis": False,
-        "marker": {"size": 9, "color": [_BEST if row == _fastest(table) else _NOT_BEST for row in rows]},
+        "marker": {"size": 9, "color": [_colours(table)[row] for row in rows]},
         "hovertemplate": "%{hovertext}: %{y:,.0f} " + table.unit + "/s, %{x:.4g}<extra></extra>",
     }  # fmt: skip
-    return {"data": [line, points], "layout": layout, "config": {"displaylogo": False}}
+    return chart(
+        f"{figure_text(title)} ({figure_text(names)})", 320, [line, points], showlegend=False,
+        margin={"l": 8, "r": 16, "t": 34, "b": 44},
+        xaxis={**axis("MB" if is_memory else figure_text(str(table.against))), "automargin": True},
+        yaxis={**axis(f"{table.unit}/s"), "rangemode": "tozero", "automargin": True},
+    )  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 
 from profnb.capture.models.layer_facts import FitResult
 from profnb.capture.switches import BACKEND
+from profnb.compare.differences import listed
 from profnb.compare.estimates import Estimate, estimate_mean
 from profnb.compare.quality import is_higher_better, pick_metric
 from profnb.compare.ranking import (
@@ -136,6 +137,11 @@ class SweepTable(RowColumns):
         return list(dict.fromkeys(name for point in self.points for name in point.setting))
 
     @property
+    def timed(self) -> list[int]:
+        """List the settings that have a time."""
+        return np.flatnonzero(np.isfinite(self.per_second)).tolist()
+
+    @property
     def is_score(self) -> bool:
         """Larger values of the metric are better."""
         return self.metric is not None and is_higher_better(self.metric) is True
@@ -184,9 +190,10 @@ def tabulate_sweep(
         for point in points
     ]
     falls = metric is not None and is_higher_better(metric) is False
-    worst_of = max if falls else min
-    quality = np.array([float(np.median(values)) if values else math.nan for values in learned])
-    worst = np.array([float(worst_of(values)) if values else math.nan for values in learned])
+    quality, worst = (
+        np.array([float(of(values)) if values else math.nan for values in learned])
+        for of in (np.median, max if falls else min)
+    )
     memory = np.array([point.peak_bytes for point in points])
     rates = np.log(counts) - fit.means  # what is larger is better
     ranking = rank(fit, rates)
@@ -282,13 +289,17 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
     if ranking is None or fit.rounds < 2 or fit.timed_count < 2:
         return []
     others = [int(row) for row in ranking.may_be_best.nonzero()[0] if row != ranking.best]
+
+    def named(rows: Sequence[int]) -> str:
+        return listed([labels[row][:_LONGEST_SETTING] for row in rows], _MOST_VALUES_NAMED)
+
     ties = [row for row in others if ranking.high[row] <= _TIE]
     separable = [row for row in others if row not in ties and ranking.more_rounds[row] > 0]
     close = [row for row in others if row not in ties and ranking.more_rounds[row] < 0]
     notes = []
     if ties:
         notes.append(
-            f"A tie: {_listed(labels, ties)} {'is' if len(ties) == 1 else 'are'} at most "
+            f"A tie: {named(ties)} {'is' if len(ties) == 1 else 'are'} at most "
             f"{slower_text(float(ranking.high[ties].max()))} slower than "
             f"{labels[ranking.best][:_LONGEST_SETTING]}, if at all."
         )
@@ -296,12 +307,12 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         rounds = int(ranking.more_rounds[separable].max())
         notes.append(
             f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would separate "
-            f"{_listed(labels, separable)} from the fastest in four sweeps of five, if today's difference "
+            f"{named(separable)} from the fastest in four sweeps of five, if today's difference "
             "is real."
         )
     if close:
         notes.append(
-            f"{_listed(labels, close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
+            f"{named(close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
             "separate them."
         )
     if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
@@ -331,13 +342,6 @@ def slower_text(log: float) -> str:
     """Write how much slower a difference of logarithms is."""
     value = 100 * (1 - math.exp(-log))
     return f"{value:.1f} %" if value < 9.95 else f"{value:.0f} %"
-
-
-def _listed(labels: Sequence[str], rows: Sequence[int]) -> str:
-    named = [labels[row][:_LONGEST_SETTING] for row in rows[:_MOST_VALUES_NAMED]]
-    if len(rows) > _MOST_VALUES_NAMED:
-        named.append(f"{len(rows) - _MOST_VALUES_NAMED} others")
-    return named[0] if len(named) == 1 else f"{', '.join(named[:-1])} and {named[-1]}"
 
 
 def settings_table(sweep: SweepTable) -> Table[SweepTable]:

@@ -85,22 +85,19 @@ def _events_per_step(study: Study) -> dict[_Key, _Row]:
     is_device = trace.lines.spread(trace.is_device_line)[chosen]
     keys, of_event = np.unique(trace.events.name[chosen] * 2 + is_device, return_inverse=True)
     names = [trace.names.texts[key // 2] for key in keys.tolist()]
-    count = np.bincount(of_event)
-    self_ps = np.bincount(of_event, study.self_ps[chosen].astype(np.float64))
     begin_ps = trace.events.begin_ps[chosen] - steps.begin_ps[step[chosen]]
-    begins = np.bincount(of_event, begin_ps.astype(np.float64))
-    rows: dict[_Key, list[float]] = {}
+    columns = np.ones(chosen.size), study.self_ps[chosen], begin_ps
+    sums = np.stack([np.bincount(of_event, one.astype(np.float64)) for one in columns], axis=-1)
+    rows: dict[_Key, np.ndarray] = {}
     titles: dict[_Key, str] = {}
     for at, path in enumerate(rank_scopes(names)):
         key = "device" if keys[at] % 2 else "host", path
         titles.setdefault(key, names[at])
-        sums = rows.setdefault(key, [0.0, 0.0, 0.0])
-        for column, values in enumerate((count, self_ps, begins)):
-            sums[column] += float(values[at])
+        rows[key] = rows.get(key, 0) + sums[at]
     iterations = max(counted.size, 1) * max(study.summary.iterations, 1)
     return {
         key: (titles[key], times / iterations, spent / iterations, begun / times)
-        for key, (times, spent, begun) in rows.items()
+        for key, (times, spent, begun) in ((key, row.tolist()) for key, row in rows.items())
     }
 
 

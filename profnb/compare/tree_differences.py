@@ -13,7 +13,7 @@ from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
-from profnb.compare.differences import columns_of
+from profnb.compare.differences import columns_of, listed
 from profnb.core.printable import printable
 from profnb.core.table import Table, field_column
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
@@ -113,18 +113,18 @@ def compare_trees(first: Tree, second: Tree) -> list[PartDifference]:
             row = totals.setdefault(shown, [[0.0, 0.0], [0, 0]])
             row[0][side] += own_ms
             row[1][side] += count if shown == path else 0
-    rows = []
-    for path, ((first_ms, second_ms), (first_count, second_count)) in totals.items():
-        if path not in sides[0]:
-            status = NEW
-        elif path not in sides[1]:
-            status = GONE
-        else:
-            status = LONGER if second_ms > first_ms else SHORTER
-        counts = int(first_count), int(second_count)
-        rows.append(PartDifference(path, first_ms, second_ms, status, counts))
-    changed = [row for row in rows if row.difference_ms]
-    return sorted(changed, key=lambda row: -abs(row.difference_ms))
+    rows = [
+        PartDifference(path, one, two, _status(path, sides, two - one), (int(count), int(counts)))
+        for path, ((one, two), (count, counts)) in totals.items()
+        if one != two
+    ]
+    return sorted(rows, key=lambda row: -abs(row.difference_ms))
+
+
+def _status(path: Path, sides: Sequence[dict[Path, Any]], difference: float) -> str:
+    if path not in sides[0] or path not in sides[1]:
+        return GONE if path in sides[0] else NEW
+    return LONGER if difference > 0 else SHORTER
 
 
 def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
@@ -141,23 +141,20 @@ def compare_nodes(trees: Sequence[CellTree]) -> list[list[NodeDifference]]:
     trees = first, replace(second, name=names)
     paths = [_row_paths(tree.parent.tolist(), tree.kind, tree.name) for tree in trees]
     closed = _closed(*(_paths(*zip(*tree_rows(tree), strict=True)) for tree in trees))
-    walls: list[dict[Path, int]] = [{}, {}]
+    walls: tuple[dict[Path, int], dict[Path, int]] = ({}, {})
     for tree, wall, of_rows in zip(trees, walls, paths, strict=True):
         for path, self_ps in zip(of_rows, tree.self_ps.tolist(), strict=True):
-            above = [] if path is None else [path[:at] for at in range(len(path) + 1)]
-            for node in above:
+            for depth in range(0 if path is None else len(path) + 1):
+                node = (path or ())[:depth]
                 wall[node] = wall.get(node, 0) + self_ps
-    return [[_of_node(path, walls, closed) for path in of_rows] for of_rows in paths]
 
+    def difference(path: Path | None) -> NodeDifference:
+        if path is None or any(path[:at] in closed for at in range(1, len(path))):
+            return NodeDifference(0, 0, "")
+        one, two = (wall.get(path, 0) for wall in walls)
+        return NodeDifference(max(one, two), two - one, _status(path, walls, two - one))
 
-def _of_node(
-    path: Path | None, walls: Sequence[dict[Path, int]], closed: set[Path]
-) -> NodeDifference:
-    if path is None or any(path[:at] in closed for at in range(1, len(path))):
-        return NodeDifference(0, 0, "")
-    one, two = (wall.get(path, 0) for wall in walls)
-    status = NEW if path not in walls[0] else GONE if path not in walls[1] else ""
-    return NodeDifference(max(one, two), two - one, status or (LONGER if two > one else SHORTER))
+    return [list(map(difference, of_rows)) for of_rows in paths]
 
 
 def _row_paths(
@@ -239,20 +236,16 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
 
     What the traced steps tell (layers, ops) is compared only where both sides have the same kind.
     """
-    leaves = []
+    below: list[dict[Path, set[str]]] = []
     for nodes in (first, second):
-        inner = {path[:-1] for path in nodes if path}
-        leaves.append({path for path in nodes if path not in inner})
-    both = first.keys() & second.keys()
-    closed = {path for path in both if (path in leaves[0]) != (path in leaves[1])}
-    for path in both:
-        kinds = [
-            {one[-1][0] for one in nodes if one[:-1] == path and one and one[-1][0] in (LAYER, OP)}
-            for nodes in (first, second)
-        ]
-        if kinds[0] != kinds[1]:
-            closed.add(path)
-    return closed
+        kinds: dict[Path, set[str]] = {path[:-1]: set() for path in nodes if path}
+        for path in nodes:
+            if path and path[-1][0] in (LAYER, OP):
+                kinds[path[:-1]].add(path[-1][0])
+        below.append(kinds)
+    return {
+        path for path in first.keys() & second.keys() if below[0].get(path) != below[1].get(path)
+    }
 
 
 PART_DIFFERENCES = Table[Sequence[PartDifference]](
@@ -285,6 +278,6 @@ def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) ->
     whole = sum(part.difference_ms for part in parts)
     word = "longer" if whole > 0 else "shorter"
     leading = [part for part in parts if (part.difference_ms > 0) == (whole > 0)][:most]
-    listed = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
-    named = " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]])) if listed else "none"
+    times = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
+    named = listed(times, most) or "none"
     return f"The cell takes {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."

@@ -11,7 +11,7 @@ from profnb.compare.speedup import Difference, factor_text
 from profnb.core.table import Table
 from profnb.core.units import MISSING, range_text
 
-UNTRIED = Difference(math.nan, math.nan, math.nan, math.nan, (0, 0), (0, 0))
+UNTRIED = Difference()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,17 +122,14 @@ def promised_ratio(
     return max((wall_ms - high + first) / wall_ms, 0.0), max((wall_ms - low + last) / wall_ms, 0.0)
 
 
+_RATIO = "the time as edited over that as it is; below 1 it is faster"
 TRIALS = Table[Sequence[Trial]](
     "trials",
     "One row per edit that was tried (`%%tfprofile --try`, `p.try_advice()`); the best together come last.",
     columns_of(
         ("rule", "rule", "the rule of the advice; of several together all of them"),
         ("change", "change", "what was edited"),
-        (
-            "ratio",
-            "difference.ratio",
-            "the time as edited over that as it is; below 1 it is faster",
-        ),
+        ("ratio", "difference.ratio", _RATIO),
         ("interval_low", "difference.low", "where its 95 % interval begins"),
         ("interval_high", "difference.high", "where it ends"),
         ("promised_low", "promised_low", "the least that the advice had promised this ratio to be"),

@@ -4,7 +4,7 @@ The mean of the latest 3, 4 or 8 runs is held against all runs since the last ch
 of all choices of as many of these runs, at most one in thousands may have a mean as far out. Where nothing
 changed every choice is as likely, whatever the noise is: so the rate of false alarms holds with heavy tails
 and far-out runs too, as long as a run doesn't depend on the one before. Among few runs no choice is so rare:
-there the latest have to lie beyond all before them, as far out as normal noise hardly ever is.
+there the latest have to lie beyond all before them, and far out: the fewer choices, the further.
 ``tests/benchmarks/history.py`` measures the rates.
 
 Three runs are the fewest: two that a busy machine slowed in a row are no rare thing.
@@ -18,6 +18,7 @@ Source: Hawkins, Qiu and Kang, "The changepoint model for statistical process co
 obtaining permutation distributions in polynomial time" (1983).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,10 +28,10 @@ from profnb.core.columns import Floats
 
 LEAST_BEFORE = 10  # runs: with fewer nobody knows how much they vary
 # Of how many choices one may be as far out, by the runs that are chosen.
-_RARITY = {3: 3500, 4: 20_000, 8: 100_000}
-# Normal deviates: below the one nobody need count, beyond the other few runs will do.
-_CLEAR, _SURE = 3.3, 4.5
-_PART_OF_WAY, _FEW_OF, _GRAIN = 0.25, 8, 400
+_RARITY = {3: 3500, 4: 30_000, 8: 200_000}
+# Normal deviates: below the one nobody need count; beyond the other few runs will do, the fewer the further.
+_CLEAR, _SURE, _FURTHER, _FURTHEST = 3.3, 3.6, 0.6, 4.5
+_PART_OF_WAY, _FEW_OF, _GRAIN = 0.1, 8, 400
 _MOST_BEFORE = 1000
 
 
@@ -81,8 +82,7 @@ def _first_change(logs: Floats) -> Change | None:
                 break
             begin = seen - width + 1
             deviate = abs(float(deviates[seen]))
-            is_sure = deviate > _SURE
-            if _is_apart(logs[:begin], logs[begin : seen + 1], rarity, is_sure=is_sure):
+            if _is_apart(logs[:begin], logs[begin : seen + 1], rarity, deviate):
                 candidate = seen, -deviate, width
                 best = candidate if best is None else min(best, candidate)
                 break
@@ -118,7 +118,7 @@ def _deviates(logs: Floats, width: int) -> Floats:
     return deviates
 
 
-def _is_apart(before: Floats, latest: Floats, rarity: int, *, is_sure: bool) -> bool:
+def _is_apart(before: Floats, latest: Floats, rarity: int, deviate: float) -> bool:
     """Tell whether each of the latest runs has gone a part of the way, and hardly another choice goes as far.
 
     So two slow runs and a usual one are no change, and a change begins with its first slow run.
@@ -128,8 +128,10 @@ def _is_apart(before: Floats, latest: Floats, rarity: int, *, is_sure: bool) -> 
     if gone[latest.size // _FEW_OF] <= _PART_OF_WAY:
         return False
     runs = np.append(latest, before) * np.sign(shift)
+    fewer = math.log(rarity / math.comb(runs.size, latest.size))
+    is_far = deviate > min(_SURE + _FURTHER * fewer, _FURTHEST)
     is_beyond_all = runs[: latest.size].min() > runs[latest.size :].max()
-    return bool(is_beyond_all and is_sure) or _share_as_far(runs, latest.size) * rarity <= 1
+    return bool(is_far and is_beyond_all) or _share_as_far(runs, latest.size) * rarity <= 1
 
 
 def _share_as_far(runs: Floats, width: int) -> float:

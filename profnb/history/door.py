@@ -22,9 +22,7 @@ def keep(profile: "Profile", *, code: str | None = None, file: str = "", line: i
     """
     if history_file() is None:
         return ""
-    from profnb.history.identity import identify_block, identify_code, identify_script
+    from profnb.history.identity import identify_block, identify_code
     from profnb.history.keeping import keep_run
 
-    if code is not None:
-        return keep_run(profile, identify_code(code))
-    return keep_run(profile, identify_block(file, line) if line else identify_script(file))
+    return keep_run(profile, identify_block(file, line) if code is None else identify_code(code))

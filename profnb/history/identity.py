@@ -10,12 +10,15 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profnb.core.safe_files import is_regular
 from profnb.core.units import GB
+
+if TYPE_CHECKING:
+    from profnb.capture.machine.machine_watch import MachineRecords
 
 _DIGITS, _LONGEST = 16, 1_000_000
 _DIFF = (
@@ -62,36 +65,23 @@ def identify_code(code: str | ast.AST) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:_DIGITS]
 
 
-def identify_block(file: str, line: int) -> str:
-    """Identify the ``with`` block of a file that a line is in; "" where the file cannot be read."""
+def identify_block(file: str, line: int = 0) -> str:
+    """Identify the ``with`` block of a file that a line is in, else the file; "" where nobody can read it."""
     import linecache
 
     text = "".join(linecache.getlines(file))
-    if not text or len(text) > _LONGEST:
-        return ""
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(text if len(text) <= _LONGEST else "")
     except (SyntaxError, ValueError, RecursionError):
         return ""
     blocks = [
         node
         for node in ast.walk(tree)
         if isinstance(node, ast.With | ast.AsyncWith)
-        and node.lineno <= line <= (node.end_lineno or node.lineno)
+        and node.lineno <= line <= (node.end_lineno or 0)
     ]
     innermost = max(blocks, key=lambda node: node.lineno, default=None)
-    return identify_code(innermost or tree)
-
-
-def identify_script(path: str) -> str:
-    """Identify a script by all of its code; "" where it cannot be read."""
-    file = Path(path)
-    try:
-        if not is_regular(file) or file.stat().st_size > _LONGEST:
-            return ""
-        return identify_code(file.read_text("utf-8"))
-    except (OSError, UnicodeError):
-        return ""
+    return identify_code(innermost or tree) if tree.body else ""
 
 
 def find_commit(folder: Path) -> str:
@@ -126,9 +116,10 @@ def _git_folder(folder: Path) -> Path | None:
     return next((one for one in candidates if (one / "HEAD").is_file()), None)
 
 
-def _text_of(file: Path) -> str:
+def _text_of(file: Path, most: int = _LONGEST) -> str:
+    """Read a file; "" where it cannot be, or is longer."""
     try:
-        is_small = is_regular(file) and file.stat().st_size <= _LONGEST
+        is_small = is_regular(file) and file.stat().st_size <= most
         return file.read_text("utf-8", "replace").strip() if is_small else ""
     except OSError:
         return ""
@@ -136,15 +127,8 @@ def _text_of(file: Path) -> str:
 
 def _packed(folder: Path, reference: str) -> str:
     """The commit of a reference among the packed ones: lines of a commit, a blank and its name."""
-    file, end = folder / "packed-refs", f" {reference}".encode()
-    try:
-        if not is_regular(file) or file.stat().st_size > _MOST_PACKED:
-            return ""
-        with file.open("rb") as lines:
-            line = next((line for line in lines if line.rstrip().endswith(end)), b"")
-    except OSError:
-        return ""
-    return line.partition(b" ")[0].decode("ascii", "replace")
+    lines = _text_of(folder / "packed-refs", _MOST_PACKED).splitlines()
+    return next((line for line in lines if line.endswith(f" {reference}")), "").partition(" ")[0]
 
 
 def ask_git(folder: Path) -> "subprocess.Popen[bytes] | None":
@@ -170,9 +154,10 @@ def await_git(asked: "subprocess.Popen[bytes]", patience_s: float) -> bool | Non
         return None
 
 
-def describe_machine(boards: Iterable[str] = ()) -> str:
-    """Describe the hardware: processor, cores, memory, GPUs; no host's name."""
-    return ", ".join((*_host_facts(), *boards))
+def describe_machine(machine: "MachineRecords | None") -> str:
+    """Describe the hardware: processor, cores, memory, and GPUs as they were sampled; no host's name."""
+    boards = () if machine is None else machine.boards
+    return ", ".join((*_host_facts(), *(board.name for board in boards if board.name)))
 
 
 @cache

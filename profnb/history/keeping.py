@@ -6,8 +6,9 @@ No source, host or user is, and no path but that of a trace which the user has k
 """
 
 import atexit
+import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from math import exp, isfinite, nan
@@ -23,7 +24,7 @@ from profnb.capture.recording import Recording
 from profnb.capture.step_records import TRAIN
 from profnb.causes.cell_tree import grow_tree
 from profnb.compare.estimates import Estimate, estimate_mean
-from profnb.compare.speedup import block_medians, estimate_step
+from profnb.compare.speedup import ENOUGH_UNTRACED, block_medians, estimate_step, pick_steps
 from profnb.compare.tree_differences import Tree, tree_rows
 from profnb.compare.trial_table import Trial
 from profnb.core.columns import Floats
@@ -40,7 +41,6 @@ FIRST = (
     "profnb keeps the numbers of each run from now on, and no code: `%tfhistory` shows them. "
     "`profnb.configure(history=False)` keeps none."
 )
-_FEWEST_UNTRACED = 10
 # When to ask git, how long to wait for it, and how long at the program's end.
 _LATER_S, _GIT_PATIENCE_S, _AT_EXIT_S = 1.0, 5.0, 0.5
 
@@ -74,27 +74,53 @@ def keep_run(profile: Profile, code: str) -> str:
 def run_of(profile: Profile) -> Run:
     """Give the row of a profile whose code is over."""
     profile.run_key = profile.run_key or uuid4().hex
-    share = profile.sharing.text
-    recording = profile.recordings[0]
+    share, recording = profile.sharing.text, profile.recordings[0]
     versions = {name: one for name, one in profile.environment.items() if name != CORES}
-    boards = [] if recording.machine is None else [one.name for one in recording.machine.boards]
-    run = Run(
+    answers: dict[str, Any] = {}
+    settings: dict[str, Any] = {"clock": not is_studied(profile)}
+    if not is_studied(profile):
+        times, settings["traced"] = _clocked(profile.recordings)
+    else:
+        study, summary = profile.study, profile.study.summary
+        times = [steps for steps, _ in profile.steady_step_times]
+        settings["traced"] = all(traced for _, traced in profile.steady_step_times)
+        settings |= {"batch_size": summary.batch_size, "steps_per_execution": summary.iterations}
+        if "hlo" in vars(study.xla):
+            settings["jit"] = len(study.xla.hlo) > 0
+        answers = {
+            "examples_per_second": summary.examples_per_second or nan,
+            "peak_bytes": max((float(use.peak_bytes) for use in study.memory.use), default=nan),
+            "headline": share(headline_text(study)),
+            "advice": [
+                [one.rule, *(round(ms, 3) for ms in one.saves_ms)] for one in profile.advice
+            ],
+        }
+    estimate = _estimate(times)
+    median_ms, low_ms, high_ms = (
+        exp(log) / PS_PER_MS for log in (estimate.mean, *estimate.interval)
+    )
+    return Run(
         key=profile.run_key,
         when=time.time(),
         cell=profile.code,
         label=share(profile.options.label or ""),
         commit=_commit_here(),
-        machine=describe_machine(filter(None, boards)),
-        versions=_as_text(versions),
+        machine=describe_machine(recording.machine),
+        versions=json.dumps(versions, sort_keys=True),
+        settings=json.dumps(settings, sort_keys=True),
         runs=len(profile.recordings),
+        steps=sum(map(len, times)),
         cell_steps=_count_steps(recording),
+        median_ms=median_ms,
+        low_ms=low_ms,
+        high_ms=high_ms,
         wall_ms=float(np.mean(profile.run_ps)) / PS_PER_MS if len(profile.run_ps) else nan,
         others=_others(recording),
         trace=_kept_trace(profile),
         trials=trial_rows(profile.tried),
         tree=[[*node[:2], share(node[2]), *node[3:]] for node in _tree(profile)],
+        **answers,
     )
-    return _with_steps(run, profile)
 
 
 def keep_trials(profile: Profile, trials: Sequence[Trial]) -> None:
@@ -107,13 +133,16 @@ def keep_trials(profile: Profile, trials: Sequence[Trial]) -> None:
 
 def trial_rows(trials: Sequence[Trial]) -> list[list[Any]]:
     """Give the numbers of trials that have a result, as they are kept."""
-    rows = [
-        (one.rule, one.difference.ratio, one.difference.low, one.difference.high, *one.promised)
-        for one in trials
-        if one.difference.ratio > 0
-    ]
+    results = [(one.rule, one.difference, one.promised) for one in trials if one.has_result]
     return [
-        [rule, *(round(one, 5) if isfinite(one) else None for one in rest)] for rule, *rest in rows
+        [
+            rule,
+            *(
+                round(ms, 5) if isfinite(ms) else None
+                for ms in (one.ratio, one.low, one.high, *promised)
+            ),
+        ]
+        for rule, one, promised in results
     ]
 
 
@@ -122,47 +151,13 @@ def is_studied(profile: Profile) -> bool:
     return profile.has_trace and "study" in vars(profile)
 
 
-def _with_steps(run: Run, profile: Profile) -> Run:
-    settings: dict[str, Any] = {}
-    if not is_studied(profile):
-        times, was_traced = _clocked(profile.recordings)
-        estimate = _estimate(times)
-    else:
-        study, timed = profile.study, profile.steady_step_times
-        times, was_traced = [steps for steps, _ in timed], all(traced for _, traced in timed)
-        estimate, summary = _estimate(times), study.summary
-        settings = {"batch_size": summary.batch_size, "steps_per_execution": summary.iterations}
-        if "hlo" in vars(study.xla):
-            settings["jit"] = len(study.xla.hlo) > 0
-        peaks = [use.peak_bytes for use in study.memory.use]
-        run = replace(
-            run,
-            examples_per_second=summary.examples_per_second or nan,
-            peak_bytes=float(max(peaks, default=nan)),
-            headline=profile.sharing.text(headline_text(study)),
-            advice=[[one.rule, *(round(ms, 3) for ms in one.saves_ms)] for one in profile.advice],
-        )
-    settings |= {"traced": was_traced, "clock": not is_studied(profile)}
-    low, high = estimate.interval
-    return replace(
-        run,
-        steps=sum(map(len, times)),
-        median_ms=exp(estimate.mean) / PS_PER_MS,
-        low_ms=exp(low) / PS_PER_MS,
-        high_ms=exp(high) / PS_PER_MS,
-        settings=_as_text(settings),
-    )
-
-
 def _estimate(runs: Sequence[Floats]) -> Estimate:
     """Estimate the logarithm of the typical step: of one run by blocks of its steps, else by its runs."""
     measured = [steps for steps in runs if len(steps)]
     if len(measured) != 1:
         return estimate_step(measured)
-    medians = np.log(np.maximum(block_medians(measured[0]), 1.0))
-    return replace(
-        estimate_mean(medians.tolist()), mean=float(np.log(max(np.median(measured[0]), 1.0)))
-    )
+    blocks, whole = np.maximum(block_medians(measured[0]), 1.0), np.median(measured[0])
+    return replace(estimate_mean(np.log(blocks).tolist()), mean=float(np.log(max(whole, 1.0))))
 
 
 def _main_phase(phases: Sequence[str]) -> str:
@@ -180,14 +175,10 @@ def _clocked(recordings: Sequence[Recording]) -> tuple[list[Floats], bool]:
     runs = []
     for recording in recordings:
         steps = wall_step_times(recording.steps)
-        phase = _main_phase(steps.phase)
-        chosen = np.array([one == phase for one in steps.phase], np.bool_) & ~steps.retraced
-        chosen[np.flatnonzero(chosen)[:1]] = False
-        follows = np.append((np.diff(steps.run) == 0) & chosen[1:], False) if len(steps) else chosen
-        period = np.where(follows, np.append(np.diff(steps.begin_ps), 0), steps.duration_ps)
+        period, chosen, _ = pick_steps(steps, _main_phase(steps.phase), 1)
         untraced = chosen & ~steps.was_traced
-        is_untraced = untraced.sum() >= _FEWEST_UNTRACED
-        runs.append((period[untraced if is_untraced else chosen].astype(np.float64), is_untraced))
+        is_untraced = untraced.sum() >= ENOUGH_UNTRACED
+        runs.append((period[untraced if is_untraced else chosen], is_untraced))
     untraced_runs = [steps for steps, is_untraced in runs if is_untraced]
     return untraced_runs or [runs[0][0]], not untraced_runs
 
@@ -236,15 +227,8 @@ def _look_for_edits(path: Path, key: str) -> None:
             later.cancel()
             add(_AT_EXIT_S)
 
-    later = Timer(
-        _LATER_S, add, [_GIT_PATIENCE_S]
-    )  # to start a process holds up all threads for a while
+    # To start a process holds up all threads for a while.
+    later = Timer(_LATER_S, add, [_GIT_PATIENCE_S])
     later.name, later.daemon = "profnb git", True
     later.start()
     atexit.register(at_exit)
-
-
-def _as_text(values: Mapping[str, Any]) -> str:
-    import json
-
-    return json.dumps(dict(values), sort_keys=True)

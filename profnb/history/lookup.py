@@ -25,13 +25,12 @@ def find_spread(profile: Profile) -> Spread | None:
     path = history_file()
     if path is None or not profile.ran_here or profile.recording is None:
         return None
-    machine = profile.recording.machine
-    boards = [] if machine is None else [board.name for board in machine.boards if board.name]
+    machine = describe_machine(profile.recording.machine)
     try:
         runs = read_runs(path)
     except HistoryError:  # said where runs are kept
         return None
-    return spread_of_runs(runs, profile.code, profile.options.label or "", describe_machine(boards))
+    return spread_of_runs(runs, profile.code, profile.options.label or "", machine)
 
 
 def kept_trials(path: "str | os.PathLike[str] | None" = None) -> "pd.DataFrame":

@@ -7,16 +7,18 @@ ones.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread
+from profnb.compare.differences import columns_of
+from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread, student_factor
 from profnb.core.columns import Floats
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, field_column
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
 from profnb.history.store import Run
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 STEP, CELL = "step", "cell"
+# What is followed: the typical step, and the whole time of runs with as many steps.
+_FOLLOWED: tuple[tuple[str, Callable[[Run], float], Callable[[Run], int]], ...] = (
+    (STEP, attrgetter("median_ms"), lambda _: 0),
+    (CELL, attrgetter("wall_ms"), attrgetter("cell_steps")),
+)
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
 _FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS = 2, 4, 3, 80  # by simulation
@@ -52,9 +59,19 @@ class ListedRun:
     behind: int = 0
 
     @property
+    def is_change(self) -> bool:
+        """Whether its series changed with it."""
+        return self.change is not None
+
+    @property
+    def change_ratio(self) -> float:
+        """Time since over that before; NaN where nothing changed."""
+        return nan if self.change is None else self.change.ratio
+
+    @property
     def is_alarm(self) -> bool:
         """Whether the code has been slower since, and that is news."""
-        return self.change is not None and self.change.ratio > 1 and self.behind < _NEWS
+        return self.change_ratio > 1 and self.behind < _NEWS
 
 
 def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
@@ -67,21 +84,23 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
         for at in rows:
             listed[at] = replace(listed[at], series=number, is_aside=at in aside)
         counted = [at for at in rows if at not in aside]
-        for of, times in _followed([runs[at] for at in counted]):
-            for group in times:
-                chosen = [counted[at] for at, _ in group]
-                changes = find_changes([ms for _, ms in group])
+        for of, time_of, count_of in _FOLLOWED:
+            groups: dict[int, list[int]] = defaultdict(list)
+            for at in counted:
+                if time_of(runs[at]) > 0:
+                    groups[count_of(runs[at])].append(at)
+            for chosen in groups.values():
+                changes = find_changes([time_of(runs[at]) for at in chosen])
                 for change in changes:
-                    row = chosen[change.at]
-                    if listed[row].change is None and not _is_near(listed, counted, row):
-                        is_over = change is not changes[-1]
-                        behind = _NEWS if is_over else len(chosen) - 1 - change.found_at
+                    row, behind = chosen[change.at], len(chosen) - 1 - change.found_at
+                    if not _is_near(listed, counted, row):
+                        behind = behind if change is changes[-1] else _NEWS  # else it is over
                         listed[row] = replace(listed[row], change=change, of=of, behind=behind)
     return listed
 
 
 def _is_near(listed: Sequence[ListedRun], rows: Sequence[int], row: int) -> bool:
-    """Whether the typical step changed at a run close by, which the whole cell's time only repeats."""
+    """Whether a change at this run or close by is marked, which this one only repeats."""
     place = rows.index(row)
     return any(listed[at].change is not None for at in rows[max(place - 4, 0) : place + 5])
 
@@ -92,16 +111,6 @@ def _rows_by_series(runs: Sequence[Run]) -> dict[Key, list[int]]:
         code = (run.label, "") if run.label else ("", run.cell)
         rows[(*code, run.machine, run.versions, run.settings)].append(at)
     return rows
-
-
-def _followed(runs: Sequence[Run]) -> Iterable[tuple[str, list[list[tuple[int, float]]]]]:
-    """What is followed: rows and their times, of the typical step, and of cells with as many steps."""
-    yield STEP, [[(at, run.median_ms) for at, run in enumerate(runs) if run.median_ms > 0]]
-    by_count: dict[int, list[tuple[int, float]]] = defaultdict(list)
-    for at, run in enumerate(runs):
-        if run.wall_ms > 0:
-            by_count[run.cell_steps].append((at, run.wall_ms))
-    yield CELL, list(by_count.values())
 
 
 def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = "") -> Spread | None:
@@ -128,9 +137,9 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
         is_code = first.label == label if label else bool(code) and first.cell == code
         (of_code if is_code else of_others).append(_stretches(series))
     variance, freedom = _variance([part for parts in of_code for part in parts])
-    if freedom >= _FEWEST:
+    if freedom:
         return Spread(variance, freedom, THIS_CODE)
-    variances = [variance for variance, freedom in map(_variance, of_others) if freedom >= _FEWEST]
+    variances = [variance for variance, freedom in map(_variance, of_others) if freedom]
     if len(variances) < _FEWEST_CODES:
         return None
     return Spread(float(np.percentile(variances, _CAUTIOUS)), _FREEDOM_OF_OTHERS, OTHER_CODE)
@@ -151,18 +160,18 @@ def _stretches(series: Sequence[Run]) -> list[Floats]:
 
 
 def _variance(stretches: Sequence[Floats]) -> tuple[float, int]:
-    """Pool the variance of stretches, and its freedom; 95 of 100 pairs of runs are no further apart."""
+    """Pool the variance of stretches, and its freedom; 95 of 100 pairs of runs are no further apart.
+
+    Of few runs the pairs that are far apart may be missing: so of twenty it is 99 of 100, of ten all.
+    """
     freedom = sum(part.size - 1 for part in stretches)
-    if not freedom:
+    if freedom < _FEWEST:
         return nan, 0
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in stretches)
     pairs = [np.abs(part[:, None] - part)[np.triu_indices(part.size, 1)] for part in stretches]
-    apart = float(np.percentile(np.concatenate(pairs), 95)) / 1.96
-    return max(squares / freedom, apart**2 / 2), freedom
-
-
-def _of(name: str) -> Callable[[Sequence[ListedRun]], list[Any]]:
-    return lambda rows: [getattr(row.run, name) for row in rows]
+    share = min(0.95 + 0.75 / (freedom + 1), 1.0)
+    reach = float(np.quantile(np.concatenate(pairs), share)) / student_factor([1.0], [freedom])
+    return max(squares / freedom, reach**2 / 2), freedom
 
 
 def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
@@ -177,34 +186,36 @@ HISTORY = Table[Sequence[ListedRun]](
     "One row per run that was kept, the oldest first.",
     (
         Column("when", lambda rows: as_dates([row.run.when for row in rows]), "when it ended, UTC"),
-        Column("cell", _of("cell"), "which code it is; edits of constants and comments leave it as it is"),
-        Column("label", _of("label"), "what the user called it"),
-        Column("commit", _of("commit"), "the git commit; empty where there is none"),
-        Column("is_dirty", _of("is_dirty"), "whether files differed from it; missing where nobody knows"),
-        Column("machine", _of("machine"), "the hardware"),
-        Column("series", lambda rows: [row.series for row in rows],
-               "its series: runs of the same code or label, machine, versions and settings"),
-        Column("runs", _of("runs"), "how often the code ran (--repeat)"),
-        Column("steps", _of("steps"), "steps that the times are of"),
-        Column("median_ms", _of("median_ms"), "the typical step; missing where there are none",
-               is_scaled=True),
-        Column("low_ms", _of("low_ms"), "where its 95 % interval begins", is_scaled=True),
-        Column("high_ms", _of("high_ms"), "where it ends", is_scaled=True),
-        Column("wall_ms", _of("wall_ms"), "wall time of the whole code", is_scaled=True),
-        Column("examples_per_second", _of("examples_per_second"), "examples over wall time of steps",
-               is_scaled=True),
-        Column("peak_bytes", _of("peak_bytes"), "most memory of an allocator"),
-        Column("others_fraction", _of("others"), "share of all cores that other programs took"),
-        Column("is_aside", lambda rows: [row.is_aside for row in rows],
-               "whether they took so much more than usual that the run doesn't count"),
-        Column("is_change", lambda rows: [row.change is not None for row in rows],
-               "whether the code has been slower or faster from this run on"),
-        Column("change_ratio", lambda rows: [nan if row.change is None else row.change.ratio for row in rows],
-               "its time since over that before; missing where nothing changed"),
-        Column("change_of", lambda rows: [row.of for row in rows], "what changed: step, or cell"),
-        Column("is_alarm", lambda rows: [row.is_alarm for row in rows],
-               "whether it is slower since, and that is news: found in the latest ten runs"),
-        Column("headline", _of("headline"), "its steps in a line; empty where nobody asked for its answers"),
+        *columns_of(
+            ("cell", "run.cell", "which code it is; edits of constants and comments leave it as it is"),
+            ("label", "run.label", "what the user called it"),
+            ("commit", "run.commit", "the git commit; empty where there is none"),
+            ("is_dirty", "run.is_dirty", "whether files differed from it; missing where nobody knows"),
+            ("machine", "run.machine", "the hardware"),
+            ("series", "series", "its series: runs of one code or label, machine, versions and settings"),
+            ("runs", "run.runs", "how often the code ran (--repeat)"),
+            ("steps", "run.steps", "steps that the times are of"),
+        ),
+        *(
+            field_column(name, meaning, of=f"run.{name}", is_scaled=True)
+            for name, meaning in (
+                ("median_ms", "the typical step; missing where there are none"),
+                ("low_ms", "where its 95 % interval begins"),
+                ("high_ms", "where it ends"),
+                ("wall_ms", "wall time of the whole code"),
+                ("examples_per_second", "examples over wall time of steps"),
+            )
+        ),
+        *columns_of(
+            ("peak_bytes", "run.peak_bytes", "most memory of an allocator"),
+            ("others_fraction", "run.others", "share of all cores that other programs took"),
+            ("is_aside", "is_aside", "whether they took so much more than usual that the run doesn't count"),
+            ("is_change", "is_change", "whether the code has been slower or faster from this run on"),
+            ("change_ratio", "change_ratio", "its time since over that before; missing for no change"),
+            ("change_of", "of", "what changed: step, or cell"),
+            ("is_alarm", "is_alarm", "whether it is slower since, which was found in the latest ten runs"),
+            ("headline", "run.headline", "its steps in a line; empty where nobody asked for its answers"),
+        ),
         Column("advice", lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
                "the rules of advice that it had"),
         Column("trials", lambda rows: ["; ".join(f"{one[0]} {one[1]:.2f}" for one in row.run.trials)

@@ -2,15 +2,17 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import isnan
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from profnb.compare.differences import number_of, shown_of
 from profnb.compare.section import titled_html
 from profnb.compare.tree_differences import PartDifference, compare_trees, difference_sentence
 from profnb.core.errors import ProfnbError
@@ -23,21 +25,28 @@ from profnb.core.units import (
     duration_text,
     examples_text,
     percent_text,
+    range_text,
 )
 from profnb.drawing.figures import axis, figure_layout
 from profnb.drawing.markup import figure_text
-from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
+from profnb.drawing.section import Bar, Section, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS
 from profnb.history.place import wanted_file
-from profnb.history.series import CELL, HISTORY, ListedRun, list_runs
-from profnb.history.store import Tree, read_runs, read_tree
+from profnb.history.series import CELL, HISTORY, STEP, ListedRun, list_runs
+from profnb.history.store import Run, Tree, read_runs, read_tree
 
 if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN_RUNS, _SHOWN_SERIES, _MOST_POINTS, _NEAR = 30, 4, 200, 10
-_STEADY, _SLOWER, _FASTER = (COLOURS[name] for name in ("device compute", "input", "host compute"))
-_ASIDE = COLOURS["all others"]
+_STEADY = COLOURS["device compute"]
+_COLOURS = {
+    "steady": _STEADY, "slower from here on": COLOURS["input"],
+    "faster from here on": COLOURS["host compute"], "left aside": COLOURS["all others"],
+}  # fmt: skip
+_TIMES: dict[str, tuple[str, Callable[[Run], float]]] = {
+    STEP: ("typical step", attrgetter("median_ms")), CELL: ("whole cell", attrgetter("wall_ms")),
+}  # fmt: skip
 _NAMED = 7  # characters of a commit
 _OPENED = Markup('<div class="profnb-run"></div>')  # where a run stands that was clicked
 
@@ -68,33 +77,23 @@ class History:
         return [self._alarm(row) for row in self.alarms]
 
     def _alarm(self, row: ListedRun) -> str:
-        run, change = row.run, row.change
-        if change is None:
-            return ""
-        before, after = self._around(row)
-        times = [one.wall_ms if row.of == CELL else one.median_ms for one in (before, after)]
-        what = "the whole cell" if row.of == CELL else "the typical step"
-        commit = f", commit {_commit(row)}" if run.commit else ""
-        said = (
-            f"{name_of(row)} is {change.ratio:.2f}x slower since {_when(row)}{commit}: {what} took "
-            f"{duration_text(times[0] * PS_PER_MS)}, then {duration_text(times[1] * PS_PER_MS)}."
-        )
-        parts = self.difference(before.key, after.key)
-        return f"{said} {difference_sentence(parts)}".rstrip()
-
-    def _around(self, row: ListedRun) -> tuple[Any, Any]:
-        """The usual run of those shortly before a change, and of those since."""
-        of = "wall_ms" if row.of == CELL else "median_ms"
+        what, time_of = _TIMES[row.of]
         runs = [
             one.run
             for one in self.rows
-            if one.series == row.series and not one.is_aside and getattr(one.run, of) > 0
+            if one.series == row.series and not one.is_aside and time_of(one.run) > 0
         ]
         at = runs.index(row.run)
-        return tuple(
-            sorted(some, key=lambda run: getattr(run, of))[len(some) // 2]
+        before, after = (  # the usual run of those shortly before, and of those since
+            sorted(some, key=time_of)[len(some) // 2]
             for some in (runs[max(at - _NEAR, 0) : at], runs[at : at + _NEAR])
-        )  # type: ignore[return-value]
+        )
+        commit = f", commit {_commit(row)}" if row.run.commit else ""
+        said = (
+            f"{name_of(row)} is {row.change_ratio:.2f}x slower since {_when(row)}{commit}: the {what} took "
+            f"{_text(time_of(before))}, then {_text(time_of(after))}."
+        )
+        return f"{said} {difference_sentence(self.difference(before.key, after.key))}".rstrip()
 
     def difference(self, first: str, second: str) -> list[PartDifference]:
         """Compare the trees of two runs, by their keys; empty where one has none."""
@@ -147,34 +146,28 @@ class History:
         """List the latest runs, the newest first."""
         rows = self.rows
         order = range(len(rows) - 1, max(len(rows) - 1 - _SHOWN_RUNS, -1), -1)
-        most = max((row.run.wall_ms for row in rows if row.run.wall_ms > 0), default=1.0)
+        walls = [row.run.wall_ms if row.run.wall_ms > 0 else 0.0 for row in rows]
         more = len(rows) - len(order)
         left_out = f" {count_text(more)} earlier ones are in `profnb.history()`." if more else ""
         return section_of(
             HISTORY,
             rows,
             (
-                Shown("run", lambda at: _when(rows[at])),
-                Shown("code", lambda at: name_of(rows[at])),
-                Shown("commit", lambda at: _commit(rows[at]) or MISSING),
-                Shown(
-                    "step",
-                    lambda at: duration_text(rows[at].run.median_ms * PS_PER_MS),
-                    is_number=True,
+                shown_of(rows, "run", _when),
+                shown_of(rows, "code", name_of),
+                shown_of(rows, "commit", lambda row: _commit(row) or MISSING),
+                number_of(rows, "step", lambda row: _text(row.run.median_ms)),
+                number_of(
+                    rows, "95 % interval", lambda row: _range(row.run.low_ms, row.run.high_ms)
                 ),
-                Shown("95 % interval", lambda at: _interval(rows[at]), is_number=True),
-                Shown(
-                    "whole",
-                    lambda at: duration_text(rows[at].run.wall_ms * PS_PER_MS),
-                    is_number=True,
-                ),
-                Shown("throughput", lambda at: _throughput(rows[at]), is_number=True),
-                Shown("", lambda at: _remark(rows[at])),
+                number_of(rows, "whole", lambda row: _text(row.run.wall_ms)),
+                number_of(rows, "throughput", lambda row: _rate(row.run.examples_per_second)),
+                shown_of(rows, "", _remark),
             ),
             title="Latest runs",
             tab="",
             sentence=f"Bars are the whole time.{left_out}",
-            bar=Bar(lambda at: max(rows[at].run.wall_ms, 0.0) / most, _STEADY, 10),
+            bar=Bar.of(walls, _STEADY, 10),
             rows=order,
         )
 
@@ -184,8 +177,8 @@ class History:
         figures: dict[str, dict[str, Any]] = {}
         for series in latest:
             rows = [row for row in self.rows if row.series == series][-_MOST_POINTS:]
-            of = "median_ms" if any(row.run.median_ms > 0 for row in rows) else "wall_ms"
-            rows = [row for row in rows if getattr(row.run, of) > 0]
+            of = STEP if any(row.run.median_ms > 0 for row in rows) else CELL
+            rows = [row for row in rows if _TIMES[of][1](row.run) > 0]
             if len(rows) > 1 and len(figures) < _SHOWN_SERIES:
                 title = f"{name_of(rows[0])}, {count_text(len(rows))} runs"
                 title = f"{title} (series {series})" if title in figures else title
@@ -217,14 +210,23 @@ def open_history(
     place = wanted_file(path)
     if place is None:
         return History(None, [])
-    conditions, given = ["1"], []
-    if cell is not None:
-        conditions.append("substr(cell, 1, ?) = ?")
-        given += [len(cell), cell]
-    if label is not None:
-        conditions.append("label = ?")
-        given.append(label)
-    return History(place, list_runs(read_runs(place, " AND ".join(conditions), given)))
+    asked = (("substr(cell, 1, length(?)) = ?", cell), ("label = ?", label))
+    conditions = [(text, value) for text, value in asked if value is not None]
+    where = " AND ".join(["1", *(text for text, _ in conditions)])
+    given = [value for text, value in conditions for _ in range(text.count("?"))]
+    return History(place, list_runs(read_runs(place, where, given)))
+
+
+def _text(ms: float) -> str:
+    return duration_text(ms * PS_PER_MS)
+
+
+def _range(low_ms: float, high_ms: float) -> str:
+    return range_text(_text(low_ms), _text(high_ms))
+
+
+def _rate(per_second: float) -> str:
+    return MISSING if isnan(per_second) else examples_text(per_second)
 
 
 def name_of(row: ListedRun) -> str:
@@ -243,66 +245,45 @@ def _commit(row: ListedRun) -> str:
     return f"{commit}, edited" if commit and row.run.is_dirty else commit
 
 
-def _interval(row: ListedRun) -> str:
-    low, high = row.run.low_ms, row.run.high_ms
-    if isnan(low):
-        return ""
-    return f"{duration_text(low * PS_PER_MS)} to {duration_text(high * PS_PER_MS)}"
-
-
-def _throughput(row: ListedRun) -> str:
-    per_second = row.run.examples_per_second
-    return MISSING if isnan(per_second) else examples_text(per_second)
-
-
 def _remark(row: ListedRun) -> str:
     if row.is_aside:
         return f"left aside: other programs took {percent_text(row.run.others)} of the cores"
-    if row.change is None:
+    if not row.is_change:
         return ""
-    ratio = row.change.ratio
-    factor, word = (ratio, "slower") if ratio > 1 else (1 / ratio, "faster")
     whole = "the whole cell " if row.of == CELL else ""
-    return f"{whole}{factor:.2f}x {word} from here on"
+    return f"{whole}{max(row.change_ratio, 1 / row.change_ratio):.2f}x {_kind(row)}"
 
 
 def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
     """Runs as points with their intervals; a change is where the line between them breaks."""
-    values = [round(getattr(row.run, of), 6) for row in rows]
-    places = list(range(1, len(rows) + 1))
-    has_bounds = of == "median_ms"
-    bounds: dict[str, list[Any]] = {"x": [], "y": []}
-    for place, row in zip(places, rows, strict=True):
-        if has_bounds and not isnan(row.run.low_ms):
-            bounds["x"] += [place, place, place]
-            bounds["y"] += [round(row.run.low_ms, 6), round(row.run.high_ms, 6), None]
-    hovers = [[_hover(row, value)] for row, value in zip(rows, values, strict=True)]
-    for row, hover in zip(rows, hovers, strict=True):
-        if row.run.trace:
-            hover[0] += "<br>click: opens the run"
-            hover += [row.run.key, "run"]
+    what, time_of = _TIMES[of]
+    values = [round(time_of(row.run), 6) for row in rows]
+    has_bounds = [of == STEP and not isnan(row.run.low_ms) for row in rows]
+    bounds = [
+        (place, None if ms is None else round(ms, 6))
+        for place, row in enumerate(rows, start=1)
+        if has_bounds[place - 1]
+        for ms in (row.run.low_ms, row.run.high_ms, None)
+    ]
     data: list[dict[str, Any]] = [
         {
-            "type": "scatter", "mode": "lines", "showlegend": False, **bounds,
+            "type": "scatter", "mode": "lines", "showlegend": False,
+            "x": [place for place, _ in bounds], "y": [ms for _, ms in bounds],
             "line": {"width": 1, "color": _STEADY}, "hoverinfo": "skip",
         }
     ]  # fmt: skip
-    kinds = {"steady": _STEADY, "slower from here on": _SLOWER, "faster from here on": _FASTER,
-             "left aside": _ASIDE}  # fmt: skip
-    for name, colour in kinds.items():
-        chosen = [at for at, row in enumerate(rows) if _kind(row) == name]
-        if chosen:
+    for name, colour in _COLOURS.items():
+        if chosen := [at for at, row in enumerate(rows) if _kind(row) == name]:
             data.append(
                 {
                     "type": "scatter", "mode": "markers", "name": name,
-                    "x": [places[at] for at in chosen], "y": [values[at] for at in chosen],
-                    "customdata": [hovers[at] for at in chosen],
+                    "x": [at + 1 for at in chosen], "y": [values[at] for at in chosen],
+                    "customdata": [_hover(rows[at], values[at]) for at in chosen],
                     "hovertemplate": "%{customdata[0]}<extra></extra>",
                     "marker": {"size": 7 if name == "steady" else 11, "color": colour},
                 }
             )  # fmt: skip
     layout = figure_layout(title, 240)
-    what = "typical step" if has_bounds else "whole cell"
     layout |= {
         "showlegend": len(data) > 2,
         "xaxis": {**axis("run"), "range": [0.5, len(rows) + 0.5]},
@@ -314,18 +295,21 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
 def _kind(row: ListedRun) -> str:
     if row.is_aside:
         return "left aside"
-    if row.change is None:
+    if not row.is_change:
         return "steady"
-    return "slower from here on" if row.change.ratio > 1 else "faster from here on"
+    return f"{'slower' if row.change_ratio > 1 else 'faster'} from here on"
 
 
-def _hover(row: ListedRun, value: float) -> str:
+def _hover(row: ListedRun, value: float) -> list[str]:
+    """What stands under the pointer; and what a click asks for, where the run can be opened."""
+    size = json.loads(row.run.settings).get("batch_size")
     lines = [
         _when(row),
-        duration_text(value * PS_PER_MS),
+        _text(value),
         f"commit {_commit(row)}" if row.run.commit else "",
+        f"batch size {size}" if size else "",
+        _remark(row),
+        "click: opens the run" if row.run.trace else "",
     ]
-    settings = json.loads(row.run.settings)
-    if settings.get("batch_size"):
-        lines.append(f"batch size {settings['batch_size']}")
-    return "<br>".join(figure_text(one) for one in (*lines, _remark(row)) if one)
+    said = "<br>".join(figure_text(one) for one in lines if one)
+    return [said, row.run.key, "run"] if row.run.trace else [said]

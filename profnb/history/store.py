@@ -124,23 +124,16 @@ def write_run(path: Path, run: Run, most_runs: int = MOST_RUNS) -> Written:
     Raises:
         HistoryError: It was not written; the message says why.
     """
-    try:
+    trouble = f"This run was not kept in {printable(path.name)}"
+    with _told_as(trouble, " profnb.configure(history=False) keeps none."):
         path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise HistoryError(f"This run was not kept: {printable(str(error))}.") from None
-    try:
         try:
             return _write(path, run, most_runs)
         except sqlite3.DatabaseError as error:
-            if not _is_damage(error):
+            if type(error) is not sqlite3.DatabaseError:  # as of a lock or a full disk
                 raise
             remark = _keep_aside(path, error)
         return replace(_write(path, run, most_runs), remark=remark)
-    except (sqlite3.Error, OSError) as error:
-        name, why = printable(path.name), printable(str(error))
-        raise HistoryError(
-            f"This run was not kept in {name}: {why}. profnb.configure(history=False) keeps none."
-        ) from None
 
 
 def add_to_run(path: Path, key: str, name: str, value: Any) -> None:
@@ -149,14 +142,18 @@ def add_to_run(path: Path, key: str, name: str, value: Any) -> None:
     Raises:
         HistoryError: It was not written.
     """
+    with _told_as(f"{printable(path.name)} was not written"), _opened(path) as (database, _):
+        stored = _as_json(value) if name in _LISTS else value
+        database.execute(f'UPDATE runs SET "{name}" = ? WHERE key = ?', (stored, key))  # noqa: S608
+
+
+@contextmanager
+def _told_as(trouble: str, remedy: str = "") -> Iterator[None]:
+    """Make what goes wrong with the file a sentence."""
     try:
-        with _opened(path) as (database, _):
-            stored = _as_json(value) if name in _LISTS else value
-            database.execute(f'UPDATE runs SET "{name}" = ? WHERE key = ?', (stored, key))  # noqa: S608
-    except (sqlite3.Error, OSError) as error:
-        raise HistoryError(
-            f"{printable(path.name)} was not written: {printable(str(error))}."
-        ) from None
+        yield
+    except (sqlite3.Error, OSError, ValueError, TypeError, zlib.error) as error:
+        raise HistoryError(f"{trouble}: {printable(str(error))}.{remedy}") from None
 
 
 def _write(path: Path, run: Run, most_runs: int) -> Written:
@@ -180,26 +177,23 @@ def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[R
     if not path.exists():
         return []
     names = ", ".join(f'"{name}"' for name in _LISTED)
-    try:
-        with _opened(path) as (database, _):
-            rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)  # noqa: S608
-            return [_as_run(dict(zip(_LISTED, row, strict=True))) for row in rows]
-    except (sqlite3.DatabaseError, ValueError, TypeError) as error:
-        raise HistoryError(f"{path.name} cannot be read: {printable(str(error))}.") from None
+    with _told_as(f"{printable(path.name)} cannot be read"), _opened(path) as (database, _):
+        rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)  # noqa: S608
+        return [_as_run(dict(zip(_LISTED, row, strict=True))) for row in rows]
 
 
 def read_tree(path: Path, key: str) -> Tree:
     """Read a run's tree; empty where it has none any more."""
-    try:
-        with _opened(path) as (database, _):
-            rows = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchall()
-        if not rows or rows[0][0] is None:
-            return ()
-        unpacked = zlib.decompressobj().decompress(rows[0][0], _MOST_TREE)
-        tree: Tree = json.loads(unpacked)
-    except (sqlite3.DatabaseError, ValueError, TypeError, zlib.error) as error:
-        raise HistoryError(f"{path.name} cannot be read: {printable(str(error))}.") from None
-    return tree
+    with _told_as(f"{printable(path.name)} cannot be read"), _opened(path) as (database, _):
+        (packed,) = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchone() or [
+            None
+        ]
+        tree: Tree = (
+            ()
+            if packed is None
+            else json.loads(zlib.decompressobj().decompress(packed, _MOST_TREE))
+        )
+        return tree
 
 
 @contextmanager
@@ -231,12 +225,19 @@ def _hold_open(path: Path, inode: int, process: int) -> None:  # noqa: ARG001 - 
 
 
 def _version(database: sqlite3.Connection, path: Path) -> int:
-    owner = int(database.execute("PRAGMA application_id").fetchone()[0])
-    if owner != _OURS and database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    owner, objects, version = (
+        int(database.execute(query).fetchone()[0])
+        for query in (
+            "PRAGMA application_id",
+            "SELECT count(*) FROM sqlite_master",
+            "PRAGMA user_version",
+        )
+    )
+    if owner != _OURS and objects:
         raise HistoryError(
             f"{printable(path.name)} is another program's database. Name another file."
         )
-    return int(database.execute("PRAGMA user_version").fetchone()[0])
+    return version
 
 
 def _prepared(database: sqlite3.Connection, version: int, path: Path) -> sqlite3.Connection:
@@ -314,12 +315,6 @@ def _as_run(values: dict[str, Any]) -> Run:
     values |= {name: json.loads(values[name] or "[]") for name in _LISTS}
     values |= {name: values[name] or "" for name in ("trace", "headline")}
     return Run(**values)
-
-
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return (
-        type(error) is sqlite3.DatabaseError
-    )  # a lock, a full disk and the like have types of their own
 
 
 def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:

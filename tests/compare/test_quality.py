@@ -80,7 +80,7 @@ def test_the_interval_is_welchs():
     assert found.high - found.low == pytest.approx(expected.high - expected.low, rel=0.02)  # near 0 a bound itself is not
     assert found.sentence("a", "b").startswith("loss is higher for b, worse")
     assert found.word == "higher"
-    assert found.worst(first) == 0.36
+    assert found.worsts == (0.36, 0.52)
 
 
 def test_the_last_fit_counts_settings_do_not_and_a_broken_run_has_no_interval():

@@ -23,7 +23,7 @@ from profnb.compare.trial_table import Trial
 from profnb.core.errors import ProfnbError
 from profnb.history.change_points import _share_as_far, find_changes
 from profnb.history.door import keep as keep_result
-from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code, identify_script
+from profnb.history.identity import ask_git, await_git, find_commit, identify_block, identify_code
 from profnb.history.lookup import kept_trials
 from profnb.history.place import VARIABLE, history_file
 from profnb.history.series import list_runs, spread_of_runs
@@ -208,9 +208,9 @@ def test_what_is_no_python_has_an_identity_too():
 def test_a_script_and_a_block_are_told_by_their_code(tmp_path):
     script = tmp_path / "train.py"
     script.write_text("import a\nwith a.b():\n    c(1)\nwith a.b():\n    d(1)\n")
-    assert identify_script(str(script)) == identify_code(script.read_text())
+    assert identify_block(str(script)) == identify_code(script.read_text())
     assert identify_block(str(script), 2) == identify_block(str(script), 3) != identify_block(str(script), 5)
-    assert identify_script(str(tmp_path / "none.py")) == identify_block(str(tmp_path / "none.py"), 1) == ""
+    assert identify_block(str(tmp_path / "none.py")) == identify_block(str(tmp_path / "none.py"), 1) == ""
 
 
 def git(folder, *words):
