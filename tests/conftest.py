@@ -24,8 +24,8 @@ DATA = Path(__file__).parent / "data"
 SHARED = Path(__file__).parents[2] / "shared" / "traces"
 # How long nbclient waits at most, in seconds: a busy machine takes its time, and output that comes late is output.
 PATIENT = {"timeout": 900, "iopub_timeout": 120, "startup_timeout": 300}
-SLOW = {"tensorflow", "kernel", "browser", "slow", "long"}
-MEASURED = {"tensorflow", "kernel", "browser"}
+SLOW = {"tensorflow", "kernel", "browser", "backend", "slow", "long"}
+MEASURED = {"tensorflow", "kernel", "browser", "backend"}
 # The files that take longest, in that order: workers begin with them, so that none works alone at the end.
 LONGEST = (
     "notebooks", "layer_programs", "seams", "diagnosis", "capture", "jupyterlab", "browser", "sweep", "cells", "browser_timeline", "saved", "repeats",
@@ -36,6 +36,7 @@ LONGEST = (
 
 def pytest_addoption(parser):
     parser.addoption("--fast", action="store_true", help="only what takes no TensorFlow, kernel, browser or patience: two minutes at most")
+    parser.addoption("--alone", metavar="FILE", help="where nothing failed but real runs, name these in FILE: .ci/run has them run once more, with nothing beside them")
     parser.addoption("--cpu", metavar="FILE", help="add each test's processor seconds, its ended children's with them, to FILE (tests/benchmarks/cpu.py sums)")
 
 
@@ -91,6 +92,16 @@ def pytest_measure_anew_once(item, nextitem):
     return True
 
 
+def pytest_sessionfinish(session, exitstatus):
+    """Name the real runs that failed, unless anything else did, too."""
+    file, terminal = session.config.getoption("--alone"), session.config.pluginmanager.get_plugin("terminalreporter")
+    if not file or terminal is None or exitstatus != pytest.ExitCode.TESTS_FAILED or hasattr(session.config, "workerinput"):
+        return
+    failed = {report.nodeid: set(getattr(report, "keywords", ())) for kind in ("failed", "error") for report in terminal.stats.get(kind, ())}
+    if not any(map(MEASURED.isdisjoint, failed.values())):
+        Path(file).write_text("".join(f"{name}\n" for name in failed))
+
+
 def pytest_report_teststatus(report):
     return ("rerun", "R", "RERUN") if report.outcome == "rerun" else None
 
@@ -134,6 +145,18 @@ def _watch_hooks():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Capture, "_hook_failed", hook_failed)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient():
+    """Wait for profnb's own threads as long as a busy machine takes, which is longer than it may hold up a user's cell."""
+    from profnb.capture.journal import journal
+    from profnb.capture.machine import machine_watch
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journal, "_DISK_PATIENCE_S", 60.0)
+        patch.setattr(machine_watch, "_CLOSING_S", 60.0)
         yield
 
 

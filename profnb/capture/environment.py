@@ -158,6 +158,19 @@ def describe_datasets(
     return tuple(named), tuple(placed)
 
 
+def python_functions() -> tuple[tuple[str, str], ...]:
+    """The user's functions and generators that graphs call (``tf.numpy_function``): names and lines."""
+    cells, found = number_cells(), dict[tuple[str, str], None]()
+    for value in list((seams.PYTHON_FUNCTIONS.find() or {}).values()):
+        function = inspect.unwrap(value) if callable(value) else value
+        for one in (function, seams.PYTHON_FUNCTION.of(getattr(function, "__self__", function))):
+            code = getattr(one, "__code__", None)
+            if code is not None and is_user_file(code.co_filename):
+                line = f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
+                found[str(getattr(one, "__name__", "")), line] = None
+    return tuple(found)
+
+
 def _is_dataset(value: object) -> bool:
     return str(type(value).__module__).startswith("tensorflow.python.data")
 
@@ -243,8 +256,8 @@ def mean_size(files: Sequence[bytes]) -> int | None:
 
 
 Range = tuple[int, int]
-# The first call of a compiled function takes as long as so many eager calls, each time that it is traced: 5 to 10
-# in five functions of Keras' layers, train steps and metrics (4.9 to 9.6). Of 80 bare ops it took 17, of an LSTM 3.
+# Tracing a function takes as long as so many eager calls of it: 4.9 to 9.6 in five functions of layers, train
+# steps and metrics. Of 80 bare ops it took 17, of an LSTM 3.
 TRACED_CALLS = 5.0, 10.0
 _TIMES, _MOST_NS = 24, 25_000_000
 

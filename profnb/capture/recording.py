@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from profnb.capture.environment import Chain, count_elements, describe_datasets, find_files
+from profnb.capture.environment import (
+    Chain,
+    count_elements,
+    describe_datasets,
+    find_files,
+    python_functions,
+)
 from profnb.capture.machine.machine_watch import MachineRecords
 from profnb.capture.machine.waits import CoreWaits, NetworkFiles
 from profnb.capture.marking.trace_events import ChangingArguments, TracedFunction
@@ -166,6 +172,7 @@ class Recording:
         environment: What the code ran with: versions, and Keras' precision policy.
         datasets: The tf.data pipelines of the user's namespace; see ``datasets``.
         dataset_lines: The same, with the lines at which their functions stand.
+        python_functions: Functions of Python that graphs may call, by name and line.
         cardinalities: How many elements each of them has, by its name, where that is known.
         file_counts: How many files each of them begins with the names of, by its name.
         file_bytes: The mean size of those files.
@@ -200,6 +207,7 @@ class Recording:
     environment: dict[str, str] = field(default_factory=dict)
     datasets: tuple[Chain, ...] = ()
     dataset_lines: tuple[Chain, ...] = ()
+    python_functions: tuple[tuple[str, str], ...] = ()
     cardinalities: dict[str, int] = field(default_factory=dict)
     file_counts: dict[str, int] = field(default_factory=dict)
     file_bytes: dict[str, int] = field(default_factory=dict)
@@ -221,6 +229,7 @@ class Recording:
     def describe(self, namespace: Mapping[str, object]) -> None:
         """Learn from the objects among which the code ran; call it once the capture has ended."""
         self.datasets, self.dataset_lines = describe_datasets(namespace)
+        self.python_functions = python_functions()
         self.cardinalities = count_elements(namespace)
         self.file_counts, self.file_bytes = find_files(namespace)
 

@@ -161,6 +161,10 @@ _TF_FUNCTION = "tensorflow.python.eager.polymorphic_function.polymorphic_functio
 SIGNATURES = Seam(f"{_TF_FUNCTION}.pretty_printed_concrete_signatures", _NO_REASONS, 1)
 TRACING_COUNT = Seam(f"{_TF_FUNCTION}.experimental_get_tracing_count", _NO_CALLS, 1)
 PYTHON_FUNCTION = Seam(f"{_TF_FUNCTION}.python_function", _NO_REASONS)
+TRACED_CALLBACKS = Seam(
+    "tensorflow.python.eager.polymorphic_function.transform:CONCRETE_FUNCTION_CALLBACKS",
+    _NO_REASONS,
+)
 CALL_FUNCTION = Seam(f"{_TF_FUNCTION}.__call__", _NO_CALLS, 1, cost=_A_STEP)
 CONCRETE_FUNCTIONS = Seam(
     f"{_TF_FUNCTION}._list_all_concrete_functions",
@@ -267,6 +271,11 @@ DATASET_FUNCTIONS = on_objects(
     "tensorflow:data.Dataset._map_func|_predicate|_reduce_func|_init_func", _NO_DATASETS
 )
 WRAPPED_FUNCTION = on_objects("tensorflow:data.Dataset._map_func._func", _NO_DATASETS)
+_NO_PYTHON = "functions of Python that pipelines call have no names"
+PYTHON_FUNCTIONS = Seam("tensorflow.python.ops.script_ops:_py_funcs._funcs", _NO_PYTHON)
+PYTHON_FUNCTION = on_objects(
+    "tensorflow.python.ops.script_ops:EagerFunc._func|_generator", _NO_PYTHON
+)
 DEVICES = Seam("tensorflow:config.list_physical_devices", "accelerators have no names", 0)
 THREADING = Seam("tensorflow:config.threading", "numbers of threads are not known")
 VERSION = Seam("tensorflow:__version__", "versions are not known")

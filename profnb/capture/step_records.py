@@ -51,6 +51,7 @@ class OpenStep:
         was_traced: Whether a trace was being recorded then.
         step_num: Its number.
         retraced: Whether a function was traced in it.
+        has_traced: Whether a graph was, a function's or another one.
         is_marked: Whether a capture inside this capture has marked it.
         iterations: Iterations in it.
         function: The ``tf.function`` whose call it is; None of what is no call.
@@ -59,7 +60,7 @@ class OpenStep:
         unmarked_ns: When that had ended.
     """
 
-    retraced = is_marked = False
+    retraced = has_traced = is_marked = False
     iterations = 1
     function: Any = None
     failed_ns = marked_ns = unmarked_ns = 0

@@ -138,8 +138,6 @@ _OF_KERAS = frozenset({
 })  # fmt: skip
 _TRACING_COUNT = "tracing_count"  # which tracing of the function object it is: TF's own stat
 _SHOWN_VALUES, _MANY_OBJECTS = 4, 3
-# Tracings of less than a fifth of the calls end.
-_FEWEST_OF_CALLS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +169,9 @@ class Retracing:
 
 
 def find_retracing(study: Study) -> Retracing | None:
-    """Find the function that took most to be traced anew, in three calls or more and a fifth of its calls.
+    """Find the function that took most to be traced anew, in three calls or more, and to the last.
+
+    Where the later half of its calls traces nothing any more, all its shapes were met.
 
     The first tracing of a function object is its due, whatever other objects are called: where the trace
     says which tracing it was, one object has to be at its third. Not where another function that calls it was
@@ -188,12 +188,11 @@ def find_retracing(study: Study) -> Retracing | None:
         is_made = bool(first.sum() * 2 >= is_of_function.sum()) and _is_made_anew(study, text)
         chosen = first if is_made else again & (calls.tracing != 1)
         tracings, count = calls.tracing[chosen], int(chosen.sum())
-        is_third = is_made or (tracings == 0).any() or (tracings >= 3).any()
-        if (
-            count < _FEWEST_COMPILATIONS
-            or count * _FEWEST_OF_CALLS < is_of_function.sum()
-            or not is_third
-        ):
+        is_most = 2 * count > is_of_function.sum()  # of one object, where the trace does not say
+        is_third = is_made or (tracings >= 3).any() or (is_most and not tracings.all())
+        begin_ps = study.trace.events.begin_ps[calls.events]
+        goes_on = count and begin_ps[chosen].max() >= np.median(begin_ps[is_of_function])
+        if count < _FEWEST_COMPILATIONS or not goes_on or not is_third:
             continue
         events = calls.events[chosen]
         dues = events if not is_made and tracings.all() else events[1:]

@@ -124,9 +124,10 @@ def _traced_in_a_loop(functions: tuple[TracedFunction, ...]) -> tuple[TracedFunc
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """Gaps between passes over the data: epochs, validations, fits.
+    """Gaps between passes over the data: epochs, validations, fits; batches that a loop makes one by one.
 
     Attributes:
+        are_batches: Whether a loop of the user's makes an iterator for each batch.
         count: How many.
         ends: How many of these end an epoch, where anything trains.
         trains: Whether anything does.
@@ -135,6 +136,7 @@ class Passes:
         python_ps: How long Python ran in one, as a rule.
     """
 
+    are_batches: bool
     count: int
     ends: int
     trains: bool
@@ -146,9 +148,13 @@ class Passes:
 def find_passes(study: Study) -> Passes:
     """Find the gaps between passes over the data."""
     rows = study.gaps.between_epochs
+    are_batches = not rows.size and study.program.is_own_loop
+    if are_batches:
+        rows = np.flatnonzero(study.gaps.sets_up)
     trains = np.array([phase not in ("test", "predict") for phase in study.steps.phase], np.bool_)
     each_ps = np.maximum(study.gaps.duration_ps[rows] - study.breakdown.gap_busy_ps[rows], 0)
     return Passes(
+        are_batches,
         rows.size,
         int(trains[rows].sum()) if trains.any() else rows.size,
         bool(trains.any()),

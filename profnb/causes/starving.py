@@ -1,10 +1,14 @@
 """Why steps wait for a batch, what the threads that make batches hold up, how many threads were at work."""
 
+import math
+import re
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
+from profnb.capture.source.source_records import CAPTURED
 from profnb.causes.numbers import FEWEST, LONG_OP_PS
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
@@ -312,6 +316,25 @@ def room_for_batch(study: Study) -> tuple[int, float, float]:
     idle = sum(idle_share_of(study, cause) for cause in IDLE_CAUSES)
     waits = ("waiting for input", "copying input")
     return size, idle, idle - sum(idle_share_of(study, cause) for cause in waits)
+
+
+def count_examples_given(study: Study) -> int:
+    """Count the rows of the largest array that the steps' function takes; 0 where that is not known.
+
+    Of ``step(x, y)`` with x of (32, 20) and y of (32,) it is 32.
+    """
+    source = study.recording.source
+    its_name = re.compile(rf"__inference_{re.escape(study.program.phase)}_\d+")
+    ran = {name.rpartition(" ")[2] for name in study.trace.names.texts}
+    sizes = [(0, 0)]
+    for graph in source.shapes if source is not None else ():
+        if its_name.fullmatch(graph.function) and graph.function in ran:
+            rows = accumulate(graph.outputs, initial=0)
+            for at, (row, op_type) in enumerate(zip(rows, graph.op_types, strict=False)):
+                if op_type == "Placeholder" and graph.settings.get(at) != CAPTURED:
+                    shape = [size or 0 for size in graph.shapes[row] or ()]
+                    sizes += [(math.prod(shape), shape[0])] if len(shape) > 1 else []
+    return max(sizes)[1]
 
 
 _LONG_START = 0.1  # of a step's period

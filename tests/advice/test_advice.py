@@ -24,6 +24,9 @@ from profnb.steps.program_kind import ProgramKind
 from profnb.subjects.device.precision import ops_without_tensor_cores
 from profnb.subjects.advising import covered_share, op_events
 from profnb.subjects.study import Study
+from profnb.capture.source.source_records import GraphShapes, SourceRecords
+from profnb.advice.replay import replay
+from profnb.advice.rules.python_rules import tiny_batches
 from profnb.causes.compiled_again import find_retracing
 from profnb.causes.pieces import find_uncompilable
 from profnb.capture.recording import Recording
@@ -492,6 +495,34 @@ def test_fewer_threads_than_cores_and_more_ops_at_once_than_cores():
     assert "oversubscribed" not in advised(on_cpu(many, {"CPU cores": "8"}))
 
 
+def graph_given(*shapes):
+    """The graph of the steps' function: arguments of these shapes, and one that it closes over."""
+    kinds, captured = ("Placeholder",) * (len(shapes) + 1), {len(shapes): "captured"}
+    names, taken = tuple(f"x{at}" for at in range(len(kinds))), ((),) * len(kinds)
+    return GraphShapes(names, kinds, taken, (1,) * len(kinds), (*shapes, (9, 9)), ("float32",) * len(kinds), captured, "__inference_train_5")
+
+
+@pytest.mark.parametrize(("shapes", "op_ps", "high"), [
+    (((1, 28), (1,)), 40 * US, 99.5 * 15 / 16),  # steps of 10 ms whose ops are all short; all but a sixteenth
+    (((2, 28), ()), 4 * MS, 59.5 * 15 / 16),  # an op that computes for long remains
+    (((28, 28),), 40 * US, None),  # no tiny batch
+    (((None, 28),), 40 * US, None),  # of any size
+    (((), (1,)), 40 * US, None),  # numbers are no examples
+    (((1, 28),), 9 * MS, 14.5 * 15 / 16),  # in each step but 1.5 of 10 ms
+])  # fmt: skip
+def test_steps_of_a_few_examples_are_told_to_take_more(shapes, op_ps, high):
+    steps = [event("EagerLocalExecute: __inference_train_5", at * 10 * MS, 5 * MS) for at in range(10)]
+    work = line("worker", *(event("a/MatMul:MatMul", at * 10 * MS + MS, op_ps) for at in range(10)), line_id=10)
+    source = SourceRecords(shapes=[graph_given(*shapes)])
+    study = Study(read(host(line("python", *steps_of()), line("calls", *steps, line_id=2), work)), recording=Recording(source=source))
+    model = Model(grow_tree(None, study), study)
+    proposed = list(tiny_batches(model))
+    assert bool(proposed) == (high is not None)
+    for one in proposed:
+        assert model.saves_ms(replay(model.tree, one.edits))[1] == pytest.approx(high, rel=0.02)
+        assert f"has {shapes[0][0]} example" in one.evidence
+
+
 def test_what_fusing_could_save_is_the_time_in_which_nothing_else_runs():
     ops = [line("w", *(event(f"a/Mul_{n}:Mul", at * 10 * MS + MS + n * 200 * US, 200 * US) for at in range(10) for n in range(20)), line_id=5),
            line("v", *(event("b/MatMul:MatMul", at * 10 * MS + MS, 2 * MS) for at in range(10)), line_id=6)]  # fmt: skip
@@ -859,6 +890,14 @@ def test_a_function_that_is_traced_anew_is_told_where_it_stands():
     assert advised(functions(1, 2, 3, 4))["retracing"].where == ""
     assert "python-between-steps" not in advised(functions(*range(1, 10)))  # what Python does in each step is to trace
     assert "python-between-steps" in advised(functions(1, *[0] * 9))
+
+
+@pytest.mark.parametrize(("calls", "is_told"), [
+    ((1, *[0] * 7, 2, *[0] * 7, 3, *[0] * 7, 4, *[0] * 3), True),  # a number that grows from epoch to epoch
+    ((1, 2, 3, 4, *[0] * 30), False),  # four lengths, all met by now
+])  # fmt: skip
+def test_tracing_that_goes_on_is_told_however_seldom_it_is(calls, is_told):
+    assert ("retracing" in advised(functions(*calls))) == is_told
 
 
 def test_where_each_call_traces_what_stays_is_a_call_of_the_function_and_what_lies_beside_it():

@@ -51,12 +51,26 @@ def test_predict_in_a_loop_saves_the_set_up_of_all_calls_but_one(cell):
             cell.work(15)
     (advice,) = advise(model_of(cell))
     assert (advice.rule, advice.title) == ("predict-in-a-loop", "Call predict once, not in a loop")
-    assert "called 20 times" in advice.evidence and "900 ms, 45.0 ms each" in advice.evidence
+    assert "ran 20 times" in advice.evidence and "900 ms, 45.0 ms each" in advice.evidence
     assert advice.wall_ms == 1000
     low, high = advice.saves_ms
     assert high <= 855 + 95 + 100  # 19 of 20 set-ups, batches as one, and what few looks are sure of
     assert low >= 855 - 100
     assert advice.bound_fraction == high / 1000
+
+
+def test_calls_of_several_methods_in_one_loop_are_one_piece_of_advice(cell):
+    for _ in range(10):
+        with cell.within(mine("replay")):
+            for method in ("predict", "fit"):
+                with cell.run(method):
+                    cell.work(40, MAKES_ITERATOR)
+                    cell.step(5, name="predict" if method == "predict" else "train")
+    (advice,) = advise(model_of(cell))
+    assert (advice.rule, advice.title) == ("predict-in-a-loop", "Call predict and fit once, not in a loop")
+    assert "model.predict and model.fit ran 20 times" in advice.evidence and "800 ms, 40.0 ms each" in advice.evidence
+    assert "model.predict_on_batch" in advice.code and "model.train_on_batch" in advice.code
+    assert advice.saves_ms[0] > 600
 
 
 @pytest.mark.parametrize(("calls", "steps", "set_up", "retraced"), [

@@ -190,6 +190,7 @@ def test_a_tree_of_made_looks_has_its_times():
 # What things cost here.
 
 
+@pytest.mark.tensorflow
 def test_costs_are_measured_once_where_tensorflow_runs():
     pytest.importorskip("tensorflow")
     costs = costs_here()
@@ -210,6 +211,7 @@ def test_costs_are_a_wide_range_where_nothing_can_be_measured(monkeypatch):
 # Of programs and traces.
 
 
+@pytest.mark.tensorflow
 def test_a_change_of_a_real_cell():
     p, _ = fit_whose_callback_predicts(epochs=4)
     tree = p.cell_tree.set_index("name")

@@ -50,23 +50,23 @@ def nothing_but_a_line(sources):
     return editing.Edit("none", "a line that does nothing", "nothing", {name: f"{text}\npass\n"}, "+pass")
 
 
-def child(names):
-    """Run programs one after the other, each as it is and then tried; print what came of it."""
+def child(name):
+    """Run a program as it is and tried; print what came of it."""
     shell = new_shell()
-    for name in names:
-        with tempfile.TemporaryDirectory() as folder:
-            plain, seconds = run(shell, name, folder)
-            left, _ = run(shell, name, folder, is_tried=True)
-        profile = shell.user_ns["_tfprofile"]
-        result = {
-            "cell_s": seconds,
-            "advice": [one.rule for one in profile.advice],
-            "trials": json.loads(profile.trials.to_json(orient="records")),
-            "words": [one.words() for one in profile.tried],
-            "promises": [one.promise_words() for one in profile.tried],
-            "differs": differences(plain, left),
-        }
-        print(json.dumps({name: result}), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        plain, seconds = run(shell, name, folder)
+        left, _ = run(shell, name, folder, is_tried=True)
+        os.chdir("/")
+    profile = shell.user_ns["_tfprofile"]
+    result = {
+        "cell_s": seconds,
+        "advice": [one.rule for one in profile.advice],
+        "trials": json.loads(profile.trials.to_json(orient="records")),
+        "words": [one.words() for one in profile.tried],
+        "promises": [one.promise_words() for one in profile.tried],
+        "differs": differences(plain, left),
+    }
+    print(json.dumps(result), flush=True)
 
 
 def run(shell, name, folder, *, is_tried=False):
@@ -148,7 +148,7 @@ def add(left, path, value, around):
         add(left, path, value.state_dict(), inner)
     elif root == "torch" and hasattr(value, "detach"):
         left[path] = value.detach().cpu().numpy().copy()
-    elif root in ("keras", "tensorflow", "jax", "jaxlib") and hasattr(value, "dtype") and hasattr(value, "shape"):
+    elif root in ("keras", "tensorflow", "jax", "jaxlib") and hasattr(value, "dtype") and hasattr(value, "shape") and type(value).__name__ != "KerasTensor":
         left[path] = as_array(value)
     elif root == "keras" and hasattr(value, "variables"):
         for at, one in enumerate(value.variables):
@@ -190,22 +190,20 @@ def differences(one, two):
     return found
 
 
-def judge(names):
-    """Run programs of one framework in a process of its own; give each, as it comes, with whether that was right."""
-    python = PYTHONS.get(PROGRAMS[names[0]].framework, sys.executable)
-    with subprocess.Popen([python, __file__, "--child", *names], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        said = []
-        for line in process.stdout:
-            if not line.startswith('{"'):
-                said.append(line)
-                continue
-            ((name, came),) = json.loads(line).items()
-            rules = set(PROGRAMS[name].rules)
-            faster = [at for at, one in enumerate(came["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
-            found = [at for at in faster if rules & set(came["trials"][at]["rule"].split(", "))]
-            yield came | {"name": name, "right": bool(found) if rules else not faster, "shown": (found or faster or [0])[0]}
-    if process.returncode:
-        print(f"It ended with {process.returncode}: {''.join(said)[-1500:]}", flush=True)
+def judge(name):
+    """Run a program in a process of its own; give what came of it, with whether that was right; None where it failed."""
+    program = PROGRAMS[name]
+    done = subprocess.run(
+        [PYTHONS.get(program.framework, sys.executable), __file__, "--child", name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"')]
+    if done.returncode or not lines:
+        print(f"{name} ended with {done.returncode}: {done.stdout[-1500:]}", flush=True)
+        return None
+    came, rules = json.loads(lines[-1]), set(program.rules)
+    faster = [at for at, one in enumerate(came["trials"]) if one["interval_high"] is not None and one["interval_high"] < 1]
+    found = [at for at in faster if rules & set(came["trials"][at]["rule"].split(", "))]
+    return came | {"name": name, "right": bool(found) if rules else not faster, "shown": (found or faster or [0])[0]}
 
 
 def line_of(one):
@@ -236,18 +234,17 @@ def main():
     parser.add_argument("names", nargs="*")
     asked = parser.parse_args()
     if asked.child:
-        child(asked.names)
+        child(*asked.names)
         return
     os.environ["TRY_SECONDS"] = str(asked.seconds)
     kept = json.loads(asked.json.read_text()) if asked.json and asked.json.exists() else {}
     names = [name for name in PROGRAMS if not asked.names or any(word in name for word in asked.names)]
-    for framework in dict.fromkeys(PROGRAMS[name].framework for name in names):
-        for one in judge([name for name in names if PROGRAMS[name].framework == framework]):
-            kept[one["name"]] = one
-            trials = zip(one["trials"], one["words"], one["promises"], strict=True)
-            print(line_of(one), *(f"{trial['rule']}: {words}; promised {promise}" for trial, words, promise in trials), sep="\n    ", flush=True)
-            if asked.json:
-                asked.json.write_text(json.dumps(kept))
+    for one in filter(None, map(judge, names)):
+        kept[one["name"]] = one
+        trials = zip(one["trials"], one["words"], one["promises"], strict=True)
+        print(line_of(one), *(f"{trial['rule']}: {words}; promised {promise}" for trial, words, promise in trials), sep="\n    ", flush=True)
+        if asked.json:
+            asked.json.write_text(json.dumps(kept))
     judged = [kept[name] for name in PROGRAMS if name in kept]
     head = ["| program | cell | change | promised | measured | | left behind |", "| --- | --- | --- | --- | --- | --- | --- |"]
     table = [*head, *map(line_of, judged)]

@@ -38,6 +38,7 @@ from profnb.causes.python_work import find_reads_beside_programs
 from profnb.causes.compiled_again import find_compiled_again
 from profnb.sweep import Sweep
 
+pytestmark = pytest.mark.backend
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
 rng = np.random.default_rng(0)
 X, Y = rng.random((128, 6)).astype("float32"), rng.integers(0, 3, 128)

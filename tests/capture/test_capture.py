@@ -25,6 +25,7 @@ from profnb.capture import session
 from profnb.capture.environment import allocated_bytes
 from profnb.capture.profiler import window
 from profnb.capture.marking.open_steps import OpenSteps
+from profnb.capture.parts.part_records import FAILED
 from profnb.capture.step_records import CALL, KERAS, USER
 from profnb.capture import hooks
 from profnb.capture.hooks import on_import, replace_attribute, watch, watched_call
@@ -51,6 +52,30 @@ def make_model(library=keras, **compile_arguments):
 
 def phases(p):
     return p.steps.phase.value_counts().to_dict()
+
+
+def test_a_function_that_is_traced_behind_the_window_is_seen_in_its_batch_though_calls_there_are_not(data):
+    x, y = data
+    model = make_model()
+    with profnb.profile(max_steps=2) as p:
+        for size in (8, 8, 8, 5, 8):  # the other shape is traced anew
+            model.train_on_batch(x[:size], y[:size])
+    assert p.recording.closed_by == "steps"
+    assert p.recording.steps.retraced.tolist() == [1, 0, 0, 1, 0]
+    (function,) = p.recording.functions
+    assert (function.tracings, function.phase) == (2, "train")
+
+
+def test_a_batch_that_fails_behind_the_window_has_ended_then(data):
+    x, y = data
+    model = make_model()
+    with profnb.profile(max_steps=2) as p:
+        for _ in range(4):
+            model.train_on_batch(x[:8], y[:8])
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            model.train_on_batch(x[:8], y[:8] + 7)  # no such class
+    assert len(p.recording.steps) == 4
+    assert FAILED in {part.part for part in p.recording.cell.parts}
 
 
 def test_fit_gives_one_step_per_batch_with_no_marker_in_the_code(data):

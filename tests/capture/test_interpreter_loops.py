@@ -1,5 +1,6 @@
 """Loops of a LiteRT interpreter: each run is a step, copies are parts of the cell, and nothing is left behind."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -64,7 +65,7 @@ def test_each_run_of_an_interpreter_is_a_step_and_the_hook_is_gone_behind_it(ran
     assert lines[0] == "[[4.0, 4.0]] True"
     assert lines[1] == "True True"
     assert lines[2] == "[12.0]"
-    assert "12 invoke steps, median" in ran
+    assert re.search(r"12 invoke steps, median|11 invoke steps, median [^(\n]*\(one step of ", ran)
     assert "`%tflite MODEL.tflite` tells the time of each op." in ran
     assert "nothing was captured" not in ran
 

@@ -4,12 +4,14 @@ import os
 import random
 import re
 import resource
-import signal
 import subprocess
 import sys
+import time
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +26,6 @@ from profnb.loading import say_last_death
 from profnb.magics import load_magics, unload_magics
 
 HERE = Path(__file__).parent
-SECOND = 10**9
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,16 @@ class Dying:
             self.steps.append(self._step(self.process.stdout.readline()))
         return self
 
+    def run_until_written(self, count=300, *, with_place=True):
+        """Until its journal has so many steps, and where the process is, whenever these are written."""
+        (path,) = (path for folder in journal_file.folders() for path in folder.glob(f"{self.process.pid}-*"))
+        while True:
+            with suppress(TraceFormatError):  # nothing was written yet
+                dead = read_dead_cell(path)
+                if dead.newest.steps >= count and (dead.function or not with_place):
+                    return self
+            self.run_until(self.steps[-1][0] + 20)
+
     def kill(self):
         self.process.kill()
         rest = self.process.stdout.read().splitlines(keepends=True)
@@ -62,23 +73,32 @@ class Dying:
         self.process.wait()
         return self
 
-    def least_steps(self, before_ns=SECOND):
-        """How many had ended a second before the last one."""
-        end = self.steps[-1][1] - before_ns
-        return max((count for count, at in self.steps if at <= end), default=0)
+    def steps_at(self, time_ns):
+        """How many had ended by then."""
+        return max((count for count, at in self.steps if at <= time_ns), default=0)
 
 
 def check_kills(count, seed):
     moments = random.Random(seed)
     for _ in range(count):
-        dying = Dying().run_until(moments.randrange(1, 2500)).kill()
+        dying = Dying().run_until(moments.randrange(1, 2500)).run_until_written(0).kill()
         (path,) = journals_left()
         dead = read_dead_cell(path)
-        assert dead.newest.steps >= dying.least_steps()
+        assert dying.steps_at(dead.newest.time_ns) <= dead.newest.steps <= dying.steps[-1][0] + 1  # it may be killed before it says so
         assert len(dead.recording.steps) == dead.newest.steps
         assert sum(part.wall_ns for part in dead.recording.cell.parts) == dead.recording.wall_ns
         assert f"{path.name}".startswith(f"{dying.process.pid}-")
         path.unlink()
+
+
+def test_it_rests_500_times_as_long_as_it_wrote_and_an_answer_is_no_older_than_a_second(monkeypatch):
+    took, now, rests = iter([0.0001, 0.001, 0.1, 0.0]), [0.0], []
+    journal = Capture(CaptureOptions(), traces=False).journal
+    monkeypatch.setattr("profnb.capture.journal.journal.time", SimpleNamespace(thread_time=lambda: now[0]))
+    monkeypatch.setattr(journal, "_write", lambda _: now.__setitem__(0, now[0] + next(took)))
+    journal._file, journal._ended = "a file", SimpleNamespace(is_set=lambda: len(rests) == 3, wait=rests.append)
+    journal._write_on()
+    assert rests == pytest.approx([0.4, 0.5, 0.8])
 
 
 def test_ten_kills_at_random_moments_each_leave_an_answer():
@@ -91,7 +111,7 @@ def test_two_hundred_kills_at_random_moments_each_leave_an_answer():
 
 
 def test_what_died_is_said_once_shown_and_removed(journals):
-    Dying().run_until(900).kill()
+    Dying().run_until_written().kill()
     sentence = say_last_death()
     assert re.fullmatch(
         r"The last profiled cell died at \d\d:\d\d after [\d,]+ steps with [\d.]+ MB in use, in \w[\w ]+ \(`take_steps`, line \d+\); `%tfprofile --last` shows it.", sentence
@@ -131,7 +151,7 @@ def test_a_cell_that_raises_leaves_nothing(journals):
 
 def test_kernels_do_not_mix():
     lives, dies = Dying(), Dying()
-    dies.run_until(400).kill()
+    dies.kill()
     assert [path.name.partition("-")[0] for path in journals_left()] == [str(dies.process.pid)]
     lives.run_until(lives.steps[-1][0] + 1).kill()
     assert {path.name.partition("-")[0] for path in journals_left()} == {str(dies.process.pid), str(lives.process.pid)}
@@ -139,22 +159,22 @@ def test_kernels_do_not_mix():
 
 def test_a_process_of_the_same_number_is_another_one(journals):
     """As in a container, whose processes get the same numbers each time."""
-    Dying().run_until(400).kill()
+    Dying().kill()
     (path,) = journals.iterdir()
     path.rename(path.with_name(re.sub(r"^\d+", str(os.getpid()), path.name)))
     assert len(journals_left()) == 1
 
 
 def test_a_fork_leaves_the_journal_to_its_parent():
-    dying = Dying("fork").run_until(1200)
+    dying = Dying("fork").run_until_written()
     assert journals_left() == []  # it still writes
     dying.kill()
     (path,) = journals_left()
-    assert read_dead_cell(path).newest.steps >= dying.least_steps()
+    assert read_dead_cell(path).newest.steps >= 300
 
 
 def test_steps_inside_of_steps_are_taken_back():
-    Dying("nested").run_until(600).kill()
+    Dying("nested").run_until_written().kill()
     dead = read_dead_cell(journals_left()[0])
     steps = dead.recording.steps
     inner = [at for at, name in enumerate(steps.name) if steps.names[name] == "inner"]
@@ -167,12 +187,11 @@ def test_a_full_disk_ends_the_records_and_not_the_cell(journals):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, 4_000))
 
-    dying = Dying(preexec_fn=limit).run_until(2500).kill()
+    Dying(preexec_fn=limit).run_until_written(2500, with_place=False).kill()
     (path,) = journals_left()
     assert path.stat().st_size <= 4_000
     dead = read_dead_cell(path)
-    assert dead.newest.steps >= dying.least_steps()  # they are counted still
-    assert len(dead.recording.steps) < dead.newest.steps
+    assert len(dead.recording.steps) < dead.newest.steps  # they are counted still
     assert re.search(r"Times of the first [\d,]+ steps were kept; the later ones were counted.", " ".join(profnb.last().notes))
 
 
@@ -193,7 +212,7 @@ def test_no_place_for_a_journal_changes_nothing(monkeypatch):
 
 def made(**settings):
     """A journal as a capture leaves it, with what was said of it."""
-    Dying().run_until(700).kill()
+    Dying().run_until_written().kill()
     (path,) = journals_left()
     return path
 
@@ -312,30 +331,43 @@ def test_the_command_reports_it(capsys):
 
 
 KERAS = """
-import os, signal, sys
+import time
 import keras, numpy as np, profnb
 model = keras.Sequential([keras.layers.Dense(8), keras.layers.Dense(1)])
 model.compile("adam", "mse")
 x, y = np.zeros((512, 4), "f"), np.zeros((512, 1), "f")
 class Kill(keras.callbacks.Callback):
     def on_epoch_end(self, epoch, logs=None):
-        import time
         if epoch == 2:
-            time.sleep(2)  # the journal is written meanwhile
-            os.kill(os.getpid(), signal.SIGKILL)
+            time.sleep(900)  # until it is killed
 with profnb.profile(max_steps=20):
     model.fit(x, y, batch_size=32, epochs=9, verbose=0, callbacks=[Kill()])
 """
+
+
+def is_in_callback(journals, process):
+    """Whether its journal says that it sleeps there, and has all else that is asked for."""
+    with suppress(TraceFormatError):
+        dead = [read_dead_cell(path) for path in journals.glob(f"{process}-*")]
+        return any((one.newest.steps, one.line) == (48, 10) and one.trace for one in dead)
+    return False
 
 
 @pytest.mark.tensorflow
 def test_a_fit_that_is_killed_in_a_callback_has_its_steps_its_tree_and_its_trace(journals, tmp_path):
     program = tmp_path / "fit.py"
     program.write_text(KERAS)
-    assert subprocess.run([sys.executable, program], capture_output=True).returncode == -signal.SIGKILL
+    process = subprocess.Popen([sys.executable, program])
+    try:
+        while not is_in_callback(journals, process.pid):
+            assert process.poll() is None
+            time.sleep(0.1)
+    finally:
+        process.kill()
+        process.wait()
     sentence = say_last_death()
     assert "after 48 steps" in sentence
-    assert re.search(r"\(`(Kill\.)?on_epoch_end`, line 11\)", sentence)  # Python 3.10 knows no class
+    assert re.search(r"\(`(Kill\.)?on_epoch_end`, line 10\)", sentence)  # Python 3.10 knows no class
     p = profnb.last()
     assert len(p.step_times) == 48
     assert p.has_trace

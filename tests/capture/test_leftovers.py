@@ -17,7 +17,7 @@ import pytest
 
 import profnb
 from profnb.capture import hooks
-from profnb.capture.environment import describe_datasets
+from profnb.capture.environment import describe_datasets, python_functions
 from profnb.capture.profiler import window
 from profnb.capture.hooks import replace_attribute, watched_call
 from profnb.capture.machine import machine_watch
@@ -130,6 +130,23 @@ def test_a_thread_that_cannot_start_costs_the_looks_at_the_machine(monkeypatch):
     with watch.watch():
         pass
     assert len(watch.records) == 0
+
+
+@pytest.mark.parametrize("call", [tf.numpy_function, tf.py_function])
+def test_what_python_graphs_call_is_named_while_it_lives(call):
+    def cut(x):
+        return x
+
+    def rows():
+        yield 1
+
+    mapped = tf.data.Dataset.range(3).map(lambda x: call(cut, [x], tf.int64))
+    made = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((), tf.int32))
+    for function in (cut, rows):
+        lines = [line for name, line in python_functions() if name == function.__name__]
+        assert any(line.endswith(f"test_leftovers.py:{function.__code__.co_firstlineno}") for line in lines)
+    assert not {name for name, _ in python_functions()} & {"get_next_id", "generator_py_func", "finalize_py_func"}
+    del mapped, made
 
 
 class Odd:

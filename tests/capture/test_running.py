@@ -105,6 +105,7 @@ def publisher(monkeypatch):
     publisher = Publisher()
     monkeypatch.setattr(progress, "open_slot", lambda: Slot(publisher.publish))
     monkeypatch.setattr(progress, "_REWRITE_S", 0.001)
+    monkeypatch.setattr(progress, "_JOIN_S", 60.0)
     return publisher
 
 

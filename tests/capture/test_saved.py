@@ -242,7 +242,7 @@ def whole():
         environment={"TensorFlow": "2"}, datasets=((("Range", ""), ("Map", "augment")),), cardinalities={"train": 9},
         changing_arguments={"f": (("n", ("1", "2")),)}, fits=[FitResult({"loss": 0.5}, 2, True)], graph_versions=[3, -4], models=(model,),
         source=source, stacks=stacks, functions=(TracedFunction("f", 0, True, "a.py:3", "Cell [7]:9", "train", 2),),
-        dataset_lines=((("Range", ""), ("Map", "a.py:3")),),
+        dataset_lines=((("Range", ""), ("Map", "a.py:3")),), python_functions=(("cut", "a.py:3"),),
     )  # fmt: skip
 
 
@@ -305,7 +305,7 @@ def test_files_of_version_1_are_read(tmp_path):
     path = tmp_path / "host.xplane.pb"
     tell_beside(path, VERSION_1)
     expected = whole()
-    expected.cell, expected.functions, expected.dataset_lines = None, (), ()  # nobody looked
+    expected.cell, expected.functions, expected.dataset_lines, expected.python_functions = None, (), (), ()  # nobody looked
     assert read_recordings(path) == (CaptureOptions(max_steps=7, label="a", warmup_steps=2), [expected])
 
 

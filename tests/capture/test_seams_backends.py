@@ -19,6 +19,7 @@ from seam_removal import assert_told, hide, is_missed, remove
 import profnb
 from profnb.capture.seams import SEAMS, VERSION, Seam
 
+pytestmark = pytest.mark.backend
 TITLE = {"jax": "JAX", "torch": "PyTorch"}[BACKEND]
 # The framework's own, and those of Keras that are read only where it runs on it.
 NAMES = [seam for seam in SEAMS if seam.module.partition(".")[0] == BACKEND or (seam.module.startswith("keras") and TITLE in seam.lost)]

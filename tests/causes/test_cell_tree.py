@@ -170,6 +170,7 @@ def test_a_kind_of_steps_of_the_users_own(cell):
 # As a table.
 
 
+@pytest.mark.tensorflow
 def test_the_tree_of_a_real_fit_whose_callback_predicts(tmp_path):
     p, Score = fit_whose_callback_predicts(epochs=3)
     tree = p.cell_tree

@@ -302,6 +302,7 @@ def test_whether_files_differ_is_added_when_git_has_answered(repository, file, m
     monkeypatch.setenv(VARIABLE, str(file))
     monkeypatch.chdir(repository)
     monkeypatch.setattr(keeping, "_LATER_S", 0)
+    monkeypatch.setattr(keeping, "_GIT_PATIENCE_S", 60)
     with profnb.profile():
         pass
     for thread in threading.enumerate():
@@ -309,7 +310,7 @@ def test_whether_files_differ_is_added_when_git_has_answered(repository, file, m
             thread.join()
     (run,) = read_runs(file)
     assert (run.commit, run.is_dirty) == (git(repository, "rev-parse", "HEAD"), False)
-    code = f"import profnb\nwith profnb.profile(label='ends at once'):\n    pass\n"
+    code = f"import profnb\nfrom profnb.history import keeping\nkeeping._AT_EXIT_S = 60\nwith profnb.profile(label='ends at once'):\n    pass\n"
     (repository / "a.py").write_text(code)
     subprocess.run([sys.executable, "a.py"], cwd=repository, env={**os.environ, "PYTHONPATH": str(PARENT)}, check=True)
     assert [one.is_dirty for one in read_runs(file)] == [False, True]

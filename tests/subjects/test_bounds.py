@@ -14,7 +14,7 @@ import profnb
 from profnb.capture.recording import Recording
 from profnb.capture.saved.codec import Codec
 from profnb.capture.saved.sidecar import CHECKS, LIMITS
-from profnb.capture.source.graph_lines import read_shapes
+from profnb.capture.source.graph_lines import Seen, read_shapes
 from profnb.capture.source.source_records import GraphShapes
 from profnb.capture.source.source_records import SourceRecords
 from profnb.core.errors import TraceFormatError
@@ -271,11 +271,11 @@ def test_shapes_are_read_from_a_graph():
     pool = SimpleNamespace(name="pool", type="MaxPool", inputs=[x, z], outputs=[y], get_attr=lambda name: [1, 2, 2, 1])
     ein = SimpleNamespace(name="ein", type="Einsum", inputs=[y, made_tensor("elsewhere:0", ())], outputs=[], get_attr=lambda name: b"ab->a")
     fake = SimpleNamespace(get_operations=lambda: [SimpleNamespace(name="x", type="Placeholder", inputs=[], outputs=[x, z]), pool, ein])
-    assert read_shapes(fake, 10) == GraphShapes(
+    assert read_shapes(fake, 10, Seen()) == GraphShapes(
         ("x", "pool", "ein"), ("Placeholder", "MaxPool", "Einsum"), ((), (0, 1), (2, -1)), (2, 1, 0),
         ((None, 4), (), None), ("float32", "resource", "float32"), {1: "1,2,2,1", 2: "ab->a"},
     )  # fmt: skip
-    assert read_shapes(fake, 2) == GraphShapes()
+    assert read_shapes(fake, 2, Seen()) == GraphShapes()
 
 
 # Ops under their roof.

@@ -475,8 +475,8 @@ def test_a_keras_generator_that_runs_here_is_seen_as_python():
     with profnb.profile(max_seconds=300) as p:
         model.fit(slow(), steps_per_epoch=10, verbose=0)
     assert "Generator" in set(p.input_pipeline.kind)
-    # The first step is warm-up, and on a busy machine another may stand aside.
-    assert p.input_pipeline[p.input_pipeline.kind == "Generator"].total_us.sum() >= 7 * 10_000
+    # The first step is warm-up; what is made while a step is held up, which stands aside, is waited for in none of the next ones.
+    assert p.input_pipeline[p.input_pipeline.kind == "Generator"].total_us.sum() >= len(p.study.summary.counted) * 10_000 / 2 > 0
 
 
 @pytest.mark.tensorflow

@@ -780,7 +780,7 @@ def test_lines_in_branches_and_loops_are_found_though_the_function_was_traced_be
             step(tf.constant(1))
             bare()
     runs = lines_of(p.source_lines, body, "op_occurrences")
-    steady = len(p.study.summary.counted)  # without the step in which they were traced
+    steady = len(p.study.summary.counted)  # without the step in which they were traced; one may stand aside
     assert steady >= 18
     assert [runs.get(line, 0) >= steady for line in (1, 3, 4, 6)] == [True] * 4
     assert lines_of(p.source_lines, without_arguments, "op_occurrences")[1] >= steady
@@ -805,8 +805,7 @@ def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
             tf.py_function(in_python, [small], tf.float32))
 
     def elsewhere():
-        for _ in range(30):
-            tf.matmul(large, large)
+        tf.matmul(large, large)
 
     def light(x):
         return tf.reduce_sum(tf.matmul(x, x)) + 1.0
@@ -829,10 +828,11 @@ def test_ops_of_tf_data_and_of_other_threads_are_not_those_of_the_step(tf):
             python()
     assert lines_of(p.source_lines, calls_python, "op_occurrences")[2] >= len(p.study.summary.counted) >= 8
     with profnb.profile(max_steps=10**6) as p:
-        thread = threading.Thread(target=elsewhere)
-        thread.start()
-        while thread.is_alive():
-            step()
+        for _ in range(30):
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            while thread.is_alive():
+                step()
     assert p.source_lines[p.source_lines.file == ""].op_occurrences.sum() >= 1  # the other thread's, of those in steady steps
     assert lines_of(p.source_lines, body, "op_occurrences")[1] % 4 == 0  # whole steps: none of the other thread's
     assert p.source_lines.host_us.sum() == pytest.approx(p.study.ops.steady.self_ps.sum() / 1e6)

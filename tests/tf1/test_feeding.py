@@ -1,7 +1,6 @@
 """What Python does between session runs: which statements, and whether they make what is fed."""
 
 import linecache
-import time
 from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
@@ -284,16 +283,13 @@ def test_a_run_before_the_loop_does_not_tell_what_the_loops_statements_are(sessi
 
 
 @pytest.mark.tensorflow
-def test_a_real_clock_gives_a_statement_all_that_it_took_and_without_source_no_text_is_kept(session):
-    nap = partial(time.sleep, NAP_NS / 1e9)
+def test_without_source_a_statement_has_its_line_and_its_time_and_no_text(session, nap):
     with profnb.profile(source=False) as p:
         fed_by_name(session, nap)
     gaps = p.recording.sessions.gaps
     assert {(place.text, place.inner_text) for place in gaps.places} == {("", "")}
     at = fed_by_name.__code__.co_firstlineno + 2
-    [loads] = [place for place in gaps.places if (place.role, place.line) == (FEEDS, at)]
-    assert 8 <= gaps.gaps <= 15  # those that are no longer than the median are no pauses
-    assert loads.wall_ns >= 0.7 * gaps.gaps * NAP_NS  # on a busy machine looks come late
+    assert (gaps.places[0].role, gaps.places[0].line, gaps.places[0].wall_ns) == (FEEDS, at, 15 * NAP_NS)
     assert "rows = load" not in p.summary()
 
 

@@ -17,7 +17,7 @@ from profnb.capture import hooks
 from profnb.capture.hooks import Library
 from profnb.capture.marking.step_recorder import SessionRuns
 from profnb.capture.seams import SEAMS
-from profnb.tf1 import session_runs
+from profnb.tf1 import gap_watch, session_runs
 from profnb.tf1.run_metadata import join_run_metadata
 from traces import tell_beside, told_beside
 from profnb.capture.source import user_code
@@ -213,6 +213,7 @@ def test_runs_that_are_only_counted_tell_what_the_others_do(monkeypatch, tmp_pat
 
     with v1.Session(graph=graph) as session:
         plain = program()
+        monkeypatch.setattr(gap_watch, "_SHORTEST_PAUSE_NS", 10**15)  # how many gaps are pauses, the clock says
         counting, run_counted = [], SessionRuns.run_counted
         monkeypatch.setattr(SessionRuns, "run_counted", lambda *given: counting.append(given) or run_counted(*given))
         quick = captured()

@@ -87,7 +87,7 @@ def test_the_code_view_names_the_lines_that_made_the_ops(profiled):
 def test_every_view_has_the_time_of_the_product(profiled, view):
     p, *_ = profiled
     table = p.tfprof(view)
-    assert table.self_us.max() == by_name(p.tfprof("op")).loc["MatMul"].self_us
+    assert by_name(p.tfprof("op")).loc["MatMul"].self_us in set(table.self_us)
     assert list(table.columns) == [
         "name", "depth", "parent", "self_us", "total_us", "device_us", "cpu_us", "requested_bytes",
         "peak_bytes", "parameters", "float_ops", "occurrences",

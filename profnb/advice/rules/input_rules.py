@@ -20,6 +20,7 @@ from profnb.causes.starving import (
     maps_the_same,
     reads_singly,
 )
+from profnb.core.printable import quoted
 from profnb.core.units import bytes_text, count_text, duration_text, percent_text
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import GUIDE, READY, input_shares, period_ps
@@ -55,10 +56,14 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     if diagnosis.iterator < 0:
         return
     rule, title = _IDS.get(diagnosis.cause, _FEED_FASTER)
+    evidence, where = diagnosis.sentence, study.input.function_lines[diagnosis.iterator]
+    called = study.recording.python_functions
+    if diagnosis.cause == "python" and len(called) == 1:
+        evidence += f" This Python is {quoted(called[0][0])}."
+        where = called[0][1]
     yield Proposal(
-        rule, title, diagnosis.sentence, diagnosis.fix, _LINK,
-        input_scaled(model, *_remains(model, diagnosis.cause, diagnosis.iterator)),
-        study.input.function_lines[diagnosis.iterator], {"input": 0},
+        rule, title, evidence, diagnosis.fix, _LINK,
+        input_scaled(model, *_remains(model, diagnosis.cause, diagnosis.iterator)), where, {"input": 0},
     )  # fmt: skip
 
 

@@ -25,18 +25,23 @@ from profnb.causes.python_work import (
     shares_of_calls,
 )
 from profnb.causes.repeats import longest_line
-from profnb.causes.starving import input_runs_python, input_work_share
+from profnb.causes.starving import (
+    count_examples_given,
+    input_runs_python,
+    input_work_share,
+    long_ops_share,
+)
 from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, durations_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide
+from profnb.subjects.advising import GUIDE, guide, share_of
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
 _FUNCTION_GUIDE = f"{GUIDE}/function"
-_IN_ONE_CALL = 16
+_IN_ONE_CALL, _TINY_BATCH = 16, 8
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
@@ -179,7 +184,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
 
 
 @of_trace
-def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901 - one story
+def python_between_steps(model: Model, study: Study) -> Proposals:
     """Python runs between the steps of a loop, or in them on a CPU, while nothing else is at work."""
     python = find_python_between(study)
     if python is None or study.summary.counted.size < FEWEST or study.program.invokes:
@@ -197,35 +202,84 @@ def python_between_steps(model: Model, study: Study) -> Proposals:  # noqa: C901
                 return
     evidence = f"Python ran for {percent_text(share)} of the time from step to step, while nothing computed."
     title = f"Do less Python {'in' if 2 * python.inside > share else 'between'} the steps"
-    least, most, code, is_together = 0.0, LEFT, _less_python(study), False
+    code, remains = _less_python(study), (0.0, LEFT)
     if seldom:
-        most, evidence = 1.0, evidence + seldom
+        evidence, remains = evidence + seldom, (0.0, 1.0)
         code = (
             "Save and log less often. If the code does nothing after these steps, another program had the "
             "processor: measure again without that program."
         )
+    elif not is_own and study.program.is_fit and study.program.is_tensorflow:
+        yield _fewer_calls(model, study, share, kinds, evidence)
+        return
     elif not is_own and study.program.is_tensorflow:
-        is_together = study.program.is_fit
         code = f"In a fit: {_OF_FIT} {_ONE_FUNCTION}"
-        if is_together:
-            title, code = "Run several steps in one call", _OF_FIT
-            least, most = 1 / _IN_ONE_CALL, QUARTER
-    if share and input_runs_python(study):  # of both only one runs at a time
-        work = min(input_work_share(study), 1.0)
-        least, most = max(least, 1 - (1 - work) / share), max(most, min(work / share, 1.0))
-    edits, feeding = [model.some_of(kinds, share, (least, most))], study.input.feeding
-    more = f" Most of the time goes to {feeding.named()}." if feeding and feeding.named() else ""
-    if is_together:
-        # One call spares what Python and TensorFlow do around the others; not of ops that have calls of their
-        # own. Short ops take up to half as long again where each call wakes the threads anew.
-        around, short = shares_of_calls(study)
-        if around:
-            more = f" Starting and ending calls took TensorFlow {percent_text(around)}."
-            left = around / _IN_ONE_CALL + short / 2, around * QUARTER + short
-            whole = around + short
-            edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
+    feeding = study.input.feeding
+    evidence += (
+        f" Most of the time goes to {feeding.named()}." if feeding and feeding.named() else ""
+    )
     yield Proposal(
-        "python-between-steps", title, evidence + more, code, guide(study, "function"), edits,
+        "python-between-steps", title, evidence, code, guide(study, "function"),
+        [model.some_of(kinds, share, _beside_input(study, share, remains))],
+    )  # fmt: skip
+
+
+def _beside_input(study: Study, share: float, remains: tuple[float, float]) -> tuple[float, float]:
+    """What remains of the steps' Python where the input runs Python too: of both only one runs at a time."""
+    if not share or not input_runs_python(study):
+        return remains
+    work = min(input_work_share(study), 1.0)
+    return max(remains[0], 1 - (1 - work) / share), max(remains[1], min(work / share, 1.0))
+
+
+def _fewer_calls(
+    model: Model, study: Study, share: float, kinds: Sequence[str], evidence: str
+) -> Proposal:
+    """Several steps in a call spare what Python and TensorFlow do around the others.
+
+    Not of ops that have calls of their own. Short ops take up to half as long again where each call wakes the
+    threads anew.
+    """
+    around, short = shares_of_calls(study)
+    left, whole = (around / _IN_ONE_CALL + short / 2, around * QUARTER + short), around + short
+    edits = [model.some_of(kinds, share, _beside_input(study, share, (1 / _IN_ONE_CALL, QUARTER)))]
+    if around:
+        evidence += f" Starting and ending calls took TensorFlow {percent_text(around)}."
+        edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
+    return Proposal(
+        "python-between-steps", "Run several steps in one call", evidence, _OF_FIT, guide(study, "function"),
+        edits,
+    )  # fmt: skip
+
+
+@of_steps
+def tiny_batches(model: Model, study: Study) -> Proposals:
+    """Calls of few examples each: all but long ops and waiting for input takes as long for many."""
+    tree, batch = model.tree, study.batch_size or count_examples_given(study)
+    if study.program.has_device or not study.program.is_tensorflow or not 0 < batch <= _TINY_BATCH:
+        return
+    share = 1 - long_ops_share(study) - share_of(study, "input")
+    loops = {int(tree.parent[row]) for row in model.main_steps}
+    loops = {row for row in loops if tree.kind[row] == LINES}
+    beside = [at for row in loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
+    edit = model.some_of((), share, (1 / _IN_ONE_CALL, LEFT))
+    rows = np.union1d(edit.rows, np.array(beside, np.int64))
+    whole = float(tree.self_ps[rows].sum()) * share
+    what, many = (
+        f"{count_text(batch)} {'example' if batch == 1 else 'examples'}",
+        _IN_ONE_CALL * batch,
+    )
+    code = f"batch_size={many}. Scale the learning rate with it. {_OF_FIT}"
+    if not study.program.is_fit:
+        code = (
+            f"Call the function for {many} examples at once. Where calls need earlier results, put "
+        )
+        code += "the loop into the tf.function."
+    yield Proposal(
+        "larger-batch", "Give each step more examples",
+        f"Each step has {what}, and takes as long for many. Ops that compute for long take "
+        f"{percent_text(long_ops_share(study))} of the time.", code, guide(study, "data_performance"),
+        [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip
 
 
@@ -333,5 +387,6 @@ def _started_together(
 
 
 PYTHON_RULES = (
-    own_functions, values_to_tensors, python_between_steps, python_in_the_step, eager_ops, eager_ops_between,
+    own_functions, values_to_tensors, python_between_steps, tiny_batches, python_in_the_step, eager_ops,
+    eager_ops_between,
 )  # fmt: skip

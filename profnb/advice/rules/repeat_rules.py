@@ -45,26 +45,35 @@ _APART = (parts.CALLBACKS, parts.CHECKPOINTING, parts.LINES)
 
 @of_cell
 def runs_in_a_loop(model: Model) -> Proposals:
-    """``predict``, ``evaluate`` or ``fit`` is called several times, and each call sets everything up."""
+    """A loop calls ``predict``, ``evaluate`` or ``fit``, and each call sets everything up."""
     tree = model.tree
+    loops: dict[int, list[int]] = {}
     for row in tree.rows(parts.CALL):
-        method, times = tree.name[row], int(tree.occurrences[row])
-        below = tree.rows_below(row).tolist()
+        times, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
         traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
-        if method not in _ONCE or times < FEWEST or traced > times / 2:  # of a new model each time
-            continue
-        around = [at for at in below if not tree.is_inside(at, (*_APART, *STEPS), row)]
-        around += tree.rows(parts.AROUND, below=int(tree.parent[row]))
-        took = int(tree.self_ps[around].sum())
-        edits = [once(tree, around, times, (0.0, 0.0), with_below=False)]
-        steps = [at for at in tree.rows(*STEPS, below=row) if tree.occurrences[at] == times]
-        if steps:  # of one batch each: together they are as many examples in fewer steps
-            edits.append(scale(tree, steps, 1 / times, 1.0))
+        if tree.name[row] in _ONCE and times >= max(
+            FEWEST, 2 * traced
+        ):  # else of a new model each time
+            loops.setdefault(int(tree.parent[row]), []).append(row)
+    for loop, calls in loops.items():
+        times, edits, took = 0, list[Edit](), tree.rows(parts.AROUND, below=loop)
+        for row in calls:
+            each, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
+            took += [at for at in below if not tree.is_inside(at, (*_APART, *STEPS), row)]
+            times += each
+            steps = [at for at in tree.rows(*STEPS, below=row) if tree.occurrences[at] == each]
+            if steps:  # of one batch each: together they are as many examples in fewer steps
+                edits.append(scale(tree, steps, 1 / each, 1.0))
+        methods = sorted({tree.name[row] for row in calls}, key=list(_ONCE).index)
+        named, called = (" and ".join(f"{of}{name}" for name in methods) for of in ("", "model."))
+        spent = int(tree.self_ps[took].sum())
         yield Proposal(
-            "predict-in-a-loop", f"Call {method} once, not in a loop",
-            f"model.{method} was called {count_text(times)} times. Starting and ending these calls "
-            f"took {duration_text(took)}, {duration_text(took / times)} each.",
-            _ONCE[method], f"{KERAS_TRAINING}#{method}-method", edits, tree.line_above(row),
+            "predict-in-a-loop", f"Call {named} once, not in a loop",
+            f"{called} ran {count_text(times)} times. Starting and ending these calls took "
+            f"{duration_text(spent)}, {duration_text(spent / times)} each.",
+            " ".join(_ONCE[name] for name in methods), f"{KERAS_TRAINING}#{methods[0]}-method",
+            [once(tree, took, times // len(calls), (0.0, 0.0), with_below=False), *edits],
+            tree.line_above(calls[0]),
         )  # fmt: skip
 
 
@@ -140,12 +149,23 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     tree = model.tree
     if study.steps.is_window or study.program.is_taped:
         return  # it trains on batches of its own; the iterators are of something else
-    passes = find_passes(study)
+    passes, gaps = find_passes(study), max(len(study.steps) - 1, 1)
     nodes = tree.rows(parts.SETTING_UP, parts.EPOCH_ENDS)
-    if passes.ends < FEWEST or not nodes or (model.has_looks and tree.rows(parts.EPOCH)):
+    of_all = (len(study.step_times) - 1) / gaps if model.has_looks else 1.0
+    each, count, ends = passes.each_ps, round(passes.count * of_all), round(passes.ends * of_all)
+    if (
+        passes.ends < 2
+        or ends < FEWEST
+        or not nodes
+        or (model.has_looks and tree.rows(parts.EPOCH))
+    ):
         return
-    each, count = passes.each_ps, passes.count
     below = tree.with_below(nodes)
+    if passes.are_batches and model.has_looks:  # all waiting is for a new iterator
+        loops = {
+            at for row in model.main_steps if tree.kind[at := int(tree.parent[row])] == parts.LINES
+        }
+        below = np.union1d(below, [*loops, *tree.rows(parts.INPUT)])
     whole = float(tree.self_ps[below].sum())
     spoken = whole if model.has_looks else min(each * count, whole)
     if not spoken:
@@ -162,19 +182,24 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
             "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
             "from pass to pass.",
             f"{GUIDE}/data",
-            [once(tree, [*nodes, *traced], passes.ends, model.costs.restart_ps)],
+            [once(tree, [*nodes, *traced], ends, model.costs.restart_ps)],
             tree.line_above(traced[0]),
         )  # fmt: skip
         return
     least, most = (min(cost / each, 1.0) if each else 1.0 for cost in model.costs.restart_ps)
     most = min(most + passes.python_ps / each, 1.0) if each else 1.0
+    if passes.are_batches:  # no other is made, and a batch remains
+        least, most = 0.0, QUARTER
+    took_ps = spoken if model.has_looks else passes.all_ps
     again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
     yield Proposal(
         "epoch-ends", _FEWER_RESTARTS,
         f"{count_text(count)} passes over the data each waited for a new iterator: "
-        f"{duration_text(passes.all_ps)} in all, usually {duration_text(each)}.",
+        f"{duration_text(took_ps)} in all, usually {duration_text(each)}.",
         "One call of evaluate or predict over all the data makes one iterator."
         if not passes.trains
+        else "One iterator for all: batches = iter(dataset.repeat()) before the loop, next(batches) in it."
+        if passes.are_batches
         else "One iterator for several passes: for batch in dataset.repeat(epochs)."
         if study.program.is_own_loop
         else "Make epochs longer: fit(dataset.repeat(), steps_per_epoch=..., epochs=fewer) keeps one "

@@ -36,8 +36,6 @@ from profnb.capture.source.user_code import (
 )
 from profnb.capture.step_records import CALL, KERAS, TAPE, USER, OpenStep
 
-# Tracing an empty function takes 3.3 ms: TensorFlow 2.15 to 2.21, two slow cores.
-_SHORTEST_TRACING_NS = 300_000
 _MOST_FUNCTIONS = 1_000
 # By the function's name: its arguments that changed, each with the distinct values it was traced for.
 ChangingArguments = dict[str, tuple[tuple[str, tuple[str, ...]], ...]]
@@ -66,6 +64,7 @@ class TraceEvents:
         self._open = open_steps
         self._tracings_of: Callable[[Any], int] = lambda _: 0
         self._functions: dict[int, _CalledFunction] = {}  # by id
+        self._call_code: CodeType | None = None  # of our frame around a call
         self.functions = FunctionLog()
 
     @contextmanager
@@ -78,8 +77,14 @@ class TraceEvents:
         hooks: Any = {"before": self._called, "came": self._returned, "raised": self._call_raised}
         marker = tensorflow.take(seams.TRACE)
         self._tracings_of = tensorflow.take(seams.TRACING_COUNT) or self._tracings_of
+        traced = guarded(self._graph_traced, tensorflow.hook_failed)
+        callbacks = tensorflow.take(seams.TRACED_CALLBACKS)
         with ExitStack() as stack:
             stack.enter_context(tensorflow.watch(seams.CALL_FUNCTION, **hooks))
+            self._call_code = getattr(seams.CALL_FUNCTION.find(), "__code__", None)
+            if isinstance(callbacks, list):
+                callbacks.append(traced)
+                stack.callback(guarded(callbacks.remove, tensorflow.hook_failed), traced)
             if isinstance(marker, type):
                 began = guarded(self._marker_began, tensorflow.hook_failed)
                 ended = guarded(self.marker_ended, tensorflow.hook_failed)
@@ -136,16 +141,19 @@ class TraceEvents:
                     return
 
     def _called(self, function: Any, *_: object, **__: object) -> None:
-        """A ``tf.function`` is called."""
+        """A ``tf.function`` is called; of one in a batch that is only counted, it is told if it is traced."""
+        opened, batch = self._open, self._open.batch
+        if opened.counts_only and batch is not None and not (batch.has_traced or opened.stack):
+            return
         seen = self._functions.get(id(function))
         if seen is None or seen.function() is not function:
             if len(self._functions) >= _MOST_FUNCTIONS:
                 self._functions.clear()
             seen = _CalledFunction(function, self._tracings_of(function))
             self._functions[id(function)] = seen
-        span = self._open.begin(None, CALL, seen.name)
+        span = opened.begin(None, CALL, seen.name)
         span.function = function
-        self._open.stack.append(span)
+        opened.stack.append(span)
 
     def _returned(self, function: Any, *_: object) -> None:
         opened, stack = self._open, self._open.stack
@@ -154,10 +162,7 @@ class TraceEvents:
         span = stack[-1] if stack[-1].function is function else self._call_of(function)
         if span is None:
             return
-        seen = self._functions.get(id(function))
-        if seen is not None and (
-            not seen.tracings or time.perf_counter_ns() - span.begin_ns > _SHORTEST_TRACING_NS
-        ):  # a first call, or one that took so long that the function may have been traced in it
+        if span.has_traced and (seen := self._functions.get(id(function))) is not None:
             before, seen.tracings = seen.tracings, self._tracings_of(function)
             if seen.tracings != before:
                 self._function_traced(function)
@@ -172,6 +177,8 @@ class TraceEvents:
         span = self._call_of(function)
         if span is not None:
             self._span_ended(span, failed=True)
+        elif self._open.batch is not None:
+            self._open.batch.failed_ns = time.perf_counter_ns()
 
     def _call_of(self, function: Any) -> OpenStep | None:
         """The innermost call that runs, of a function."""
@@ -190,6 +197,19 @@ class TraceEvents:
         calls[-1].is_marked |= MARKER in metadata  # by a capture inside this capture
         if len(calls) == 1 and not calls[-1].is_marked:
             add_metadata(trace, _r=1, step_num=calls[-1].first_record, **{MARKER: CALL})
+
+    def _graph_traced(self, *_: object) -> None:
+        """TensorFlow has traced a graph, in all that runs now: calls in a batch count from then on."""
+        opened, batch = self._open, self._open.batch
+        if not opened.is_here():
+            return
+        if batch is not None and not batch.has_traced:
+            batch.has_traced = True
+            ours = [] if opened.stack else [*callers()]
+            for frame in reversed([one for one in ours if one.f_code is self._call_code]):
+                self._called(frame.f_locals["self"])
+        for span in opened.stack:
+            span.has_traced = True
 
     def _function_traced(self, function: Any) -> None:
         """A function was traced, in all that runs now."""

@@ -29,12 +29,11 @@ from profnb.capture.models.layer_facts import (
 )
 from profnb.capture.seams import TORCH_COMPILED_CALL, TORCH_COMPILED_MODULE
 from profnb.capture.signals import OwnFaults
+from profnb.capture.source.graph_lines import is_scratch
 from profnb.capture.source.layer_lines import model_types, of_types
 from profnb.capture.step_records import TRAIN
 
 _MOST_MODELS, _MOST_SCOPES = 50, 100_000
-# Graphs in which Keras only works out shapes; nothing in them ever runs.
-_SCRATCH = ("scratch_graph", "keras_graph")
 _TAPE = "gradient_tape/"  # the name scope of gradients
 _MOST_METRICS, _LONGEST_METRIC = 50, 100
 
@@ -169,7 +168,7 @@ class ModelWatch:
                 return
             with OwnFaults():  # a layer may be anything, and its call comes first
                 graph = graph_now()
-                if not str(seams.GRAPH_NAME.of(graph, "")).startswith(_SCRATCH):
+                if not is_scratch(graph):
                     scope = seams.UNIQUE_NAME.of(graph)(layer.name, mark_as_used=False)
                     is_again = self._open[-1][3] if self._open else self._is_again(layer, graph)
                     self._open.append((id(layer), graph, scope, is_again))

@@ -1,11 +1,11 @@
 """Graphs to the lines that made their ops, and the shapes of their tensors.
 
 TensorFlow keeps with each op the Python frames that made it, already led back from AutoGraph's copies to the
-original source. What is read of them is the innermost line of the user's own code. Reading them takes 30 us
-an op, so graphs are read when the capture has ended, and those of functions that were traced by then as the
-window closes: they may be gone at the end. One that is gone before has no lines. What was read of a graph is
-kept as long as it lives. Where several lines of the user's stand one inside the other, the innermost one is
-the one that called TensorFlow or Keras.
+original source. What is read of them is the innermost line of the user's own code, once for each stack: ops
+by the thousand share some dozens. Asking for a stack takes 50 us, so graphs are read when the capture has
+ended, and those of functions that were traced by then as the window closes: they may be gone at the end. One
+that is gone before has no lines. What was read of a graph is kept as long as it lives. Where several lines of
+the user's stand one inside the other, the innermost one is the one that called TensorFlow or Keras.
 
 A model made of layers only has no line of the user's inside its traced function. The line that made the layer
 tells more there than the call of ``fit``; it is looked for in the text of the cells (``layer_lines``).
@@ -29,8 +29,8 @@ from profnb.capture.source.layer_lines import find_layer_lines, model_types, of_
 from profnb.capture.source.source_records import CAPTURED, GraphLines, GraphShapes, Shape
 from profnb.capture.source.user_code import LineTable, is_user_file
 
-_MOST_OPS_READ, _MOST_GRAPHS, _MOST_INLINED, _MOST_INPUTS = 30_000, 1_000, 20, 1_000
-_SCRATCH = ("scratch_graph", "keras_graph")  # Keras infers shapes in them; they never run
+_MOST_OPS_READ, _MOST_GRAPHS, _MOST_INPUTS = 30_000, 1_000, 1_000
+_SCRATCH = re.compile(r"(?:\w+_)?scratch_graph(?:_\d+)?|keras_graph\w*")
 # They leave no event, or none of any length.
 _UNSEEN = frozenset({"Const", "Placeholder", "NoOp", "Identity"})
 _CALLED = {
@@ -52,6 +52,21 @@ SourceLine = tuple[str, int]  # a file, and a line of it
 
 
 @dataclass(eq=False, slots=True)
+class Seen:
+    """What is the same for many of the ops and graphs that are read in one go.
+
+    Attributes:
+        places: The innermost line of the user's own, by the stack that an op was made in.
+        drivers: The line that had a graph traced, by the graph's id.
+        held: The names of what a graph's function closes over, by its id.
+    """
+
+    places: dict[str, SourceLine | None] = field(default_factory=dict)
+    drivers: dict[int, SourceLine | None] = field(default_factory=dict)
+    held: dict[int, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
 class Reading:
     """A graph, and what was read of it."""
 
@@ -64,26 +79,24 @@ class Reading:
     calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: GraphShapes | None = None
 
-    def read(self, graph: Any, most: int) -> None:
+    def read(self, graph: Any, most: int, seen: Seen) -> None:
         """Take in the ops of the graph, so many at most."""
         self.name, self.number = str(seams.GRAPH_NAME.of(graph, "")), _number_of(graph)
-        self.driver = _driver_of(graph)
-        alike: dict[SourceLine | None, SourceLine | None] = {}
+        self.driver = _driver_of(graph, seen)
         for operation in seams.GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
                 continue
             if len(self.names) >= most:
                 break
-            place = _innermost(seams.OP_TRACEBACK.of(operation))
             self.names.append(operation.name)
             self.types.append(kind)
-            self.places.append(alike.setdefault(place, place))
+            self.places.append(_innermost(operation, seen))
             if kind in _CALLED:
                 names = (operation.get_attr(attribute).name for attribute in _CALLED[kind])
                 self.calls[operation.name] = tuple(map(str, names))
         with OwnFaults():  # a graph half made, or of another version's making
-            self.shapes = read_shapes(graph, 2 * most) if self.names else None
+            self.shapes = read_shapes(graph, 2 * most, seen) if self.names else None
 
     def lines(self, places: LineTable) -> GraphLines:
         """Give what was read as a value."""
@@ -126,10 +139,11 @@ class GraphWatch:
                 one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
             ]
             _note_names(concrete)
+            seen = Seen()
             for graph in graphs_of(concrete, _MOST_GRAPHS):
-                self._read_once(graph)
+                self._read_once(graph, seen)
 
-    def _read_once(self, graph: Any) -> None:
+    def _read_once(self, graph: Any, seen: Seen) -> None:
         """Read a graph once, by whatever capture, as long as no op is added to it."""
         count, left = 0, _MOST_OPS_READ - self._ops
         with OwnFaults():  # as in reading it
@@ -139,11 +153,11 @@ class GraphWatch:
         self._taken[graph] = count
         read_count, reading = _read_before.get(graph, (-1, Reading()))
         if read_count != count or len(reading.names) > left:
-            if left <= 0 or seams.GRAPH_NAME.of(graph) in _SCRATCH:
+            if left <= 0 or is_scratch(graph):
                 return
             reading, is_read = Reading(), False
             with OwnFaults():  # a graph half made, or of another version's making
-                reading.read(graph, left)
+                reading.read(graph, left, seen)
                 is_read = True
             if not is_read:
                 return
@@ -176,8 +190,9 @@ class GraphWatch:
         graphs = [one for one in of_types(living, kinds) if seams.GRAPH_NAME.of(one) is not None]
         # The youngest first: there may be more than will be read.
         graphs.sort(key=_number_of, reverse=True)
+        seen = Seen()
         for graph in ([] if graph_of_runs is None else [graph_of_runs]) + graphs:
-            self._read_once(graph)
+            self._read_once(graph, seen)
         # Not as they were read: a graph that died in the window may be far older than one that lives, the one
         # of a cell, say, that was edited and run again since.
         readings = sorted(self._readings, key=attrgetter("number"))
@@ -188,6 +203,11 @@ class GraphWatch:
         for name, place in find_layer_lines(models, living, scopes).items():
             self.layers.setdefault(name, self._places.row_of(*place))
         return tuple(reading.lines(self._places) for reading in readings)
+
+
+def is_scratch(graph: Any) -> bool:
+    """Tell whether Keras only works out shapes in a graph, so that nothing in it ever runs."""
+    return _SCRATCH.fullmatch(str(seams.GRAPH_NAME.of(graph, ""))) is not None
 
 
 def graphs_of(concrete: Iterable[Any], most: int) -> list[Any]:
@@ -209,41 +229,49 @@ def _note_names(concrete: Iterable[Any]) -> None:
         )
 
 
-def _driver_of(graph: Any) -> SourceLine | None:
+def _driver_of(graph: Any, seen: Seen) -> SourceLine | None:
     """Find the line that had a graph traced: it made the placeholders of the arguments, not of captures.
 
     A branch or a loop's body without any belongs to the function around it.
     """
-    for _ in range(_MOST_INLINED):
+    if id(graph) not in seen.drivers:
         captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
-        for operation in seams.GRAPH_OPERATIONS.of(graph)():
-            if operation.type == "Placeholder" and operation.name not in captured:
-                return _innermost(seams.OP_TRACEBACK.of(operation))
-        graph = seams.OUTER_GRAPH.of(graph)
-        if seams.INTERNAL_CAPTURES.of(graph) is None:  # not inside of a function
-            return None
-    return None
+        made = (
+            one
+            for one in seams.GRAPH_OPERATIONS.of(graph)()
+            if one.type == "Placeholder" and one.name not in captured
+        )
+        first, outer = next(made, None), seams.OUTER_GRAPH.of(graph)
+        driver = None
+        if first is not None:
+            driver = _innermost(first, seen)
+        elif seams.INTERNAL_CAPTURES.of(outer) is not None:  # inside of a function
+            driver = _driver_of(outer, seen)
+        seen.drivers[id(graph)] = driver
+    return seen.drivers[id(graph)]
 
 
-def _innermost(traceback: Any) -> SourceLine | None:
+def _innermost(operation: Any, seen: Seen) -> SourceLine | None:
     """Find the innermost line of the user's own in an op's traceback."""
-    for frame in reversed(seams.USER_FRAMES.of(traceback)()):
-        if is_user_file(frame.filename):
-            return frame.filename, frame.lineno or 0
-    return None
+    frames = seams.USER_FRAMES.of(seams.OP_TRACEBACK.of(operation))()
+    stack = repr(frames)  # in one call of TensorFlow's, where each frame would be one
+    if stack not in seen.places:
+        own_frames = (one for one in reversed(frames) if is_user_file(one.filename))
+        first = next(own_frames, None)
+        seen.places[stack] = None if first is None else (first.filename, first.lineno or 0)
+    return seen.places[stack]
 
 
-def _held(graph: Any) -> list[Any]:
-    """Find the placeholders of values that a function closes over, made by no op of what is around it."""
-    inside: dict[int, Any] = {}
-    held = []
-    for outer, inner in seams.CAPTURES.of(graph, ()):
-        around = getattr(outer, "graph", None) if hasattr(outer, "op") else None
-        if around is not None and id(around) not in inside:
-            inside[id(around)] = {one.name for one in _held(around)}
-        if around is None or outer.name in inside[id(around)]:
-            held.append(inner)
-    return held
+def _held(graph: Any, seen: Seen) -> frozenset[str]:
+    """Name the placeholders of values that a function closes over, made by no op of what is around it."""
+    if id(graph) not in seen.held:
+        names = set()
+        for outer, inner in seams.CAPTURES.of(graph, ()):
+            around = getattr(outer, "graph", None) if hasattr(outer, "op") else None
+            if around is None or outer.name in _held(around, seen):
+                names.add(inner.name)
+        seen.held[id(graph)] = frozenset(names)
+    return seen.held[id(graph)]
 
 
 def _number_of(graph: Any) -> int:
@@ -252,12 +280,13 @@ def _number_of(graph: Any) -> int:
     return int(digits[:18] or 0)
 
 
-def read_shapes(graph: Any, most: int) -> GraphShapes:
+def read_shapes(graph: Any, most: int, seen: Seen) -> GraphShapes:
     """Take in the shapes of a graph.
 
     Args:
         graph: A graph of TensorFlow's.
         most: How many ops at most; of a larger graph nothing is taken.
+        seen: What is known of the graphs around it.
     """
     operations = seams.GRAPH_OPERATIONS.of(graph)()
     if len(operations) > most:
@@ -267,7 +296,7 @@ def read_shapes(graph: Any, most: int) -> GraphShapes:
     dtypes: list[str] = []
     inputs: list[tuple[int, ...]] = []
     settings: dict[int, str] = {}
-    captured = {inner.name for inner in _held(graph)}
+    captured = _held(graph, seen)
     for row, operation in enumerate(operations):
         for tensor in operation.outputs:
             row_of[tensor.name], shape = len(shapes), tensor.shape

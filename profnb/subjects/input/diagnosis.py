@@ -39,7 +39,7 @@ _BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 # Cause to (what it is, what to change).
 CAUSES = {
     "python": (
-        "runs Python, one element at a time under the interpreter's lock",
+        "runs Python ({api}), one element at a time under the interpreter's lock",
         "Write the function with TensorFlow ops, or prepare the data once and read with "
         "tf.data.TFRecordDataset. Python runs one thread at a time, but processes help: "
         "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
@@ -165,6 +165,7 @@ def diagnose_input(
     if innocent:
         return InputDiagnosis(sentence=f"{waits}, {innocent}.")
     what, fix = CAUSES[cause]
+    what = what.format(api=_python_api(table, row))
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" Nothing runs while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
@@ -300,6 +301,15 @@ def runs_in_batch(table: InputPipeline, row: int) -> float:
         above = int(table.tree.parent[above])
     runs, batches = table.function_occurrences[row], table.occurrences[above]
     return float(runs / max(batches, 1)) if above >= 0 else 0.0
+
+
+def _python_api(table: InputPipeline, row: int) -> str:
+    """What the user called to have Python make elements."""
+    ops = [name for name, *_ in table.function_ops[row] if name in PYTHON_OPS]
+    return _PYTHON_APIS.get(ops[0], "tf.numpy_function") if ops else "from_generator"
+
+
+_PYTHON_APIS = {"EagerPyFunc": "tf.py_function"}
 
 
 def runs_python(table: InputPipeline, row: int) -> bool:
