@@ -197,11 +197,6 @@ def prefetched(program: ProgramText, advice: Advice, size: str = "") -> Change:
     return f"prefetch() {where}", NOTHING, [_append(text, node, f"prefetch({size})")]
 
 
-def prefetched_more(program: ProgramText, advice: Advice) -> Change:
-    """Make sixteen elements ahead."""
-    return prefetched(program, advice, "16")
-
-
 def _has_stage(program: ProgramText, feed: Expression, kind: str) -> bool:
     """Tell whether a dataset ends with a stage, as far as its sources tell."""
     try:

@@ -6,6 +6,7 @@ what was advised. One without a word helps in another way, and the advice's prom
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from profnb.advice.proposals import Advice
 from profnb.edits import argument_edits as arguments
@@ -22,9 +23,12 @@ _PREFETCH: Maker = ("prefetch(tf.data.AUTOTUNE)", datasets.prefetched)
 _CACHE: Maker = (".cache()", datasets.cached)
 _JIT: Alternatives = (
     (("jit_compile=True", arguments.jit_of_model),),
-    (("jit_compile=True", functions.jit_of_function),),
+    (("jit_compile=True", partial(functions.option_of_function, argument="jit_compile=True")),),
     (("torch.compile", functions.torch_module),),
     (("jax.jit", functions.jax_function),),
+)
+_RELAXED = partial(
+    functions.option_of_function, argument="reduce_retracing=True", but="input_signature"
 )
 _INPUT_EDITS: Alternatives = (
     (_PARALLEL, _PREFETCH),
@@ -35,7 +39,7 @@ _INPUT_EDITS: Alternatives = (
     (("pin_memory", arguments.pinned),),
 )
 _EVEN: Alternatives = (
-    (("reduce_retracing", functions.relaxed_shapes),),
+    (("reduce_retracing", _RELAXED),),
     (("drop_remainder", arguments.even_batches),),
     (("dynamic=True", arguments.any_shapes),),
     (("drop_last", arguments.even_loader),),
@@ -58,7 +62,7 @@ EDITS: dict[str, Alternatives] = {
     "recompiling": _EVEN,
     "python-between-steps": ((("steps_per_execution", arguments.several_steps),),),
     "cache-input": ((_CACHE,),),
-    "prefetch-more": (((".prefetch(16)", datasets.prefetched_more),),),
+    "prefetch-more": (((".prefetch(16)", partial(datasets.prefetched, size="16")),),),
     "input-bound": _INPUT_EDITS,
     "small-files": _INPUT_EDITS,
     "waiting-for-input": _INPUT_EDITS,

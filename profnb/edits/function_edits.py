@@ -276,16 +276,6 @@ def _is_tensorflow_function(program: ProgramText, text: SourceText, node: cst.CS
     return program.meaning(text, named) == "tensorflow.function"
 
 
-def jit_of_function(program: ProgramText, advice: Advice) -> Change:
-    """Let XLA compile the tf.function."""
-    return option_of_function(program, advice, "jit_compile=True")
-
-
-def relaxed_shapes(program: ProgramText, advice: Advice) -> Change:
-    """Trace a tf.function for shapes of any size."""
-    return option_of_function(program, advice, "reduce_retracing=True", "input_signature")
-
-
 def predicted_on_batch(program: ProgramText, advice: Advice) -> Change:
     """Call the compiled function of ``predict`` without what ``predict`` sets up around it."""
     text, call = program.call("model.predict", advice)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, RowColumns, look_up
 from profnb.steps.activities import COLLECTIVES, EXCHANGING
 from profnb.steps.grouping import has_replicas
 from profnb.steps.nesting import outermost_of
@@ -45,7 +45,7 @@ _MOST_NAME = 80
 
 
 @dataclass(frozen=True, slots=True)
-class HostCollectives:
+class HostCollectives(RowColumns):
     """K collectives of one host, by begin.
 
     Attributes:
@@ -65,9 +65,6 @@ class HostCollectives:
     is_numbered: bool
     is_unclear: bool = False
     has_replicas: bool = False
-
-    def __len__(self) -> int:
-        return self.enter_ps.size
 
 
 def find_collectives(

@@ -136,9 +136,11 @@ def _note_steps(study: Study) -> list[str]:
     elif note := _note_origin(study):
         notes.append(note)
     if summary.all_warm_up and not steps.is_window:
+        count = len(summary.counted)
+        each = "the only step" if count == 1 else f"every one of the {count_text(count)} steps"
         notes.append(
-            f"A function was traced or compiled in {_each_of(len(summary.counted))}, so averages are of "
-            "warm-up steps. Run more steps, or look for retracing."
+            f"A function was traced or compiled in {each}, so averages are of warm-up steps. Run more "
+            "steps, or look for retracing."
         )
     if summary.iterations > 1:
         notes.append(
@@ -173,10 +175,6 @@ def _note_origin(study: Study) -> str:
     if not study.program.is_marked:
         return f"{missing}Steps below are {steps.origin}.{others}"
     return f"{missing}Steps are the step markers.{others}" if missing or others else ""
-
-
-def _each_of(count: int) -> str:
-    return "the only step" if count == 1 else f"every one of the {count_text(count)} steps"
 
 
 def _note_steps_ahead(study: Study) -> list[str]:

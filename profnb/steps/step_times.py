@@ -25,7 +25,7 @@ import numpy as np
 
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.step_records import CALL, StepRecords
-from profnb.core.columns import Bools, Int64s, flags_at
+from profnb.core.columns import Bools, Int64s, RowColumns, flags_at
 from profnb.core.units import PS_PER_NS
 from profnb.steps.finding.calls import find_phases
 from profnb.steps.program_kind import ProgramKind
@@ -39,7 +39,7 @@ _UNNAMED_LOOP = "loop"
 
 
 @dataclass(frozen=True, slots=True)
-class StepTimes:
+class StepTimes(RowColumns):
     """N steps in order.
 
     Attributes:
@@ -64,9 +64,6 @@ class StepTimes:
     run: Int64s
     first_ns: int | None = None
     epoch: Int64s | None = None
-
-    def __len__(self) -> int:
-        return self.duration_ps.size
 
 
 def step_times_of_trace(steps: Steps) -> StepTimes:

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
-from profnb.core.columns import Bools, Int8s, Int64s
+from profnb.core.columns import Bools, Int8s, Int64s, RowColumns
 from profnb.trace.model import Trace
 
 WINDOW = "window"
@@ -33,7 +33,7 @@ _PAUSE_FACTOR, _SHORTEST_PAUSE_PS, _GAPS_PER_PAUSE, _FEWEST_GAPS = 10, 100_000_0
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(RowColumns):
     """S steps in time order, not overlapping.
 
     Attributes:
@@ -108,9 +108,6 @@ class Steps:
         end_ps = trace.events.end_ps[roots[first_root[1:] - 1]]
         steps = cls.between(begin_ps, end_ps, phase, origin)
         return replace(steps, roots=roots, first_root=first_root)
-
-    def __len__(self) -> int:
-        return self.begin_ps.size
 
     @property
     def duration_ps(self) -> Int64s:

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, gather, group
+from profnb.core.columns import Bools, Bytes, Floats, Int32s, Int64s, RowColumns, gather, group
 from profnb.core.sharing import Sharing
 from profnb.trace.names import is_device_plane, is_host_plane
 
@@ -84,7 +84,7 @@ class StringTable:
 
 
 @dataclass(frozen=True)
-class Events:
+class Events(RowColumns):
     """E events, line after line, by begin and then longest first inside a line.
 
     Attributes:
@@ -97,9 +97,6 @@ class Events:
     begin_ps: Int64s
     duration_ps: Int64s
 
-    def __len__(self) -> int:
-        return self.begin_ps.size
-
     @cached_property
     def end_ps(self) -> Int64s:
         """The end of each event (exclusive), shape (E,), int64."""
@@ -107,7 +104,7 @@ class Events:
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(RowColumns):
     """L lines of the whole trace, plane after plane.
 
     Attributes:
@@ -124,9 +121,6 @@ class Lines:
     offsets: Int64s
     ids: Int64s
     is_copy: Bools | None = None
-
-    def __len__(self) -> int:
-        return self.plane.size
 
     @cached_property
     def of_event(self) -> Int32s:
@@ -191,7 +185,7 @@ class Counter:
 
 
 @dataclass(frozen=True, slots=True)
-class StatColumn:
+class StatColumn(RowColumns):
     """One stat of the events that carry it.
 
     Attributes:
@@ -203,9 +197,6 @@ class StatColumn:
     events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     values: npt.NDArray[np.generic] = field(default_factory=lambda: np.empty(0, np.int64))
     texts: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return self.events.size
 
     def of(self, events: Int64s, missing: float = -1) -> npt.NDArray[Any]:
         """Look up the value at each of some events, the last of several, or ``missing``."""
