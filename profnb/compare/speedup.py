@@ -202,11 +202,7 @@ class Difference:
             speed, interval = self.speed_words()
             sentence = f"{second} is {speed}{of} than {first}"
         else:
-            said = (
-                "No verdict from one run a side"
-                if self.is_open
-                else "These runs show no difference"
-            )
+            said = "One run each is no proof" if self.is_open else "These runs show no difference"
             sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
@@ -219,11 +215,8 @@ class Difference:
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1
-        return (
-            f"Even on an idle machine that could be {reach:.0%} off either way. {repeat}".replace(
-                "%", " %"
-            )
-        )
+        off = f"{reach:.0%}".replace("%", " %")
+        return f"Even on an idle machine two runs of the same code can differ by {off}. {repeat}"
 
 
 def factor_text(value: float) -> str:

@@ -49,7 +49,7 @@ def _label(table: SweepTable, row: int) -> str:
 def _headline(table: SweepTable) -> str:
     timed_count, best = int(np.isfinite(table.per_second).sum()), _fastest(table)
     if not timed_count:
-        return "No setting has a run to speak of."
+        return "No setting has a run that counts."
     rate = f"{count_text(round(float(table.per_second[best])))} {table.unit}/s"
     if timed_count == 1:
         return f"{_label(table, best)}: {rate}. No other setting ran."
@@ -133,7 +133,7 @@ def _section(table: SweepTable) -> Section:
         ),
         title="Settings",
         tab="",
-        sentence=f"Worth the price: no setting is surely better in throughput or in{weighed} at no price."
+        sentence=f"Worth the price: no other is surely better in throughput or in{weighed} without a loss."
         if is_weighed
         else "",
         bar=Bar.of(table.per_second, lambda row: _BEST if row == best else _NOT_BEST, full=fastest),

@@ -271,7 +271,7 @@ def test_the_figures_of_the_headline_by_hand():
         "step time, median": ("2.50 ns", "middle half 1.75 ns to 3.25 ns"),
         "between steps": ("1.00 ns", "median"),
         "warm-up": ("14.0 ns", "2 left out of averages; first step 9.00 ns"),
-        "steps traced": ("6 of 6", "no untraced ones to tell what tracing costs; starting and saving took 5.00 ms"),
+        "steps traced": ("6 of 6", "all traced, so what tracing costs is unknown; starting and saving took 5.00 ms"),
     }
     everything = {fact.name for fact in fact_rows(Study(read(host(line("p", *events))), warmup_steps=6), None)}
     assert "warm-up" not in everything  # nothing but warm-up: it is what the averages are of
