@@ -257,7 +257,7 @@ class Capture:
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
-                f"A hook of profnb's failed ({error}), so this result may lack something. The code ran as "
+                f"profnb failed at one place ({error}), so this result may lack something. Your code ran as "
                 "usual."
             )
         return sentences

@@ -216,7 +216,7 @@ CELL_TREE = Table[CellTree](
     ),
     "The self times add up to the cell. Calls are nested: work of a callback stands below the callback. "
     "Own functions have names without any marking. Steps are counted. Time between and around steps comes "
-    "from looks at the stack. Below the steps stand the traced steps, scaled to all steps.",
+    "from samples of the stack. Below the steps stand the traced steps, scaled to all steps.",
 )  # fmt: skip
 
 

@@ -104,22 +104,22 @@ def _filling(use: QueueUse, cause: str) -> str:
     record = use.record
     ops = ", ".join(op[:80] for op in record.enqueues)
     if not use.threads:
-        return f"The trace does not show the filling ({ops or 'no op of this graph'})."
-    threads = "1 thread puts" if use.threads == 1 else f"{count_text(use.threads)} threads put"
+        return f"The trace does not show what fills the queue ({ops or 'no op of this graph'})."
+    threads = "1 thread adds" if use.threads == 1 else f"{count_text(use.threads)} threads add"
     made = (
         ""
         if use.made_per_second != use.made_per_second
-        else f" {use.made_per_second:,.0f} a second"
+        else f" {use.made_per_second:,.0f} elements a second"
     )
     named = {"python": PYTHON_OPS, "decode": _DECODES, "read": _READS}.get(cause, ())
     source_ops = ", ".join(op for op in record.sources if op.startswith(named)) if named else ""
     if cause == "python":
-        source_ops = "a function of Python (PyFunc)"
+        source_ops = "a Python function (PyFunc)"
     elif cause == "read" and any(op.startswith(_WHOLE) for op in record.sources):
         source_ops = f"{source_ops}, one file for each element{_files(use)}"
     through = f". Each element runs {source_ops}" if source_ops else ""
     return (
-        f"{threads} in{made} with {ops}, in {duration_text(use.enqueue_ps)} each{through}. Filling takes "
+        f"{threads}{made} by {ops}, {duration_text(use.enqueue_ps)} each{through}. Filling takes "
         f"{percent_text(min(use.busy_fraction, 1.0))} of the time."
     )
 
@@ -149,7 +149,7 @@ def note_files(study: Study) -> list[str]:
     if files is None or is_said or study.steps.is_window or waiting.fraction >= LEAST_INPUT:
         return []
     return [
-        f"{reads_singly(study, files)}. Here this costs little, as steps wait "
+        f"{reads_singly(study, files)}. Here this costs little: steps wait "
         f"{percent_text(waiting.fraction)} of the time for input. Files that are not in memory yet, or come "
         "over a network, cost more. TFRecords hold many elements in one file."
     ]
@@ -206,7 +206,7 @@ def find_network_files(study: Study) -> tuple[str, str] | None:
     place = max(seen.mounts, key=lambda name: seen.mounts[name])
     folder = place.rpartition(" (")[0]
     files = "1 file" if seen.files == 1 else f"{count_text(seen.files)} different files"
-    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} looks at the open files"
+    looks = f"{count_text(seen.found)} of {count_text(seen.looks)} samples of the open files"
     evidence = (
         f"The steps wait {percent_text(wait)} of the time for their input. In {looks} the program was "
         f"reading from {place}, a network mount: {files}. Each open and each read goes to another machine."

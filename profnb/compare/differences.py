@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import signed_text
-from profnb.drawing.drawn_tables import Cell
+from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Shown
 from profnb.drawing.theme import COLOURS
 from profnb.steps.summary import usual_batch_size

@@ -340,7 +340,7 @@ def _about_layers(
     both = sum(row.status == "both" for row in layers if row.is_layer)
     every = sum(row.is_layer for row in layers)
     times = " and ".join(
-        f"{duration_text(spent)} of {label}'s" for spent, label in zip(op_ps, labels, strict=True)
+        f"{duration_text(spent)} in {label}" for spent, label in zip(op_ps, labels, strict=True)
     )
     words = [
         f"{count_text(both)} of {count_text(every)} layers with ops were found on both sides by name. Op "

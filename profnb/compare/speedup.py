@@ -218,8 +218,7 @@ class Difference:
             speed, interval = self.speed_words()
             sentence = f"{second} is {speed}{of} than {first}"
         else:
-            said = "No verdict from one run a side"
-            said = said if self.is_open else "These runs show no difference"
+            said = "One run each is no proof" if self.is_open else "These runs show no difference"
             sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
@@ -232,7 +231,8 @@ class Difference:
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1
-        return f"Even on an idle machine that could be {reach * 100:.0f} % off either way. {repeat}"
+        off = f"{reach * 100:.0f} %"
+        return f"Even on an idle machine two runs of the same code can differ by {off}. {repeat}"
 
 
 def factor_text(value: float) -> str:

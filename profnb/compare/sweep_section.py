@@ -46,7 +46,7 @@ def _label(table: SweepTable, row: int) -> str:
 
 def _headline(table: SweepTable) -> str:
     if table.ranking is None:
-        return "No setting has a run to speak of."
+        return "No setting has a run that counts."
     best = _label(table, table.ranking.best)
     rate = f"{count_text(round(float(table.per_second[table.ranking.best])))} {table.unit}/s"
     if len(table.timed) == 1:
@@ -124,7 +124,7 @@ def _section(table: SweepTable) -> Section:
         ),
         title="Settings",
         tab="",
-        sentence=f"Worth the price: no setting is surely better in throughput or in{weighed} at no price."
+        sentence=f"Worth the price: no other is surely better in throughput or in{weighed} without a loss."
         if is_weighed
         else "",
         bar=Bar.of(np.nan_to_num(table.per_second), colours.__getitem__),

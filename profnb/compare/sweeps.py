@@ -306,9 +306,8 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
     if separable:
         rounds = int(ranking.more_rounds[separable].max())
         notes.append(
-            f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would separate "
-            f"{named(separable)} from the fastest in four sweeps of five, if today's difference "
-            "is real."
+            f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would tell "
+            f"{named(separable)} from the fastest, in four sweeps of five."
         )
     if close:
         notes.append(
@@ -317,9 +316,8 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         )
     if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
         notes.append(
-            f"In four sweeps of five, {fit.rounds} rounds find a setting "
-            f"{slower_text(ranking.shows)} slower than the fastest. Smaller differences need more rounds "
-            "(--repeat)."
+            f"{fit.rounds} rounds find a setting that is {slower_text(ranking.shows)} slower in four sweeps "
+            "of five. Smaller differences need more rounds (--repeat)."
         )
     return notes
 

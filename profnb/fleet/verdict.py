@@ -251,11 +251,11 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
         row = int(times.wait_ps.argmax())
         most = float(times.wait_ps[row])
         beside = float(_mean(merged.beside_ps.sum(axis=2), steady)[row])
-        waiting_text = f"waiting is {duration_text(most)} a step at most"
-        waiting_text += ", beside computing" if most and beside >= _LEAST_OF_WAITING * most else ""
+        waiting_text = f"others wait {duration_text(most)} a step at most"
+        waiting_text += " while they compute" if most and beside >= _LEAST_OF_WAITING * most else ""
         remark = " ".join(filter(None, (_remark(merged, times, step_ps), paused)))
         return Verdict(
-            f"{head}. No {noun} holds the others up by {percent_text(_AT_LEAST)} of the step in most steps "
+            f"{head}. No {noun} holds the others up by {percent_text(_AT_LEAST)} or more in most steps "
             f"({waiting_text}).{remark and ' '}{remark}",
             remark=remark,
         )
@@ -291,8 +291,8 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
         return ""
     late = costs[row][costs[row] > 0]
     return (
-        f"Besides, {times.host[row]} causes {counted_text(late.size, 'pause')} outside of averages, of "
-        f"{duration_text(float(late.mean()))} on average."
+        f"Besides, {times.host[row]} causes {counted_text(late.size, 'pause')} of "
+        f"{duration_text(float(late.mean()))} each. Averages leave the pauses out."
     )
 
 

@@ -217,9 +217,9 @@ def _calibration(findings: LiteFindings, count: int) -> Iterator[Finding]:
         worst = max(wide, key=lambda row: row.clipped_fraction)
         rule, title, weight = "representative-range", "Calibrate with examples like the data", 0.5
         evidence = (
-            f"{percent_text(worst.clipped_fraction)} of the outputs of {quoted(worst.layer)} for the "
-            f"data are cut off, outside the range of the {count} representative examples. The layer's error "
-            f"in {worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not time."
+            f"{percent_text(worst.clipped_fraction)} of the outputs of {quoted(worst.layer)} are cut off: "
+            f"the data goes beyond the range of the {count} representative examples. The layer's error in "
+            f"{worst.model} is {percent_text(worst.error_fraction)}. This costs accuracy, not time."
         )
     elif count < _FEWEST_EXAMPLES:
         rule, title, weight = "few-examples", "Calibrate with more examples", _LEAST_GAIN

@@ -298,7 +298,7 @@ class _Measuring:
             if keras:
                 times[KERAS].append(keras() * PS_PER_S)
         bench.notes.append(
-            f"Times: {rounds} rounds of all models by turns, {burst} runs each after one untimed run, "
+            f"Times: {rounds} rounds, in each all models by turns, {burst} timed runs after an untimed one, "
             "without a profiler" + ("." if is_compiled else ", by Interpreter.invoke.")
         )
         timed = [replace(one, round_ps=tuple(times[one.name])) for one in rows]

@@ -55,8 +55,8 @@ class KnownResults:
             if all(isinstance(one, Profile) for one in listed):
                 return named_source
             raise UsageError(
-                f"{name!r} is a {type(named_source).__name__}, not a result or a list of results. Give what "
-                "`%%tfprofile -o NAME` kept."
+                f"{name!r} is of type {type(named_source).__name__}, not a result or a list of results. Give "
+                "what `%%tfprofile -o NAME` kept."
             )
         path = Path(named_source or name).expanduser()
         if not path.exists():

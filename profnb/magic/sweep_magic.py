@@ -50,8 +50,8 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     unread = [name for name in choices if name not in read and name not in SWITCHES]
     if unread:
         raise UsageError(
-            f"The cell does not read {', '.join(unread)}. Use the name in the cell. Only "
-            f"{', '.join(SWITCHES)} work unread."
+            f"The cell does not read {', '.join(unread)}, so setting it changes nothing. Use the name in the "
+            f"cell. Only {', '.join(SWITCHES)} work unread."
         )
     assigned = [name for name in choices if name in bound]
     if assigned:
@@ -63,7 +63,9 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
         raise UsageError(f"steps must be at least 1, got {arguments.steps}.")
     settings = combine(choices)
     if len(settings) > _MOST_SETTINGS:
-        raise UsageError(f"{len(settings):,} combinations; at most {_MOST_SETTINGS} can run.")
+        raise UsageError(
+            f"{len(settings):,} combinations; at most {_MOST_SETTINGS} run. Give fewer."
+        )
     if awaits(shell, body):
         raise UsageError("The cell awaits something; cells that await cannot be repeated.")
     sweep = Sweep(settings, arguments.metric)

@@ -210,14 +210,14 @@ def _report_without_trace(
     """Report code that left no trace: how long it took, and where."""
     if cell is None:
         return Report(title, "Nothing was captured", notes=notes)
-    why = "of which there is no trace" if has_tensorflow else "none of it in TensorFlow"
+    why = "not traced" if has_tensorflow else "none of it in TensorFlow"
     headline = f"{duration_text(cell.whole_ps)}, {why}"
     if times is not None and len(times):
         phase, count = Counter(times.phase).most_common(1)[0]
         of_phase = np.array(times.phase) == phase
         median = duration_text(float(np.median(times.duration_ps[of_phase])))
         steps = f"{phase} step" if count == 1 else f"{phase} steps"
-        headline = f"{count_text(count)} {steps}, median {median}, of which there is no trace"
+        headline = f"{count_text(count)} {steps}, median {median}, not traced"
     sections = [*_tree_sections(tree, is_cell=True), *machine]
     return Report(
         title, headline, notes=notes, sections=sections, **_of_cell(tree, None, is_cell=True)

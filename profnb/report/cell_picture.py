@@ -414,7 +414,7 @@ def _lines(tree: CellTree, rows: Sequence[int]) -> str:
     eager = [row for row in rows if tree.kind[row] == EAGER]
     whole = tree.self_ps[list(rows)].sum()
     if 2 * tree.self_ps[eager].sum() > whole:
-        return "ops one by one"
+        return "eager ops"
     lines = sorted(
         (row for row in rows if tree.line[row] and not tree.name[row]),
         key=lambda row: -tree.self_ps[row],

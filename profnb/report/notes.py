@@ -71,9 +71,7 @@ def _cupti(study: Study) -> str:
     )
 
 
-_MEMORY_ALONE = (
-    "The file tells of memory alone. Times of ops and kernels are in a trace of the profiler."
-)
+_MEMORY_ALONE = "The file holds memory and no times. Record a trace for times of ops and kernels."
 
 
 def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
@@ -210,20 +208,12 @@ def note_cost(
         f"Traced {what} took {longer_text(cost.fraction, than='the untraced ones beside them')} (95 % "
         f"interval {longer_text(cost.low, cost.high)})."
     )
-    left = cost.fraction
-    if clock is not None:
-        left -= clock.step_ps / cost.untraced_ps
-        note += (
-            f" Recording an event took {duration_text(clock.event_ps)}. The times below leave this cost "
-            "out."
-        )
-    if left >= _COSTLY:
-        still = "" if clock is None else "still "
-        note += (
-            f" The times below are {still}{percent_text(left)} too long. Without tracing a {one} takes "
-            f"{duration_text(cost.untraced_ps)}."
-        )
-    return [note]
+    left = cost.fraction - (0 if clock is None else clock.step_ps / cost.untraced_ps)
+    if left < _COSTLY:
+        return [f"{note} The times below leave this cost out."]
+    untraced = duration_text(cost.untraced_ps)
+    too_long = f"The times below are {percent_text(left)} too long"
+    return [f"{note} {too_long}: without tracing a {one} takes {untraced}."]
 
 
 def note_devices(study: Study) -> list[str]:

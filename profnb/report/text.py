@@ -347,7 +347,7 @@ def _facts_between(study: Study) -> list[Fact]:
             Fact(
                 "pauses",
                 duration_text(float(gaps.duration_ps[pauses].sum())),
-                f"{count_text(pauses.size)} no part of a step; the longest {took}, {where}{what}",
+                f"{count_text(pauses.size)}, outside of the steps; the longest {took}, {where}{what}",
             )
         )
     return facts
@@ -403,12 +403,10 @@ def _cost_fact(study: Study, overhead_ps: float | None) -> Fact:
     if program.is_eager and study.recording.closed_by is not None and times.first_ns is None:
         return Fact("steps traced", count_text(len(times)), f"later ones were not timed{once}")
     if tracing_cost is None:
-        some = len(times) > int(times.was_traced.sum())
-        why = (
-            "no cost of tracing shows in" if some else "no untraced ones to tell what tracing costs"
-        )
-        beside = " the untraced ones beside them" if some else ""
-        return Fact("steps traced", traced, f"{why}{beside}{once}")
+        why = "all traced, so what tracing costs is unknown"
+        if not times.was_traced.all():
+            why = "as fast as the untraced ones beside them"
+        return Fact("steps traced", traced, f"{why}{once}")
     interval = longer_text(tracing_cost.low, tracing_cost.high)
     return Fact(
         "tracing cost",

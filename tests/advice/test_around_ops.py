@@ -52,7 +52,7 @@ def test_fewer_calls_are_said_to_save_half_at_most_of_what_lies_between_the_ops_
     advice = advised(study)["python-between-steps"]
     assert share_around_ops(study) > 0.35
     assert "Python ran for 20.0 % of the time" in advice.evidence
-    assert ("Starting and ending calls took TensorFlow 75.0 %" in advice.evidence) == is_of_calls
+    assert ("TensorFlow spent 75.0 % on starting and ending calls" in advice.evidence) == is_of_calls
     whole = 0.95 if is_of_calls else 0.225  # of which one of 16 calls stays at least, and a quarter of them at most
     short = 0.0 if is_of_calls else 0.8 - 0.025 - 78 * 0.005  # of the call, what its ends and ops of 50 us leave: half may go
     assert advice.bound_fraction == pytest.approx(whole * 15 / 16 + short / 2)

@@ -184,7 +184,7 @@ def test_what_a_loop_runs_one_by_one_between_its_steps_is_said_of_the_loop(cell)
             trained(cell, 1, 10, kind=CALL, name="learn")
             cell.work(40, EAGER_OP)
     (advice,) = advise(model_of(cell))
-    assert advice.title == "Put the work of `train` between the steps into a tf.function"
+    assert advice.title == "Put the ops of `train` into a tf.function"
 
 
 def test_python_of_ones_own_between_the_steps_is_named(cell):
@@ -227,7 +227,7 @@ def loop_that_converts(cell, converting, eager=0, around=()):
 def test_a_function_that_makes_tensors_of_lists_is_named(cell):
     loop_that_converts(cell, 40, eager=5)
     (advice,) = advise(model_of(cell))
-    assert (advice.rule, advice.title) == ("values-to-tensors", "Make the tensors of `replay` once")
+    assert (advice.rule, advice.title) == ("values-to-tensors", "Convert the arrays of `replay` once")
     assert advice.where == "me/mine.py:42"  # the line of it that takes most
     assert "`replay` took 400 ms to make tensors of Python lists and arrays." in advice.evidence
     assert advice.saves_ms[0] <= 450 * 0.75 and 400 <= advice.saves_ms[1]  # of its ops a quarter remains at most

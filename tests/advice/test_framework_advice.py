@@ -50,7 +50,7 @@ def test_programs_beside_the_step_are_work_outside_of_jit():
     # In each 1,000 us: six calls every 100 us, of which the last, of 30 us, has none behind it, and a program of 50 us each,
     # 10 us later; update runs at other times. What they compute remains at most, and a call of 20 us.
     assert advice.bound_fraction == pytest.approx((5 * 100 + 30 + 50 - 20) / 1000, abs=0.02)
-    assert "6 programs a step besides `update`" in advice.evidence
+    assert "Besides `update`, Python starts 6 programs a step" in advice.evidence
     assert "`abs` 20" in advice.evidence or "`multiply` 20" in advice.evidence
     assert "jax.jit" in advice.code
 
@@ -331,7 +331,7 @@ def test_versions_of_a_function_compiled_again_and_again_are_recompiling():
     p = compiles([0, 1, 2, 3, 0, 1, 2, 3, 0, 1])
     advice = said(p)["recompiling"]
     assert advice.evidence.startswith("torch.compile compiled functions again 3 times: ")
-    assert advice.evidence.endswith("All times but the first took 9.00 ms.")
+    assert advice.evidence.endswith("All compilations but the first took 9.00 ms.")
     assert "4 versions" in advice.evidence
     assert "dynamic=True" in advice.code
     assert advice.saves_ms == (pytest.approx(3 * 3), pytest.approx(4 * 3))  # all but the first, or that too

@@ -31,17 +31,17 @@ def test_a_function_that_each_step_calls_is_named_with_its_time():
     found = said(study_of(lambda _: [(3, 6)]))
     assert found.bound_fraction == pytest.approx(0.3)
     assert found.saves_ms[0] == pytest.approx(12 * 10 * 0.3 * 0.6)
-    assert "calls Python once (metric/PyFunc), for 3.00 ms each time. For 30.0 % of the time no other op of the step runs" in found.evidence
+    assert "calls Python once (metric/PyFunc), 3.00 ms each time. For 30.0 % of the time no other op of the step runs" in found.evidence
     assert "calls Python 3 times (" in said(study_of(lambda _: [(3, 4), (5, 6), (7, 8)])).evidence
 
 
 def test_the_function_that_takes_most_is_named_and_only_those_of_the_steps_spoken_of_count():
     study = study_of(lambda _: [(3, 6)], others=[("small/PyFunc:PyFunc", 7, 7.5)])
-    assert "calls Python 2 times (metric/PyFunc), for 1.75 ms each time. For 35.0 % of the time no other op of the step runs" in said(study).evidence
+    assert "calls Python 2 times (metric/PyFunc), 1.75 ms each time. For 35.0 % of the time no other op of the step runs" in said(study).evidence
     first = study_of(lambda _: [(7, 9)], others=[("a_large/PyFunc:PyFunc", 3, 6)])
     assert "(a_large/PyFunc)" in said(first).evidence
     validation = study_of(lambda at: [(3, 6)] if at < 12 else [(2, 3), (3, 4), (4, 5), (5, 6)], steps=16, phase=lambda at: "train" if at < 12 else "test")
-    assert "calls Python once (metric/PyFunc), for 3.00 ms each time. For 30.0 %" in said(validation).evidence
+    assert "calls Python once (metric/PyFunc), 3.00 ms each time. For 30.0 %" in said(validation).evidence
 
 
 @pytest.mark.parametrize(

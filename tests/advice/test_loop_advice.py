@@ -61,7 +61,7 @@ def test_a_new_model_in_each_turn_by_hand():
     found = found["new-model-in-a-loop"]
     assert found.title == "Make the model once, not in a loop"
     assert found.bound_fraction == pytest.approx(960 / 2280)
-    assert "One line ran a newly made model 4 times" in found.evidence
+    assert "One line made a new model 4 times" in found.evidence
     assert "took 960 ms, the first time aside" in found.evidence
     assert found.saves_ms[0] == pytest.approx(960 - 3)  # three usual steps of 1 ms stay
     assert found.where == "Cell [3]:8"
@@ -180,7 +180,7 @@ def test_new_models_in_a_loop_run_here_and_their_first_tracings_are_nobodys_retr
     for profile in (p, profnb.load(p.save(tmp_path))):
         found = {advice.rule: advice for advice in profile.advice}
         assert "retracing" not in found
-        assert "One line ran a newly made model 4 times" in found["new-model-in-a-loop"].evidence
+        assert "One line made a new model 4 times" in found["new-model-in-a-loop"].evidence
         assert found["new-model-in-a-loop"].bound_fraction == pytest.approx(3 / 4)
         assert "test_loop_advice.py:" in found["new-model-in-a-loop"].where
 

@@ -44,7 +44,7 @@ def test_what_each_remedy_frees():
     assert advice.rule == "out-of-memory" and advice.where == "Cell [3]:8"
     assert all(map(math.isnan, advice.saves_ms))
     assert advice.evidence == (
-        "A batch of 28 fits at most (now 32). Of the activations free: recomputation up to 20.0 MB, adding gradients up over 4 batches 15.0 MB, 16 bits 10.0 MB."
+        "A batch of 28 fits at most (now 32). Recomputing activations frees up to 20.0 MB, adding gradients up over 4 batches 15.0 MB, 16 bits 10.0 MB."
     )
 
 
@@ -59,7 +59,7 @@ def test_without_a_model_the_largest_variables_are_named():
     missing = shortage(error="MemoryError", device="CPU", free_bytes=-1, limit_bytes=40 * MB, limit_of="`ulimit -v`")
     p = Profile(recording=recorded(held, missing=missing))
     [advice] = p.advice
-    assert "30.0 MB are free" in advice.evidence and "small" not in advice.evidence and "batch" not in advice.code
+    assert "30.0 MB would be free" in advice.evidence and "small" not in advice.evidence and "batch" not in advice.code
     text = p._report.text()
     assert "35.0 MB of 40.0 MB (`ulimit -v`) were in use" in " ".join(text.split())
     assert "\x1b" not in text

@@ -131,7 +131,7 @@ def test_a_starved_training_that_reads_on_a_drive():
     found = advice("pipeline-small-files", looks=50, found=40, files=1200, mounts=DRIVE)
     assert next(iter(found)) == "network-files"
     said = found["network-files"]
-    assert "In 40 of 50 looks at the open files the program was reading from /content/drive (fuse.drive), a network mount: 1,200 different files." in said.evidence
+    assert "In 40 of 50 samples of the open files the program was reading from /content/drive (fuse.drive), a network mount: 1,200 different files." in said.evidence
     assert "!cp -r /content/drive/..." in said.code
     assert said.bound_fraction == advice("pipeline-small-files")["input-bound"].bound_fraction
     other = advice("pipeline-small-files", looks=50, found=40, files=1, mounts=NFS)["network-files"]

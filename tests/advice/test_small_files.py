@@ -118,4 +118,4 @@ def test_files_that_cost_little_here_are_noted(waits, cause, is_said):
     notes = note_files(study)
     assert bool(notes) is is_said
     if is_said:
-        assert "(600 files of 128 B on average). Here this costs little, as steps wait 1.0 % of the time for input" in notes[0]
+        assert "(600 files of 128 B on average). Here this costs little: steps wait 1.0 % of the time for input" in notes[0]

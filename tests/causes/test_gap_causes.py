@@ -73,7 +73,7 @@ def said_of(study):
 
 def test_a_callback_that_is_most_of_a_pause_is_named_with_its_line():
     study = paused((CALLBACKS, "Pause.on_epoch_end", AT + 10, AT + 3010, 3000))
-    assert said_of(study) == "1 no part of a step; the longest 3.20 s, after train step 39: 3.00 s of it `Pause.on_epoch_end`, Cell [1]:8"
+    assert said_of(study) == "1, outside of the steps; the longest 3.20 s, after train step 39: 3.00 s of it `Pause.on_epoch_end`, Cell [1]:8"
 
 
 def test_saving_a_model_is_named_and_so_are_several_calls_of_one_callback():
@@ -97,7 +97,7 @@ def test_saving_a_model_is_named_and_so_are_several_calls_of_one_callback():
 )
 def test_a_callback_elsewhere_or_of_less_than_half_is_not_named(began, ended, wall):
     study = paused((CALLBACKS, "Innocent.on_epoch_end", began, ended, wall))
-    assert said_of(study) == "1 no part of a step; the longest 3.20 s, after train step 39"
+    assert said_of(study) == "1, outside of the steps; the longest 3.20 s, after train step 39"
 
 
 def test_two_callbacks_of_which_none_is_most_are_not_named():
@@ -264,9 +264,9 @@ def ended(gaps_ms, *ends):
 
 def test_a_pause_at_the_end_of_an_epoch_says_which_epoch_ended():
     at_end = study_of(ONE_PAUSE, ended(ONE_PAUSE, (19, 4), (39, 5), (59, 6)))
-    assert said_of(at_end) == "1 no part of a step; the longest 3.20 s, after train step 39, at the end of epoch 5"
+    assert said_of(at_end) == "1, outside of the steps; the longest 3.20 s, after train step 39, at the end of epoch 5"
     inside = study_of(ONE_PAUSE, ended(ONE_PAUSE, (19, 4), (40, 5)))
-    assert said_of(inside) == "1 no part of a step; the longest 3.20 s, after train step 39"
+    assert said_of(inside) == "1, outside of the steps; the longest 3.20 s, after train step 39"
     assert "epoch" not in said_of(study_of(ONE_PAUSE, Recording()))
 
 

@@ -285,7 +285,7 @@ def test_the_same_result_twice_is_one_run():
     found = compare([one, one, one], [two, two])
     assert found.difference.runs == (1, 1)
     assert found.guards[-1] == "The same result was given more than once and counts as one run."
-    assert "could be 8 % off either way. Repeat the runs" in found.verdict
+    assert "can differ by 8 %. Repeat the runs" in found.verdict
     assert compare(one, one).guards[-1].startswith("The same result was given")
     assert not any("more than once" in guard for guard in compare(one, two).guards)
 
@@ -346,9 +346,9 @@ def test_a_comparison_of_profiles_and_of_lists_of_them():
     one, two = profile(gap=1), profile(gap=4)
     found = compare(one, two, labels=("before", "after"))
     assert found.ratio == pytest.approx(12 / 9)  # from step to step: the gap counts
-    assert found.verdict.startswith("No verdict from one run a side: after takes 1.33 of the time of before (95 % interval 1.24 to 1.44, 12 + 12 steps)")
+    assert found.verdict.startswith("One run each is no proof: after takes 1.33 of the time of before (95 % interval 1.24 to 1.44, 12 + 12 steps)")
     assert not found.is_different
-    assert all("No verdict from one run" in text for text in (found.summary(), found.to_markdown(), found._repr_mimebundle_()["text/html"]))
+    assert all("One run each" in text for text in (found.summary(), found.to_markdown(), found._repr_mimebundle_()["text/html"]))
     assert found.table.difference_us.abs().is_monotonic_decreasing
     assert set(found.categories.columns) == {"category", "first_ms", "second_ms", "difference_ms"}
     several = compare([profile(gap=1) for _ in range(3)], [profile(gap=4) for _ in range(3)])
@@ -487,8 +487,8 @@ def test_one_run_a_side_is_held_against_how_runs_vary():
     assert compare_runs(one, two).is_different  # where only the steps are asked
     unknown = compare_runs(one, two, spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD))
     assert unknown.verdict("a", "b") == (
-        "No verdict from one run a side: b takes 1.05 of the time of a (95 % interval 0.97 to 1.13, 100 + 100 steps). "
-        "Even on an idle machine that could be 8 % off either way. Repeat the runs (--repeat)."
+        "One run each is no proof: b takes 1.05 of the time of a (95 % interval 0.97 to 1.13, 100 + 100 steps). "
+        "Even on an idle machine two runs of the same code can differ by 8 %. Repeat the runs (--repeat)."
     )
     assert not compare_runs(one, RunSet("c", (3 * two.step_ps[0],)), spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD)).is_different  # nobody knows
     three = RunSet("b", tuple(two.step_ps[0] * by for by in (0.99, 1.0, 1.01)))

@@ -165,7 +165,7 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
     more = int(noisy.ranking.more_rounds[1])
     assert more > 0
     text = " ".join(sweep_text(noisy).split())
-    assert f"{more} more rounds (--repeat) would separate n=b from the fastest in four sweeps of five" in text
+    assert f"{more} more rounds (--repeat) would tell n=b from the fastest, in four sweeps of five" in text
     same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
     assert same.ranking.more_rounds.tolist() == [0, -1]
     assert "so close to the fastest that 200 more rounds would not separate" in " ".join(sweep_text(same).split())

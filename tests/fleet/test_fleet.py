@@ -485,7 +485,7 @@ def test_a_pause_of_one_host_is_in_no_average_but_said(tmp_path):
     hosts_of(tmp_path, [chief, [11] * 24])
     fleet = profnb.load_fleet(tmp_path)
     assert "No host holds the others up" in fleet.verdict
-    assert "Besides, worker-0 causes 2 pauses outside of averages, of 389 ms on average." in fleet.verdict
+    assert "Besides, worker-0 causes 2 pauses of 389 ms each. Averages leave the pauses out." in fleet.verdict
     assert set(fleet.hosts.step_ms) == {18.0}
     hosts_of(tmp_path / "alike", [chief, chief])  # nobody is waited for
     assert "pause" not in profnb.load_fleet(tmp_path / "alike").verdict

@@ -78,7 +78,7 @@ def test_lines_of_the_cell_are_python_and_where_most_of_it_is():
         (((1, MARKED, "augment", 600, 9), (1, MARKED, "step", 400, 9)), "augment steps 60 %, steps 40 %."),
         (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 600, 0), (3, "layer", "net/dense", 400, 0)), "train steps 100 % (most of it `conv2d`)."),
         (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 500, 0), (3, "layer", "net/4", 400, 0), (3, "layer", "b", 100, 0)), "train steps 100 % (host compute: `conv2d` 50.0 %)."),
-        (((1, LINES, "update", 10, 6), (2, EAGER, "", 900, 0), (2, FIRST, "f", 90, 1)), "`update` itself 91 % (ops one by one), first steps 9 % (tracing, compiling)."),
+        (((1, LINES, "update", 10, 6), (2, EAGER, "", 900, 0), (2, FIRST, "f", 90, 1)), "`update` itself 91 % (eager ops), first steps 9 % (tracing, compiling)."),
     ],
 )  # fmt: skip
 def test_steps_and_functions_have_the_names_that_their_user_gave_them(rows, text):

@@ -373,7 +373,7 @@ def test_the_figures_of_the_headline_by_hand():
         "warm-up": ("14.0 ns", "2 left out of averages; first step 9.00 ns"),
         "steps traced": (
             "6 of 6",
-            "no untraced ones to tell what tracing costs; starting and saving took 5.00 ms",
+            "all traced, so what tracing costs is unknown; starting and saving took 5.00 ms",
         ),
     }
     everything = {

@@ -150,7 +150,7 @@ def test_that_tracing_stopped_is_said_only_where_something_is_missing(traced, wa
 
 def test_a_window_without_a_first_step_is_told_once():
     eager = event("EagerLocalExecute: MatMul", 0, 5)
-    message = f"{NOT_ENDED} 6 s after tracing began, so tracing stopped before the step's end."
+    message = f"{NOT_ENDED} 6 s after tracing began, so tracing stopped inside the step."
     seen = {"steps": records(0, 0, 0), "closed_by": "seconds", "messages": [message], "environment": {"TensorFlow": "2.21.0"}}
     study = study_of(eager, **seen)
     assert notes_of(study)[0] == "None of 3 steps was traced, all were timed; running the cell again skips building, tracing and compiling."

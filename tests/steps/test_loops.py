@@ -298,7 +298,7 @@ def test_what_eager_ops_cost_is_their_starting_and_the_python_from_one_to_the_ne
     # 30 us of each op, kernels of 10 among them, and 100 us between them 39 times, of 10 ms; a call of 0.02 to 0.5 ms stays.
     assert found.bound_fraction == pytest.approx((40 * 30 + 39 * 100 - 20) / 10_000, abs=1e-3)
     assert found.saves_ms[0] == pytest.approx(10 * (40 * 20 + 39 * 100 - 500) / 1000, abs=0.1)
-    assert "Python ran 40 ops a step one by one. Starting the ops took 47.0 % of the time" in found.evidence
+    assert "Python ran 40 ops a step one by one. Starting ops took 47.0 % of the time" in found.evidence
 
 
 @pytest.mark.parametrize(

@@ -420,7 +420,7 @@ def test_work_on_the_training_thread_is_told_to_prefetch():
     p = program("no-prefetch")
     found = p.study.input.diagnosis
     assert found.cause == "sequential map"
-    assert "Nothing runs while the model works" in found.fix
+    assert "The input stands still while the model works" in found.fix
     assert not p.input_pipeline.is_async.any()
 
 

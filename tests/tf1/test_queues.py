@@ -59,8 +59,8 @@ def test_a_queue_that_keeps_steps_waiting_was_empty_and_its_filling_is_the_limit
     assert frame.buffered_elements.tolist() == [0] * len(frame)
     advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
-    assert "steps found too few elements in queue q. 1 thread puts in 103 a second with put" in advice.evidence
-    assert "Each element runs a function of Python (PyFunc). Filling takes 100.0 % of the time" in advice.evidence
+    assert "steps found too few elements in queue q. 1 thread adds 103 elements a second by put" in advice.evidence
+    assert "Each element runs a Python function (PyFunc). Filling takes 100.0 % of the time" in advice.evidence
     assert advice.bound_fraction == pytest.approx(0.75, abs=0.05)
     assert "waiting-for-input" not in advised(starved)
     assert not any("tf.data iterator" in note for note in notes_of(starved))
@@ -253,8 +253,8 @@ def test_a_queue_that_python_fills_slowly(begins_first):
     assert use.enqueue_ps >= 7 * MS and use.held[use.is_empty].tolist() == [4] * 10
     advice, *_ = advised(starved).values()
     assert advice.rule == "python-input"
-    assert "10 of 10 steps found too few elements in queue slowly" in advice.evidence and "2 threads put in" in advice.evidence
-    assert "Each element runs a function of Python (PyFunc)" in advice.evidence
+    assert "10 of 10 steps found too few elements in queue slowly" in advice.evidence and "2 threads add" in advice.evidence
+    assert "Each element runs a Python function (PyFunc)" in advice.evidence
 
 
 @pytest.mark.slow

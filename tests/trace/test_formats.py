@@ -390,7 +390,7 @@ def test_a_memory_snapshot_tells_the_peak_by_line(tmp_path, protocol):
         ["GPU_1", "model.py:5 f", 4 << 20, 1], ["GPU_1", "train.py:12 f", 1 << 20, 1],
     ]  # fmt: skip
     assert p.memory.in_use_bytes.tolist() == [one << 20 for one in (1, 5, 1, 2, 3)]
-    assert p.notes == ["The file tells of memory alone. Times of ops and kernels are in a trace of the profiler."]
+    assert p.notes == ["The file holds memory and no times. Record a trace for times of ops and kernels."]
 
 
 class Harm:

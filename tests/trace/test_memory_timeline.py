@@ -39,7 +39,7 @@ def test_what_filled_the_memory_at_the_peak_and_over_time(tmp_path, content, nam
         assert (memory.loc[kind].in_use_bytes // MIB).tolist() == [row[column] for row in ROWS]
     assert "inputs" not in memory.index  # never held
     assert p.summary().startswith("262 MB in use at the peak of PyTorch, 40.0 % of it from parameters")
-    assert p.notes == ["The file tells of memory alone. Times of ops and kernels are in a trace of the profiler."]
+    assert p.notes == ["The file holds memory and no times. Record a trace for times of ops and kernels."]
     assert [track.title for track in __import__("profnb.timeline.scene", fromlist=["x"]).find_tracks(p.study)][:2] == ["PyTorch memory in use", "parameters held"]
 
 

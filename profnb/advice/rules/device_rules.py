@@ -67,7 +67,7 @@ def unused_gpu(model: Model, study: Study) -> Proposals:
     named, share = printable(", ".join(study.device.unused[:4])), share_of(study, "host compute")
     evidence = f"Nothing ran on {named}. For {percent_text(share)} of the time ops ran on the CPU."
     if is_mixed_precision(study):
-        evidence += " A CPU computes 16 bits in software: keep keras.mixed_precision at float32."
+        evidence += " A CPU is slow in 16 bits: keep keras.mixed_precision at float32 until then."
     edits = model.of_category("host compute", share, model.left_by_a_call(share))
     yield propose(study, "unused-gpu", _UNUSED, evidence, *edits)
 
@@ -175,13 +175,15 @@ def layout_changes(model: Model, study: Study) -> Proposals:
         yield propose(study, "layout-changes", _ORDER, evidence, edit)
 
 
-_LESS = "For exchange: a larger batch per device, mixed precision, or gradients summed over steps."
+_LESS = (
+    "To exchange less: a larger batch per device, mixed precision, or gradients summed over steps."
+)
 _ALL_RANKS = (
     "Capture all workers into one logdir: profnb.load_fleet(logdir) separates waiting from exchange and "
     f"names the late worker. {_LESS}"
 )
 WORKERS: Words = ("Find the worker that comes late", _ALL_RANKS, "distributed_training")
-_EXCHANGE = "Hide the exchange between devices", _LESS, "distributed_training"
+_EXCHANGE = "Exchange less between devices", _LESS, "distributed_training"
 
 
 @of_steps
@@ -230,8 +232,8 @@ def imbalance(model: Model, study: Study) -> Proposals:
     kinds = "device compute", "device collectives"  # in which the others wait for it
     yield propose(
         study, "imbalance", _SPREAD,
-        f"The busiest of {busy.size} devices works {percent_text(most)} of the time, collectives left out. "
-        f"The mean is {percent_text(mean)}.",
+        f"The busiest of {busy.size} devices works {percent_text(most)} of the time, an average device "
+        f"{percent_text(mean)} (collectives left out).",
         model.some_of(kinds, most - mean, (0.0, LEFT)),
     )  # fmt: skip
 
@@ -269,7 +271,7 @@ _COMPILERS = {
 _PRIVATE = "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private' before TensorFlow is imported."
 _LAUNCH_LESS: Words = ("Launch fewer, larger kernels", _FUSE, _COMPILERS)
 _OR_THREADS = {TENSORFLOW: f"{_FUSE[TENSORFLOW]} Where XLA cannot compile the model: {_PRIVATE}"}
-_THREADS_CHANGE = "Let threads of their own launch kernels", _PRIVATE, _GUIDE
+_THREADS_CHANGE = "Give kernel launches threads of their own", _PRIVATE, _GUIDE
 
 
 @of_steps
@@ -300,8 +302,8 @@ def gpu_thread_mode(model: Model, study: Study) -> Proposals:
     if is_launched_by_pool(study):
         yield propose(
             study, "gpu-thread-mode", _THREADS_CHANGE,
-            "The thread pool of ops and input also launched the kernels. Meanwhile the device idled "
-            f"{percent_text(idle)} of the time.",
+            "Ops, input and kernel launches share one thread pool. The device idled "
+            f"{percent_text(idle)} of the time during launches.",
             *model.of_category("kernel launch", idle, (1 / 2, 1 - 1 / SELDOM)),  # left in 14 runs
         )  # fmt: skip
 
@@ -345,11 +347,12 @@ def copying_input(model: Model, study: Study) -> Proposals:
 
 
 _READ = {
-    UNKNOWN: "Printing a result or making a Python number waits for the device. Do so every 100 steps.",
+    UNKNOWN: "print(loss) and float(loss) wait for the device. Read results every 100 steps.",
     TENSORFLOW: "float(loss), loss.numpy() and print(loss) wait for the device. Read results every 100 "
     "steps, or keep a tf.keras.metrics.Mean and read the mean once an epoch.",
     SESSIONS: "sess.run copies every fetched value back. Fetch the loss and the summaries every 100 steps.",
-    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Do so every 100 steps.",
+    JAX: "float(loss), np.asarray(x) and x.block_until_ready() wait for the device. Read results every 100 "
+    "steps.",
     PYTORCH: "loss.item(), x.tolist(), torch.cuda.synchronize() and an if on a value wait for the device. "
     "Read results every 100 steps.",
 }
@@ -379,10 +382,11 @@ def synchronising_reads(model: Model, study: Study) -> Proposals:
     if not study.program.has_device:
         times, waiting, unused = find_reads_beside_programs(study)
         of, share = counted_text(study.summary.counted.size, "step"), min(waiting, unused)
-        evidence = f"The loop waits for a result {counted_text(times, 'time')} in {of}, "
+        evidence = f"The loop waits for results {percent_text(waiting)} of the time "
         evidence += (
-            f"{percent_text(waiting)} of the time. For {percent_text(unused)} no program runs."
+            f"({counted_text(times, 'time')} in {of}). No program runs for {percent_text(unused)} "
         )
+        evidence += "of the time."
         edits = [model.some_of((), share, remains)]
     code = _READS_OF_TORCH.get(waits_for, _READ)
     if share:
@@ -435,10 +439,10 @@ _CAUSES: dict[str, tuple[str, str, Words]] = {
     "host compute": ("host compute", "ops computed on the CPU", ("Move work to the device", _MOVE, _GUIDE)),
     "kernel launch": ("kernel launch", "the host prepared and launched kernels", _LAUNCH_LESS),
     "host collectives": ("device collectives", "the host waited for other workers", WORKERS),
-    "Python in the step": (OTHERS, "at most Python ran in a step", _MORE_TO_DO),
-    "Python between steps": ("", "at most Python ran between steps", _LESS_BETWEEN),
+    "Python in the step": (OTHERS, "Python or unrecorded work ran in the steps", _MORE_TO_DO),
+    "Python between steps": ("", "Python or unrecorded work ran between steps", _LESS_BETWEEN),
     "unknown": (
-        OTHERS, "the cause is unknown: nothing recorded explains the idle time",
+        OTHERS, "nothing recorded says why",
         ("Find out why the device is idle", _RECORD, _GUIDE),
     ),
 }  # fmt: skip
@@ -468,7 +472,7 @@ def idle_device(model: Model, study: Study) -> Proposals:
     share = float(idle.total_ps.sum() / idle.window_ps)
     yield propose(
         study, "idle-device", words,
-        f"{printable(idle.device)} was idle {percent_text(share)} of {of}. For {percent_text(part)} "
+        f"{printable(idle.device)} was idle {percent_text(share)} of {of}: for {percent_text(part)} "
         f"{reason}.",
         *model.of_category(category, part, remains),
     )  # fmt: skip

@@ -76,8 +76,7 @@ def _held_up(model: Model, study: Study) -> Proposals:
     row = max(rows, key=lambda row: int(table.total_ps[row]))
     yield Proposal(
         "python-input", "Feed the model without Python",
-        f"{table.name(row)} runs Python beside the steps. Under the interpreter's lock only one of the two "
-        "runs at a time.",
+        f"{table.name(row)} runs Python beside the steps. Only one of the two runs at a time (GIL).",
         CAUSES["python"][1], _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
@@ -171,7 +170,7 @@ _MORE_WORKERS = (
     "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "With examples in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
+    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
 )
 
 
@@ -193,7 +192,7 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
     elif on_the_spot and is_short:
         title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
-        why = "The DataLoader makes a batch faster than a worker process could hand one over."
+        why = "Worker processes would not help: handing a batch over takes longer than making it."
     elif on_the_spot:
         remains = _on_all_cores(model, share, share)
         why = "The DataLoader has no workers: the training process makes each batch on request."
@@ -228,8 +227,8 @@ def made_again(model: Model, study: Study) -> Proposals:
     edits.append(once(tree, ends, times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
-        "cache-input", "Keep what the input made: cache()",
-        f"{count_text(times)} epochs each made all elements anew, and the steps waited "
+        "cache-input", "Cache the input after the first epoch",
+        f"Each of {count_text(times)} epochs read and mapped the same data again. The steps waited "
         f"{duration_text(took)} for input.",
         "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): everything before "
         "cache() runs in the first epoch only. cache() needs memory for all elements, cache(filename) disk "

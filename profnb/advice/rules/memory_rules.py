@@ -78,7 +78,7 @@ def _kept(model: Model, shortage: MemoryShortage, rows: Sequence[KindRow]) -> It
             yield f"{quoted(leak)}{at} keeps {count}: append float(x) instead of the tensor."
     large = [row for row in rows if row.kind == DATA and row.fraction >= _TENTH]
     for row in [row for row in large if row.holder not in ("", leak)][:_MOST_HOLDERS]:
-        yield f"Without {quoted(row.holder)}, {bytes_text(row.bytes)} are free."
+        yield f"Without {quoted(row.holder)}, {bytes_text(row.bytes)} would be free."
 
 
 def _smaller_steps(model: Model, shortage: MemoryShortage, sums: dict[str, int]) -> Iterator[str]:
@@ -99,13 +99,13 @@ def _smaller_steps(model: Model, shortage: MemoryShortage, sums: dict[str, int])
     if not grows:
         return
     frees = [
-        f"recomputation up to {bytes_text(grows)}",
+        f"Recomputing activations frees up to {bytes_text(grows)}",
         f"adding gradients up over {_TIMES} batches {bytes_text(grows * (1 - 1 / _TIMES))}",
     ]
     is_narrow = study is not None and is_mixed_precision(study)
     if shortage.device != CPU and not is_narrow:  # a CPU computes 16 bits in software
         frees.append(f"16 bits {bytes_text(grows / 2)}")
-    yield f"Of the activations free: {', '.join(frees)}."
+    yield f"{', '.join(frees)}."
 
 
 MEMORY_RULES = (out_of_memory,)

@@ -83,11 +83,11 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
         return
     listed = ", ".join(f"{quoted(name, 40)} {count}" for name, count in pieces.names[:_MOST_NAMES])
     listed += ", ..." if len(pieces.names) > _MOST_NAMES else ""
-    beside = f" besides {quoted(pieces.beside)}" if pieces.beside else ""
+    beside = f"Besides {quoted(pieces.beside)}, " if pieces.beside else ""
     yield Proposal(
         "work-outside-jit", "Put the whole step into one jax.jit",
-        f"Python started {count_text(round(pieces.each))} programs a step{beside} one by one ({listed} in "
-        f"all). The programs and the starts take {share} of the time.",
+        f"{beside}Python starts {count_text(round(pieces.each))} programs a step, one by one (in all "
+        f"{listed}). Starting and running the programs takes {share} of the time.",
         "model.compile(..., run_eagerly=False, jit_compile='auto') lets Keras compile its step."
         if is_keras
         else "Put @jax.jit over one function with the whole step, these operations included. Return the "
@@ -106,8 +106,8 @@ def _torch_ops(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposal
         )
     yield Proposal(
         "small-ops", "Give each op more to do",
-        f"Python starts {count_text(round(pieces.each))} ops a step one by one, of {duration_text(mean_ps)} "
-        f"on average. The ops and the pauses between take {share} of the time.",
+        f"Python starts {count_text(round(pieces.each))} ops a step one by one, each of "
+        f"{duration_text(mean_ps)} on average. The ops and the pauses between take {share} of the time.",
         f"A larger batch makes fewer steps of as many ops. {compiler}",
         "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html", [edit],
     )  # fmt: skip
@@ -210,7 +210,7 @@ def recompiling(model: Model, study: Study) -> Proposals:
     yield propose(
         study, "recompiling",
         ("Compile once", _MADE_ONCE if again.why == SAME_SHAPES else _ONE_SHAPE, _COMPILER_DOCS),
-        f"{again.what}: {again.why}. All times but the first took {duration_text(again.spent_ps)}.",
+        f"{again.what}: {again.why}. All compilations but the first took {duration_text(again.spent_ps)}.",
         _compiled_once(model, again.times, again.spent_ps),
     )  # fmt: skip
 
@@ -375,11 +375,11 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     name = next((tree.name[row] for row in steps if tree.name[row]), "")
     where = f" in {quoted(name)}" if name else ""
     yield Proposal(
-        "loop-of-ops", f"Run all iterations of the loop{where} at once",
+        "loop-of-ops", f"Run the loop{where} as one op",
         f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {count_text(loop.turns)} iterations a step, "
         f"{spent} in all, mostly starting small ops.",
-        "If no iteration needs the one before, run one op over all of them. Make the loop one more axis of "
-        "the tensors (often tf.vectorized_map is enough). Or take several elements an iteration, or "
+        "If no iteration needs an earlier result, run one op over all: make the loop one more axis of the "
+        "tensors (often tf.vectorized_map is enough). Or take several elements an iteration, or "
         "jit_compile=True.",
         f"{GUIDE}/function#autograph_transformations", [edit], tree.line_above(steps[0]),
     )  # fmt: skip

@@ -92,7 +92,7 @@ def values_to_tensors(model: Model) -> Proposals:
         name = tree.name[around] and quoted(tree.name[around])
         where = model.own_line(around)
         yield Proposal(
-            "values-to-tensors", f"Make the tensors of {name or where} once",
+            "values-to-tensors", f"Convert the arrays of {name or where} once",
             f"{name or where} took {duration_text(took)} to make tensors of Python lists and arrays. "
             "TensorFlow reads a list number by number.",
             "data = tf.constant(np.asarray(rows)) once, before the loop. Then take data[i : i + n], or use "
@@ -126,13 +126,14 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
     if model.program.is_graph or model.program.is_jax:
         return
     name = tree.name[row] and quoted(tree.name[row])
-    what = name or f"the code at {tree.line[row]}"
-    if eager is not None:
-        what = f"the work of {what} between the steps"
+    what, between = (
+        name or f"the code at {tree.line[row]}",
+        "" if eager is None else " between the steps",
+    )
     yield _function_of(
-        what,
-        f"{what[:1].upper()}{what[1:]} ran ops one by one for {duration_text(took)}. Compiled, the ops "
-        "start together.",
+        f"the ops of {what}" if between else what,
+        f"{what[:1].upper()}{what[1:]} runs eagerly{between}, {duration_text(took)} in all. Compiled, the "
+        "ops start together.",
         "runs them", [compiled_at(model, row, eager)], tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
@@ -172,9 +173,9 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     most = left + (1 - left) * LEFT
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{', with nearby lines' if line else ''}, "
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)} "
         f"while {meanwhile}.",
-        f"Run this code every {SELDOM}th time, vectorise, or move the work to "
+        f"Run this code every {SELDOM}th time only, vectorize it, or move the work to "
         f"{'the device or to ' * has_device}a thread beside the steps.",
         f"{GUIDE}/data_performance",
         [scale(tree, rows, left, most, with_below=False),
@@ -244,7 +245,7 @@ def _fewer_calls(
     left, whole = (around / _IN_ONE_CALL + short / 2, around * QUARTER + short), around + short
     edits = [model.some_of(kinds, share, _beside_input(study, share, (1 / _IN_ONE_CALL, QUARTER)))]
     if around:
-        evidence += f" Starting and ending calls took TensorFlow {percent_text(around)}."
+        evidence += f" TensorFlow spent {percent_text(around)} on starting and ending calls."
         edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
     return Proposal(
         "python-between-steps", "Run several steps in one call", evidence, _OF_FIT, guide(study, "function"),
@@ -320,8 +321,8 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
     what = f"the Python at {where}" if where else "Python functions"
     yield Proposal(
         "python-in-the-step", f"Take {what} out of the step",
-        f"A step's graph calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
-        f"({printable(op[0] if op else '')[:LONGEST_NAME]}), for {duration_text(float(took_ps.mean()))} each "
+        f"The step calls Python {counted_text(round(each), 'time') if each > 1.5 else 'once'} "
+        f"({printable(op[0] if op else '')[:LONGEST_NAME]}), {duration_text(float(took_ps.mean()))} each "
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
@@ -371,8 +372,8 @@ def eager_ops_between(model: Model, study: Study) -> Proposals:
 
 def _one_by_one(runs: EagerRuns, many: str, more: str) -> str:
     return (
-        f"Python ran {count_text(round(runs.each))} {many} one by one{more}. Starting the ops took "
-        f"{percent_text(runs.starting)} of the time. Nothing is fused or runs in parallel."
+        f"Eager execution: Python ran {count_text(round(runs.each))} {many} one by one{more}. Starting ops "
+        f"took {percent_text(runs.starting)} of the time. Nothing is fused or runs in parallel."
     )
 
 

@@ -33,7 +33,7 @@ from profnb.subjects.study import Study
 _FIT, _LOOP = f"{KERAS_TRAINING}#fit-method", f"{GUIDE}/keras/writing_a_training_loop_from_scratch"
 _ONCE = {
     "predict": "Call model.predict once over all examples. If each batch needs the result before, call "
-    "model.predict_on_batch(x), or model(x, training=False) in a tf.function. Neither has a set-up.",
+    "model.predict_on_batch(x), or model(x, training=False) in a tf.function. Both skip the set-up.",
     "evaluate": "Call model.evaluate once over all examples. For single batches call "
     "model.test_on_batch(x, y), without set-up.",
     "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
@@ -102,7 +102,7 @@ def callbacks(model: Model) -> Proposals:
         inside = ""
         if most:  # the outermost of them
             at = min(most)
-            inside = "ops that are not compiled"
+            inside = "eager ops"
             if tree.kind[at] != parts.EAGER:
                 inside = quoted(tree.name[at])
             inside = f", mostly in {inside}"
@@ -170,7 +170,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     if took > spoken:  # in what makes the pipeline: its functions are new each time
         yield Proposal(
             "epoch-ends", "Make the dataset once, before the loop",
-            f"{count_text(count)} passes over the data each made a dataset anew. Tracing the functions "
+            f"{count_text(count)} passes over the data each made a new dataset. Tracing its functions "
             f"took {duration_text(took)}, new iterators {duration_text(spoken)}.",
             "One dataset serves all passes: for batch in dataset. Shuffling and random ops still differ "
             "from pass to pass.",
@@ -226,14 +226,14 @@ def unlearned(model: Model, study: Study) -> Proposals:
 _UNLEARNED = {
     SAME: (
         "Compute {what} once, before the loop",
-        "These ops use no data and nothing that is learned: each step computes the same.",
+        "These ops use neither data nor weights, so each step computes the same.",
         "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
     ),
     DATA: (
         "Run {what} once for all epochs",
-        "Nothing there is trained: {epochs} epochs compute the same of each example.",
-        "features = frozen.predict(x), then fit the layers behind on features. Targets and decoded data: "
-        "dataset.map(...).cache() before shuffle. Not where examples are augmented anew in each epoch.",
+        "Nothing in it is trained: {epochs} epochs compute the same for each example.",
+        "features = frozen.predict(x), then fit the remaining layers on features. Targets and decoded data: "
+        "dataset.map(...).cache() before shuffle. Skip this if each epoch augments the examples anew.",
     ),
 }
 
@@ -340,7 +340,9 @@ def retracing(model: Model, study: Study) -> Proposals:
     spent = duration_text(int(study.trace.events.duration_ps[again.events].sum()))
     times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
     if again.is_made:
-        evidence = f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new one."
+        evidence = (
+            f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new function."
+        )
         code = "Make the tf.function once, before the loop, and pass changing values as tensors."
     else:
         why = ". A Python number, a new object or a new shape comes with each call."
@@ -354,7 +356,7 @@ def retracing(model: Model, study: Study) -> Proposals:
         if again.is_keras:
             code = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to lengths."
     yield Proposal(
-        "retracing", f"{'Make' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once", evidence, code,
+        "retracing", f"{'Define' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once", evidence, code,
         _RETRACING, [_traced_once(model, study, again)], again.where,
     )  # fmt: skip
 
@@ -418,8 +420,8 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     times, took = count_text(again.count), f"{duration_text(spent)}, the first time aside"
     yield Proposal(
         "new-model-in-a-loop", title,
-        f"One line ran a newly {'compiled' if again.kind == 'compiled' else 'made'} model {times} times. "
-        f"Each time Keras traced the model's functions. The tracing took {took}.", code, _RETRACING,
+        f"One line {'compiled a model' if again.kind == 'compiled' else 'made a new model'} {times} times, "
+        f"and Keras traced each. The tracing took {took}.", code, _RETRACING,
         [Edit(rows, 0.0, most, spent / whole)], again.line,
     )  # fmt: skip
 

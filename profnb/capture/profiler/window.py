@@ -246,8 +246,8 @@ class Window:
         if grown >= _MOST_GROWTH:
             why = f" while this process grew by {grown / 1e9:.1f} GB"
         self._recording.messages.append(
-            f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped before the step's "
-            "end. -t SECONDS waits longer (up to six times SECONDS)."
+            f"{NOT_ENDED} {waited_s:.3g} s after tracing began{why}, so tracing stopped inside the step. "
+            "-t SECONDS waits longer (up to six times SECONDS)."
         )
         return False
 

@@ -39,7 +39,7 @@ _BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 # Cause to (what it is, what to change).
 CAUSES = {
     "python": (
-        "runs Python ({api}), one element at a time under the interpreter's lock",
+        "runs Python ({api}), one element at a time (GIL)",
         "Write the function with TensorFlow ops, or prepare the data once and read with "
         "tf.data.TFRecordDataset. Python runs one thread at a time, but processes help: "
         "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
@@ -60,12 +60,12 @@ CAUSES = {
         "fits into memory.",
     ),
     "decode": (
-        "decodes for longer than a step of the model",
+        "decodes longer than a step takes",
         "Decode once and keep the result: .cache() after this map, in memory or in a file. Or store images "
         "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
     ),
     "busy": (
-        "holds everything up",
+        "is the slowest stage",
         "Do less in this stage, or move the costly part into an earlier .map(..., "
         "num_parallel_calls=tf.data.AUTOTUNE).",
     ),
@@ -88,7 +88,7 @@ CAUSES = {
         "Batch larger pieces, or .batch(..., num_parallel_calls=tf.data.AUTOTUNE).",
     ),
     "no prefetch": (
-        "works on the thread that runs the steps, between them",
+        "makes each batch between two steps, on their thread",
         "Add .prefetch(tf.data.AUTOTUNE) as the last step of the pipeline.",
     ),
     "bursts": (
@@ -167,7 +167,7 @@ def diagnose_input(
     what, fix = CAUSES[cause]
     what = what.format(api=_python_api(table, row))
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
-        fix += f" Nothing runs while the model works. {CAUSES['no prefetch'][1]}"
+        fix += f" The input stands still while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
     threads = ""
     busy, allowed = float(waiting.threads[row]), int(table.parallelism[row])

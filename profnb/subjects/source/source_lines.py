@@ -344,7 +344,7 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
             "millisecond. Shorter lines may be missing."
         )
     elif not len(lines):
-        option, then = "--python", "Ops outside of any tf.function have no line"
+        option, then = "--python", "Ops outside of compiled functions have no line"
         if is_called:
             option, then = (
                 "--python-tracer",

@@ -160,7 +160,7 @@ def _board(board: BoardRecords) -> SourceUse:
 
 SYSTEM = Table[MachineUse](
     "system",
-    "One row per look at the machine and source: the host, then each GPU, in order of time.",
+    "One row per sample of the machine and source: the host, then each GPU, in order of time.",
     (
         Column(
             "source",
@@ -219,7 +219,7 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
         why = " or ".join(reason for reason, _ in reasons.most_common(2))
         notes.append(
             f"{source.source} was throttled for {100 * held / look_count:.0f} % of the cell ({why}): "
-            f"held-back clocks in {count_text(held)} of {count_text(look_count)} looks."
+            f"held-back clocks in {count_text(held)} of {count_text(look_count)} samples."
         )
     return notes
 

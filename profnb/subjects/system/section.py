@@ -37,7 +37,7 @@ def system_sections(use: MachineUse | None, energy: Sequence[Energy]) -> list[Se
     if not lanes:
         return []
     means = [float(np.nanmean(lane.values)) / lane.top for lane in lanes]
-    looks = f"From begin to end, traced or not, by {count_text(use.time_ps.size)} looks."
+    looks = f"From begin to end, traced or not, by {count_text(use.time_ps.size)} samples."
     return [
         Section(
             title="The machine",
