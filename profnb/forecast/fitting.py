@@ -105,9 +105,10 @@ def fits(
     arrays = _arrays_of(batch)
     counts = sorted({int(one.shape[0]) for one in arrays})
     if len(counts) != 1 or not counts[0]:
+        sizes = " and ".join(map(str, counts or [0]))
         raise CaptureError(
-            f"The batch has arrays of {' and '.join(map(str, counts or [0]))} examples. fits takes the batch "
-            "alone, as arrays of as many each: let the step hold its weights, and pad sequences."
+            f"The batch has arrays of {sizes} examples. fits takes the batch alone, as arrays of as many "
+            "each: let the step hold its weights, and pad sequences."
         )
     policy = getattr(getattr(model, "dtype_policy", None), "name", "")
     with _measuring_of(model, batch, _limit(limit_bytes)) as measuring:

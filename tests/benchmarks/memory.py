@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -223,11 +224,9 @@ def main():
         before, _, rest = page.read_text().partition(BEGIN)
         page.write_text("\n".join([before + BEGIN, *table(rows.values()), END]) + rest.partition(END)[2])
         return
-    import keras
-
     for framework in asked.frameworks:
         python = getattr(asked, f"python_{framework}", sys.executable)
-        for name in asked.models or models(keras):
+        for name in asked.models or models(SimpleNamespace(layers=None)):
             settings = os.environ | {"KERAS_BACKEND": framework, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
             ran = subprocess.run([python, __file__, "--measure", framework, name], capture_output=True, text=True, check=False, env=settings)
             found = [line.removeprefix("measured ") for line in ran.stdout.splitlines() if line.startswith("measured ")]

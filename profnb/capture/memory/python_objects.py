@@ -18,7 +18,7 @@ from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 from profnb.core.safe_files import folder_prefix
 
-_MOST_LINES, _DEEPEST = 200, 100
+_MOST_ROWS, _DEEPEST = 200, 100
 _OF_PYTHON = "PYMALLOC_"
 
 
@@ -67,7 +67,7 @@ class PythonObjects:
                 if memray.AllocatorType(record.allocator).name.startswith(_OF_PYTHON):
                     sums.count(_line_of(record, cells), record.size, record.n_allocations)
         rows = [HeldMemory(PYTHON_OBJECTS, line, CPU, *both) for line, both in sums.items()]
-        self.held += sorted(rows, key=lambda row: -row.bytes)[:_MOST_LINES]
+        self.held += sorted(rows, key=lambda row: -row.bytes)[:_MOST_ROWS]
 
 
 def _line_of(record: Any, cells: dict[str, int]) -> str:
