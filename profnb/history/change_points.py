@@ -31,7 +31,7 @@ LEAST_BEFORE = 10  # runs: with fewer nobody knows how much they vary
 _RARITY = {3: 3500, 4: 30_000, 8: 200_000}
 # Normal deviates: below the one nobody need count; beyond the other few runs will do, the fewer the further.
 _CLEAR, _SURE, _FURTHER, _FURTHEST = 3.3, 3.6, 0.6, 4.5
-_PART_OF_WAY, _FEW_OF, _GRAIN = 0.1, 8, 400
+_PART_OF_WAY, _FEW_OF, _GRAIN = 0.25, 8, 400
 _MOST_BEFORE = 1000
 
 

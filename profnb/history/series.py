@@ -34,7 +34,7 @@ _FOLLOWED: tuple[tuple[str, Callable[[Run], float], Callable[[Run], int]], ...] 
 )
 _MUCH = 0.2  # of all cores
 _NEWS = 10  # runs for which a change is news
-_FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS = 2, 4, 3, 80  # by simulation
+_FEWEST, _FEWEST_CODES, _FREEDOM_OF_OTHERS, _CAUTIOUS, _RARE = 2, 4, 3, 80, 0.75  # by simulation
 Key = tuple[object, ...]
 
 
@@ -136,7 +136,7 @@ def spread_of_runs(runs: Sequence[Run], code: str, label: str, machine: str = ""
         first = series[0]
         is_code = first.label == label if label else bool(code) and first.cell == code
         (of_code if is_code else of_others).append(_stretches(series))
-    variance, freedom = _variance([part for parts in of_code for part in parts])
+    variance, freedom = _variance([part for parts in of_code for part in parts], _RARE)
     if freedom:
         return Spread(variance, freedom, THIS_CODE)
     variances = [variance for variance, freedom in map(_variance, of_others) if freedom]
@@ -159,17 +159,18 @@ def _stretches(series: Sequence[Run]) -> list[Floats]:
     return np.split(np.log(times), edits)
 
 
-def _variance(stretches: Sequence[Floats]) -> tuple[float, int]:
+def _variance(stretches: Sequence[Floats], rare: float = 0.0) -> tuple[float, int]:
     """Pool the variance of stretches, and its freedom; 95 of 100 pairs of runs are no further apart.
 
-    Of few runs the pairs that are far apart may be missing: so of twenty it is 99 of 100, of ten all.
+    Among few runs the pairs that are rarely so far apart may be missing: a ``rare`` part of one run
+    is taken for missing, so that with 0.75 it is 99 of 100 pairs of twenty runs, and all of ten.
     """
     freedom = sum(part.size - 1 for part in stretches)
     if freedom < _FEWEST:
         return nan, 0
     squares = sum(float(((part - part.mean()) ** 2).sum()) for part in stretches)
     pairs = [np.abs(part[:, None] - part)[np.triu_indices(part.size, 1)] for part in stretches]
-    share = min(0.95 + 0.75 / (freedom + 1), 1.0)
+    share = min(0.95 + rare / (freedom + 1), 1.0)
     reach = float(np.quantile(np.concatenate(pairs), share)) / student_factor([1.0], [freedom])
     return max(squares / freedom, reach**2 / 2), freedom
 
