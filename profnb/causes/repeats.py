@@ -20,6 +20,7 @@ import numpy as np
 from profnb.capture.marking.trace_events import TracedFunction
 from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
+from profnb.capture.source.user_code import file_title
 from profnb.causes.numbers import LEAST_SHARE
 from profnb.core.columns import Bools
 from profnb.core.printable import printable
@@ -318,9 +319,11 @@ def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: floa
 def longest_line(study: Study, within: Bools) -> str:
     """Give the user's line that made most of the ops of some events; "" where that is not known."""
     lines = study.source.lines_without(~within)
-    most = -1 if lines is None or not len(lines) else int(np.argmax(lines.side_ps))
-    is_known = lines is not None and most >= 0 and lines.line[most]
-    return printable(f"{lines.file[most]}:{lines.line[most]}") if lines and is_known else ""
+    if lines is None or not len(lines):
+        return ""
+    most = int(np.argmax(lines.side_ps))
+    at = f"{file_title(lines.file[most], lines.cells)}:{lines.line[most]}"
+    return printable(at) if lines.line[most] else ""
 
 
 def _together(paths: list[str], layers: set[str]) -> str:

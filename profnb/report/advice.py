@@ -120,7 +120,7 @@ def _row_html(advice: Advice, line: str) -> Markup:
     return Markup(
         '<li style="display:flex;flex-wrap:wrap;margin:0;padding:5px 0;list-style:none;'
         'border-top:1px solid rgba(128,128,128,0.25)">'
-        '<div style="flex:none;width:200px;padding-right:8px" title="{meaning}">{gain}</div>'
+        '<div style="flex:none;width:225px;padding-right:8px" title="{meaning}">{gain}</div>'
         '<div style="flex:1;min-width:250px"><b>{title}</b> <span>{evidence}</span>{before}'
         "<div>{mark}{code}{where}{link}</div></div></li>"
     ).format(

@@ -16,7 +16,9 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import CALL, CELL, EAGER, EPOCH, FRAMEWORK, LINES, WAITING
+from profnb.capture.parts.part_records import (
+    CALL, CELL, COMPILATION, EAGER, EPOCH, FRAMEWORK, LINES, WAITING,
+)  # fmt: skip
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.compare.tree_differences import GONE, NEW, compare_nodes
 from profnb.core.columns import group
@@ -41,7 +43,7 @@ _MILLION = 1_000_000  # widths are whole millionths of the cell, so that neighbo
 _BAR_LENGTH, _INDENT = 24, "\u00a0\u00a0"
 _HOLDS, _HELD = (CELL, CALL, EPOCH), "holds others"
 _TITLES = {
-    **dict.fromkeys((parts.FIRST, parts.SLOW_FIRST, parts.TRACING), "tracing, compiling"),
+    **dict.fromkeys((parts.FIRST, parts.SLOW_FIRST, parts.TRACING, COMPILATION), "tracing, compiling"),
     **dict.fromkeys(STEPS[:-2], "steps"),
     **dict.fromkeys((parts.AROUND, parts.SETTING_UP), kind_title(parts.AROUND)),
     **dict.fromkeys((LINES, parts.OTHER, parts.EAGER, parts.FRAMEWORK, parts.WAITING), "Python"),

@@ -212,8 +212,7 @@ def note_cost(
     if left < _COSTLY:
         return [f"{note} The times below leave this cost out."]
     untraced = duration_text(cost.untraced_ps)
-    too_long = f"The times below are {percent_text(left)} too long"
-    return [f"{note} {too_long}: without tracing a {one} takes {untraced}."]
+    return [f"{note} The times below are too long: without tracing a {one} takes {untraced}."]
 
 
 def note_devices(study: Study) -> list[str]:

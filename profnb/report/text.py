@@ -130,7 +130,11 @@ def headline_text(study: Study) -> str:
     if summary.median_ps is None:
         return "Nothing was recorded"
     if steps.is_window:
-        return f"No steps found; {duration_text(summary.median_ps)} of activity in one window"
+        untraced = len(study.recording.steps)
+        what = (
+            f"None of {counted_text(untraced, 'step')} was traced" if untraced else "No steps found"
+        )
+        return f"{what}; {duration_text(summary.median_ps)} of activity in one window"
     count = len(summary.counted)
     phase = "" if summary.phase == "step" else f"{steps.title_of(summary.phase)} "
     aside = _aside_text(steps.duration_ps[summary.aside].tolist())

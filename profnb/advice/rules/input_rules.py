@@ -229,7 +229,7 @@ def made_again(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "cache-input", "Cache the input after the first epoch",
         f"Each of {count_text(times)} epochs read and mapped the same data again. The steps waited "
-        f"{duration_text(took)} for input.",
+        f"{duration_text(took)} for input, and shared the cores with it.",
         "dataset.map(...).cache().shuffle(...).batch(...).prefetch(tf.data.AUTOTUNE): everything before "
         "cache() runs in the first epoch only. cache() needs memory for all elements, cache(filename) disk "
         "space.",

@@ -45,6 +45,7 @@ _IN_ONE_CALL, _TINY_BATCH = 16, 8
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
+_OPS_RUN = "the function that runs these ops"
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
 # Of a cell that has nothing else, nothing waits for its Python.
 _ONLY_PYTHON = {CELL, LINES, FRAMEWORK, parts.PROFNB, parts.IMPORTS, parts.WAITING}
@@ -134,7 +135,7 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
         f"the ops of {what}" if between else what,
         f"{what[:1].upper()}{what[1:]} runs eagerly{between}, {duration_text(took)} in all. Compiled, the "
         "ops start together.",
-        "runs them", [compiled_at(model, row, eager)], tree.line[row],
+        name if name and not between else _OPS_RUN, [compiled_at(model, row, eager)], tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
 
@@ -142,7 +143,7 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
 def _function_of(
     what: str,
     evidence: str,
-    that: str,
+    over: str,
     edits: Sequence[Edit],
     where: str = "",
     edit: dict[str, object] | None = None,
@@ -152,8 +153,8 @@ def _function_of(
         evidence += f" Compiling takes {durations_text(first, last)} once."
     return Proposal(
         "eager-ops", f"Put {what} into a tf.function", evidence,
-        f"Put @tf.function(reduce_retracing=True) over the function that {that}. Keep reads of values "
-        "(float(t), t.numpy(), an if on a tensor) outside of the function.",
+        f"Put @tf.function(reduce_retracing=True) over {over}. Keep reads of values (float(t), t.numpy(), an "
+        "if on a tensor) outside of the function.",
         _FUNCTION_GUIDE, edits, where, edit,
     )  # fmt: skip
 
@@ -338,9 +339,9 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     # Without steps of their own those nodes have a rule of their own.
     if runs is None or (model.has_looks and not model.main_steps):
         return
-    many, that = "ops a step", "does one step"
+    many, over = "ops a step", "the function that does one step"
     if is_window:
-        many, that = "ops", "runs them"
+        many, over = "ops", _OPS_RUN
     eager = [
         (row, [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER])
         for row in model.main_steps
@@ -348,7 +349,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
     edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
-    advice = _function_of("the step", _one_by_one(runs, many, took), that, edits)
+    advice = _function_of("the step", _one_by_one(runs, many, took), over, edits)
     if study.program.is_fit:
         compiled = "model.compile(..., run_eagerly=False). run_eagerly=True is for debugging."
         advice = replace(advice, title="Let Keras compile the step", code=compiled)
@@ -365,7 +366,7 @@ def eager_ops_between(model: Model, study: Study) -> Proposals:
     if is_asked and (runs := find_eager_runs(study, between=True)):
         yield _function_of(
             "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
-            "runs these ops (a called model, updated metrics)",
+            f"{_OPS_RUN} (a called model, updated metrics)",
             [_started_together(model, runs, ("host compute", parts.GAPS), is_between=True)],
         )  # fmt: skip
 
