@@ -17,7 +17,14 @@ from markupsafe import Markup
 
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import (
-    CALL, CELL, COMPILATION, EAGER, EPOCH, FRAMEWORK, LINES, WAITING,
+    CALL,
+    CELL,
+    COMPILATION,
+    EAGER,
+    EPOCH,
+    FRAMEWORK,
+    LINES,
+    WAITING,
 )  # fmt: skip
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.compare.tree_differences import GONE, NEW, compare_nodes
