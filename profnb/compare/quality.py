@@ -99,8 +99,8 @@ class MetricDifference:
 
     def sentence(self, first: str, second: str) -> str:
         """Say in a sentence how the metric differs."""
-        one, two = map(self.text, self.medians)
-        medians = f"{one} for {first}, {two} for {second}"
+        one, two = self.medians
+        medians = f"{self.text(one)} for {first}, {self.text(two)} for {second}"
         broken = self._each(lambda values: sum(not math.isfinite(value) for value in values))
         if any(broken):
             return (
