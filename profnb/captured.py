@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _NAMELESS = "capture"
 _SPARE_FILES = 16
-_LARGE = 100_000  # bytes of a trace from which on compiled kernels read it
 
 
 class CapturedProfile:
@@ -124,8 +123,6 @@ class CapturedProfile:
             self._capture.finish()
             memory.held = (*find_held(namespace, living, cause), *self._capture.python_objects.held)
             memory.pools = find_pools()
-            if recording.path is not None:
-                _load_readers(recording.path)
             began_ns = time.perf_counter_ns()
             recording.describe(namespace)
             recording.models = self._capture.models.describe(namespace, models)
@@ -186,16 +183,6 @@ class CapturedProfile:
             write_recordings(recording.path, self.profile.options, self.profile.recordings)
         except OSError as error:
             recording.messages.append(f"The records beside the trace were not written: {error}")
-
-
-def _load_readers(path: Path) -> None:
-    """Import what reads a trace, which takes a second or two once in a process and is no part of a cell."""
-    from profnb.core import jit
-    from profnb.trace import files  # noqa: F401
-
-    if path.stat().st_size > _LARGE:
-        for _ in jit.load_compiler():
-            pass
 
 
 @contextmanager

@@ -346,21 +346,29 @@ class Profile(Tables, SharedResult):
             again=again,
             times=None if self.has_trace or self.recording is None else self._step_times,
         )
-        from profnb.compare.trial_section import trial_sections
+        sections = report.sections
+        if self.tried:
+            from profnb.compare.trial_section import trial_sections
 
-        has_source = self.options.source
-        tried = [one if has_source else replace(one, diff="", sources={}) for one in self.tried]
-        sections = [*trial_sections(tried), *report.sections]
+            has_source = self.options.source
+            tried = [one if has_source else replace(one, diff="", sources={}) for one in self.tried]
+            sections = [*trial_sections(tried), *sections]
         return replace(report, sections=sections, sharing=self.sharing)
 
     @cached_property
     def advice(self) -> "list[Advice]":
         """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
-        from profnb.fleet.verdict import refine_with_devices
+        from profnb.steps.streams import working_devices
 
         model = self._model
-        return [] if model is None else advise(model, refine_with_devices)
+        if model is None:
+            return []
+        if model.study is None or len(working_devices(model.study.trace)) < 2:
+            return advise(model)
+        from profnb.fleet.verdict import refine_with_devices
+
+        return advise(model, refine_with_devices)
 
     @cached_property
     def _model(self) -> "Model | None":

@@ -8,14 +8,11 @@ report needs and is not there yet compiles when it is asked for, and the rest go
 """
 
 import contextlib
+import importlib
 import threading
 import time
 from array import array
-from collections.abc import Callable, Generator, Iterator
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from profnb.trace.model import Trace
+from collections.abc import Callable, Iterator
 
 FIRST_VIEW = "the first view"  # the headline, the typical step, and advice
 
@@ -76,27 +73,39 @@ def kernel_by_kernel() -> Iterator[str]:
         yield piece
 
 
-def _pieces() -> Iterator[str]:
-    trace = yield from _read()
-    yield from _view_first(trace)
-    yield from _view_rest(trace)
+# What the first report of a process would wait for, part by part; the last for its controls, in a notebook.
+_IMPORTED = (
+    "numpy", "numba", "profnb.trace.formats", "profnb.trace.files", "profnb.subjects.study",
+    "profnb.advice.advise", "profnb.report.build", "profnb.subjects.system.section",
+    "profnb.report.frontend", "ipywidgets",
+)  # fmt: skip
 
 
-def _read() -> Generator[str, None, "Trace"]:
+def _pieces() -> Iterator[str]:  # noqa: PLR0915 - one thing after another
+    for module in _IMPORTED:
+        with contextlib.suppress(ImportError):  # ipywidgets, where reports have no controls
+            importlib.import_module(module)
+        yield module
     import numpy as np
 
-    yield "NumPy"
+    from profnb.advice.advise import advise
+    from profnb.advice.cell_model import Model
+    from profnb.capture.source.source_records import LineRecords
+    from profnb.causes.cell_tree import grow_tree
     from profnb.core.jit import load_compiler
-
-    yield "Numba"
-    for _ in load_compiler():
-        yield "a part of its compiler"
+    from profnb.report.notes import notes_of
+    from profnb.steps.nesting import find_parents
+    from profnb.subjects.source.code_times import Clock, follow_lines
+    from profnb.subjects.study import Study
+    from profnb.timeline.element import build_timeline
+    from profnb.timeline.scene import Scene
     from profnb.trace.model import StringTable
     from profnb.trace.wire import Messages
     from profnb.trace.xplane import read_xplane
     from profnb.trace.xplane_stats import Dictionary, StatEntries, XPlaneStats
 
-    yield "imports"
+    for _ in load_compiler():
+        yield "a part of Numba's compiler"
     buffer = np.frombuffer(tiny_trace(), np.uint8)
     planes = Messages.whole(buffer, "XSpace").split(1, "XPlane")
     yield "messages"
@@ -109,28 +118,13 @@ def _read() -> Generator[str, None, "Trace"]:
     yield "stats"
     trace = read_xplane(buffer, "warm-up")
     yield "traces"
-    return trace
-
-
-def _view_first(trace: "Trace") -> Iterator[str]:
-    import pandas  # noqa: F401, ICN001 - what comes next imports it, too, and so is two shorter pieces
-
-    yield "pandas"
-    from profnb.advice.advise import advise
-    from profnb.advice.cell_model import Model
-    from profnb.causes.cell_tree import grow_tree
-    from profnb.steps.nesting import find_parents
-    from profnb.steps.spine import STEPS
-    from profnb.subjects.study import Study
-
-    yield "imports of analyses"
     study = Study(trace)
     trace.stats.integers("_r")
     find_parents(trace.events.end_ps, trace.lines.offsets)
     yield "columns of stats"
     len(study.groups.step)
     yield "groups"
-    STEPS.frame(study)
+    len(study.summary.counted)
     yield "steps"
     len(study.input.iterators), len(study.ops.runs)
     yield "ops"
@@ -139,20 +133,9 @@ def _view_first(trace: "Trace") -> Iterator[str]:
     if tree := grow_tree(None, study):
         advise(Model(tree, study))
     yield FIRST_VIEW
-
-
-def _view_rest(trace: "Trace") -> Iterator[str]:
-    from profnb.capture.source.source_records import LineRecords
-    from profnb.report.notes import notes_of
-    from profnb.subjects.source.code_times import Clock, follow_lines
-    from profnb.subjects.study import Study
-    from profnb.timeline.element import build_timeline
-    from profnb.timeline.scene import Scene
-
     records = LineRecords(array("q", [0]), array("i", [0]), array("i", [1]), [""])
     follow_lines(records, Clock(0, 0), 1)
     yield "source lines"
-    study = Study(trace)
     len(study.ops.table), study.device.idle, notes_of(study)
     yield "idle time"
     len(study.xla.ops)
@@ -160,6 +143,8 @@ def _view_rest(trace: "Trace") -> Iterator[str]:
     len(Scene(study).lanes.lane)
     yield "lanes"
     build_timeline(study)
+    yield "timeline"
+    importlib.import_module("pandas")  # for tables that are asked for; no report has any
     yield "everything"
 
 

@@ -85,10 +85,7 @@ class Capture:
             failed,
         )
         self.recorder = StepRecorder(
-            window.is_open,
-            window.step_recorded,
-            self._door_of_keras,
-            self._gaps,
+            window.is_open, window.step_recorded, self._door_of_keras, self._gaps
         )
         self.recording.turns = self.recorder.tapes.turns
         self.graph_runs = GraphRuns(
@@ -103,10 +100,8 @@ class Capture:
         self.python_objects = PythonObjects(messages)
         self.models = ModelWatch()
         self._scopes = TorchScopes(self.profilers.torch, self.models)
-        self._hooks, self._window_hooks = (
-            ExitStack(),
-            ExitStack(),
-        )  # until it ends; the window closes
+        self._hooks = ExitStack()  # until it ends
+        self._window_hooks = ExitStack()  # until the window closes
         window.closed = self._window_closed
         self._libraries: list[Library] = []
         self._tensorflow: Library | None = None  # once it is imported

@@ -21,11 +21,7 @@ from typing import Any
 
 from profnb.capture import seams
 from profnb.capture.hooks import Library, guarded
-from profnb.capture.marking.open_steps import (
-    MARKER,
-    OpenSteps,
-    add_metadata,
-)
+from profnb.capture.marking.open_steps import MARKER, OpenSteps, add_metadata
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.user_code import (
     callers,

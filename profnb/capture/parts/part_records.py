@@ -56,8 +56,7 @@ PARTS = {
     "`get_tensor`; its runs are marked steps",
     OTHER: "everything else: the code's own Python, and ops of TensorFlow that it runs one by one (eagerly), "
     "by the source line that was seen",
-    PROFNB: "profnb itself: its start, its stop (the trace is written), reading the trace (not what is "
-    "imported for it, once in a process), the page, what "
+    PROFNB: "profnb itself: its start, its stop (the trace is written), reading the trace, the page, what "
     "traced steps took longer than untraced ones, and counting steps",
 }
 

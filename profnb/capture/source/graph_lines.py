@@ -19,6 +19,7 @@ import re
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from operator import attrgetter
 from typing import Any
 
@@ -51,21 +52,6 @@ SourceLine = tuple[str, int]  # a file, and a line of it
 
 
 @dataclass(eq=False, slots=True)
-class Seen:
-    """What is the same for many of the ops and graphs that are read in one go.
-
-    Attributes:
-        places: The innermost line of the user's own, by the stack that an op was made in.
-        drivers: The line that had a graph traced, by the graph's id.
-        held: The names of what a graph's function closes over, by its id.
-    """
-
-    places: dict[str, SourceLine | None] = field(default_factory=dict)
-    drivers: dict[int, SourceLine | None] = field(default_factory=dict)
-    held: dict[int, frozenset[str]] = field(default_factory=dict)
-
-
-@dataclass(eq=False, slots=True)
 class Reading:
     """A graph, and what was read of it."""
 
@@ -78,10 +64,10 @@ class Reading:
     calls: dict[str, tuple[str, ...]] = field(default_factory=dict)
     shapes: GraphShapes | None = None
 
-    def read(self, graph: Any, most: int, seen: Seen) -> None:
+    def read(self, graph: Any, most: int) -> None:
         """Take in the ops of the graph, so many at most."""
         self.name, self.number = str(seams.GRAPH_NAME.of(graph, "")), _number_of(graph)
-        self.driver = _driver_of(graph, seen)
+        self.driver = _driver_of(graph)
         for operation in seams.GRAPH_OPERATIONS.of(graph)():
             kind = operation.type
             if kind in _UNSEEN:
@@ -90,12 +76,12 @@ class Reading:
                 break
             self.names.append(operation.name)
             self.types.append(kind)
-            self.places.append(_innermost(operation, seen))
+            self.places.append(_innermost(operation))
             if kind in _CALLED:
                 names = (operation.get_attr(attribute).name for attribute in _CALLED[kind])
                 self.calls[operation.name] = tuple(map(str, names))
         with OwnFaults():  # a graph half made, or of another version's making
-            self.shapes = read_shapes(graph, 2 * most, seen) if self.names else None
+            self.shapes = read_shapes(graph, 2 * most) if self.names else None
 
     def lines(self, places: LineTable) -> GraphLines:
         """Give what was read as a value."""
@@ -138,11 +124,18 @@ class GraphWatch:
                 one for function in functions for one in seams.CONCRETE_FUNCTIONS.of(function)()
             ]
             _note_names(concrete)
-            seen = Seen()
-            for graph in graphs_of(concrete, _MOST_GRAPHS):
-                self._read_once(graph, seen)
+            self._read_all(graphs_of(concrete, _MOST_GRAPHS))
 
-    def _read_once(self, graph: Any, seen: Seen) -> None:
+    def _read_all(self, graphs: Iterable[Any]) -> None:
+        """Read graphs; nothing is kept of what they share, which is looked up once."""
+        try:
+            for graph in graphs:
+                self._read_once(graph)
+        finally:
+            for shared in (_own_line, _driver_of, _held):
+                shared.cache_clear()
+
+    def _read_once(self, graph: Any) -> None:
         """Read a graph once, by whatever capture, as long as no op is added to it."""
         count, left = 0, _MOST_OPS_READ - self._ops
         with OwnFaults():  # as in reading it
@@ -156,7 +149,7 @@ class GraphWatch:
                 return
             reading, is_read = Reading(), False
             with OwnFaults():  # a graph half made, or of another version's making
-                reading.read(graph, left, seen)
+                reading.read(graph, left)
                 is_read = True
             if not is_read:
                 return
@@ -187,9 +180,7 @@ class GraphWatch:
         graphs = [one for one in of_types(living, (kind,)) if seams.GRAPH_NAME.of(one) is not None]
         # The youngest first: there may be more than will be read.
         graphs.sort(key=_number_of, reverse=True)
-        seen = Seen()
-        for graph in ([] if graph_of_runs is None else [graph_of_runs]) + graphs:
-            self._read_once(graph, seen)
+        self._read_all(([] if graph_of_runs is None else [graph_of_runs]) + graphs)
         # Not as they were read: a graph that died in the window may be far older than one that lives, the one
         # of a cell, say, that was edited and run again since.
         readings = sorted(self._readings, key=attrgetter("number"))
@@ -226,49 +217,43 @@ def _note_names(concrete: Iterable[Any]) -> None:
         )
 
 
-def _driver_of(graph: Any, seen: Seen) -> SourceLine | None:
+@cache
+def _driver_of(graph: Any) -> SourceLine | None:
     """Find the line that had a graph traced: it made the placeholders of the arguments, not of captures.
 
     A branch or a loop's body without any belongs to the function around it.
     """
-    if id(graph) not in seen.drivers:
-        captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
-        made = (
-            one
-            for one in seams.GRAPH_OPERATIONS.of(graph)()
-            if one.type == "Placeholder" and one.name not in captured
-        )
-        first, outer = next(made, None), seams.OUTER_GRAPH.of(graph)
-        driver = None
-        if first is not None:
-            driver = _innermost(first, seen)
-        elif seams.INTERNAL_CAPTURES.of(outer) is not None:  # inside of a function
-            driver = _driver_of(outer, seen)
-        seen.drivers[id(graph)] = driver
-    return seen.drivers[id(graph)]
+    captured = {inner.op.name for inner in seams.INTERNAL_CAPTURES.of(graph, ())}
+    for operation in seams.GRAPH_OPERATIONS.of(graph)():
+        if operation.type == "Placeholder" and operation.name not in captured:
+            return _innermost(operation)
+    outer = seams.OUTER_GRAPH.of(graph)
+    is_inside = seams.INTERNAL_CAPTURES.of(outer) is not None  # of a function
+    return _driver_of(outer) if is_inside else None
 
 
-def _innermost(operation: Any, seen: Seen) -> SourceLine | None:
+def _innermost(operation: Any) -> SourceLine | None:
     """Find the innermost line of the user's own in an op's traceback."""
-    frames = seams.USER_FRAMES.of(seams.OP_TRACEBACK.of(operation))()
-    stack = repr(frames)  # in one call of TensorFlow's, where each frame would be one
-    if stack not in seen.places:
-        own_frames = (one for one in reversed(frames) if is_user_file(one.filename))
-        first = next(own_frames, None)
-        seen.places[stack] = None if first is None else (first.filename, first.lineno or 0)
-    return seen.places[stack]
+    return _own_line(seams.USER_FRAMES.of(seams.OP_TRACEBACK.of(operation))())
 
 
-def _held(graph: Any, seen: Seen) -> frozenset[str]:
+@cache  # a stack is hashed in one call of TensorFlow's; to look at it takes one for each frame
+def _own_line(stack: Any) -> SourceLine | None:
+    for frame in reversed(stack):
+        if is_user_file(frame.filename):
+            return frame.filename, frame.lineno or 0
+    return None
+
+
+@cache
+def _held(graph: Any) -> frozenset[str]:
     """Name the placeholders of values that a function closes over, made by no op of what is around it."""
-    if id(graph) not in seen.held:
-        names = set()
-        for outer, inner in seams.CAPTURES.of(graph, ()):
-            around = getattr(outer, "graph", None) if hasattr(outer, "op") else None
-            if around is None or outer.name in _held(around, seen):
-                names.add(inner.name)
-        seen.held[id(graph)] = frozenset(names)
-    return seen.held[id(graph)]
+    return frozenset(
+        inner.name
+        for outer, inner in seams.CAPTURES.of(graph, ())
+        if (around := getattr(outer, "graph", None) if hasattr(outer, "op") else None) is None
+        or outer.name in _held(around)
+    )
 
 
 def _number_of(graph: Any) -> int:
@@ -277,13 +262,12 @@ def _number_of(graph: Any) -> int:
     return int(digits[:18] or 0)
 
 
-def read_shapes(graph: Any, most: int, seen: Seen) -> GraphShapes:
+def read_shapes(graph: Any, most: int) -> GraphShapes:
     """Take in the shapes of a graph.
 
     Args:
         graph: A graph of TensorFlow's.
         most: How many ops at most; of a larger graph nothing is taken.
-        seen: What is known of the graphs around it.
     """
     operations = seams.GRAPH_OPERATIONS.of(graph)()
     if len(operations) > most:
@@ -293,7 +277,7 @@ def read_shapes(graph: Any, most: int, seen: Seen) -> GraphShapes:
     dtypes: list[str] = []
     inputs: list[tuple[int, ...]] = []
     settings: dict[int, str] = {}
-    captured = _held(graph, seen)
+    captured = _held(graph)
     for row, operation in enumerate(operations):
         for tensor in operation.outputs:
             row_of[tensor.name], shape = len(shapes), tensor.shape

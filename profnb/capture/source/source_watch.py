@@ -18,11 +18,7 @@ from typing import Any
 
 from profnb.capture.source.graph_lines import GraphWatch
 from profnb.capture.source.line_watch import LineWatch
-from profnb.capture.source.source_records import (
-    LineRecords,
-    SourceRecords,
-    StackRecords,
-)
+from profnb.capture.source.source_records import LineRecords, SourceRecords, StackRecords
 from profnb.capture.source.stacks import Sampler, lines_of_stacks, looks_between
 from profnb.capture.source.user_code import (
     LineTable,
