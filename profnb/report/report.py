@@ -352,7 +352,7 @@ def _about_html(report: Report) -> Markup:
 def _cell_sentence(cell: CellWords) -> Markup:
     """The sentence of the cell; the script leads from each name to its node in the picture."""
     last = len(cell.shares) - 1
-    square = Markup('<span style="color:{}" aria-hidden="true">■</span>\u00a0')
+    square = Markup('<span style="color:{}" aria-hidden="true">■</span> ')
     led = Markup('<span class="profnb-name" data-leads="{}">{}</span>')
     named = []
     for row, share in enumerate(cell.shares):
