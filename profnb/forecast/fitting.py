@@ -191,9 +191,7 @@ def _measure(
         batches.append(size)
         peaks.append(more)
         grown = peaks[-1] - peaks[0]
-        is_enough = (
-            grown >= (_VISIBLE if is_process else peaks[0] / 4) and len(peaks) >= _LEAST_POINTS
-        )
+        is_enough = grown >= (_VISIBLE if is_process else peaks[0]) and len(peaks) >= _LEAST_POINTS
         if chosen is None and (size >= _MOST_BATCH or (is_enough and _is_even(batches, peaks))):
             break
         size *= 8 if is_process and grown < _VISIBLE / 8 and len(batches) > 1 else 2
