@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _SHOWN_RUNS, _SHOWN_SERIES, _MOST_POINTS, _NEAR = 30, 4, 200, 10
 _STEADY = COLOURS["device compute"]
-_COLOURS = {
+_KIND_COLOURS = {
     "steady": _STEADY, "slower from here on": COLOURS["input"],
     "faster from here on": COLOURS["host compute"], "left aside": COLOURS["all others"],
 }  # fmt: skip
@@ -272,7 +272,7 @@ def _figure(title: str, rows: Sequence[ListedRun], of: str) -> dict[str, Any]:
             "line": {"width": 1, "color": _STEADY}, "hoverinfo": "skip",
         }
     ]  # fmt: skip
-    for name, colour in _COLOURS.items():
+    for name, colour in _KIND_COLOURS.items():
         if chosen := [at for at, row in enumerate(rows) if _kind(row) == name]:
             data.append(
                 {
