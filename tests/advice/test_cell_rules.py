@@ -13,6 +13,7 @@ EAGER_OP = ("matmul", f"{TENSORFLOW}/ops/gen_math_ops.py", 100, 120)
 KERAS_OP = ("Dense.call", f"{KERAS_3}/layers/core/dense.py", 100, 120)
 COMPILED = ("Function.__call__", f"{TENSORFLOW}/eager/polymorphic_function/polymorphic_function.py", 800, 833)
 LEAVES = ("filter_traceback.<locals>.error_handler", f"{KERAS_3}/utils/traceback_utils.py", 110, 117)
+MAKES_DATASET = ("DatasetV2.map", f"{TENSORFLOW}/data/ops/dataset_ops.py", 100, 120)
 MAKES_ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 709)
 
 
@@ -337,3 +338,11 @@ def test_a_session_that_makes_its_graph_is_not_told_to_compile_it(cell):
         cell.step(20, RUN, "session_run")
         cell.work(1)
     assert rules(cell) == []
+
+
+@pytest.mark.parametrize(("frames", "is_told"), [((), True), ((MAKES_DATASET,), False), ((mine("prepare"), MAKES_DATASET), True)])
+def test_what_a_line_calls_of_the_framework_is_not_its_own_python(cell, frames, is_told):
+    trained(cell, 10, 30)
+    with cell.within(*frames):
+        cell.work(400)
+    assert ("own-python" in rules(cell)) == is_told

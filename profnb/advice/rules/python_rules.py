@@ -70,7 +70,9 @@ def own_functions(model: Model) -> Proposals:
         row = _innermost(model, row)  # noqa: PLW2901
         below = tree.rows_below(row).tolist()
         eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
-        python = [at for at in below if tree.kind[at] in (LINES, FRAMEWORK)]
+        # What a line calls of a framework is that framework's; what an own function does is all its own.
+        kinds = (LINES, FRAMEWORK) if tree.name[row] else (LINES,)
+        python = [at for at in below if tree.kind[at] in kinds]
         # Layers that are called for the first time are built, wherever that is.
         if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
             continue
