@@ -359,16 +359,10 @@ class Profile(Tables, SharedResult):
     def advice(self) -> "list[Advice]":
         """Changes to make, with the numbers that say so; the one that can gain most comes first."""
         from profnb.advice.advise import advise
-        from profnb.steps.streams import working_devices
-
-        model = self._model
-        if model is None:
-            return []
-        if model.study is None or len(working_devices(model.study.trace)) < 2:
-            return advise(model)
         from profnb.fleet.verdict import refine_with_devices
 
-        return advise(model, refine_with_devices)
+        model = self._model
+        return [] if model is None else advise(model, refine_with_devices)
 
     @cached_property
     def _model(self) -> "Model | None":

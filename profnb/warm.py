@@ -75,9 +75,8 @@ def kernel_by_kernel() -> Iterator[str]:
 
 # What the first report of a process would wait for, part by part; the last for its controls, in a notebook.
 _IMPORTED = (
-    "numpy", "numba", "profnb.trace.formats", "profnb.trace.files", "profnb.subjects.study",
-    "profnb.advice.advise", "profnb.report.build", "profnb.subjects.system.section",
-    "profnb.report.frontend", "ipywidgets",
+    "numpy", "numba", "profnb.trace.files", "profnb.advice.advise", "profnb.fleet.verdict",
+    "profnb.report.build", "profnb.subjects.system.section", "profnb.report.frontend", "ipywidgets",
 )  # fmt: skip
 
 
@@ -143,7 +142,6 @@ def _pieces() -> Iterator[str]:  # noqa: PLR0915 - one thing after another
     len(Scene(study).lanes.lane)
     yield "lanes"
     build_timeline(study)
-    yield "timeline"
     importlib.import_module("pandas")  # for tables that are asked for; no report has any
     yield "everything"
 
