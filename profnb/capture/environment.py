@@ -163,7 +163,7 @@ def python_functions() -> tuple[tuple[str, str], ...]:
     cells, named = number_cells(), dict[tuple[str, str], None]()
     for value in list((seams.PYTHON_FUNCTIONS.find() or {}).values()):
         function = inspect.unwrap(value) if callable(value) else value
-        for one in (function, seams.PYTHON_FUNCTION.of(getattr(function, "__self__", function))):
+        for one in (function, seams.CALLED_BY_GRAPHS.of(getattr(function, "__self__", function))):
             code = getattr(one, "__code__", None)
             if code is not None and is_user_file(code.co_filename):
                 line = f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"

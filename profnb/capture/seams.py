@@ -273,7 +273,7 @@ DATASET_FUNCTIONS = on_objects(
 WRAPPED_FUNCTION = on_objects("tensorflow:data.Dataset._map_func._func", _NO_DATASETS)
 _NO_PYTHON = "functions of Python that pipelines call have no names"
 PYTHON_FUNCTIONS = Seam("tensorflow.python.ops.script_ops:_py_funcs._funcs", _NO_PYTHON)
-PYTHON_FUNCTION = on_objects(
+CALLED_BY_GRAPHS = on_objects(
     "tensorflow.python.ops.script_ops:EagerFunc._func|_generator", _NO_PYTHON
 )
 DEVICES = Seam("tensorflow:config.list_physical_devices", "accelerators have no names", 0)

@@ -343,6 +343,8 @@ def test_a_session_that_makes_its_graph_is_not_told_to_compile_it(cell):
 @pytest.mark.parametrize(("frames", "is_told"), [((), True), ((MAKES_DATASET,), False), ((mine("prepare"), MAKES_DATASET), True)])
 def test_what_a_line_calls_of_the_framework_is_not_its_own_python(cell, frames, is_told):
     trained(cell, 10, 30)
+    cell.stack = [("<module>", "<ipython-input-3-x>", 1, 12)]  # another line of the cell
     with cell.within(*frames):
         cell.work(400)
+    cell.work(1)
     assert ("own-python" in rules(cell)) == is_told
