@@ -173,14 +173,14 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     what = name or f"the code at {where}"
     left, has_device = 1 - python / took, model.is_traced and model.program.has_device
     meanwhile = "the device idled" if has_device else "nothing computed"
-    most = left + (1 - left) * LEFT
+    most, page = left + (1 - left) * LEFT, "data_performance"
     yield Proposal(
         "own-python", f"Do less in {what}",
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)} "
         f"while {meanwhile}.",
         f"Run this code every {SELDOM}th time only, vectorize it, or move the work to "
         f"{'the device or to ' * has_device}a thread beside the steps.",
-        f"{GUIDE}/data_performance",
+        guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
         [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(tree.times_of(row), python)],
         where, {"without": tree.name[row]} if name else None,
