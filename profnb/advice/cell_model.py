@@ -57,12 +57,12 @@ class Model:
 
     @cached_property
     def is_traced(self) -> bool:
-        """Whether there is a trace, and the work is in it."""
+        """True if there is a trace, and the work is in it."""
         return self.study is not None and not self.study.program.unrecorded_backend
 
     @property
     def has_steps(self) -> bool:
-        """Whether steps were traced."""
+        """True if steps were traced."""
         return self.is_traced and self.traced.has_steps
 
     @property
@@ -93,7 +93,7 @@ class Model:
 
     @property
     def has_looks(self) -> bool:
-        """Whether a capture of ours looked at the cell, and not at a window of a trace alone."""
+        """True if a capture of ours looked at the cell, and not at a window of a trace alone."""
         return self.cell is not None and bool(self.cell.tree)
 
     @property

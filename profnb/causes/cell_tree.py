@@ -121,7 +121,7 @@ class CellTree(RowColumns):
         return np.unique(np.concatenate(below))
 
     def has_steps(self, row: int) -> bool:
-        """Whether steps, or epochs of them, are below a node, or it is some."""
+        """True if steps, or epochs of them, are below a node, or it is some."""
         return any(self.kind[at] in (*STEPS, parts.EPOCH) for at in self.rows_below(row).tolist())
 
     def title(self, row: int) -> str:
@@ -142,7 +142,7 @@ class CellTree(RowColumns):
     def is_inside(
         self, row: int, kinds: Collection[str], above: int, *, itself: bool = True
     ) -> bool:
-        """Whether a node, or one above it but below another, is of some kinds."""
+        """True if a node, or one above it but below another, is of some kinds."""
         at = row if itself else int(self.parent[row])
         while at > above:
             if self.kind[at] in kinds:

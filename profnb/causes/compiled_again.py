@@ -70,7 +70,7 @@ def _by_xla(study: Study) -> CompiledAgain | None:
 
 
 def _is_again(study: Study, events: list[int]) -> bool:
-    """Whether a program was compiled so often, in as many steps with their gaps where there are any."""
+    """True if a program was compiled so often, in as many steps with their gaps where there are any."""
     if len(events) < _FEWEST_COMPILATIONS or study.steps.is_window:
         return len(events) >= _FEWEST_COMPILATIONS
     begin_ps = study.trace.events.begin_ps[events]
@@ -79,7 +79,7 @@ def _is_again(study: Study, events: list[int]) -> bool:
 
 
 def _is_eager_op(study: Study, module: str) -> bool:
-    """Whether a program is one op that JAX ran outside of any ``jit``: one program for each shape it makes.
+    """True if a program is one op that JAX ran outside of any ``jit``: one program for each shape it makes.
 
     Nobody wrote that function, so nobody can make it once. All its instructions come from
     ``jit(broadcast_in_dim)/broadcast_in_dim``.
@@ -306,7 +306,7 @@ def _calls(study: Study) -> _Calls | None:
 
 
 def _is_made_anew(study: Study, name: str) -> bool:
-    """Whether three functions or more were made of one piece of the user's code, each traced once."""
+    """True if three functions or more were made of one piece of the user's code, each traced once."""
     objects = [one for one in study.recording.functions if one.name == name and one.where]
     most = Counter(one.code for one in objects if one.tracings == 1).most_common(1)
     return bool(most) and most[0][1] >= _MANY_OBJECTS

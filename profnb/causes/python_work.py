@@ -303,7 +303,7 @@ def _python_ps(study: Study, runs: GapRecords | None) -> tuple[float, float]:
 
 
 def starts_ops_singly(study: Study) -> bool:
-    """Whether Python inside of the steps starts their ops one by one, as PyTorch's does."""
+    """True if Python inside of the steps starts their ops one by one, as PyTorch's does."""
     rows = study.summary.counted
     calls = study.trace.select_names(lambda name: name.startswith(JIT_CALL))
     started = np.isin(study.groups.step[np.flatnonzero(calls)], rows).sum()
@@ -319,7 +319,7 @@ def _other_rules_ps(study: Study, runs: GapRecords) -> float:
 
 
 def _is_paced_by_input(study: Study) -> bool:
-    """Whether nearly every step waits for a pipeline that works ahead of it: its pace is the pipeline's."""
+    """True if nearly every step waits for a pipeline that works ahead of it: its pace is the pipeline's."""
     diagnosis, table, waiting = study.input.diagnosis, study.input.pipeline, study.input.waiting
     if diagnosis is None or diagnosis.severity != "high":
         return False

@@ -194,7 +194,7 @@ def find_validating(study: Study, functions: list[str]) -> tuple[list[str], list
 
 
 def _learns(study: Study, function: str) -> bool | None:
-    """Whether the traced calls of a function have gradients or an optimizer; None where none has ops."""
+    """True if the traced calls of a function have gradients or an optimizer; None where none has ops."""
     rows = study.steps.rows_of(function, warm_up=True)
     codes = set(study.trace.events.name[study.events_of(rows)].tolist())
     ops = [name for name in map(study.trace.names.__getitem__, codes) if parse_op(name)]
@@ -379,7 +379,7 @@ def _serving(graph: GraphShapes, levels: list[int]) -> list[int]:
 
 
 def _input_draws(study: Study) -> bool:
-    """Whether ops outside of the steps, which make the data, draw numbers."""
+    """True if ops outside of the steps, which make the data, draw numbers."""
     names = np.unique(study.trace.events.name[study.groups.step < 0]).tolist()
     draws = [parse_op(study.trace.names[code]) for code in names]
     return any(at and _DRAWS.search(at[1]) for at in draws)

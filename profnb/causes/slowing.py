@@ -144,7 +144,7 @@ def _has_another_reason(study: Study, cause: str, rise: Rise, begins_ns: Int64s)
 
 
 def _may_be_of_others(study: Study, begins_ns: Int64s) -> bool:
-    """Whether the last quarter of some steps, by when each began, is longer for what others did.
+    """True if the last quarter of some steps, by when each began, is longer for what others did.
 
     Of a few seconds of steps the looks at the machine do not tell that; there it may be so wherever others
     had a quarter of the cores while the steps ran, or while they were traced. Where nobody timed the steps,

@@ -251,7 +251,7 @@ def input_work_share(study: Study) -> float:
 
 
 def input_runs_python(study: Study) -> bool:
-    """Whether a pipeline runs Python, under the interpreter's lock."""
+    """True if a pipeline runs Python, under the interpreter's lock."""
     pipeline = study.input.pipeline
     return any(runs_python(pipeline, row) for row in range(len(pipeline)))
 
@@ -296,7 +296,7 @@ _MADE_BY_MAPS = {"Map", "ParallelMap", "MapAndBatch", "FlatMap", "Interleave", "
 
 
 def maps_the_same(study: Study) -> bool:
-    """Whether functions of tf.data make the elements, none is kept, and none draws numbers or runs Python."""
+    """True if functions of tf.data make the elements, none is kept, and none draws numbers or runs Python."""
     table = study.input.pipeline
     kinds = set(table.kind)
     if not kinds & _MADE_BY_MAPS or any(kind.endswith("Cache") for kind in kinds):

@@ -46,12 +46,12 @@ class Trial:
 
     @property
     def has_result(self) -> bool:
-        """Whether times were compared."""
+        """True if times were compared."""
         return not math.isnan(self.difference.ratio)
 
     @property
     def is_faster(self) -> bool:
-        """Whether the edit surely made the code faster."""
+        """True if the edit surely made the code faster."""
         return self.difference.is_different and self.difference.ratio < 1
 
     @property

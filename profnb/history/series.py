@@ -60,7 +60,7 @@ class ListedRun:
 
     @property
     def is_change(self) -> bool:
-        """Whether its series changed with it."""
+        """True if its series changed with it."""
         return self.change is not None
 
     @property
@@ -70,7 +70,7 @@ class ListedRun:
 
     @property
     def is_alarm(self) -> bool:
-        """Whether the code has been slower since, and that is news."""
+        """True if the code has been slower since, and that is news."""
         return self.change_ratio > 1 and self.behind < _NEWS
 
 
@@ -100,7 +100,7 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
 
 
 def _is_near(listed: Sequence[ListedRun], rows: Sequence[int], row: int) -> bool:
-    """Whether a change at this run or close by is marked, which this one only repeats."""
+    """True if a change at this run or close by is marked, which this one only repeats."""
     place = rows.index(row)
     return any(listed[at].change is not None for at in rows[max(place - 4, 0) : place + 5])
 
