@@ -187,8 +187,8 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
     again = " validation_freq=5 validates every fifth epoch." if "test" in study.steps.phase else ""
     yield Proposal(
         "epoch-ends", _FEWER_RESTARTS,
-        f"{count_text(count)} {'batches' if passes.are_batches else 'passes over the data'} each waited for a "
-        f"new iterator: {duration_text(took_ps)} in all, usually {duration_text(each)}.",
+        f"{count_text(count)} {'batches' if passes.are_batches else 'passes over the data'} each waited for "
+        f"a new iterator: {duration_text(took_ps)} in all, usually {duration_text(each)}.",
         "One call of evaluate or predict over all the data makes one iterator."
         if not passes.trains
         else "One iterator for all: batches = iter(dataset.repeat()) before the loop, next(batches) in it."
