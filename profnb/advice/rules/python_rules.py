@@ -41,7 +41,7 @@ from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
 _FUNCTION_GUIDE = f"{GUIDE}/function"
-_IN_ONE_CALL, _TINY_BATCH = 16, 8
+_IN_ONE_CALL, _TINY_BATCH = 16, 2
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
 )
@@ -258,9 +258,12 @@ def _fewer_calls(
 
 @of_steps
 def tiny_batches(model: Model, study: Study) -> Proposals:
-    """Calls of few examples each: all but long ops and waiting for input takes as long for many."""
+    """Steps of an example or two: all but long ops and waiting for input takes as long for many."""
     tree, batch = model.tree, study.batch_size or count_examples_given(study)
-    if study.program.has_device or not study.program.is_tensorflow or not 0 < batch <= _TINY_BATCH:
+    is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
+    if study.program.has_device or not study.program.is_tensorflow or not is_steady:
+        return
+    if not 0 < batch <= _TINY_BATCH:
         return
     share = 1 - long_ops_share(study) - share_of(study, "input")
     loops = {int(tree.parent[row]) for row in model.main_steps}
@@ -268,20 +271,14 @@ def tiny_batches(model: Model, study: Study) -> Proposals:
     beside = [at for row in loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
     edit = model.some_of((), share, (1 / _IN_ONE_CALL, LEFT))
     rows = np.union1d(edit.rows, np.array(beside, np.int64))
-    whole = float(tree.self_ps[rows].sum()) * share
-    what, many = (
-        f"{count_text(batch)} {'example' if batch == 1 else 'examples'}",
-        _IN_ONE_CALL * batch,
-    )
+    whole, many = float(tree.self_ps[rows].sum()) * share, _IN_ONE_CALL * batch
     code = f"batch_size={many}. Scale the learning rate with it. {_OF_FIT}"
     if not study.program.is_fit:
-        code = (
-            f"Call the function for {many} examples at once. Where calls need earlier results, put "
-        )
-        code += "the loop into the tf.function."
+        code = f"Call the function for {many} examples at once. Where calls need earlier results, put the "
+        code += "loop into the tf.function."
     yield Proposal(
         "larger-batch", "Give each step more examples",
-        f"Each step has {what}, and takes as long for many. Ops that compute for long take "
+        f"Each step has {counted_text(batch, 'example')}, and takes as long for many. Ops that compute for long take "
         f"{percent_text(long_ops_share(study))} of the time.", code, guide(study, "data_performance"),
         [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip

@@ -100,7 +100,8 @@ def find_allocators(trace: Trace) -> list[Allocator]:
         parent = find_parents(trace.events.end_ps, trace.lines.offsets)
         op = nearest_of(parent, trace.by_name(trace.is_op_name))[events]
         rows = np.where(op >= 0, trace.events.name[op], -1).tolist()
-        op_names = [trace.names[row] if row >= 0 else "" for row in rows]
+        around = (trace.names[row] if row >= 0 else "" for row in rows)
+        op_names = [name or other for name, other in zip(op_names, around, strict=True)]
     allocators = []
     for number in np.unique(code[columns["bytes_allocated"] >= 0]).tolist():
         chosen = code == number
