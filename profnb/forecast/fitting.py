@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
 _LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
+_ENOUGH_PLANNED = 8  # what runs nowhere may be large: XLA hides small batches in the step's results
 _EVEN = 0.9  # of the last rise, the one before
 _SHARE = 10  # of the limit, the part that measuring may take
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
@@ -53,12 +54,14 @@ class _Measuring:
         how: How, in a sentence.
         limit: The most memory there may be.
         held_bytes: What a process holds besides; None where an allocator tells, which has no more.
+        enough: How many times what the first batch took memory has to grow by.
     """
 
     meter: _Meter
     how: str
     limit: _Limit
     held_bytes: int | None = None
+    enough: int = 1
 
 
 def fits(
@@ -132,6 +135,7 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             lambda size: (0.0, planned_peak(model, _resized(batch, size, is_shape=True))),
             how,
             _beside_process(limit, 0.0),
+            enough=_ENOUGH_PLANNED,
         )
         return
     with put_back(model) as kept:
@@ -191,7 +195,8 @@ def _measure(
         batches.append(size)
         peaks.append(more)
         grown = peaks[-1] - peaks[0]
-        is_enough = grown >= (_VISIBLE if is_process else peaks[0]) and len(peaks) >= _LEAST_POINTS
+        least = _VISIBLE if is_process else measuring.enough * peaks[0]
+        is_enough = grown >= least and len(peaks) >= _LEAST_POINTS
         if chosen is None and (size >= _MOST_BATCH or (is_enough and _is_even(batches, peaks))):
             break
         size *= 8 if is_process and grown < _VISIBLE / 8 and len(batches) > 1 else 2

@@ -278,7 +278,7 @@ def tiny_batches(model: Model, study: Study) -> Proposals:
         code += "loop into the tf.function."
     yield Proposal(
         "larger-batch", "Give each step more examples",
-        f"Each step has {counted_text(batch, 'example')}, and takes as long for many. Ops that compute for long take "
+        f"Each step has {counted_text(batch, 'example')} and takes as long for many. Long ops compute for "
         f"{percent_text(long_ops_share(study))} of the time.", code, guide(study, "data_performance"),
         [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip
