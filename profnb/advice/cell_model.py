@@ -120,6 +120,12 @@ class Model:
         rows = tree.rows(*STEADY_STEPS)
         return [row for row in rows if PHASE_OF_STEPS.get(tree.kind[row], tree.name[row]) == phase]
 
+    @property
+    def loops(self) -> list[int]:
+        """The nodes of own functions, or lines of the cell, whose loops take these steps."""
+        above = {int(self.tree.parent[row]) for row in self.main_steps}
+        return [row for row in sorted(above) if self.tree.kind[row] == parts.LINES]
+
     @cached_property
     def periods_ps(self) -> float:
         """What the steady steps of the main phase take, with the gaps behind them; the cell without steps."""

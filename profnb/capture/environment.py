@@ -138,23 +138,14 @@ def describe_datasets(
         ``(("Range", ""), ("Map", "augment"), ("Batch", ""))``; and the same with the line of each function,
         "Cell [3]:8", in its place, "" where it is not the user's.
     """
-    cells = number_cells()
-
-    def line_of(function: object) -> str:
-        code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
-        if code is None or not is_user_file(code.co_filename):
-            return ""
-        return f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
-
-    named: list[Chain] = []
-    placed: list[Chain] = []
+    cells, named, placed = number_cells(), list[Chain](), list[Chain]()
     for value in list(namespace.values()):
         if len(named) < _MOST_DATASETS and _is_dataset(value):
             links = [(_kind_of(one), _function_of(one)) for one in chain_of(value)]
             names = [(kind, str(getattr(function, "__name__", ""))) for kind, function in links]
             if any(name for _, name in names):
                 named.append(tuple(names))
-                placed.append(tuple((kind, line_of(function)) for kind, function in links))
+                placed.append(tuple((kind, _line_of(function, cells)) for kind, function in links))
     return tuple(named), tuple(placed)
 
 
@@ -164,11 +155,17 @@ def python_functions() -> tuple[tuple[str, str], ...]:
     for value in list((seams.PYTHON_FUNCTIONS.find() or {}).values()):
         function = inspect.unwrap(value) if callable(value) else value
         for one in (function, seams.CALLED_BY_GRAPHS.of(getattr(function, "__self__", function))):
-            code = getattr(one, "__code__", None)
-            if code is not None and is_user_file(code.co_filename):
-                line = f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
+            if line := _line_of(one, cells):
                 named[str(getattr(one, "__name__", "")), line] = None
     return tuple(named)
+
+
+def _line_of(function: object, cells: Mapping[str, int]) -> str:
+    """The line at which a function of the user's begins, "Cell [3]:8"; "" of anything else."""
+    code = getattr(inspect.unwrap(function), "__code__", None) if callable(function) else None
+    if code is None or not is_user_file(code.co_filename):
+        return ""
+    return f"{file_title(code.co_filename, cells)}:{code.co_firstlineno}"
 
 
 def _is_dataset(value: object) -> bool:

@@ -259,16 +259,15 @@ def _fewer_calls(
 @of_steps
 def tiny_batches(model: Model, study: Study) -> Proposals:
     """Steps of an example or two: all but long ops and waiting for input takes as long for many."""
-    tree, batch = model.tree, study.batch_size or count_examples_given(study)
     is_steady = study.summary.counted.size >= FEWEST and not study.summary.all_warm_up
     if study.program.has_device or not study.program.is_tensorflow or not is_steady:
         return
+    batch = study.batch_size or count_examples_given(study)
     if not 0 < batch <= _TINY_BATCH:
         return
-    share = 1 - long_ops_share(study) - share_of(study, "input")
-    loops = {int(tree.parent[row]) for row in model.main_steps}
-    loops = {row for row in loops if tree.kind[row] == LINES}
-    beside = [at for row in loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
+    tree, long = model.tree, long_ops_share(study)
+    share = 1 - long - share_of(study, "input")
+    beside = [at for row in model.loops for at in (row, *tree.rows(EAGER, FRAMEWORK, below=row))]
     edit = model.some_of((), share, (1 / _IN_ONE_CALL, LEFT))
     rows = np.union1d(edit.rows, np.array(beside, np.int64))
     whole, many = float(tree.self_ps[rows].sum()) * share, _IN_ONE_CALL * batch
@@ -279,7 +278,7 @@ def tiny_batches(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "larger-batch", "Give each step more examples",
         f"Each step has {counted_text(batch, 'example')} and takes as long for many. Long ops compute for "
-        f"{percent_text(long_ops_share(study))} of the time.", code, guide(study, "data_performance"),
+        f"{percent_text(long)} of the time.", code, guide(study, "data_performance"),
         [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip
 

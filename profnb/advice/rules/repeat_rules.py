@@ -154,10 +154,7 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
         return
     below = tree.with_below(nodes)
     if passes.are_batches and model.has_looks:  # all waiting is for a new iterator
-        loops = {
-            at for row in model.main_steps if tree.kind[at := int(tree.parent[row])] == parts.LINES
-        }
-        below = np.union1d(below, [*loops, *tree.rows(parts.INPUT)])
+        below = np.union1d(below, [*model.loops, *tree.rows(parts.INPUT)])
     whole = float(tree.self_ps[below].sum())
     spoken = whole if model.has_looks else min(each * count, whole)
     if not spoken:

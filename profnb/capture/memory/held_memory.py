@@ -46,10 +46,8 @@ class _Claims:
 
     def __init__(self) -> None:
         """Nobody has any."""
-        self._sums, self._taken = (
-            BlockSums(),
-            dict[int, Any](),
-        )  # by kind, holder and device; arrays
+        self._sums = BlockSums()  # by kind, holder and device
+        self._taken: dict[int, Any] = {}
 
     def claim(self, array: Any, kind: str, holder: str) -> None:
         """Count an array, unless it shares a block that counts already."""
