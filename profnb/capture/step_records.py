@@ -245,8 +245,8 @@ class StepLog:
             at += count
         columns[_AT_NAME] = [self.names[name] for name in columns[_AT_NAME]]
         rows = late[max(first - settled, 0) :]
-        for number, column in enumerate(columns):
-            column.extend(row[number] for row in rows)
+        for column, values in zip(columns, zip(*rows, strict=True), strict=False):
+            column.extend(values)
         return columns
 
     def latest(self, count: int) -> list[tuple[int, str, int]]:

@@ -1,8 +1,7 @@
-"""A thread that keeps on disk what a capture has seen, twice a second, for an answer if the process dies.
+"""A thread that keeps on disk what a capture has seen, every second, for an answer if the process dies.
 
 It asks nothing of the code that runs: it reads what the capture keeps anyway, and writes what is new since it
-wrote last. Its time on the processor is bounded to a five-hundredth of the cell by how long it rests, but for
-one write a second, which an answer needs. Of the user's source it keeps the names of functions and the
+wrote last. Of the user's source it keeps the names of functions and the
 numbers of lines, no path and no text: files of the user's are numbered.
 """
 
@@ -40,9 +39,9 @@ if TYPE_CHECKING:
 BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
     bytes([code]) for code in b"BRSLFMTV"
 )
-_WRITES_APART_S, _LONGEST_S, _RESTS_FOR = 0.4, 0.8, 500
+_WRITES_APART_S = 0.8  # an answer tells all but the last second
 _DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
-_MOST_STACKS = 32  # of one write: the others come with the next
+_MOST_STACKS = 8  # of one write: the others come with the next
 _MOST_STEPS_BYTES, _THINNING = 6 << 20, 1000
 
 
@@ -84,6 +83,7 @@ class Journal:
         self._names: dict[str, int] = {}
         self._looks = self._stacks = self._named = 0
         self._frames: dict[tuple[int, int], int] = {}
+        self._rows: dict[tuple[int, int], int] = {}
         self._files: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
         self._has_trace = False
@@ -129,12 +129,11 @@ class Journal:
         try:
             while not is_last:
                 is_last = self._ended.is_set()
-                took = clock()
+                began = clock()
                 self._write(file)
-                took = clock() - took
-                self.took_s += took
+                self.took_s += clock() - began
                 if not is_last:
-                    self._ended.wait(min(max(_WRITES_APART_S, took * _RESTS_FOR), _LONGEST_S))
+                    self._ended.wait(_WRITES_APART_S)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             self._failed(error)
 
@@ -243,19 +242,29 @@ class Journal:
     ) -> Iterable[int]:
         """The rows of a stack's frames, the outermost first; new frames are added."""
         for at in range(len(key) - 2, -1, -2):
-            code = looks.codes[key[at]]
-            file = code.co_filename
-            if is_own_file(file):
-                continue
-            is_users = is_user_file(file)
-            place = key[at], key[at + 1] if is_users else MISSING
+            place = key[at], key[at + 1]
             row = self._frames.get(place)
             if row is None:
-                row = self._frames[place] = len(self._frames)
-                line = line_at(code, key[at + 1]) if is_users else code.co_firstlineno
-                name = str(getattr(code, "co_qualname", code.co_name))
-                frames.append((name, self._file_name(code, cells), code.co_firstlineno, line))
-            yield row
+                row = self._frames[place] = self._row_of(place, looks, frames, cells)
+            if row != MISSING:
+                yield row
+
+    def _row_of(
+        self, place: tuple[int, int], looks: Looks, frames: list[Any], cells: dict[str, int]
+    ) -> int:
+        """The row of a frame, all lines of a library's function in one; none for profnb's."""
+        code = looks.codes[place[0]]
+        if is_own_file(code.co_filename):
+            return MISSING
+        is_users = is_user_file(code.co_filename)
+        place = place[0], place[1] if is_users else MISSING
+        row = self._rows.get(place)
+        if row is None:
+            row = self._rows[place] = len(self._rows)
+            line = line_at(code, place[1]) if is_users else code.co_firstlineno
+            name = str(getattr(code, "co_qualname", code.co_name))
+            frames.append((name, self._file_name(code, cells), code.co_firstlineno, line))
+        return row
 
     def _file_name(self, code: CodeType, cells: dict[str, int]) -> str:
         """What a file is called: a library's by its place among packages, one of the user's by a number."""
