@@ -193,18 +193,18 @@ def share_around_calls(study: Study) -> float:
 
 
 def shares_of_calls(study: Study) -> tuple[float, float]:
-    """What fewer calls spare of the steps: what is around calls, and perhaps of short ops.
+    """What fewer calls spare of the steps: what is around calls, and perhaps of the ops.
 
     Returns:
         Shares of the time from step to step: of beginning and ending calls, without ops that have calls of
-        their own; of ops that compute for less than 50 us, and the executor between ops.
+        their own; of the first 50 us of each op, in which threads wake, and of the executor between ops.
     """
     calls, eager = share_around_calls(study), find_eager_runs(study)
-    ops = _ops_of_steps(study)
-    long = ops[study.trace.events.duration_ps[ops] >= LONG_OP_PS]
+    took_ps = study.trace.events.duration_ps[_ops_of_steps(study)]
     within = share_of(study, "host compute") - calls
     around = calls - (eager.starting if eager else 0.0)
-    return max(around, 0.0), max(within - covered_share(study, long), 0.0)
+    lasting = float(np.maximum(took_ps - LONG_OP_PS, 0).sum() / max(took_ps.sum(), 1))
+    return max(around, 0.0), max(within, 0.0) * (1 - lasting)
 
 
 def ops_at_work(study: Study) -> Int64s:

@@ -23,7 +23,7 @@ from types import SimpleNamespace
 import numpy as np
 
 ROOT, BEGIN, END = Path(__file__).parents[2], "<!-- measured -->", "<!-- end -->"
-TIMES = 8
+TIMES, LIMIT_BYTES = 8, 4 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
 
 
 def models(keras):
@@ -125,7 +125,7 @@ def fit_alone(name, batch):
     model, x, y = models(keras)[name]()
     x, y = [np.resize(one, (batch, *one.shape[1:])) for one in x], np.resize(y, (batch, *y.shape[1:]))
     model.compile("adam", "mse")
-    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=3, verbose=0)
+    model.fit(x if len(x) > 1 else x[0], y, batch_size=batch, epochs=2, verbose=0)
     print(1024 * int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]))
 
 
@@ -133,7 +133,7 @@ def measure_tensorflow(name, model, x, y):
     import profnb
 
     model.compile("adam", "mse")
-    forecast = profnb.fits(model, x, y)
+    forecast = profnb.fits(model, x, y, limit_bytes=LIMIT_BYTES)
     largest = TIMES * int(forecast.table.batch_size.max())
     data = sum(one.nbytes / len(one) for one in (*x, y)) * largest  # the process that is compared holds all its examples
     given = sum(one.nbytes for one in (*x, y))
@@ -154,7 +154,7 @@ def measure_torch(_, model, x, y):
         optimizer.step()
 
     batch = tuple(torch.from_numpy(one) for one in (*x, y))
-    forecast = profnb.fits(step, batch)
+    forecast = profnb.fits(step, batch, limit_bytes=LIMIT_BYTES)
     largest = TIMES * int(forecast.table.batch_size.max())
     rows = np.resize(np.arange(len(y)), largest)
     large = tuple(one[rows] for one in batch)
@@ -178,7 +178,7 @@ def measure_jax(_, model, x, y):
         return jax.tree.map(lambda one, gradient: one - 0.01 * gradient, weights, jax.grad(loss_of)(weights, batch))
 
     batch = tuple(map(jax.numpy.asarray, (*x, y)))
-    forecast = profnb.fits(jax.jit(lambda *batch: update(weights, batch)), batch)
+    forecast = profnb.fits(jax.jit(lambda *batch: update(weights, batch)), batch, limit_bytes=LIMIT_BYTES)
     largest = TIMES * int(forecast.table.batch_size.max())
     large = tuple(jax.numpy.asarray(np.resize(one, (largest, *one.shape[1:]))) for one in (*x, y))
     gc.collect()
