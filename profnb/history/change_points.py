@@ -139,11 +139,12 @@ def _share_as_far(runs: Floats, width: int) -> float:
 
     Of 1 2 3 9 8, two chosen, none but the 9 and 8 have a mean above 8: a tenth of the choices.
     """
-    runs = runs - runs.min()
-    grains = np.rint(runs / max(float(runs.max()), 1e-12) * _GRAIN).astype(np.int64).tolist()
-    choices = np.zeros((width + 1, width * _GRAIN + 1))  # so many runs, of this sum
+    grains = np.rint((runs.max() - runs) / max(float(np.ptp(runs)), 1e-12) * _GRAIN)
+    below = grains.astype(np.int64).tolist()  # how far below the largest
+    most = sum(below[:width])
+    choices = np.zeros((width + 1, most + 1))  # so many runs, together so far below
     choices[0, 0] = 1.0
-    for grain in grains:
-        choices[1:, grain:] += choices[:-1, : choices.shape[1] - grain]
-    of_width = choices[width]
-    return float(of_width[sum(grains[:width]) :].sum() / of_width.sum())
+    for grain in below:
+        if grain <= most:
+            choices[1:, grain:] += choices[:-1, : most + 1 - grain]
+    return float(choices[width].sum()) / math.comb(runs.size, width)

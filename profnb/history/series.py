@@ -7,7 +7,7 @@ ones.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isnan, nan
 from operator import attrgetter
@@ -76,13 +76,13 @@ class ListedRun:
 
 def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
     """Divide runs, the oldest first, into series, and mark where each changed."""
-    listed: list[ListedRun] = [ListedRun(run, 0) for run in runs]
+    listed: dict[int, ListedRun] = {}
     for number, rows in enumerate(_rows_by_series(runs).values(), start=1):
         shares = [runs[at].others for at in rows if not isnan(runs[at].others)]
         usual = float(np.median(shares)) if shares else 0.0
         aside = {at for at in rows if runs[at].others > usual + _MUCH}
         for at in rows:
-            listed[at] = replace(listed[at], series=number, is_aside=at in aside)
+            listed[at] = ListedRun(runs[at], number, is_aside=at in aside)
         counted = [at for at in rows if at not in aside]
         for of, time_of, count_of in _FOLLOWED:
             groups: dict[int, list[int]] = defaultdict(list)
@@ -96,10 +96,10 @@ def list_runs(runs: Sequence[Run]) -> list[ListedRun]:
                     if not _is_near(listed, counted, row):
                         behind = behind if change is changes[-1] else _NEWS  # else it is over
                         listed[row] = replace(listed[row], change=change, of=of, behind=behind)
-    return listed
+    return [listed[at] for at in range(len(runs))]
 
 
-def _is_near(listed: Sequence[ListedRun], rows: Sequence[int], row: int) -> bool:
+def _is_near(listed: Mapping[int, ListedRun], rows: Sequence[int], row: int) -> bool:
     """True if a change at this run or close by is marked, which this one only repeats."""
     place = rows.index(row)
     return any(listed[at].change is not None for at in rows[max(place - 4, 0) : place + 5])
