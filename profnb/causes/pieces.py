@@ -32,9 +32,8 @@ from profnb.subjects.advising import (
 )
 from profnb.subjects.study import Study
 from profnb.subjects.xla.hlo_ops import width_of_hlo
-from profnb.trace.names import JIT_CALL, called_function
+from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
-_NO_NAME = re.compile(r"\W")
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
 _PRODUCT = re.compile("MatMul|Conv|Einsum")
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
@@ -126,7 +125,9 @@ def find_programs(study: Study) -> Pieces | None:
     each = others.size / study.summary.counted.size
     if each < FEWEST:
         return None
-    is_beside = np.array([op.module.rstrip("_") == _module_of(largest) for op in hlo.ops], np.bool_)
+    is_beside = np.array(
+        [op.module.rstrip("_") == compiled_program(largest) for op in hlo.ops], np.bool_
+    )
     is_product = np.array([width_of_hlo(hlo, op)[1] for op in hlo.ops], np.bool_)
     is_beside = is_beside[hlo.code]
     runs = hlo.events[~is_beside]
@@ -139,19 +140,17 @@ def find_programs(study: Study) -> Pieces | None:
     )  # fmt: skip
 
 
-def _module_of(function: str) -> str:
-    return f"jit_{_NO_NAME.sub('_', function)}".rstrip("_")
-
-
 def _largest_program(study: Study, functions: set[str]) -> str:
     """The function whose program took most time; "" where none is known to have run, or that is one op."""
     spent, modules = Counter[str](), study.xla.modules
-    function_of_module = {_module_of(function): function for function in functions}
+    function_of_module = {compiled_program(function): function for function in functions}
     for name, took in zip(modules.module, modules.self_ps.tolist(), strict=True):
         if took and name.rstrip("_") in function_of_module:
             spent[function_of_module[name.rstrip("_")]] += took
     largest = max(spent, key=lambda name: spent[name], default="")
-    saved = [m for m in study.xla.hlo.modules.values() if m.name.rstrip("_") == _module_of(largest)]
+    saved = [
+        m for m in study.xla.hlo.modules.values() if m.name.rstrip("_") == compiled_program(largest)
+    ]
     ops = {name for one in saved for name in one.op_names.texts if "/" in name}
     return "" if len(ops) == 1 else largest  # ``jit(matmul)/dot_general``
 

@@ -61,6 +61,7 @@ from profnb.trace.names import (
     RUN_ID,
     XLA_OPS_LINE,
     called_function,
+    compiled_program,
 )
 
 _REGION_START = "ThreadpoolListener::StartRegion"
@@ -337,8 +338,8 @@ def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
     calls = calls[~is_repeat]
     calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
     for row in np.unique(name[calls]).tolist():
-        module = f"jit_{called_function(trace.names[row])}"
-        is_module = np.array([text == module for text in modules.texts], np.bool_)
+        module = compiled_program(called_function(trace.names[row]))
+        is_module = np.array([text.rstrip("_") == module for text in modules.texts], np.bool_)
         runs = _runs_of(trace, calls[name[calls] == row], modules.events[is_module[modules.values]])
         if runs is not None:
             yield runs

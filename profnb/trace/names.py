@@ -249,6 +249,7 @@ _BACKENDS = frozenset((
     "nccl", "gloo", "hccl", "mpi", "ucc", "xccl", "rccl", "cncl", "mccl", "eccl",
 ))  # fmt: skip
 _PACKING = ("ConcatV2", "SplitV")
+_NO_WORD = re.compile(r"\W")
 _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 # Every op of a tf.function carries it; it tells nothing and pushes the layer's name out of sight.
 _FUNCTION_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
@@ -287,6 +288,11 @@ def without_call(op_name: str) -> str:
 def called_function(event_name: str) -> str:
     """Give the user's name of a called function: ``f`` of JAX's ``PjitFunction(f)``."""
     return event_name.removeprefix(JIT_CALL).removesuffix(")" * event_name.startswith(JIT_CALL))
+
+
+def compiled_program(function: str) -> str:
+    """Give XLA's name of the program of a JAX function: ``jit__lambda`` of ``<lambda>``."""
+    return f"jit_{_NO_WORD.sub('_', function)}".rstrip("_")
 
 
 def without_number(name: str) -> str:

@@ -344,6 +344,12 @@ def test_the_call_whose_program_takes_the_time_divides_and_not_the_one_that_wait
     assert (len(logged), logged.origin) == (4, "a sequence of 5 calls that repeats")
 
 
+def test_the_program_of_a_lambda_is_found_by_the_name_that_xla_gives_it():
+    calls = [("convert_element_type", at, 1) for at in range(4)] + [("<lambda>", 10 + at * 100, 1) for at in range(9)]
+    steps = jax_calls(*calls, _lambda=640, convert_element_type=4)
+    assert (len(steps), steps.origin) == (9, "repeated calls of <lambda>")
+
+
 def test_a_sequence_of_calls_that_repeats_is_one_step():
     """Eager JAX: matmul, add, matmul, tanh, three times over; no one of them is a step."""
     names = ["matmul", "add", "matmul", "tanh"] * 3

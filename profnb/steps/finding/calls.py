@@ -9,7 +9,13 @@ from profnb.core.columns import Int32s, Int64s, sum_by
 from profnb.steps.windows import Steps, outermost
 from profnb.tf1.run_metadata import name_programs
 from profnb.trace.model import Trace
-from profnb.trace.names import FUNCTION_CALL, HLO_MODULE, JIT_CALL, called_function
+from profnb.trace.names import (
+    FUNCTION_CALL,
+    HLO_MODULE,
+    JIT_CALL,
+    called_function,
+    compiled_program,
+)
 
 _CARRIES = 0.75  # of the work: whose call has that much makes the steps
 _MOST_NAMED = 4
@@ -252,9 +258,10 @@ def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:
         return None
     took = trace.events.duration_ps[modules.events]
     spent = sum_by(modules.values.astype(np.int64), took, len(modules.texts))
-    of_module = dict(zip(modules.texts, spent.tolist(), strict=True))
-    functions = [trace.names[name].partition("(")[2].removesuffix(")") for name in names.tolist()]
-    work = np.array([of_module.get(f"jit_{function}", 0) for function in functions], np.int64)
+    programs = [text.rstrip("_") for text in modules.texts]
+    of_program = dict(zip(programs, spent.tolist(), strict=True))
+    called = [compiled_program(called_function(trace.names[name])) for name in names.tolist()]
+    work = np.array([of_program.get(program, 0) for program in called], np.int64)
     if not work.any():
         return None
     return (work // np.maximum(np.bincount(codes, minlength=names.size), 1))[codes]
