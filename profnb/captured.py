@@ -40,13 +40,14 @@ class CapturedProfile:
 
     Args:
         options: What to record and for how long.
+        whole: What will run, as everything that a user sees calls it; "" for a cell.
     """
 
-    def __init__(self, options: CaptureOptions) -> None:
+    def __init__(self, options: CaptureOptions, whole: str = "") -> None:
         """Prepare; nothing starts before ``start``."""
         options = bound_by_steps(options)
         self._capture = Capture(options)
-        self._spare = ExitStack()
+        self._spare, self._whole = ExitStack(), whole
         self.profile = Profile(recording=self._capture.recording, options=options)
         self.profile.ran_here = True
 
@@ -121,6 +122,8 @@ class CapturedProfile:
             with OwnFaults():  # whatever an error does when it is read, the capture has to end
                 memory.shortage = find_shortage(cause)
             self._capture.finish()
+            if recording.cell is not None:
+                recording.cell.call(self._whole)
             memory.held = (*find_held(namespace, living, cause), *self._capture.python_objects.held)
             memory.pools = find_pools()
             began_ns = time.perf_counter_ns()
@@ -215,12 +218,13 @@ def profiled_block(
     namespace: Mapping[str, object],
     model: Any = None,
     watch: Callable[[Callable[[], Standing]], AbstractContextManager[object]] | None = None,
+    whole: str = "block",
 ) -> Iterator[Profile]:
     """Capture the block as ``profile`` does; ``namespace`` has its datasets and models.
 
-    ``watch`` is open with the block, and may ask at any time how far the capture is.
+    ``watch`` is open with the block, and may ask at any time how far the capture is. ``whole`` is its name.
     """
-    captured = CapturedProfile(options)
+    captured = CapturedProfile(options, whole)
     captured.profile.title = Path(str(namespace.get("__file__") or "")).name
     open_block = _OpenBlock(captured, namespace, model)
     try:

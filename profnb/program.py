@@ -73,7 +73,10 @@ def run_program(
         with ExitStack() as ending:
             ending.enter_context(_sigterm_waits_for(ending.close))
             ending.callback(answer)
-            profile = ending.enter_context(profiled_block(options, vars(main), watch=watch))
+            whole = "module" if is_module else "script"
+            profile = ending.enter_context(
+                profiled_block(options, vars(main), watch=watch, whole=whole)
+            )
             code = (_find_module if is_module else _read_script)(words[0], vars(main))
             if code is not None:
                 try:

@@ -26,6 +26,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import DATASET, plain_type
 
 LAYER, OP = "layer", "op"
+_WINDOW = "recorded window"  # what a trace of another program's is of
 _MOST_BELOW = 12  # layers or ops below one node; the others together
 _SURE = 1.96  # standard errors on either side hold the true share in 95 of 100 cells
 _STEPS_OF_PART = {
@@ -52,7 +53,7 @@ STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
 _NAMED_KINDS = (
     parts.LINES, parts.CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
-_CALLED_BY_NAME = (parts.LINES, parts.CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
+_CALLED_BY_NAME = (parts.CELL, parts.LINES, parts.CALL, LAYER, OP, parts.CALLBACKS, parts.CALLS)
 _MOST_NAMES_OF_NODE = 8
 
 
@@ -88,6 +89,11 @@ class CellTree(RowColumns):
     def whole_ps(self) -> int:
         """The cell's wall time."""
         return int(self.wall_ps[0])
+
+    @property
+    def whole(self) -> str:
+        """What all of it is: "the cell", "the script", "the recorded window"."""
+        return f"the {self.title(0)}"
 
     @property
     def fraction(self) -> Floats:
@@ -282,9 +288,9 @@ def _as_columns(nodes: Sequence[TreeNode], cells: dict[str, int]) -> CellTree:
 def _recorded(study: Study) -> list[TreeNode]:
     """What a trace recorded, in picoseconds: its steps by phase, and what lies between them."""
     steps, gaps = study.steps, study.gaps
-    nodes = [TreeNode(-1, parts.CELL)]
+    nodes = [TreeNode(-1, parts.CELL, _WINDOW)]
     if steps.is_window:
-        return [TreeNode(-1, parts.CELL, self_ns=int(steps.duration_ps.sum()))]
+        return [TreeNode(-1, parts.CELL, _WINDOW, self_ns=int(steps.duration_ps.sum()))]
     for phase in dict.fromkeys(steps.phase):
         rows = np.array([at == phase for at in steps.phase], np.bool_)
         kind = _STEPS_OF_PART.get(phase, parts.MARKED)

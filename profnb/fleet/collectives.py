@@ -72,11 +72,8 @@ def find_collectives(
 ) -> HostCollectives:
     """Find the collectives of a trace between its first step's begin and its last one's end.
 
-    Args:
-        spine: The trace and its steps.
-        device: The plane of the device whose collectives are wanted; None for the host's, which are its
-            busiest device's where devices exchange.
-        most: How many of a device's are wanted, the last ones; None for all.
+    ``device`` is the plane of the device that is asked about; None asks about the host, whose collectives are
+    its busiest device's where devices exchange. Of a device the last ``most`` are given.
     """
     if device is not None:
         return _find_of_device(spine, device, most)

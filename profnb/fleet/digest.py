@@ -152,14 +152,7 @@ def rank_of_name(host: str) -> int:
 def digest_study(
     study: Study, host: str, path: str | os.PathLike[str], time: CaptureTime
 ) -> Digest:
-    """Take a host's part.
-
-    Args:
-        study: Its analyses.
-        host: What it is called in the run.
-        path: Its trace.
-        time: When it was captured.
-    """
+    """Take a host's part."""
     ops = study.ops.of_steps(study.summary.counted)
     steps = max(int(study.summary.counted.size), 1)
     spent: dict[str, float] = {}
@@ -214,11 +207,7 @@ def digest_devices(
 ) -> list[Digest]:
     """Take the part of each device that ran anything, where several ran collectives; else nothing.
 
-    Args:
-        study: The trace's analyses.
-        path: Its file; "" for none.
-        time: When it was captured.
-        most: Of how many last collectives of each device to speak; None for all.
+    The last ``most`` collectives of each are looked at.
     """
     trace, devices = study.trace, working_devices(study.trace)
     if study.steps.is_window or len(devices) < _FEWEST_DEVICES:
@@ -309,11 +298,7 @@ def _find_own_work(
 ) -> OwnWork:
     """Find what the host, or its busiest device, did between collectives; what is higher in priority counts.
 
-    Args:
-        spine: The trace and its steps.
-        collectives: What it was in.
-        plane: The device that is asked about; None for the busiest.
-        at_work: Of that device, what each event is and when the host is at work.
+    ``at_work`` tells what each event is, and when the host is at work, as the device ``plane`` sees it.
     """
     trace, steps = spine.trace, spine.steps
     edges = np.unique(np.concatenate([collectives.enter_ps, collectives.leave_ps]))

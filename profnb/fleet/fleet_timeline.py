@@ -225,23 +225,13 @@ class FleetTimeline:
     """
 
     def __init__(self, study: Study, notes: Sequence[str], *, is_page: bool = False) -> None:
-        """Decide the picture.
-
-        Args:
-            study: The hosts' events on one clock.
-            notes: What is to be said first.
-            is_page: Whether it stands in a page, which may be larger than a notebook's cell.
-        """
+        """Decide the picture."""
         self.study, self.notes = study, tuple(notes)
         of = f"fleet[{study.trace.hostnames[0]!r}]"
         self.timeline = build_timeline(study, is_page=is_page, of=of)
 
     def html(self, timeline_id: str = "") -> Markup:
-        """The element.
-
-        Args:
-            timeline_id: What a script calls it when it asks the kernel for more; "" never asks.
-        """
+        """The element."""
         above = Markup('<div class="profnb" style="{}">{}</div>').format(
             ROOT, note_list(self.notes)
         )
@@ -260,13 +250,8 @@ def build_fleet_timeline(
 ) -> FleetTimeline:  # fmt: skip
     """Build the timeline of a fleet.
 
-    Args:
-        merged: The hosts' steps.
-        names: What they are called.
-        studies: The analyses of their traces; None for one that is a line only.
-        notes: What is to be said of the fleet first.
-        is_page: Whether it stands in a page.
-        noun: What one of them is; devices have one clock, and their streams are in their trace's timeline.
+    Of a host without a study there is a line only. Devices have one clock, and their streams are in the
+    timeline of their trace.
     """
     own_notes = [_READING.format(noun=noun)]
     if noun == "device":

@@ -376,12 +376,7 @@ def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> 
 
 
 def refine_with_devices(model: Model, proposals: list[Proposal]) -> list[Proposal]:
-    """Proposals that know what the devices of a trace waited for one another.
-
-    Args:
-        model: What is known of the cell.
-        proposals: What is proposed by its busiest device alone.
-    """
+    """Proposals that know what the devices of a trace waited for one another."""
     if model.study is None:
         return proposals
     digests = digest_devices(model.study, "", CaptureTime(), _MOST_COLLECTIVES)

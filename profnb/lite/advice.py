@@ -34,9 +34,7 @@ _CALIBRATED = (
 def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Finding]:
     """Say everything that the rules have to say, what can gain most first.
 
-    Args:
-        findings: What is known.
-        calibrated: How many examples int8 was calibrated with, and where they are from.
+    ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
     """
     of_ops = [(one, ops) for one in findings.measured if (ops := _ops_of(findings, one))]
     advice: list[Finding] = []

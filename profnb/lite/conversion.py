@@ -141,16 +141,8 @@ def convert_model(
 ) -> list[Converted]:
     """Convert a model to each kind.
 
-    Args:
-        model: A Keras model, or the path of a SavedModel.
-        kinds: Kinds.
-        folder: An empty folder for what is written.
-        examples: What int8 is calibrated with, one array per input; empty for none.
-        names: The names of those inputs, where the user gave some.
-        batch_size: The batch of a run.
-        allow: What else than TensorFlow Lite's own ops may be used.
-        fixed_batch: Whether to convert for exactly this batch.
-        is_trained: Whether quantisation-aware training has seen to the ranges.
+    int8 is calibrated with ``examples``, one array per input, called ``names`` where the user gave some;
+    training that saw to the ranges (``is_trained``) needs none.
     """
     keras: Any = sys.modules.get("keras")
     is_three = type(model).__module__.startswith("keras.src") and hasattr(keras, "backend")
@@ -357,10 +349,7 @@ class KerasSide:
     def __init__(self, model: Any, given: Sequence[Sequence[int]], names: Sequence[str]) -> None:
         """Nothing runs yet.
 
-        Args:
-            model: The model.
-            given: The shapes of the arrays that it will get.
-            names: Their names, where the user gave some.
+        ``given`` and ``names`` are of the arrays that it will get; no names where the user gave none.
 
         Raises:
             ValueError: The arrays do not fit its inputs.
@@ -421,11 +410,7 @@ class KerasSide:
 
 
 def _cast(array: Any, dtype: str, name: str) -> Any:
-    """An array in the type of an input.
-
-    Raises:
-        ValueError: The input takes whole numbers, and these are none.
-    """
+    """An array in the type of an input."""
     if "int" in dtype and array.dtype.kind == "f" and not np.all(array == np.round(array)):
         raise ValueError(
             f"The model's input {name} takes {dtype}, but the data is {array.dtype} with fractions."

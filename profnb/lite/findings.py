@@ -130,14 +130,7 @@ def metric_of(labels: Any, outputs: Any) -> str:
 
 
 def _score_examples(labels: Any, outputs: Any, metric: str, *, threshold: float) -> Floats:
-    """For each example 1 if its class is right, else 0; or its mean absolute error.
-
-    Args:
-        labels: Classes, one-hot rows, or values; N of them.
-        outputs: N rows.
-        metric: See ``metric_of``.
-        threshold: From which output on a single one means class 1.
-    """
+    """For each example 1 if its class is right, else 0; or its mean absolute error."""
     if metric != "accuracy":
         differences = np.abs(outputs.reshape(len(outputs), -1) - labels.reshape(len(labels), -1))
         return np.asarray(differences.mean(axis=1), np.float64)
@@ -180,13 +173,7 @@ def mean_interval(values: Floats) -> Interval:
 
 
 def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Interval:
-    """Give the mean of the differences, example by example.
-
-    Args:
-        one: Scores of one model.
-        base: Of the other, for the same examples.
-        is_score: Whether they are 0 and 1.
-    """
+    """Give the mean of the differences, example by example."""
     if not is_score:
         return mean_interval(one - base)
     count = len(one)

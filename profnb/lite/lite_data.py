@@ -118,11 +118,7 @@ def read_examples(representative: Any, data: LiteData, most: int) -> tuple[list[
 
 
 def random_data(details: Sequence[Mapping[str, Any]]) -> LiteData:
-    """Make examples where the user gave none: standard normal numbers, zeros for whole ones.
-
-    Args:
-        details: What an interpreter tells of a model's inputs.
-    """
+    """Make examples where the user gave none: standard normal numbers, zeros for whole ones."""
     random = np.random.default_rng(0)
     made = []
     for one in details:

@@ -176,17 +176,7 @@ class _Measuring:
         layers: Mapping[str, Sequence[tuple[str, str]]],
         notes: Sequence[str],
     ) -> LiteFindings:
-        """Try, time, judge and look into the models, in this order.
-
-        Args:
-            title: What the models are called.
-            keras: The Keras model that they are compared with; None for files.
-            layers: By model names and classes of the layers of the Keras model that it came from.
-            notes: What is to be said first.
-
-        Raises:
-            ValueError: The data do not fit the models.
-        """
+        """Try, time, judge and look into the models, in this order."""
         bench, study = self.bench, OpStudy(self.bench)
         models, inputs = self._probe()
         usable = [one for one in models if not one.error]

@@ -132,9 +132,7 @@ def read_graph(graph_details: Mapping[str, Any], inputs: Sequence[Mapping[str, A
 def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLayer]:
     """Find the layer of each op.
 
-    Args:
-        graph: The model's ops.
-        layers: Names and classes of the Keras layers, in order; empty where there is no Keras model.
+    ``layers`` are names and classes of the Keras layers, in order; none where there is no Keras model.
     """
     kinds = dict(layers)
     texts = [_name_of(graph, op).split(";") for op in graph.ops]
@@ -225,10 +223,6 @@ def align(types: Sequence[str], run: Sequence[str]) -> list[int]:
 
     As many as possible go to an op of a kind that fits, in order; what is left (a reshape before a product, a
     copy) goes to the next one that does, or to the last.
-
-    Args:
-        types: The types of the part's ops, in order.
-        run: What the delegate ran, by its names.
     """
     fits = [
         [name.startswith(_STANDS_FOR.get(kind, (kind.title(),))) for kind in types] for name in run
@@ -286,10 +280,7 @@ class OpStudy:
     ) -> None:
         """Find the ops of each model, with their layers and who runs them.
 
-        Args:
-            process: Where to open them.
-            models: One for each file.
-            layers: By model names and classes of the layers of the Keras model that it came from.
+        ``models`` has one for each file, ``layers`` by model names and classes of its Keras model's layers.
         """
         self._seen = list(models)
         for one in models:
@@ -306,9 +297,7 @@ class OpStudy:
     def compare_layers(self, process: InterpreterProcess, data: LiteData) -> None:
         """Find how far each layer's output is from the float model's, and what its range cuts off.
 
-        Args:
-            process: In which the models are open.
-            data: The examples; the last few are looked at, as calibration took the first.
+        The last few examples are looked at, as calibration took the first.
         """
         base = next((one for one in self._seen if one.kind.endswith("float32")), None)
         if base is None:
@@ -328,11 +317,7 @@ class OpStudy:
         self._errors = layer_errors(base.name, kept, self._graphs, self._layers)
 
     def profile(self, data: LiteData) -> None:
-        """Time ops, apart from the runs that were timed; a model that ends its process ends no other's.
-
-        Args:
-            data: The examples; one run's are used.
-        """
+        """Time ops, apart from the runs that were timed; a model that ends its process ends no other's."""
         bench = self._bench
         if bench.engine != "litert":
             bench.notes.append("There are no times of ops: tf.lite lacks LiteRT's profiler.")

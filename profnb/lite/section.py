@@ -178,12 +178,7 @@ def _quality_section(findings: LiteFindings) -> Section:
 
 
 def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
-    """Show two results, kind by kind.
-
-    Args:
-        rows: ``LiteDifference``s.
-        labels: What the two are called.
-    """
+    """Show two results, kind by kind."""
 
     def side(which: str, label: str) -> Shown:
         def cell(row: int) -> Cell:
@@ -384,13 +379,7 @@ def _factor(value: float) -> str:
 
 
 def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:
-    """Say what one kind of B gains over that of A, and its price.
-
-    Args:
-        row: A ``LiteDifference``.
-        labels: What A and B are called.
-        findings: A's findings, for what the metric is.
-    """
+    """Say what one kind of B gains over that of A, and its price."""
     one, two = (f"{row.name} of {label}" for label in labels)
     time = row.time
     size = row.second.bytes / row.first.bytes

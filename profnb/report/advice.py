@@ -15,12 +15,13 @@ from urllib.parse import urlsplit
 from markupsafe import Markup
 
 from profnb.advice.proposals import Advice, saves_text
+from profnb.causes.numbers import LEAST_SHARE
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.drawing.theme import CHIP, MUTED
 
 _ADVICE_WIDTH = 110
-_NOTHING_TO_CHANGE = "Nothing to change stands out"
+_NOTHING_TO_CHANGE = f"No known change saves {LEAST_SHARE * 100:.0f} %."
 _UNBOUNDED = "The saving is unknown in this trace."
 _CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
@@ -71,23 +72,27 @@ def first_change(listed: Sequence[Advice]) -> str:
     return f"{listed[0].title}{f', saves {saves}' if saves else ''}"
 
 
-def advice_section_text(listed: Sequence[Advice], again: str = "") -> str:
-    """The advice as plain text; one line where there is nothing to say.
+def advice_section_text(listed: Sequence[Advice], again: str = "", longest: str = "") -> str:
+    """The advice as plain text; without any, what took longest.
 
     Args:
         listed: The advice, in order.
         again: The line over a cell that measures a change; "" where the result has no name.
+        longest: What took longest by name.
     """
     if not listed:
-        return f"{_NOTHING_TO_CHANGE}."
+        return filled(printable(f"{_NOTHING_TO_CHANGE} {longest}".strip()), _ADVICE_WIDTH)
     measure = f"\n  To measure a change: {printable(again)}" if again else ""
     return "What to change\n" + "\n".join(map(advice_text, listed)) + measure
 
 
 def advice_html(
-    listed: Sequence[Advice], again: str = "", lines: Mapping[str, str] | None = None
+    listed: Sequence[Advice],
+    again: str = "",
+    lines: Mapping[str, str] | None = None,
+    longest: str = "",
 ) -> Markup:
-    """The advice as HTML, a row each: the gain, what, why, how; one line where there is nothing to say.
+    """The advice as HTML, a row each: the gain, what, why, how; without any, what took longest.
 
     The script adds a button to each piece of code that copies it, and folds all rows but the first two.
 
@@ -95,9 +100,12 @@ def advice_html(
         listed: The advice, in order.
         again: The line over a cell that measures a change; "" where the result has no name.
         lines: The user's lines by their place, as far as they are known.
+        longest: What took longest by name.
     """
     if not listed:
-        return Markup('<div style="margin:6px 0;{}">{}.</div>').format(MUTED, _NOTHING_TO_CHANGE)
+        return Markup('<div style="margin:6px 0">{} {}</div>').format(
+            _NOTHING_TO_CHANGE, with_names(longest)
+        )
     measure = Markup(
         '<div style="margin:4px 0 0"><span style="{}">To measure a change, over the changed cell:</span> '
         "{}</div>"

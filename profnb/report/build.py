@@ -17,7 +17,7 @@ from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
 from profnb.core.units import PS_PER_NS, count_text, duration_text
 from profnb.drawing.section import Section
-from profnb.report.cell_picture import cell_picture, cell_words, tree_section
+from profnb.report.cell_picture import cell_picture, cell_words, longest_text, tree_section
 from profnb.report.report import Report
 from profnb.report.step_chart import step_chart
 from profnb.report.text import (
@@ -224,15 +224,8 @@ def _report_without_trace(
     )
 
 
-_WHOLES = {True: "the cell", False: "the recorded window"}
-
-
 def _tree_sections(tree: CellTree | None, *, is_cell: bool) -> list[Section]:
-    return (
-        []
-        if tree is None or len(tree) < 2
-        else [tree_section(tree, _WHOLES[is_cell], is_detail=not is_cell)]
-    )
+    return [] if tree is None or len(tree) < 2 else [tree_section(tree, is_detail=not is_cell)]
 
 
 def _of_cell(tree: CellTree | None, study: Study | None, *, is_cell: bool) -> dict[str, Any]:
@@ -241,8 +234,12 @@ def _of_cell(tree: CellTree | None, study: Study | None, *, is_cell: bool) -> di
         return {}
     layers = None if study is None else study.layers.table
     words = {} if layers is None else dict(zip(layers.layer, layers.search, strict=True))
-    picture = cell_picture(tree, _WHOLES[is_cell], lambda layer: words.get(layer, ""))
-    return {"cell": cell_words(tree, is_cell=is_cell), "is_cell": is_cell, "picture": picture}
+    return {
+        "cell": cell_words(tree, is_cell=is_cell),
+        "is_cell": is_cell,
+        "picture": cell_picture(tree, lambda layer: words.get(layer, "")),
+        "longest": longest_text(tree),
+    }
 
 
 def with_cell(report: Report, tree: CellTree, study: Study | None) -> Report:

@@ -44,7 +44,7 @@ from profnb.drawing.theme import CELL_COLOURS
 from profnb.steps.activities import CATEGORIES
 from profnb.subjects.cell.cell_breakdown import kind_title, node_title
 
-_TAB = "Cell"
+_TAB = "Tree"
 _MOST_DRAWN, _MOST_LISTED, _LEAST_LISTED, _SHOWN = 400, 12, 0.02, 8
 _MILLION = 1_000_000  # widths are whole millionths of the cell, so that neighbours abut
 _BAR_LENGTH, _INDENT = 24, "\u00a0\u00a0"
@@ -64,22 +64,22 @@ Places = Callable[[str], str]
 _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
 _REST = "other parts"
+_NAMELESS = ("others", "unnamed")
 _OUTER = (CELL, CALL, EPOCH)
 _CALLED_BY_NAME = (parts.CALLBACKS, parts.CALLS, LINES)
 
 
-def cell_picture(tree: CellTree, whole: str, places: Places) -> Markup:
+def cell_picture(tree: CellTree, places: Places) -> Markup:
     """The icicle, with a table of its largest nodes inside for pages that run no script.
 
     Args:
         tree: The tree.
-        whole: What all of it is: "the cell".
         places: Where a layer's ops are: words to search; "" for nowhere.
     """
     wall_ps = tree.wall_ps.tolist()
     return icicle(
         tree,
-        [whole, *map(tree.title, range(1, len(tree)))],
+        [tree.whole, *map(tree.title, range(1, len(tree)))],
         [look_of(tree, row) for row in range(len(tree))],
         [f"{duration_text(one)}, {percent_text(one / (tree.whole_ps or 1))}" for one in wall_ps],
         places=places,
@@ -227,7 +227,7 @@ def _leads_to(tree: CellTree, row: int, places: Places) -> str:
     if kind == LAYER:
         words = places(name)
         return f"Ops\t{words}" if words else "Layers"
-    if kind == OP and name not in ("others", "unnamed"):
+    if kind == OP and name not in _NAMELESS:
         return f"Ops\t{name}"
     if kind == parts.INPUT:
         return "Input"
@@ -247,7 +247,9 @@ def _largest(tree: CellTree) -> Markup:
         ]
         for row in listed
     ]
-    return html_table(("", "part of the cell", "time", "share"), rows, (False, False, True, True))
+    return html_table(
+        ("", f"part of {tree.whole}", "time", "share"), rows, (False, False, True, True)
+    )
 
 
 def _colour(tree: CellTree, row: int) -> str:
@@ -260,7 +262,7 @@ def _order(tree: CellTree) -> list[int]:
     return sorted(range(len(tree)), key=lambda row: (begin[row], int(tree.depth[row])))
 
 
-def tree_section(tree: CellTree, whole: str, *, is_detail: bool) -> Section:
+def tree_section(tree: CellTree, *, is_detail: bool) -> Section:
     """The tree as a table."""
 
     def node(row: int) -> Cell:
@@ -287,7 +289,7 @@ def tree_section(tree: CellTree, whole: str, *, is_detail: bool) -> Section:
             ),
             title=_TAB,
             tab=_TAB,
-            sentence=f"{duration_text(tree.whole_ps)} of {whole}. A node holds those below it.",
+            sentence=f"{duration_text(tree.whole_ps)} of {tree.whole}. A node holds those below it.",
             bar=Bar(lambda row: float(tree.fraction[row]), lambda row: _colour(tree, row), 8),
             rows=order,
             is_sortable=True,
@@ -370,6 +372,24 @@ def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
         shares.append(CellShare(parts.PROFNB, share[parts.PROFNB], colour, "", node))
     recorded = "" if is_cell else " recorded"
     return CellWords(f"Of {duration_text(tree.whole_ps)}{recorded}:", shares)
+
+
+def longest_text(tree: CellTree) -> str:
+    """Say what took longest by its own name, each without the nodes below, and what comes only once."""
+    spent: dict[str, float] = {}
+    for row in tree.rows(LAYER, OP, *_CALLED_BY_NAME):
+        if tree.title(row) not in _NAMELESS and (tree.name[row] or tree.line[row]):
+            share = float(tree.self_ps[row]) / (tree.whole_ps or 1)
+            spent[tree.title(row)] = spent.get(tree.title(row), 0.0) + share
+    longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
+    named = [f"{quoted(name)} {percent_text(s)}" for name, s in longest if s >= _LEAST_SAID]
+    first = sum(float(tree.fraction[row]) for row in tree.rows(parts.FIRST, parts.SLOW_FIRST))
+    said = [f"Longest by name: {', '.join(named)} of {tree.whole}."] if named else []
+    if first >= _WORTH_NAMING:
+        said.append(
+            f"First steps ({percent_text(first)}) come once: train longer and the share falls."
+        )
+    return " ".join(said)
 
 
 def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:

@@ -49,7 +49,7 @@ _STEPS_TAB = "Steps"
 LEADS_TO = {
     "host compute": "Ops\thost", "device compute": "Ops\tdevice", "input": "Input",
     "device collectives": "Device", "device to device": "Device", "kernel launch": "Device",
-    "output": "Device", "compilation": "XLA", "between steps": "Cell", "work between steps": "Cell",
+    "output": "Device", "compilation": "XLA", "between steps": "Tree", "work between steps": "Tree",
 }  # fmt: skip
 _PER_LETTER = 0.0075  # of the bar: room for a letter on a page of usual width
 _PART = Markup('<div data-part="{}">{}</div>')
@@ -92,6 +92,7 @@ class Report:
         chart: The step times; None without steps.
         sections: The tables, in order.
         advice: What to change; None where the question makes no sense.
+        longest: What took longest by name, which is read where no change is worth it.
         again: The line over a cell that measures a change of it; "" where the result has no name.
         lines: The source lines that advice speaks of, by their place: "Cell [3]:8".
         foot: What whoever is given the report can read in it; "" for nothing to say.
@@ -114,6 +115,7 @@ class Report:
     chart: StepChart | None = None
     sections: Sequence[Section] = ()
     advice: Sequence[Advice] | None = None
+    longest: str = ""
     foot: str = ""
     again: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +161,7 @@ def _plain_text(report: Report) -> str:
     if report.alarm:
         parts[0] = f"{filled(printable(report.alarm), _TEXT_WIDTH)}\n{parts[0]}"
     if report.advice is not None:
-        parts.append(advice_section_text(report.advice, report.again))
+        parts.append(advice_section_text(report.advice, report.again, report.longest))
     parts.extend(f"Note: {printable(note)}" for note in report.notes)
     if report.facts:
         facts = [(f.name, f.value, f"({f.remark})" if f.remark else "") for f in report.facts]
@@ -183,7 +185,7 @@ def report_html(report: Report, *, live_id: str = "", is_page: bool = False) -> 
         _head_html(report),
         Markup("")
         if report.advice is None
-        else advice_html(report.advice, report.again, report.lines),
+        else advice_html(report.advice, report.again, report.lines, report.longest),
         _about_html(report),
         _tabs_html(report, is_page=is_page),
     ]
@@ -352,21 +354,22 @@ def _about_html(report: Report) -> Markup:
 def _cell_sentence(cell: CellWords) -> Markup:
     """The sentence of the cell; the script leads from each name to its node in the picture."""
     last = len(cell.shares) - 1
-    square = Markup('<span style="color:{}" aria-hidden="true">■</span> ')
+    square = Markup('<span style="color:{}" aria-hidden="true">■</span> {}')
     led = Markup('<span class="profnb-name" data-leads="{}">{}</span>')
     named = []
     for row, share in enumerate(cell.shares):
         name = with_names(share.name)
-        name = name if share.node is None else led.format(share.node, name)
+        name = square.format(share.colour, name) if share.colour else name
+        name = (
+            name if share.node is None else led.format(share.node, name)
+        )  # a square stays with it
         remark = Markup(" ({})").format(with_names(share.remark)) if share.remark else ""
-        said = (
-            square.format(share.colour) if share.colour else "",
-            name,
-            share.percent,
-            remark,
-            "." if row == last else ",",
+        end = "." if row == last else ","
+        named.append(
+            Markup('<span style="display:inline-block">{} {}{}{}</span>').format(
+                name, share.percent, remark, end
+            )
         )
-        named.append(Markup('<span style="display:inline-block">{}{} {}{}{}</span>').format(*said))
     return Markup("{} {}").format(cell.head, Markup(" ").join(named))
 
 

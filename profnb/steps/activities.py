@@ -160,12 +160,7 @@ def find_activities(
 ) -> Int8s:
     """Find what each event is, as index into ``ACTIVITIES``, shape (E,), int8.
 
-    Args:
-        trace: The trace.
-        steps: Its steps; what marks them is no activity.
-        device: The plane whose work counts; None for all.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
-        function_runs: Runs of users' functions in tf.data; found if not given.
+    The work of the plane ``device`` counts, or of all; what marks steps is no activity.
     """
     if function_runs is None:
         function_runs = find_function_runs(trace)
@@ -316,13 +311,7 @@ def _mark_tracing(trace: Trace, parent: Int32s, activity: Int8s) -> None:
 
 
 def was_compiled_during(trace: Trace, begin_ps: Int64s, end_ps: Int64s) -> Bools:
-    """Tell whether a ``tf.function`` was traced, or a program compiled, in each of S windows, shape (S,).
-
-    Args:
-        trace: The trace.
-        begin_ps: Begins of the windows, ascending, shape (S,).
-        end_ps: Their ends, shape (S,).
-    """
+    """Tell whether a ``tf.function`` was traced, or a program compiled, in each of S windows, shape (S,)."""
     compiling = np.flatnonzero(trace.select_names(is_compilation))
     begins = trace.events.begin_ps[np.concatenate([_traced_calls(trace), compiling])]
     owner = span_at(begin_ps, end_ps, begins)

@@ -116,12 +116,6 @@ def find_stretches(
     Of [0, 9) in lane 1 and [2, 5) in lane 3 these are the stretches [0, 2) of lane 1, [2, 5) of lane 3,
     [5, 9) of lane 1, and from 9 on none: since [0, 2, 5, 9], lanes [1, 3, 1, -1].
 
-    Args:
-        begin_ps: Begins of N intervals.
-        end_ps: Their ends, later than the begins.
-        lanes: The lane of each, shape (N,).
-        count: How many lanes there are.
-
     Returns:
         Since when, ascending, and the lane from then on, both of shape (number of stretches,).
     """
@@ -134,12 +128,6 @@ def find_stretches(
 
 def sum_stretches(since: Int64s, lanes: Int8s, edges: Int64s, count: int) -> Int64s:
     """Time of each lane in each of P pieces of time; what lies behind the last one counts as its.
-
-    Args:
-        since: As ``find_stretches`` returns it.
-        lanes: Likewise.
-        edges: Bounds of the pieces, ascending, shape (P + 1,).
-        count: How many lanes there are.
 
     Returns:
         Picoseconds, shape (P, count).

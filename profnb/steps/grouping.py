@@ -111,9 +111,7 @@ class Groups:
 def group_events(trace: Trace, steps: Steps) -> Groups:
     """Find the step of every event.
 
-    Args:
-        trace: The trace.
-        steps: Its steps. For a window every event belongs to the one step there is.
+    For a window every event belongs to the one step there is.
     """
     end_ps = _close_regions(trace)
     parent = find_parents(end_ps, trace.lines.offsets)
@@ -132,10 +130,7 @@ def group_events(trace: Trace, steps: Steps) -> Groups:
 def extend_to_device_work(trace: Trace, steps: Steps, groups: Groups) -> Steps:
     """Let each step end with the device work it launched, and the next begin no sooner.
 
-    Args:
-        trace: The trace.
-        steps: The host's steps.
-        groups: Which step each event belongs to. The busiest device's work decides, where there are several.
+    The busiest device's work decides, where there are several.
 
     Returns:
         The steps with their new bounds, and how many steps the host runs ahead.
@@ -236,12 +231,8 @@ def _find_links(trace: Trace) -> Iterator[Links]:
 def claim(trace: Trace, roots: Int64s, first_root: Int64s, parent: Int32s, step: Int32s) -> None:
     """Fill in the first of S owners to reach each event: its roots contain it, or their work set it going.
 
-    Args:
-        trace: The trace.
-        roots: Events; owner s has ``roots[first_root[s]:first_root[s + 1]]``.
-        first_root: Where each one's roots begin, shape (S + 1,).
-        parent: The parent of each event on its line, or -1, shape (E,).
-        step: -1 where nobody has the event yet, shape (E,); filled in.
+    Owner s has the events ``roots[first_root[s]:first_root[s + 1]]``. ``step`` is -1 where nobody has the
+    event yet.
     """
     links = [*_find_links(trace)]
     link = np.full(parent.size, -1, np.int32)  # of each event the last of its entries

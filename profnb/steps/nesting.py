@@ -66,11 +66,6 @@ def _self_times(
 def self_times(begin_ps: Int64s, end_ps: Int64s, parent: Int32s) -> Int64s:
     """Take from each event's duration the part that its direct children cover.
 
-    Args:
-        begin_ps: E begins, in the order ``find_parents`` took them.
-        end_ps: E ends.
-        parent: What ``find_parents`` returned.
-
     Returns:
         Self time in picoseconds, shape (E,), int64, never negative.
     """
@@ -85,11 +80,6 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
     On one line the outer events 4 and 9 last [0, 10) and [20, 30): event 9 is in row 1, event 6 at 7 is in
     row 0, event 8 at 15 is in none.
 
-    Args:
-        trace: The trace.
-        around: The outer events, ascending, none inside another, shape (N,).
-        wanted: The events to look up, shape (M,).
-
     Returns:
         Row of ``around``, or -1, shape (M,).
     """
@@ -103,12 +93,7 @@ def last_around(trace: Trace, around: Int64s, wanted: Int64s) -> Int64s:
 
 
 def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
-    """Find the innermost of some events around each event, itself included, or -1.
-
-    Args:
-        parent: The parent of each event, or -1, shape (E,).
-        is_wanted: Which events are meant, shape (E,).
-    """
+    """Find the innermost of some events around each event, itself included, or -1."""
     nearest = np.where(is_wanted, np.arange(is_wanted.size), parent)
     while (waiting := np.flatnonzero((nearest >= 0) & ~is_wanted[nearest])).size:
         nearest[waiting] = nearest[nearest[waiting]]
@@ -116,12 +101,7 @@ def nearest_of(parent: Int64s | Int32s, is_wanted: Bools) -> Int64s:
 
 
 def outermost_of(chosen: Bools, parent: Int32s) -> Int64s:
-    """Take those of the chosen events that lie inside of no other chosen one, in order.
-
-    Args:
-        chosen: Whether each event is one of them, shape (E,).
-        parent: What ``find_parents`` returned.
-    """
+    """Take those of the chosen events that lie inside of no other chosen one, in order."""
     events = np.flatnonzero(chosen)
     return events[~is_inside(parent, chosen, events)]
 

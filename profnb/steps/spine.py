@@ -301,9 +301,6 @@ class Spine:
     def loop_times(self, rows: Int64s) -> tuple[Int64s, Int64s]:
         """Give the times in which the thread of the steps was at some of them and in their gaps.
 
-        Args:
-            rows: The steps, as rows of ``steps``, ascending.
-
         Returns:
             Begins and ends on the host, which may run ahead of the device, both of shape (R,).
         """
@@ -312,11 +309,7 @@ class Spine:
         return begin_ps[rows], until[rows]
 
     def runs_beside(self, rows: Int64s) -> Bools:
-        """Mark the events that belong to no step and begin in the periods of some, shape (E,).
-
-        Args:
-            rows: The steps, as rows of ``steps``, ascending.
-        """
+        """Mark the events that belong to no step and begin in the periods of some, shape (E,)."""
         begin = np.minimum(self.steps.begin_ps, self.steps.host_begin_ps)[rows]
         end = (self.steps.end_ps + self.gaps.own_ps)[rows]
         beside = self.groups.step < 0
@@ -326,11 +319,7 @@ class Spine:
         return beside
 
     def events_of(self, rows: Int64s) -> Bools:
-        """Mark the events that belong to some of the steps, shape (E,).
-
-        Args:
-            rows: The steps, as rows of ``steps``.
-        """
+        """Mark the events that belong to some of the steps, shape (E,)."""
         # Behind the steps one more: outside of every step.
         return gather(flags_at(rows, len(self.steps) + 1), self.groups.step)
 

@@ -92,10 +92,6 @@ def directions_of_copies(trace: Trace, events: Int64s) -> Int8s:
     ROCm names a copy as it likes (``CopyDeviceToDevice``) and tells in ``memcpy_details`` that it is one, or
     copies with a kernel (``__amd_rocclr_copyBuffer``) that ``hipMemcpyHtoDAsync`` launched.
 
-    Args:
-        trace: The trace.
-        events: Indices of N events.
-
     Returns:
         Row of ``DIRECTIONS``, -1 for what is no copy, shape (N,).
     """
@@ -163,10 +159,6 @@ def own_times(trace: Trace, work: Int64s) -> Int64s:
 
     With programmatic dependent launch a kernel begins before the one ahead of it ends: of [0, 200) and
     [120, 320) the second has 120 of its own. A TPU's instructions nest, and keep what they took.
-
-    Args:
-        trace: The trace.
-        work: N events of devices, ascending.
     """
     begin, end = by_device_clock(trace, work)
     own_ps = end - begin
@@ -185,10 +177,6 @@ def by_device_clock(trace: Trace, events: Int64s) -> tuple[Int64s, Int64s]:
     A TPU's events are placed on the host's clock, which is set anew now and then: their durations jump,
     those of ``device_duration_ps`` do not. How long work took is told by this clock everywhere; where it
     lies among the host's events, by the other.
-
-    Args:
-        trace: The trace.
-        events: Indices of N events, ascending.
 
     Returns:
         Begins and ends, both of shape (N,); the begins of different devices are not of one origin.
@@ -211,11 +199,7 @@ def find_executions(trace: Trace, work: Int64s, unit: Int64s, step: Int32s | Non
 
     Of an op that ran the kernels a, b, c, a, b, c the first and the fourth begin one.
 
-    Args:
-        trace: The trace.
-        work: N events of devices.
-        unit: The op or instruction of each, as a number, shape (N,).
-        step: Row of each event's step, or -1, shape (E,).
+    ``unit`` numbers the op or instruction of each; ``step`` is the row of each event's step, or -1.
     """
     if not work.size:
         return np.empty(0, np.bool_)

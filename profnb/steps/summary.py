@@ -214,14 +214,7 @@ class Summary:
 
 
 def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Gaps) -> Summary:
-    """Work out the headline.
-
-    Args:
-        steps: S steps.
-        breakdown: Their categories.
-        examples: Examples per step, 0 where unknown, shape (S,).
-        gaps: What lies between them.
-    """
+    """Work out the headline."""
     phase = steps.main_phase
     every = steps.rows_of(phase, warm_up=True)
     counted = steps.rows_of(phase)

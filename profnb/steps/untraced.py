@@ -162,13 +162,6 @@ def find_untraced_clock(
 ) -> UntracedClock | None:
     """Find what recording an event cost, and where that lies.
 
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        groups: Which step each event belongs to.
-        activities: What each event is, as index into ``ACTIVITIES``, shape (E,).
-        cost: How much longer the steps took that have untraced neighbours.
-
     Returns:
         The clock; None where no event's cost holds up a step.
     """

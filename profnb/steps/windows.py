@@ -174,12 +174,7 @@ def outermost(trace: Trace, events: Int64s) -> Int64s:
 
 
 def with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
-    """The steps, those of a function without a name titled by the line at which it stands.
-
-    Args:
-        steps: The steps.
-        functions: Functions that were traced while this was captured.
-    """
+    """The steps, those of a function without a name titled by the line at which it stands."""
     places = {one.where for one in functions if one.name == _LAMBDA}
     lambda_phases = sorted({phase for phase in steps.phase if _LAMBDA in phase})
     if not lambda_phases or len(places) != 1 or "" in places:

@@ -97,11 +97,7 @@ class TaggedRuns(NamedTuple):
 
 
 def find_runs(buffers: Iterable[Bytes]) -> TaggedRuns:
-    """Find the RunMetadata of each run.
-
-    Args:
-        buffers: Whole files.
-    """
+    """Find the RunMetadata of each run."""
     parts, damaged = _read_sound(buffers, _runs_of)
     tagged = [run for part in parts for run in part]
     numbers = [step for _, step, _ in tagged]
@@ -128,10 +124,6 @@ def _runs_of(events: Messages) -> list[tuple[Bytes, int, str]]:
 
 def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]:
     """Find the scalars, of both kinds: a plain number, or a tensor without dimensions.
-
-    Args:
-        buffers: Whole files of one run.
-        run: What the run is called.
 
     Returns:
         The scalars, and how many records could not be read.
@@ -276,9 +268,6 @@ def is_tfprof(head: bytes) -> bool:
 
 def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
     """Give the RunMetadata of each step, and its number, in order.
-
-    Args:
-        buffer: The whole file.
 
     Raises:
         TraceFormatError: It is damaged, or no step was traced.

@@ -132,11 +132,7 @@ class GapWatch:
         return reference is not None and reference() is root
 
     def finish(self, looks: Looks) -> GapRecords:
-        """End; no reference to code or arrays is kept.
-
-        Args:
-            looks: What the cell's thread did, look by look.
-        """
+        """End; no reference to code or arrays is kept."""
         gaps = list(zip(*[iter(self._gap_ns)] * 2, strict=False))[:_MOST_GAPS]
         usual = statistics.median(end - begin for begin, end in gaps) if gaps else 0
         limit = max(usual * _PAUSE_TIMES, _SHORTEST_PAUSE_NS)
@@ -292,11 +288,6 @@ class _Reader:
 
 def tell_roles(calls: Sequence[Stack], stacks: Mapping[Stack, int], scale: float) -> list[GapPlace]:
     """Sum up stacks by statement.
-
-    Args:
-        calls: The stacks of the runs; those of our own frames end them.
-        stacks: Time of each stack between runs.
-        scale: What to multiply times by.
 
     Returns:
         The statements that took most of the time, the longest first.

@@ -113,9 +113,6 @@ class QueueWatch:
 def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
     """Read the queues of a graph.
 
-    Args:
-        graph: A ``tf.Graph``.
-
     Returns:
         The queues by name; and the name of each enqueuing op by its handle, for as long as that is kept.
     """

@@ -164,9 +164,6 @@ def read_nodes(nodes: Messages) -> Nodes:
 
     Besides the memory stats below, their integers are ``thread_id`` and ``scheduled_us``, how long before
     its begin the node was scheduled.
-
-    Raises:
-        TraceFormatError: A message is malformed.
     """
     begin_ns, begin_us, duration_ns, duration_us = nodes.numbers(
         _BEGIN_NS, _BEGIN_US, _DURATION_NS, _DURATION_US

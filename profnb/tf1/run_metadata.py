@@ -54,9 +54,6 @@ _RECEIVED = "RecvTensor"
 def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
     """Several runs as pieces of one file that ``read_run_metadata`` reads as it reads the runs.
 
-    Args:
-        buffers: R serialized RunMetadata, in the order of the runs.
-
     Raises:
         TraceFormatError: One is damaged, or there are more than are read again.
     """
@@ -68,16 +65,7 @@ def join_run_metadata(buffers: Sequence[Bytes]) -> Iterator[bytes]:
 
 
 def write_runs(buffers: Sequence[Bytes], target: Path) -> None:
-    """Write several runs to one file, whole or not at all.
-
-    Args:
-        buffers: As for ``join_run_metadata``.
-        target: The file, whose name ends with ``RUNS_SUFFIX``.
-
-    Raises:
-        TraceFormatError: As for ``join_run_metadata``.
-        OSError: It cannot be written.
-    """
+    """Write several runs to one file, whole or not at all."""
     with whole_file(target) as partial, gzip.open(partial, "wb", _GZIP_LEVEL) as packed:
         packed.writelines(join_run_metadata(buffers))
 
@@ -222,9 +210,6 @@ def name_programs(nodes: Sequence[Int64s | Int32s]) -> tuple[Int64s, list[str]]:
 
     Runs of the same nodes ran the same program: an initialisation, a training step and an evaluation
     are three.
-
-    Args:
-        nodes: The nodes of each run, as numbers.
 
     Returns:
         The program of each run, shape (R,), and the programs' names.

@@ -279,12 +279,7 @@ class GraphRuns:
             self._queues.graph_is_final()
 
     def see_gaps(self, looks: Looks, *, has_source: bool) -> None:
-        """The code has ended: tell what ran between its runs, and what was put into queues.
-
-        Args:
-            looks: What the cell's thread did, look by look.
-            has_source: Whether texts of the code's lines may be kept.
-        """
+        """The code has ended: tell what ran between its runs, and what was put into queues."""
         records, gaps = self.records, self._gaps
         if gaps is None or not self.ended:
             return

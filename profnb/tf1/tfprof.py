@@ -113,18 +113,10 @@ def tfprof_frame(trace: Trace, view: str = "scope", graph: Any = None) -> "pd.Da
 def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleNamespace]:
     """Ask tfprof about session runs; it prints nothing.
 
-    Args:
-        view: "scope", "graph", "op" or "code".
-        graph: The ``tf.Graph`` (or, except for "code", its ``GraphDef``) that ran; None takes the
-            graphs that the runs' RunMetadata hold, where they do.
-        runs: Serialized RunMetadata, at least one.
+    The arguments are those of ``tfprof_frame``; of runs, serialized, there is at least one.
 
     Returns:
         What ran, each row after the one it stands under, the longest first.
-
-    Raises:
-        ValueError: No such view.
-        CaptureError: There is no graph, or TensorFlow is not installed.
     """
     if view not in VIEWS:
         raise ValueError(f"view must be one of {', '.join(VIEWS)}, got {view!r}.")

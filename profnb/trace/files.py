@@ -189,11 +189,7 @@ def write_into_run(
 ) -> Path:
     """Write what was recorded of a trace into a new run of a logdir, in TensorBoard's layout.
 
-    Args:
-        trace: The trace, whose host the file is named for as far as that may leave.
-        logdir: The logdir.
-        suffix: What the file's name ends with.
-        write: Writes the file it is given, whole or not at all.
+    The file is named for the trace's host as far as that may leave; ``write`` writes it, whole or not at all.
 
     Returns:
         The file that was written.
@@ -222,10 +218,6 @@ def masked(recorded: Bytes, sharing: Sharing) -> bytes:
     So nothing in it moves, and who reads it finds what he found. Which bytes are a text is not known of a
     message inside of another (an HLO module, a graph): a field is taken for a message where it reads as one
     to its end.
-
-    Args:
-        recorded: A serialized protobuf.
-        sharing: What may leave.
 
     Returns:
         As many bytes; the same ones where they hold nothing of that kind, or are no protobuf.

@@ -213,11 +213,6 @@ def read_hlo_modules(trace: Trace) -> tuple[dict[int, HloModule], list[str]]:
 def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
     """Read one ``HloProto``.
 
-    Args:
-        buffer: Its bytes; the module reads text from them later.
-        name: What to call it if it has no name.
-        program_id: The id that its events carry.
-
     Raises:
         TraceFormatError: The bytes are not an HloProto, or are damaged.
     """

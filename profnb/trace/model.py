@@ -336,11 +336,7 @@ class Trace:
         return selected
 
     def by_name(self, values: npt.NDArray[Value]) -> npt.NDArray[Value]:
-        """Give each event the value of its name, shape (E,).
-
-        Args:
-            values: One for each row of ``names``.
-        """
+        """Give each event the value of its name, shape (E,)."""
         return gather(values, self.events.name) if len(self.names) else values[:0]
 
     def are_named(self, events: Int64s, condition: Callable[[str], bool]) -> Bools:

@@ -94,10 +94,6 @@ def is_pprof(head: bytes) -> bool:
 def read_pprof(buffer: Bytes, source: str) -> Trace | SampledStacks:
     """Read a profile.
 
-    Args:
-        buffer: The whole file, unpacked.
-        source: Its name, for messages.
-
     Raises:
         TraceFormatError: It is damaged, has neither bytes nor time, or is the difference of two.
     """

@@ -46,9 +46,6 @@ class CallCounts:
 def read_pstats(data: bytes) -> CallCounts:
     """Read a saved profile.
 
-    Args:
-        data: The whole file.
-
     Raises:
         TraceFormatError: It is none, or damaged.
     """

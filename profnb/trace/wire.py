@@ -37,10 +37,6 @@ _LONGEST_VARINT = 10
 def check(position: Number, what: str) -> None:
     """Raise if a kernel stopped before the end.
 
-    Args:
-        position: What the kernel returned: ``OK`` or the position of the damage in the file.
-        what: The message being read, for the error text.
-
     Raises:
         TraceFormatError: The kernel met bytes that are not a valid message.
     """

@@ -306,10 +306,24 @@ def test_the_one_that_saves_most_comes_first_and_the_next_is_what_it_adds(cell):
             cell.step(3, name="predict")
 
     fit_with(cell, inside=predicts, epochs=12)
+    assert "predict_on_batch" not in advise(model_of(cell))[0].code  # once each time
     cell.work(130, mine("plot"))
     first, *others = told(cell)
     assert first == ("callback", "Run `Score.on_epoch_end` less often")
     assert [rule for rule, _ in others] == ["own-python"]
+
+
+def test_a_callback_that_predicts_often_is_told_to_predict_once(cell):
+    def predicts():
+        for _ in range(5):
+            with cell.run("predict"):
+                cell.work(8, MAKES_ITERATOR)
+                cell.step(2, name="predict")
+
+    fit_with(cell, inside=predicts, epochs=8)
+    first = advise(model_of(cell))[0]
+    assert first.rule == "callback" and "mostly in `predict` (40 calls)" in first.evidence
+    assert first.code.startswith("Call model.predict once") and "if epoch % 5 == 0" in first.code
 
 
 def test_a_healthy_cell_is_told_nothing(cell):

@@ -8,15 +8,15 @@ from profnb.capture.parts.part_records import (
 )  # fmt: skip
 from profnb.capture.parts.part_records import CALL, CELL
 from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
-from profnb.report.cell_picture import cell_words
+from profnb.report.cell_picture import cell_words, longest_text
 
 MS = 1_000_000
 FILE = "<ipython-input-5-a>"
 
 
-def words(*rows):
+def tree(*rows, whole=""):
     """Of nodes behind the cell: depth, kind, name, milliseconds by itself, and how often or which line."""
-    nodes, at_depth = [TreeNode(-1, CELL)], {0: 0}
+    nodes, at_depth = [TreeNode(-1, CELL, whole)], {0: 0}
     for depth, kind, name, ms, *rest in rows:
         times, line = (rest[0], 0) if kind != LINES else (0, rest[0] if rest else 0)
         at_depth[depth] = len(nodes)
@@ -24,9 +24,19 @@ def words(*rows):
             TreeNode(at_depth[depth - 1], kind, name, FILE if line else "", line, times, ms * MS)
         )
     cells = {FILE: 5}
-    return cell_words(
-        grow_tree(CellRecords(sum(n.self_ns for n in nodes), cells=cells, tree=nodes), None)
-    )
+    return grow_tree(CellRecords(sum(n.self_ns for n in nodes), cells=cells, tree=nodes), None)
+
+
+def words(*rows):
+    return cell_words(tree(*rows))
+
+
+def test_what_ran_has_its_name_and_what_took_longest_in_it_is_said_by_name():
+    rows = (1, LINES, "count_words", 500, 3), (2, EAGER, "", 100, 0), (1, CALLS, "step", 300, 5), (1, LINES, "", 60, 4), (1, LINES, "plot", 40, 9)
+    script = tree(*rows, whole="script")
+    assert (script.title(0), script.whole, tree(*rows).whole) == ("script", "the script", "the cell")
+    assert longest_text(script) == "Longest by name: `count_words` 50.0 %, `step` 30.0 %, `Cell [5]:4` 6.0 % of the script."
+    assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps (60.0 %) come once: train longer and the share falls."
 
 
 def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():

@@ -99,19 +99,23 @@ def callbacks(model: Model) -> Proposals:
         name = quoted(hook)
         below = {at for row in rows for at in tree.rows_below(row)[1:].tolist()}
         most = [at for at in below if 2 * tree.wall_ps[at] > took and tree.kind[at] in _TELLING]
-        inside = ""
+        inside, code = "", _SELDOM_IN_CALLBACK["batch_" in hook]
         if most:  # the outermost of them
             at = min(most)
             inside = "eager ops"
             if tree.kind[at] != parts.EAGER:
                 inside = quoted(tree.name[at])
             inside = f", mostly in {inside}"
+            calls = int(tree.occurrences[at])
+            if calls > times and tree.name[at] in _ONCE:
+                inside += f" ({count_text(calls)} calls)"
+                code = f"{_ONCE[tree.name[at]]} Or less often: {code}"
         edit = _less_often(model, rows)
         yield Proposal(
             "callback", f"Run {name} less often",
             f"{name} ran {count_text(times)} times and took {duration_text(took)}, "
             f"{duration_text(took / times)} each{inside}.",
-            _SELDOM_IN_CALLBACK["batch_" in hook], "https://keras.io/api/callbacks/",
+            code, "https://keras.io/api/callbacks/",
             [edit, *model.steps_behind(times, took)], tree.line[rows[0]], {"without": hook},
         )  # fmt: skip
 

@@ -155,6 +155,10 @@ class CellRecords:
     long_wall_ns: array[int] = field(default_factory=lambda: array("q"))
     tree: list[TreeNode] = field(default_factory=list)
 
+    def call(self, whole: str) -> None:
+        """Name what ran: "script"; "" for a cell."""
+        self.tree[:1] = [replace((self.tree or [TreeNode(-1, CELL)])[0], name=whole)]
+
     def add(self, part: str, name: str, wall_ns: int) -> None:
         """Add what came after the clock had stopped."""
         self.wall_ns += wall_ns

@@ -17,11 +17,7 @@ from profnb.lite.lite_data import match_inputs
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Convert what the folder's job says.
-
-    Returns:
-        0, whatever the converter said.
-    """
+    """Convert what the folder's job says."""
     (folder,) = map(Path, sys.argv[1:] if arguments is None else arguments)
     job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
     import tensorflow as tf

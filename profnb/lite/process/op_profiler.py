@@ -166,12 +166,6 @@ class _Profiled:
 def profile_ops(path: str, threads: int, arrays: Mapping[str, Any], runs: int) -> dict[str, Any]:
     """Mean times of a model's ops over the calmer half of its runs.
 
-    Args:
-        path: The model.
-        threads: Threads of XNNPACK.
-        arrays: Inputs by their names in the signature, in the model's types.
-        runs: How many runs to record.
-
     Returns:
         ``ops``: in the order in which they ran, ``[is_delegated, name, index, part, microseconds]``; a part
         is what was given to the delegate at once. ``invoke_us`` and ``run_us``: what those runs took, within

@@ -100,10 +100,6 @@ def pick_cycle(codes: Int64s, durations: Int64s) -> tuple[Int64s, Int64s, int]:
     it, one call between two of its own, belong to the same cycle, which begins with whichever of
     them came first. A last turn without the anchor is left out.
 
-    Args:
-        codes: Which function each call is of, shape (N,), in time order.
-        durations: How long each call took, shape (N,).
-
     Returns:
         Indices of the R calls in the cycle; ``first_root`` of shape (S + 1,): turn s owns calls
         ``first_root[s]:first_root[s + 1]``; and the anchor's code (-1 with no call repeated).
@@ -139,9 +135,6 @@ def find_sequence(codes: Int64s) -> tuple[int, int, int]:
     It repeats from the first call to the last one, two times at least; or three times at least with other
     calls before it and behind it, a tenth of all at most: weights are made before a loop, results are looked
     at after it. The last turn may be cut off.
-
-    Args:
-        codes: Which function each call is of, shape (N,), in time order.
 
     Returns:
         (first, stop, length) of the shortest one (1,000 at most); zeros if there is none.
@@ -244,11 +237,6 @@ def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:
 
     A call returns before its program ran, and may wait for that of another. What the programs took is in the
     events that name them (``jit_train_step``).
-
-    Args:
-        trace: The trace.
-        names: The names of the functions' calls, shape (F,).
-        codes: Which of them each call is, shape (N,).
 
     Returns:
         Shape (N,), picoseconds; None where no event names a program of one of the functions.

@@ -80,11 +80,6 @@ class _Thread:
         """Name each of S turns: an update in a tenth of a loop's turns makes them all training.
 
         Gradients may be accumulated.
-
-        Args:
-            first: Row of ``outer`` at which each begins, shape (S,).
-            last: The row behind its last one, shape (S,).
-            of_loop: The loop that each belongs to, shape (S,).
         """
         _, of_loop = np.unique(of_loop, return_inverse=True)
         begun = np.searchsorted(self.updates, self.outer[first])
@@ -175,9 +170,7 @@ def _turns(iterator: Int64s, in_pass: Int64s) -> Int64s:
 def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     """Find steps of eager loops by their gradients.
 
-    Args:
-        trace: The trace.
-        others: Steps of eager loops that were found already; what overlaps one is part of it.
+    What overlaps a step of other eager loops that was found already is part of that.
 
     Returns:
         These and the others, in time order; None where there is neither.
@@ -247,11 +240,6 @@ def _begins(gradients: Int64s, entry: Int64s, turns: Turns) -> Int64s:
 
     That is where the first of its tapes was entered; where none was since the gradient before it, its own
     first gradient.
-
-    Args:
-        gradients: The gradients, shape (N,).
-        entry: Where the tape of each was entered, -1 where that is not known, shape (N,).
-        turns: The turns.
     """
     turn_gradients, entry = gradients[turns.roots], entry[turns.roots]
     previous = np.append(-1, gradients)[turns.first]
@@ -265,12 +253,8 @@ def _lasts(
 ) -> Int64s:
     """Find where each of S turns ends.
 
-    Args:
-        trace: The trace.
-        thread: The thread that runs them.
-        of_loop: Which loop each belongs to, shape (S,).
-        gradients: The row of ``thread.outer`` with each one's last gradient, shape (S,).
-        stops: Events with which something else begins.
+    ``gradients`` are rows of ``thread.outer`` with each one's last gradient; with ``stops`` something else
+    begins.
 
     Returns:
         The row of ``thread.outer`` behind each, shape (S,).

@@ -88,12 +88,7 @@ def family_of(name: str) -> str:
 
 
 def find_ranges(trace: Trace, parent: Int32s | None = None) -> Int64s:
-    """Find the events that are ranges which the user marked, ascending.
-
-    Args:
-        trace: The trace.
-        parent: The parent of each event on its line, if it is known already, shape (E,).
-    """
+    """Find the events that are ranges which the user marked, ascending."""
     marked = trace.stats.integers(USER_RANGE).events
     if marked.size:
         return np.asarray(marked[trace.is_host_event[marked]])
@@ -162,12 +157,7 @@ def check_range(trace: Trace, name: str) -> None:
 
 
 def named_steps(trace: Trace, name: str) -> Steps | None:
-    """Take the ranges of a name as the steps; None where nothing on the host has it.
-
-    Args:
-        trace: The trace.
-        name: The name, with or without the number that is behind it.
-    """
+    """Take the ranges of a name as the steps; None where nothing on the host has it."""
     wanted = trace.select_names(lambda text: name in (text, family_of(text)))
     roots = outermost(trace, np.flatnonzero(wanted & trace.is_host_event))
     if not roots.size:

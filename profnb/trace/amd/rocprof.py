@@ -49,10 +49,6 @@ def is_rocprof(head: bytes) -> bool:
 def read_rocprof(buffer: Bytes, source: str) -> Trace:
     """Read a file of rocprofv3.
 
-    Args:
-        buffer: The whole file.
-        source: Its name, for messages.
-
     Raises:
         TraceFormatError: It is damaged, too large, or holds no event.
     """

@@ -154,10 +154,6 @@ def _parse_object(buffer: Bytes, span: Int64s) -> dict[str, Any]:
 def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | None]:
     """Find where the list of events of a document begins, and the small members before it.
 
-    Args:
-        buffer: The whole file.
-        begin: Where the document begins.
-
     Returns:
         The position, and the members; None for a bare list.
     """
@@ -243,9 +239,6 @@ def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, i
 
 def read_raw_events(buffer: Bytes) -> RawEvents:
     """Find the events of a Chrome trace and put their fields into columns.
-
-    Args:
-        buffer: The whole file, decompressed, as uint8.
 
     Raises:
         TraceFormatError: It is no Chrome trace, or is damaged or cut short.

@@ -205,12 +205,7 @@ class EventSpans:
 
 
 def scan_events(buffer: Bytes, at: int) -> EventSpans:
-    """Find the fields of every event of the list that begins at a position.
-
-    Args:
-        buffer: The whole file.
-        at: Where the list's bracket is.
-    """
+    """Find the fields of every event of the list that begins at a position."""
     state = np.zeros(2, np.int64)
     count = _scan(buffer, at, buffer.size, *_KEYS, _spans(0), 0, buffer.size, state)
     spans = _spans(count)

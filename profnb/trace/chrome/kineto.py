@@ -86,13 +86,7 @@ def is_kineto(raw: RawEvents) -> bool:
 def read_kineto(
     raw: RawEvents, processes: dict[str, str], threads: dict[tuple[str, str], str]
 ) -> Reading:
-    """Tell hosts, devices, ops and steps of a PyTorch trace.
-
-    Args:
-        raw: Its events.
-        processes: Names of processes.
-        threads: Names of threads.
-    """
+    """Tell hosts, devices, ops and steps of a PyTorch trace."""
     kinds = [
         _WORK if category in _KINETO_DEVICE else _KINDS.get(category, 0)
         for category in raw.categories

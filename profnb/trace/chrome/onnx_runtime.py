@@ -23,12 +23,7 @@ def is_onnx_runtime(raw: RawEvents) -> bool:
 
 
 def read_onnx_runtime(raw: RawEvents, plain: Reading) -> Reading:
-    """Tell ops and runs of the session.
-
-    Args:
-        raw: The events.
-        plain: Their lines, as of any writer.
-    """
+    """Tell ops and runs of the session."""
     is_op, names = np.zeros(len(raw.names), np.bool_), list(raw.names)
     nodes = np.flatnonzero(raw.category == row_of(raw.categories, _NODE))
     rows, first = np.unique(raw.name[nodes], return_index=True)

@@ -129,10 +129,6 @@ def _lines_of(reading: Reading, events: Int64s) -> tuple[list[FoundLine], Int64s
     Threads that name the same line of the same rank are one line: of threads 0 "GPU stream 7", 1 "python"
     and 2 "GPU stream 7", all with events, the lines are 0 "GPU stream 7" and 1 "python", and the threads'
     lines 0, 1, 0.
-
-    Args:
-        reading: What the raw events mean.
-        events: The raw events that are events of a line.
     """
     threads = np.unique(reading.thread[events])
     if reading.rank:
@@ -151,11 +147,6 @@ def _stats_of(raw: RawEvents, reading: Reading, raw_events: Int64s) -> ChromeSta
 
     Where the trace's events 0 and 1 are the raw events 5 and 2, and raw event 2 has the derived step
     number 7, event 1 has it.
-
-    Args:
-        raw: The raw events.
-        reading: What they mean.
-        raw_events: The raw event of each event of the trace, shape (E,).
     """
     event_of_raw = np.full(raw.thread.size, -1, np.int64)
     event_of_raw[raw_events] = np.arange(raw_events.size)

@@ -81,17 +81,7 @@ def _spread(
 
 
 def write_chrome(trace: Trace, target: Path, additions: Additions, version: str) -> None:
-    """Write a trace as a Chrome trace.
-
-    Args:
-        trace: The trace.
-        target: The file; compressed if its name ends with ``.gz``.
-        additions: What to show besides the events.
-        version: Ours, for the file's own record.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Write a trace as a Chrome trace."""
     events, lines = trace.events, trace.lines
     lane, around = (np.zeros(len(events), np.int64) for _ in range(2))
     innermost = np.empty(_MOST_EXTRA_THREADS, np.int64)

@@ -71,10 +71,6 @@ _LAST_MOMENT_NS, _MOST_IN_USE = 1 << 61, 1 << 55
 def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
     """Read a snapshot.
 
-    Args:
-        buffer: The whole file.
-        source: Its name, for messages.
-
     Raises:
         TraceFormatError: It is none, holds something else than plain values, or is damaged.
     """
@@ -243,10 +239,6 @@ def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
 
 def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
     """Read a memory timeline, of bytes by kind or of each change.
-
-    Args:
-        buffer: The whole file, unpacked.
-        source: Its name, for messages.
 
     Raises:
         TraceFormatError: It is none, is damaged, or tells of no memory.

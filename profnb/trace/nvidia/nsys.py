@@ -57,10 +57,6 @@ _Pair = tuple[int, int]
 def read_nsys(database: Database, source: str) -> Trace:
     """Read an export of Nsight Systems.
 
-    Args:
-        database: Its tables.
-        source: The file's name, for messages.
-
     Raises:
         TraceFormatError: It holds no event, or something else than tables.
     """

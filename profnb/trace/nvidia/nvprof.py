@@ -63,10 +63,6 @@ _CALLS = {
 def read_nvprof(database: Database, source: str) -> Trace:
     """Read a database of nvprof.
 
-    Args:
-        database: Its tables.
-        source: The file's name, for messages.
-
     Raises:
         TraceFormatError: It holds no event, or something else than tables.
     """

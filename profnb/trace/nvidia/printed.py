@@ -74,10 +74,6 @@ def is_printed(start: bytes) -> bool:
 def read_printed(buffer: Bytes, source: str) -> Trace:
     """Read what nvprof or nsys printed.
 
-    Args:
-        buffer: The whole file.
-        source: Its name, for messages.
-
     Raises:
         TraceFormatError: It lists no kernels or calls one by one.
     """

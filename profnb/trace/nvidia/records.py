@@ -148,10 +148,7 @@ def on_threads(thread: Int64s, titles: Mapping[int, str]) -> tuple[list[FoundLin
 def kernels_of(columns: Sequence[Int64s], names: Sequence[str], name: Int64s) -> Records:
     """Make records of kernels.
 
-    Args:
-        columns: As ``KERNEL_COLUMNS``, each of shape (N,).
-        names: Names of kernels.
-        name: Row of ``names`` of each, shape (N,).
+    ``columns`` are as ``KERNEL_COLUMNS``, and ``name`` the row of ``names`` of each, all of shape (N,).
     """
     begin, end, device, stream, correlation, *shape = columns
     distinct, row = distinct_rows(*shape)
@@ -171,10 +168,8 @@ def copies_of(
 ) -> Records:
     """Make records of copies.
 
-    Args:
-        columns: As ``COPY_COLUMNS``, each of shape (N,).
-        kinds: What the numbers of kinds of memory mean.
-        is_set: Whether all of them only set memory.
+    ``columns`` are as ``COPY_COLUMNS``, each of shape (N,). ``kinds`` says what numbers of kinds of memory
+    mean.
     """
     begin, end, device, stream, correlation, size, kind, *sides = columns
     directions, row = np.unique(np.full_like(kind, MEMSET) if is_set else kind, return_inverse=True)
@@ -196,11 +191,8 @@ def host_records(
 ) -> Records:
     """Make records of the host's calls, or of the ranges that a program marked.
 
-    Args:
-        columns: N begins, ends and threads; of calls correlations, too.
-        names: Names of calls or ranges.
-        name: Row of ``names`` of each, shape (N,).
-        titles: What threads are called, where they have a name.
+    ``columns`` are begins, ends and threads; of calls correlations, too. ``name`` is the row of ``names`` of
+    each.
     """
     begin, end, thread, *correlation = columns
     stats = {CORRELATION_ID: correlation[0]} if correlation else {USER_RANGE: np.ones_like(begin)}
@@ -212,11 +204,7 @@ def facts_of(
 ) -> dict[str, PlaneStats]:  # fmt: skip
     """Give what is known of GPUs, by the name of their plane; numbers below 0 are not known.
 
-    Args:
-        gpus: The number of each of N GPUs.
-        names: What each is called.
-        columns: N numbers each, by what TensorFlow calls them.
-        vendor: Who made them.
+    ``columns`` are by what TensorFlow calls them.
     """
     return {
         f"/device:GPU:{gpu}": {
@@ -231,12 +219,6 @@ def trace_of(
     source: str, recorder: str, records: Sequence[Records], facts: Mapping[str, PlaneStats] | None = None
 ) -> Trace:  # fmt: skip
     """Put all records of a file into a trace; ranges come before the calls inside of them.
-
-    Args:
-        source: The file's name.
-        recorder: The profiler that wrote it.
-        records: The records, of one clock.
-        facts: What is known of devices, by the name of their plane.
 
     Raises:
         TraceFormatError: There is none, or they lie too far apart.
