@@ -427,10 +427,10 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
     made = list(nodes)
     for row, node in enumerate(nodes):
         phase = _phase_of(node)
-        rows = () if study.steps.is_window else study.steps.rows_of(phase)
+        rows = np.zeros(0, np.int64) if study.steps.is_window else _steps_of(study, phase)
         below = _below(made, row, _OF_TRACE)
         whole = node.self_ns + sum(made[at].self_ns for at in below)
-        if len(rows) and whole:
+        if rows.size and whole:
             for at in (row, *below):
                 made[at] = replace(made[at], self_ns=0)
             shares = study.breakdown.picoseconds[rows].sum(axis=0)
@@ -438,6 +438,14 @@ def _with_steps(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
             if phase == study.summary.phase:
                 _add_ops(made, row, study)
     return made
+
+
+def _steps_of(study: Study, phase: str) -> Int64s:
+    """The steady steps of a phase, and those that waited for the first batch of a further pass."""
+    steps = study.steps
+    every = steps.rows_of(phase, warm_up=True)
+    begins_pass = np.append(False, steps.ends_epoch[:-1])
+    return np.union1d(steps.rows_of(phase), every[1:][begins_pass[every[1:]]])
 
 
 def _add_below(

@@ -175,6 +175,8 @@ def _measure(
         if len(batches) > 1 or (batches and is_process):
             first = (batches[0], peaks[0]) if len(batches) > 1 else (0, 0.0)
             slope = (peaks[-1] - first[1]) / (batches[-1] - first[0])
+            while chosen is None and slope * size > most and size > 2 * batches[-1]:
+                size //= 2
             if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
                 break
             if slope * size > most:

@@ -54,7 +54,7 @@ def test_fewer_calls_are_said_to_save_half_at_most_of_what_lies_between_the_ops_
     assert "Python ran for 20.0 % of the time" in advice.evidence
     assert ("TensorFlow spent 75.0 % on starting and ending calls" in advice.evidence) == is_of_calls
     whole = 0.95 if is_of_calls else 0.225  # of which one of 16 calls stays at least, and a quarter of them at most
-    short = 0.0 if is_of_calls else 0.8 - 0.025 - 78 * 0.005  # of the call, what its ends and ops of 50 us leave: half may go
+    short = 0.05 * 0.1 if is_of_calls else 0.8 - 0.025  # the first 50 us of each op, and what lies between ops: half may go
     assert advice.bound_fraction == pytest.approx(whole * 15 / 16 + short / 2)
     assert advice.saves_ms[0] == pytest.approx(80 * whole * 3 / 4)
 

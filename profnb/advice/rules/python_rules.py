@@ -245,8 +245,9 @@ def _fewer_calls(
     threads anew.
     """
     around, short = shares_of_calls(study)
-    left, whole = (around / _IN_ONE_CALL + short / 2, around * QUARTER + short), around + short
-    edits = [model.some_of(kinds, share, _beside_input(study, share, (1 / _IN_ONE_CALL, QUARTER)))]
+    kept = _beside_input(study, share + around, (1 / _IN_ONE_CALL, QUARTER))
+    left, whole = (around * kept[0] + short / 2, around * kept[1] + short), around + short
+    edits = [model.some_of(kinds, share, kept)]
     if around:
         evidence += f" TensorFlow spent {percent_text(around)} on starting and ending calls."
         edits.append(model.some_of(("host compute",), whole, [each / whole for each in left]))
