@@ -10,13 +10,14 @@ and without a network. A page of its own carries plotly.js inside for the figure
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
 from profnb.core.block import Block
+from profnb.core.columns import group
 from profnb.drawing.markup import figure_text, json_attribute, script_element
 from profnb.drawing.theme import GRID, ROOT, TEXT_COLOUR, ink_on
 
@@ -112,41 +113,31 @@ def icicle_figure(
 
 
 @dataclass(frozen=True, slots=True)
-class RoofPoints:
-    """Points of one colour.
+class RoofPoint:
+    """A point under a roof."""
 
-    Attributes:
-        name: What they have in common.
-        colour: Their colour.
-        intensity: Operations per byte.
-        flops_per_second: Operations that each reached.
-        texts: What each is.
-        shares: Of the time, 0 to 1: how large each is drawn.
-    """
-
-    name: str
-    colour: str
-    intensity: Sequence[float]
-    flops_per_second: Sequence[float]
-    texts: Sequence[str]
-    shares: Sequence[float]
+    group: str  # what points of its colour have in common
+    colour: str  # its colour
+    intensity: float  # operations per byte
+    flops_per_second: float  # operations that it reached
+    text: str  # what it is
+    share: float  # of the time, 0 to 1: how large it is drawn
 
 
 def roof_figure(
-    title: str, roofs: Sequence[tuple[str, float]], bandwidth: float, groups: Sequence[RoofPoints]
+    title: str, limits: Iterable[tuple[float, str]], bandwidth: float, points: Sequence[RoofPoint]
 ) -> dict[str, Any]:
-    """Draw points under their roofline.
+    """Draw points, of which there is one at least, under their roofline.
 
-    Args:
-        title: The chart's title.
-        roofs: Names and peaks of operations.
-        bandwidth: What memory can move in a second.
-        groups: The points; those without any are left out. There is one at least.
+    ``limits`` are peaks of operations, each with a width of numbers that it is of; ``bandwidth`` is what
+    memory can move in a second.
     """
-    everything = [at for group in groups for at in group.intensity]
-    low, high = min(everything) / 2, max(everything) * 2
+    low = min(point.intensity for point in points) / 2
+    high = max(point.intensity for point in points) * 2
+    widths = group(limits)
     data: list[dict[str, Any]] = []
-    for name, flops in roofs:
+    for flops in sorted(widths):
+        name = f"limit, {' and '.join(sorted(set(widths[flops])))}"
         ridge = flops / bandwidth
         x = [low, *([ridge] if low < ridge < high else []), high]
         data.append(
@@ -156,18 +147,17 @@ def roof_figure(
                 "line": {"width": 1.5, "color": TEXT_COLOUR}, "hoverinfo": "skip",
             }
         )  # fmt: skip
-    for group in groups:
-        if not len(group.intensity):
-            continue
+    for name, alike in group((point.group, point) for point in points).items():
         data.append(
             {
-                "type": "scatter", "mode": "markers", "name": group.name,
-                "x": list(group.intensity), "y": list(group.flops_per_second),
-                "customdata": [figure_text(text) for text in group.texts],
+                "type": "scatter", "mode": "markers", "name": name,
+                "x": [point.intensity for point in alike],
+                "y": [point.flops_per_second for point in alike],
+                "customdata": [figure_text(point.text) for point in alike],
                 "hovertemplate": "%{customdata}<br>%{y:.3s}flop/s at %{x:.3g} flop/byte<extra></extra>",
                 "marker": {
-                    "size": [6 + 26 * share**0.5 for share in group.shares],
-                    "color": group.colour,
+                    "size": [6 + 26 * point.share**0.5 for point in alike],
+                    "color": alike[0].colour,
                     "opacity": 0.8, "line": {"width": 0},
                 },
             }

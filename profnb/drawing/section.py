@@ -33,36 +33,23 @@ _CONTROL_MARKS = str.maketrans({_COLUMN: " ", _ROW: " ", _FAINT: " ", "\r": " "}
 
 @dataclass(frozen=True)
 class Shown:
-    """A column of a section that is made of several columns of the table, or looks its own way.
+    """A column of a section that is made of several columns of the table, or looks its own way."""
 
-    Attributes:
-        heading: Its heading.
-        cell: The cell of a row.
-        is_number: Whether it aligns right.
-        sort_key: What a row is sorted by, where the section can be sorted; None for its text.
-        meaning: What it holds, for the text under the pointer.
-    """
-
-    heading: str
-    cell: Callable[[int], Cell]
-    is_number: bool = False
+    heading: str  # its heading
+    cell: Callable[[int], Cell]  # the cell of a row
+    is_number: bool = False  # whether it aligns right
+    # what a row is sorted by, where the section can be sorted; None for its text
     sort_key: Callable[[int], Key] | None = None
-    meaning: str = ""
+    meaning: str = ""  # what it holds, for the text under the pointer
 
 
 @dataclass(frozen=True)
 class Bar:
-    """The bars that a section begins with.
+    """The bars that a section begins with."""
 
-    Attributes:
-        fraction: The length of each row's bar, 0 to 1.
-        colour: Their colour, or one for each row.
-        width: Characters of a full bar.
-    """
-
-    fraction: Callable[[int], float]
-    colour: str | Callable[[int], str]
-    width: int = 12
+    fraction: Callable[[int], float]  # the length of each row's bar, 0 to 1
+    colour: str | Callable[[int], str]  # their colour, or one for each row
+    width: int = 12  # characters of a full bar
 
     @classmethod
     def of(
@@ -79,74 +66,51 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Finder:
-    """Questions that a reader can ask of a table besides its order: words, one side alone, sums by kind.
+    """Questions that a reader can ask of a table besides its order: words, one side alone, sums by kind."""
 
-    Attributes:
-        noun: What a row is, in the plural.
-        sides: The side of each row.
-        weights: What each row adds to its side.
-        wholes: What every row of a side adds up to, by its name; rows that are not listed included.
-        measure: What the weights are, such as "self time".
-        running: The heading of the column of the share that a row and all above it have of their side.
-        hidden: How many rows are not listed.
-        kinds: The same columns, a row per kind; None in the table of kinds itself.
-        kind_of: The row of ``kinds`` that each row belongs to.
-    """
-
-    noun: str
-    sides: Sequence[str]
-    weights: Sequence[int]
+    noun: str  # what a row is, in the plural
+    sides: Sequence[str]  # the side of each row
+    weights: Sequence[int]  # what each row adds to its side
+    # what every row of a side adds up to, by its name; rows that are not listed included
     wholes: dict[str, int]
-    measure: str
+    measure: str  # what the weights are, such as "self time"
+    # the heading of the column of the share that a row and all above it have of their side
     running: str
-    hidden: int = 0
+    hidden: int = 0  # how many rows are not listed
+    # the same columns, a row per kind; None in the table of kinds itself
     kinds: "Section | None" = None
-    kind_of: Sequence[int] = ()
+    kind_of: Sequence[int] = ()  # the row of ``kinds`` that each row belongs to
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table of the report.
+    """A table of the report."""
 
-    Attributes:
-        title: Its title.
-        sentence: What it says, in a sentence.
-        headings: One per column; "" for a bar.
-        rows: Cells; a bar stands in the first column.
-        numbers: Which columns are numbers.
-        colours: The colour of each row's bar.
-        tab: The part of the report it belongs to.
-        figure: A chart that says it in one look, in plotly's schema.
-        is_detail: Whether to leave it out of the report as plain text.
-        searches: For each row words that find its ops in the op table; "" for none.
-        sort_keys: For each row what each column is sorted by, None where it is not known; empty if the
-            table is not to be sorted.
-        shown: How many rows to show before the rest is asked for.
-        meanings: For each column what it holds, shown under the pointer; empty for nothing.
-        sorted_by: The column that the rows are sorted by, largest first, where that should be seen.
-        finder: What else than its order a reader can ask of it; None for nothing.
-        plain: What the report as plain text says instead of the table.
-        strip: A small picture of ours between the sentence and the table; None for none.
-        below: What stands below the table.
-    """
-
-    title: str
-    sentence: str
-    headings: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    numbers: Sequence[bool]
-    colours: Sequence[str]
-    tab: str
-    figure: dict[str, Any] | None = None
-    is_detail: bool = False
+    title: str  # its title
+    sentence: str  # what it says, in a sentence
+    headings: Sequence[str]  # one per column; "" for a bar
+    rows: Sequence[Sequence[Cell]]  # cells; a bar stands in the first column
+    numbers: Sequence[bool]  # which columns are numbers
+    colours: Sequence[str]  # the colour of each row's bar
+    tab: str  # the part of the report it belongs to
+    figure: dict[str, Any] | None = None  # a chart that says it in one look, in plotly's schema
+    is_detail: bool = False  # whether to leave it out of the report as plain text
+    # for each row words that find its ops in the op table; "" for none
     searches: Sequence[str] = ()
+    # for each row what each column is sorted by, None where it is not known; empty if the table
+    # is not to be sorted
     sort_keys: Sequence[Sequence[Key]] = ()
-    shown: int = _MOST_PLAIN
+    shown: int = _MOST_PLAIN  # how many rows to show before the rest is asked for
+    # for each column what it holds, shown under the pointer; empty for nothing
     meanings: Sequence[str] = ()
+    # the column that the rows are sorted by, largest first, where that should be seen
     sorted_by: int | None = None
+    # what else than its order a reader can ask of it; None for nothing
     finder: Finder | None = None
-    plain: str = ""
+    plain: str = ""  # what the report as plain text says instead of the table
+    # a small picture of ours between the sentence and the table; None for none
     strip: Markup | None = None
+    # what stands below the table
     below: Markup = Markup("")  # noqa: RUF009 - frozen
 
     @cached_property

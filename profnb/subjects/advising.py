@@ -42,24 +42,16 @@ READY = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to change where there is no tree: of a LiteRT model, or of several hosts.
+    """One thing to change where there is no tree: of a LiteRT model, or of several hosts."""
 
-    Attributes:
-        rule: The rule's name.
-        title: What to do, in a few words.
-        evidence: The numbers, in a sentence or two.
-        bound_fraction: Most of the time that it can save, 0 to 1; None where nothing bounds it.
-        code: What to write.
-        link: Where it is explained.
-        concerned_fraction: Share of the time that it speaks of; what ranks it where nothing bounds it.
-    """
-
-    rule: str
-    title: str
-    evidence: str
+    rule: str  # the rule's name
+    title: str  # what to do, in a few words
+    evidence: str  # the numbers, in a sentence or two
+    # most of the time that it can save, 0 to 1; None where nothing bounds it
     bound_fraction: float | None
-    code: str
-    link: str
+    code: str  # what to write
+    link: str  # where it is explained
+    # share of the time that it speaks of; what ranks it where nothing bounds it
     concerned_fraction: float = 1.0
 
 

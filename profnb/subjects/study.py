@@ -74,7 +74,6 @@ class _Value(Generic[T]):
     """
 
     def __init__(self, work_out: Callable[["Study"], T]) -> None:
-        """Compute nothing yet."""
         self._work_out = work_out
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -86,14 +85,9 @@ class _Value(Generic[T]):
 
 
 class _Subject:
-    """The findings of one subject.
-
-    Attributes:
-        study: The study that it is a part of.
-    """
+    """The findings of one subject, of which nothing is computed yet."""
 
     def __init__(self, study: "Study") -> None:
-        """Compute nothing yet."""
         self.study = study
 
 
@@ -222,11 +216,7 @@ class Ops(_Subject):
     )
 
     def of_steps(self, rows: Int64s) -> OpTable:
-        """Sum up the ops of some steps only.
-
-        Args:
-            rows: The steps, as rows of ``Spine.steps``.
-        """
+        """Sum up the ops of some steps only."""
         if rows is self.study.summary.counted:
             return self.counted
         return sum_op_runs(self.runs, self.study.events_of(rows))
@@ -337,7 +327,7 @@ class Layers(_Subject):
 
     @cached_property
     def peaks(self) -> list[AllocatorPeak]:
-        """What came and went at each allocator's peak, and in XLA's largest program, by kind and layer."""
+        """Memory that came and went at each allocator's peak, and in XLA's largest program."""
         study = self.study
         allocators, phase = study.memory.allocators, study.summary.phase or ""
         if self.called is not None:
@@ -384,9 +374,7 @@ class Layers(_Subject):
     def table_of(self, rows: Int64s, within: Bools) -> LayerTable:
         """The layers by the op time of a part of the trace, without what bounds them.
 
-        Args:
-            rows: The steps that a mean is of, as rows of ``Spine.steps``.
-            within: True for events that count, shape (E,).
+        ``rows`` are the steps that a mean is of; ``within`` tells which events count, shape (E,).
         """
         return self._tabulate(self._times_of(rows, within), None)
 
@@ -447,9 +435,8 @@ class Source(_Subject):
     ) -> SourceLines | None:
         """Work out what each line cost in a part of the trace; None where the capture did not look at lines.
 
-        Args:
-            within: Which events count, shape (E,).
-            times_ps: Begins and ends of what Python's time is of; None for the whole capture.
+        ``within`` tells which events count, ``times_ps`` the begins and ends of what Python's time is of;
+        None for all.
         """
         study, ops, records = self.study, self.study.ops, self.study.recording.source
         if records is None and self.stacks is None:

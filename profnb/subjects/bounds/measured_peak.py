@@ -107,8 +107,7 @@ def kept_peak() -> MeasuredPeak | None:
 def measure_cpu(seconds: float) -> MeasuredPeak:
     """Measure what the CPU can do, and keep it.
 
-    Args:
-        seconds: How long to measure, about; each of both is run five times at least.
+    It takes so many seconds, about; each of both is run five times at least.
 
     Raises:
         ValueError: There is no time.

@@ -120,19 +120,12 @@ class OpTensors:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The work of one run of an op.
+    """The work of one run of an op."""
 
-    Attributes:
-        flops: Operations.
-        nbytes: Bytes read and written, each tensor once.
-        width: Of the numbers it computes with; "" for whole numbers and the like.
-        is_product: Whether it multiplies matrices or convolves.
-    """
-
-    flops: float
-    nbytes: float
-    width: str
-    is_product: bool
+    flops: float  # operations
+    nbytes: float  # bytes read and written, each tensor once
+    width: str  # of the numbers it computes with; "" for whole numbers and the like
+    is_product: bool  # whether it multiplies matrices or convolves
 
 
 def op_cost(op: OpTensors) -> Cost | None:
@@ -340,11 +333,7 @@ def find_costs(
 ) -> dict[tuple[str, str], Cost]:
     """Find what one run of each op does, of the ops of which that is known.
 
-    Args:
-        ops: Names and types, as the trace has them.
-        graphs: The graphs that may have run.
-        batch_size: Examples of one iteration; None where not known.
-        recorded: The distinct shapes of what ops allocated, by the op's name without calls.
+    ``recorded`` are the distinct shapes of what ops allocated, by the op's name without calls.
     """
     places = locate_ops(ops, graphs)
     op_counts = Counter(at for standing in places.values() for at, _ in standing)

@@ -33,19 +33,13 @@ _NOT_KNOWN = Cost(nan, nan, "", is_product=False)
 
 @dataclass(frozen=True, slots=True)
 class OpRoofline(OpRates):
-    """N ops of one side, most time first; NaN or "" for what is not known.
+    """N ops of one side, most time first; NaN or "" for what is not known."""
 
-    Attributes:
-        is_device: True if the side is the device.
-        op_type: Their types.
-        op_name: Their names.
-        refuted_by: How many times the measured peak a product of matrices reached, where that is more than
-            it can be; else 0.
-    """
-
-    is_device: bool
-    op_type: tuple[str, ...]
-    op_name: tuple[str, ...]
+    is_device: bool  # true if the side is the device
+    op_type: tuple[str, ...]  # their types
+    op_name: tuple[str, ...]  # their names
+    # how many times the measured peak a product of matrices reached, where that is more
+    # than it can be; else 0
     refuted_by: float = 0.0
 
     @property
@@ -75,12 +69,6 @@ def place_ops(
 ) -> OpRoofline | None:
     """Place the ops of one side under the roof of what ran them.
 
-    Args:
-        ops: The ops, with their time.
-        costs: What one run of each does, by its name and type.
-        peak: The limits; None where they are not known.
-        is_device: Which side.
-
     Returns:
         The side's ops, most time first; None where nothing is known of any.
     """
@@ -89,20 +77,19 @@ def place_ops(
     if costs.keys().isdisjoint(keys):
         return None
     row_costs = [costs.get(key, _NOT_KNOWN) for key in keys]
+    peaks = [
+        peak.flops_of(cost.width, is_product=cost.is_product)
+        if peak is not None and cost is not _NOT_KNOWN
+        else nan
+        for cost in row_costs
+    ]
     placed = OpRoofline(
         ops.occurrences[rows],
         ops.self_ps[rows],
         np.array([cost.flops for cost in row_costs]),
         np.array([cost.nbytes for cost in row_costs]),
         tuple(cost.width for cost in row_costs),
-        np.array(
-            [
-                nan
-                if peak is None or cost is _NOT_KNOWN
-                else peak.flops_of(cost.width, is_product=cost.is_product)
-                for cost in row_costs
-            ]
-        ),
+        np.array(peaks),
         peak,
         is_device,
         tuple(op_type for _, op_type in keys),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import percent_text, rate_text
-from profnb.drawing.figures import RoofPoints, roof_figure
+from profnb.drawing.figures import RoofPoint, roof_figure
 from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
@@ -129,29 +129,17 @@ def op_roofline_figure(roofline: OpRoofline) -> dict[str, Any] | None:
     rows = np.flatnonzero(has_place & (shares >= _SMALLEST_SHARE))[:_MOST_OPS_DRAWN]
     if peak is None or np.isnan(peak.bytes_per_second) or not rows.size:
         return None
-    widths: dict[float, set[str]] = {}
-    for row in rows.tolist():
-        widths.setdefault(float(roofline.peak_flops[row]), set()).add(roofline.width[row])
-    roofs = [(f"limit, {' and '.join(sorted(widths[flops]))}", flops) for flops in sorted(widths)]
+    limits = [(float(roofline.peak_flops[row]), roofline.width[row]) for row in rows.tolist()]
+    bounds, intensity, reached = roofline.bound_by, roofline.intensity, roofline.flops_per_second
     points = []
     for bound, name in _BOUND_NAMES.items():
-        bound_rows = rows[np.array(roofline.bound_by)[rows] == bound]
-        texts = [
-            f"{without_call(roofline.op_name[row])[:80]}: "
-            f"{percent_text(float(roofline.flops_fraction[row]))} of the peak of operations, "
-            f"{percent_text(float(roofline.bytes_fraction[row]))} of memory's, "
-            f"{percent_text(float(shares[row]))} of the time"
-            for row in bound_rows.tolist()
-        ]
-        intensity, reached = roofline.intensity[bound_rows], roofline.flops_per_second[bound_rows]
-        points.append(
-            RoofPoints(
-                name,
-                _BOUND_COLOURS[bound],
-                intensity.tolist(),
-                reached.tolist(),
-                texts,
-                shares[bound_rows].tolist(),
+        for row in (row for row in rows.tolist() if bounds[row] == bound):
+            text = (
+                f"{without_call(roofline.op_name[row])[:80]}: "
+                f"{percent_text(float(roofline.flops_fraction[row]))} of the peak of operations, "
+                f"{percent_text(float(roofline.bytes_fraction[row]))} of memory's, "
+                f"{percent_text(float(shares[row]))} of the time"
             )
-        )
-    return roof_figure("Roofline of TensorFlow's ops", roofs, peak.bytes_per_second, points)
+            at = float(intensity[row]), float(reached[row])
+            points.append(RoofPoint(name, _BOUND_COLOURS[bound], *at, text, float(shares[row])))
+    return roof_figure("Roofline of TensorFlow's ops", limits, peak.bytes_per_second, points)

@@ -177,10 +177,7 @@ def fill_shapes(
 ) -> list[Shape | None]:
     """Fill in the shapes of a graph's tensors as far as they can be known, in the order of ``graph.shapes``.
 
-    Args:
-        graph: The graph.
-        batch_size: Examples of one iteration; None where not known.
-        recorded: The distinct shapes of what ops allocated, by the op's name.
+    ``recorded`` are the distinct shapes of what ops allocated, by the op's name.
     """
     filling = _Filling(graph, batch_size)
     first = 0

@@ -57,14 +57,11 @@ class CellBreakdown(RowColumns):
     """N parts of a cell that add up to its wall time.
 
     Its columns are those of ``CELL_BREAKDOWN``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        occurrences: Number of runs, shape (N,); 0 where that has no meaning.
     """
 
     part: tuple[str, ...]
     name: tuple[str, ...]
-    occurrences: Int64s
+    occurrences: Int64s  # number of runs, shape (N,); 0 where that has no meaning
     wall_ps: Int64s
     longest_ps: Int64s
     line: tuple[str, ...]
@@ -136,10 +133,6 @@ CELL_BREAKDOWN = Table[CellBreakdown](
 def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellBreakdown | None:
     """Put the parts of a cell in columns; the code's own Python is named by the text of its line.
 
-    Args:
-        records: What the capture's clock charged.
-        source: The text of the user's lines, where that was kept.
-
     Returns:
         The parts; None where nothing was timed.
     """
@@ -170,17 +163,11 @@ def _line_of(part: CellPart, records: CellRecords, source: SourceRecords | None)
 
 @dataclass(frozen=True, slots=True)
 class GapCause:
-    """The call that took most of a gap.
+    """The call that took most of a gap."""
 
-    Attributes:
-        name: A callback's hook, or what saves or loads: "Pause.on_epoch_end".
-        line: Where it stands, or was called: "Cell [1]:8"; "" where that is not the user's.
-        wall_ps: Time of the gap that it is proved to have taken.
-    """
-
-    name: str
-    line: str
-    wall_ps: int
+    name: str  # a callback's hook, or what saves or loads: "Pause.on_epoch_end"
+    line: str  # where it stands, or was called: "Cell [1]:8"; "" where that is not the user's
+    wall_ps: int  # of the gap that it is proved to have taken
 
     @property
     def text(self) -> str:
@@ -192,9 +179,7 @@ class GapCause:
 def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
     """Find the one call that took more than half of the time of a gap.
 
-    Args:
-        spine: The steps, and what the capture saw.
-        row: The gap, as the row of the step before it.
+    ``row`` is the gap, as the row of the step before it.
 
     Returns:
         The call; None where none is proved to have taken so much.
@@ -202,8 +187,7 @@ def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
     cell, times = spine.recording.cell, spine.step_times
     if cell is None or times.first_ns is None or not len(cell.long_part):
         return None
-    first = _first_of_trace(spine.steps, times)
-    wall = None if first is None else _wall_gap(spine.steps, times, row, first)
+    wall = _wall_gap(spine.steps, times, row)
     if wall is None:
         return None
     begin_ps, end_ps = wall
@@ -225,12 +209,7 @@ def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
 
 
 def epoch_behind(spine: Spine, row: int) -> int:
-    """Number the epoch of a ``fit`` that ended behind a step, as Keras prints it; 0 where that is not known.
-
-    Args:
-        spine: The steps, and what the capture saw.
-        row: The step.
-    """
+    """Number the epoch of a ``fit`` that ended behind a step, as Keras prints it; 0 if not known."""
     times = spine.step_times
     if times.first_ns is None or times.epoch is None:
         return 0
@@ -253,18 +232,18 @@ def _first_of_trace(steps: Steps, times: StepTimes) -> int | None:
         return None
     fitting = []
     for place in places.tolist():
-        if times.phase[place : place + count] != steps.phase:
-            continue
-        apart = steps.host_begin_ps - times.begin_ps[place : place + count]
+        part = slice(place, place + count)
+        apart = steps.host_begin_ps - times.begin_ps[part]
         near = np.abs(apart - np.median(apart).astype(np.int64)) <= _NEAR_PS
-        if near.mean() >= _ALIKE:
+        if times.phase[part] == steps.phase and near.mean() >= _ALIKE:
             fitting.append(place)
     return fitting[0] if len(fitting) == 1 else None
 
 
-def _wall_gap(steps: Steps, times: StepTimes, row: int, first: int) -> tuple[int, int] | None:
+def _wall_gap(steps: Steps, times: StepTimes, row: int) -> tuple[int, int] | None:
     """Begin and end of a gap as the capture timed it; None where the trace's gap is not the same one."""
-    if row + 1 >= len(steps):
+    first = _first_of_trace(steps, times)
+    if first is None or row + 1 >= len(steps):
         return None
     at = first + row
     begin_ps = int(times.begin_ps[at]) + int(times.duration_ps[at])

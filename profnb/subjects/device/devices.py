@@ -22,6 +22,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -55,10 +56,6 @@ class DeviceTable(RowColumns):
     """D devices that ran something, in the order of the trace.
 
     Its columns are those of ``DEVICES``, each of shape (D,), times in picoseconds.
-
-    Attributes:
-        hidden_collective_ps: The part of it during which compute ran as well, shape (D,).
-        window_ps: From the first step's begin to the last one's end.
     """
 
     device: tuple[str, ...]
@@ -66,8 +63,8 @@ class DeviceTable(RowColumns):
     compute_ps: Int64s
     copy_ps: Int64s
     collective_ps: Int64s
-    hidden_collective_ps: Int64s
-    window_ps: int
+    hidden_collective_ps: Int64s  # the part of it during which compute ran as well, shape (D,)
+    window_ps: int  # from the first step's begin to the last one's end
 
     @property
     def utilization(self) -> Floats:
@@ -146,14 +143,10 @@ DEVICES = Table[DeviceTable](
 )
 
 
-def _of_devices(category: str) -> Callable[[Spine], Int64s]:
+def _of_devices(category: str, spine: Spine) -> Int64s:
     """A category's time on all devices, each with a row per step."""
-
-    def values(spine: Spine) -> Int64s:
-        parts = [breakdown.of(category) for breakdown in spine.device_breakdowns.values()]
-        return np.concatenate([np.empty(0, np.int64), *parts])
-
-    return values
+    parts = [breakdown.of(category) for breakdown in spine.device_breakdowns.values()]
+    return np.concatenate([np.empty(0, np.int64), *parts])
 
 
 DEVICE_STEPS = Table[Spine](
@@ -176,7 +169,7 @@ DEVICE_STEPS = Table[Spine](
             "its duration",
         ),
         *(
-            Column(category_column(name), _of_devices(name), f"time of it that is {name}")
+            Column(category_column(name), partial(_of_devices, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
     ),
@@ -203,18 +196,14 @@ def find_unused_gpus(
 ) -> tuple[str, ...]:
     """Find the GPUs that are there and that the steps, which compute on the CPU, do not use.
 
-    Args:
-        spine: The steps and where their time went.
-        find_allocators: Finds what was allocated, asked only where there is a GPU.
+    Allocators are looked for only where there is a GPU.
 
     Returns:
         The names of the devices; none where one of them worked, or where the steps compute little.
     """
     trace = spine.trace
-    in_trace = tuple(
-        plane.name for plane in trace.planes if plane.is_device and "GPU" in plane.name
-    )
-    present = in_trace or tuple(name for name in spine.recording.devices if "GPU" in name)
+    in_trace = [plane.name for plane in trace.planes if plane.is_device and "GPU" in plane.name]
+    present = tuple(in_trace or [name for name in spine.recording.devices if "GPU" in name])
     if not present or spine.steps.is_window or gpu_worked(trace, find_allocators()):
         return ()
     shares = {share.category: share.fraction for share in spine.summary.shares}
@@ -228,9 +217,6 @@ def is_mixed_precision(spine: Spine) -> bool:
     return policy.startswith("mixed_") or bool(scales.any())
 
 
-_MEMCPY_DETAILS = "memcpy_details"
-_MEMSET_DETAILS = "memset_details"
-_KINETO_BYTES = "bytes"
 _KINETO_KINDS = re.compile(r"Mem\w+ (?:\w+ )?\((?:(\w+) -> )?(\w+)\)")
 
 
@@ -239,11 +225,6 @@ class CopyTable(RowColumns):
     """One row per direction and pair of memory kinds, most time first.
 
     Its columns are those of ``COPIES``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        sized: Number of those that tell their size, shape (N,).
-        bytes: Bytes moved by those that tell, shape (N,).
-        sized_ps: Time of those that tell, shape (N,).
     """
 
     direction: tuple[str, ...]
@@ -251,9 +232,9 @@ class CopyTable(RowColumns):
     destination_kind: tuple[str, ...]
     occurrences: Int64s
     total_ps: Int64s
-    sized: Int64s
-    bytes: Int64s
-    sized_ps: Int64s
+    sized: Int64s  # number of those that tell their size, shape (N,)
+    bytes: Int64s  # bytes moved by those that tell, shape (N,)
+    sized_ps: Int64s  # time of those that tell, shape (N,)
 
     @property
     def bandwidth(self) -> Floats:
@@ -285,8 +266,8 @@ def tabulate_copies(trace: Trace) -> CopyTable:
     names, kind = np.unique(trace.events.name[copies], return_inverse=True)
     matches = [_KINETO_KINDS.match(trace.names[name]) for name in names.tolist()]
     kinds = [((m[1] or "").lower(), m[2].lower()) if m else ("", "") for m in matches]
-    moved = trace.stats.integers(_KINETO_BYTES).of(copies)
-    for stat in (_MEMCPY_DETAILS, _MEMSET_DETAILS):
+    moved = trace.stats.integers("bytes").of(copies)  # PyTorch's
+    for stat in ("memcpy_details", "memset_details"):
         details = trace.stats.texts(stat)
         row = details.of(copies)
         parsed = [_parse_details(text) for text in details.texts]

@@ -22,8 +22,8 @@ The causes sum to the idle time to the picosecond. Holistic Trace Analysis split
 stream by the order of launches only; no tool for TensorFlow splits it at all.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -79,29 +79,19 @@ _BINS = 96
 
 @dataclass(frozen=True, slots=True)
 class IdleTable:
-    """Causes for which the busiest device was idle; rows as ``IDLE_CAUSES``.
+    """Causes for which the busiest device was idle; rows as ``IDLE_CAUSES``."""
 
-    Attributes:
-        device: The device's plane.
-        occurrences: Uninterrupted stretches per cause, shape (10,).
-        total_ps: Their sum, shape (10,).
-        longest_ps: The longest of them, shape (10,).
-        busy_ps: Time during which the device ran something.
-        window_ps: The counted steps and the gaps between them; busy and idle add up to it.
-        aside_ps: The rest of the time from the first step's begin to the last one's end.
-        bin_begin_ps: Begins of B equal pieces of the time from the first step to the last, shape (B,).
-        bins_ps: What each piece went to, shape (B, 13): the device's work as ``WORK``, then idle time as
-            ``IDLE_CAUSES``; each row sums to its piece.
-    """
-
-    device: str
-    occurrences: Int64s
-    total_ps: Int64s
-    longest_ps: Int64s
-    busy_ps: int
-    window_ps: int
-    aside_ps: int
+    device: str  # the device's plane
+    occurrences: Int64s  # uninterrupted stretches per cause, shape (10,)
+    total_ps: Int64s  # their sum, shape (10,)
+    longest_ps: Int64s  # the longest of them, shape (10,)
+    busy_ps: int  # time during which the device ran something
+    window_ps: int  # the counted steps and the gaps between them; busy and idle add up to it
+    aside_ps: int  # the rest of the time from the first step's begin to the last one's end
+    # begins of B equal pieces of the time from the first step to the last, shape (B,)
     bin_begin_ps: Int64s
+    # what each piece went to, shape (B, 13): the device's work as ``WORK``, then idle time as
+    # ``IDLE_CAUSES``; each row sums to its piece
     bins_ps: Int64s
 
     @property
@@ -174,13 +164,11 @@ def _find_lanes(spine: Spine, plane: int, window: tuple[int, int]) -> tuple[Int6
     of_kind = np.array([_LANE_OF_WORK[kind] for kind in (COMPUTE, COPY, COLLECTIVE)], np.int8)
     begin = np.concatenate([trace.events.begin_ps[work], host_begin, steps.begin_ps])
     end = np.concatenate([trace.events.end_ps[work], host_end, steps.end_ps])
-    lane = np.concatenate(
-        [
-            of_kind[kinds_of_work(trace, work)],
-            of_activity[spine.activities[host_events]],
-            np.full(len(steps), _STEP, np.int8),
-        ]
+    of_work, of_host = (
+        of_kind[kinds_of_work(trace, work)],
+        of_activity[spine.activities[host_events]],
     )
+    lane = np.concatenate([of_work, of_host, np.full(len(steps), _STEP, np.int8)])
     begin, end = np.clip(begin, *window), np.clip(end, *window)
     begin, end, lane = (column[end > begin] for column in (begin, end, lane))
     begin, end = np.append(begin, window[0]), np.append(end, window[1])
@@ -223,8 +211,8 @@ IDLE = Table[IdleTable](
 )
 
 
-def _share_of_bins(at: int) -> Callable[[IdleTable], Floats]:
-    return lambda idle: idle.bin_shares[:, at]
+def _bin_share(at: int, idle: IdleTable) -> Floats:
+    return idle.bin_shares[:, at]
 
 
 UTILIZATION = Table[IdleTable](
@@ -236,7 +224,7 @@ UTILIZATION = Table[IdleTable](
         *(
             Column(
                 f"{what}_fraction".replace(" ", "_").lower(),
-                _share_of_bins(at),
+                partial(_bin_share, at),
                 f"share of {what}; the shares of a row sum to 1",
             )
             for at, what in enumerate((*WORK, *IDLE_CAUSES))

@@ -52,7 +52,7 @@ from profnb.steps.streams import (
     find_launches,
     raw_device_lines,
 )
-from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.subjects.xla.hlo_ops import NO_HLO, HloOps, width_of_hlo
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP, parse_op
 
@@ -98,24 +98,17 @@ _OpKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class DeviceOps:
-    """The op of each event of interest.
+    """The op of each event of interest."""
 
-    Attributes:
-        keys: Distinct (op name, op type); the type is "" where the trace does not say.
-        code: Row of ``keys`` for each of the N events, shape (N,).
-    """
-
+    # distinct (op name, op type); the type is "" where the trace does not say
     keys: tuple[_OpKey, ...]
-    code: Int64s
+    code: Int64s  # row of ``keys`` for each of the N events, shape (N,)
 
 
-def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) -> DeviceOps:
+def name_device_work(trace: Trace, events: Int64s, hlo: HloOps = NO_HLO) -> DeviceOps:
     """Find the op of device events.
 
-    Args:
-        trace: The trace.
-        events: Indices of N device events, ascending.
-        hlo: Its HLO instructions, if they were looked for.
+    ``events`` ascend.
     """
     codes: dict[_OpKey, int] = {}
     code = np.full(events.size, -1)
@@ -127,7 +120,7 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps | None = None) ->
 
 
 def _sources_of_ops(
-    trace: Trace, events: Int64s, hlo: HloOps | None
+    trace: Trace, events: Int64s, hlo: HloOps
 ) -> Iterator[tuple[list[_OpKey | None], Int64s]]:
     """Keys of ops by each source, and the key's row for each event, or -1; the last source to tell wins."""
     names, row = np.unique(trace.events.name[events], return_inverse=True)
@@ -148,8 +141,7 @@ def _sources_of_ops(
         column = trace.stats.texts(stat)
         row = column.of(events).astype(np.int64)
         yield [_key_of(text, stat) for text in column.texts], row
-    if hlo is not None:
-        yield [op.key if op.name else None for op in hlo.ops], hlo.codes_of(events)
+    yield [op.key if op.name else None for op in hlo.ops], hlo.codes_of(events)
 
 
 def _key_of(text: str, stat: str) -> tuple[str, str] | None:
@@ -194,16 +186,9 @@ def is_tensor_core_eligible(op_name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LaunchShape:
-    """The launch of a kernel; None where the trace does not say.
+    """The launch of a kernel; None or "" where the trace does not say.
 
-    Attributes:
-        registers_per_thread: Registers.
-        static_shared_bytes: Shared memory the kernel declares, per block.
-        dynamic_shared_bytes: Shared memory asked for at launch, per block.
-        grid: Blocks, as ``x,y,z``.
-        block: Threads of a block, as ``x,y,z``.
-        occupancy_percent: Theoretical occupancy; PyTorch's is lower where the grid is small.
-        shared_bytes: Shared memory of both kinds, per block.
+    Its fields are columns of ``KERNELS``. PyTorch's occupancy is lower where the grid is small.
     """
 
     registers_per_thread: int | None = None
@@ -277,22 +262,18 @@ class KernelTable(RowColumns):
     """One row per kernel, op and launch shape, most time first.
 
     Its columns are those of ``KERNELS``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        shape: How it was launched.
-        uses_tensor_core: By the kernel's name, shape (N,).
-        is_tensor_core_eligible: By the op's name or the kernel's, or because it did use them, shape (N,).
     """
 
     kernel_name: tuple[str, ...]
     op_name: tuple[str, ...]
     op_type: tuple[str, ...]
-    shape: tuple[LaunchShape, ...]
+    shape: tuple[LaunchShape, ...]  # how it was launched
     occurrences: Int64s
     total_ps: Int64s
     min_ps: Int64s
     max_ps: Int64s
-    uses_tensor_core: Bools
+    uses_tensor_core: Bools  # by the kernel's name, shape (N,)
+    # by the op's name or the kernel's, or because it did use them, shape (N,)
     is_tensor_core_eligible: Bools
 
     @property
@@ -312,13 +293,8 @@ def find_kernels(trace: Trace) -> Int64s:
     return on_stream[directions_of_copies(trace, on_stream) < 0]
 
 
-def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
-    """Sum up the kernels of a trace.
-
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions, if they were looked for.
-    """
+def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
+    """Sum up the kernels of a trace."""
     kernels = find_kernels(trace)
     ops = name_device_work(trace, kernels, hlo)
     shapes, shape_of_kernel = _launch_shapes(trace, kernels)
@@ -337,21 +313,17 @@ def tabulate_kernels(trace: Trace, hlo: HloOps | None = None) -> KernelTable:
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
     op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
-    eligible = np.array(
-        [
-            is_tensor_core_eligible(f"/{op}")
-            or any(part in kernel.lower() for part in _PRODUCT_PARTS)
-            for kernel, (op, _) in zip(kernel_names, op_keys, strict=True)
-        ],
-        np.bool_,
+    eligible = np.array([is_tensor_core_eligible(f"/{op}") for op, _ in op_keys], np.bool_)
+    lowered = [name.lower() for name in kernel_names]
+    eligible |= np.array(
+        [any(part in name for part in _PRODUCT_PARTS) for name in lowered], np.bool_
     )
     is_triton = np.array([name.startswith(_TRITON) for name in kernel_names], np.bool_)
-    if hlo is not None and len(hlo):
-        of_op = [*(width_of_hlo(hlo, op) for op in hlo.ops), ("", False)]
-        products = [of_op[code] for code in hlo.codes_of(kernels[first]).tolist()]
-        eligible |= np.array([is_product for _, is_product in products], np.bool_)
-        used |= is_triton & np.array([width in _NARROW for width, _ in products], np.bool_)
+    of_op = [*(width_of_hlo(hlo, op) for op in hlo.ops), ("", False)]
+    products = [of_op[code] for code in hlo.codes_of(kernels[first]).tolist()]
+    eligible |= np.array([is_product for _, is_product in products], np.bool_)
     eligible &= ~is_triton
+    used |= is_triton & np.array([width in _NARROW for width, _ in products], np.bool_)
     shapes.append(LaunchShape())
     return KernelTable(
         kernel_name=kernel_names,

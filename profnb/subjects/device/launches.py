@@ -30,25 +30,20 @@ class LaunchTable(RowColumns):
     """One row per device that ran kernels.
 
     Its columns are those of ``LAUNCHES``, each of shape (D,), times in picoseconds; NaN where not known.
-
-    Attributes:
-        launched: Kernels whose launch was recorded, shape (D,).
-        tiny: Kernels shorter than 10 us, shape (D,).
-        longer_calls: Calls that took longer than the device was busy with what they started, shape (D,).
-        shorter_than_launch: Kernels that such calls launched, shape (D,).
     """
 
     device: tuple[str, ...]
     kernels: Int64s
     per_step: Floats
-    launched: Int64s
+    launched: Int64s  # kernels whose launch was recorded, shape (D,)
     calls: Int64s
     launch_ps: Floats
     delay_ps: Floats
     delay_p95_ps: Floats
-    tiny: Int64s
+    tiny: Int64s  # kernels shorter than 10 us, shape (D,)
+    # calls that took longer than the device was busy with what they started, shape (D,)
     longer_calls: Int64s
-    shorter_than_launch: Int64s
+    shorter_than_launch: Int64s  # kernels that such calls launched, shape (D,)
 
     @property
     def longer_fraction(self) -> Floats:
@@ -148,9 +143,6 @@ class StreamTable(RowColumns):
     """One row per stream (or core) on which a device ran something, most busy first.
 
     Its columns are those of ``STREAMS``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        window_ps: From the first step's begin to the last one's end.
     """
 
     device: tuple[str, ...]
@@ -158,7 +150,7 @@ class StreamTable(RowColumns):
     kernels: Int64s
     copies: Int64s
     busy_ps: Int64s
-    window_ps: int
+    window_ps: int  # from the first step's begin to the last one's end
 
     @property
     def busy_fraction(self) -> Floats:

@@ -23,7 +23,7 @@ from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.steps.windows import Steps
 from profnb.subjects.device.kernels import KernelTable, find_kernels
-from profnb.subjects.xla.hlo_ops import HloOps, width_of_hlo
+from profnb.subjects.xla.hlo_ops import NO_HLO, HloOps, width_of_hlo
 from profnb.trace.model import Trace
 from profnb.trace.names import TF_OP
 
@@ -62,15 +62,10 @@ def _width_rows(widths: Iterable[str]) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """Time of kernels by width; rows as ``WIDTHS``.
+    """Time of kernels by width; rows as ``WIDTHS``."""
 
-    Attributes:
-        occurrences: Kernels, shape (6,).
-        total_ps: Sum of their durations, shape (6,).
-    """
-
-    occurrences: Int64s
-    total_ps: Int64s
+    occurrences: Int64s  # kernels, shape (6,)
+    total_ps: Int64s  # sum of their durations, shape (6,)
 
     @property
     def fraction(self) -> Floats:
@@ -83,12 +78,10 @@ class Precision:
         return np.flatnonzero(self.occurrences)
 
 
-def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
+def measure_precision(trace: Trace, hlo: HloOps = NO_HLO) -> Precision:
     """Sum up the kernels of a trace by the width of their numbers; collectives compute nothing.
 
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions, if they were looked for; their shapes tell what names do not.
+    The shapes of HLO instructions tell what names do not.
     """
     kernels = find_kernels(trace)
     kernels = kernels[kinds_of_work(trace, kernels) != COLLECTIVE]
@@ -96,9 +89,8 @@ def measure_precision(trace: Trace, hlo: HloOps | None = None) -> Precision:
     shapes = trace.stats.texts("shape")
     of_shape = _width_rows([*map(width_of, shapes.texts), "unknown"])
     width = np.minimum(width, of_shape[shapes.of(kernels)])  # the narrower of the two
-    if hlo is not None:
-        of_op = _width_rows([*(width_of_hlo(hlo, op)[0] for op in hlo.ops), "unknown"])
-        width = np.where(width == _UNKNOWN_WIDTH, of_op[hlo.codes_of(kernels)], width)
+    of_op = _width_rows([*(width_of_hlo(hlo, op)[0] for op in hlo.ops), "unknown"])
+    width = np.where(width == _UNKNOWN_WIDTH, of_op[hlo.codes_of(kernels)], width)
     begin, end = by_device_clock(trace, kernels)
     count = len(WIDTHS)
     return Precision(np.bincount(width, minlength=count), sum_by(width, end - begin, count))
@@ -143,10 +135,6 @@ def _odd_dimensions(trace: Trace, steps: Steps) -> dict[str, str]:
 
     Shapes are those of the memory that TensorFlow's ops asked for. What the data has (the input of the first
     layer) and what it is told apart into (the output of the last one) cannot be rounded.
-
-    Args:
-        trace: The trace.
-        steps: Its steps, in which forward ops come layer by layer.
     """
     shapes, ops = trace.stats.texts("shape"), trace.stats.texts(TF_OP)
     op_of = dict(zip(ops.events.tolist(), ops.values.tolist(), strict=True))

@@ -27,18 +27,13 @@ from profnb.trace.model import Plane
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """A device's limits.
+    """A device's limits."""
 
-    Attributes:
-        flops: Operations per second by width ("8-bit", "16-bit", "TF32", "32-bit"); a width that the
-            device has no units for is not among them.
-        bytes_per_second: Of its main memory; NaN if the trace does not say.
-        source: Where the figures come from, in a sentence.
-    """
-
+    # operations per second by width ("8-bit", "16-bit", "TF32", "32-bit"); a width that the device has no
+    # units for is not among them
     flops: dict[str, float]
-    bytes_per_second: float
-    source: str
+    bytes_per_second: float  # of its main memory; NaN if the trace does not say
+    source: str  # where the figures come from, in a sentence
 
     def flops_of(self, width: str, *, is_product: bool) -> float:
         """The peak for work of a width; products of 32-bit matrices may run as TF32. NaN if unknown."""
@@ -105,17 +100,13 @@ def find_peak(plane: Plane) -> Peak | None:
 
 @dataclass(frozen=True, slots=True)
 class OpRates(OpWork):
-    """N ops under the roof of what ran them; NaN for what is not known.
+    """N ops under the roof of what ran them; NaN for what is not known."""
 
-    Attributes:
-        width: Of the numbers each computes with; "" for whole numbers or where not known.
-        peak_flops: Operations that can be done in a second with numbers of that width, shape (N,).
-        peak: The limits; None where they are not known.
-    """
-
+    # of the numbers each computes with; "" for whole numbers or where not known
     width: tuple[str, ...]
+    # operations that can be done in a second with numbers of that width, shape (N,)
     peak_flops: Floats
-    peak: Peak | None
+    peak: Peak | None  # the limits; None where they are not known
 
     @property
     def intensity(self) -> Floats:
@@ -141,16 +132,11 @@ class OpRates(OpWork):
 
 @dataclass(frozen=True, slots=True)
 class Roofline(OpRates):
-    """N ops of XLA, most time first.
-
-    Attributes:
-        row: Their rows in the table of XLA's ops, shape (N,).
-        op: Their HLO instructions.
-    """
+    """N ops of XLA, most time first."""
 
     peak: Peak
-    row: Int64s
-    op: tuple[HloOp, ...]
+    row: Int64s  # their rows in the table of XLA's ops, shape (N,)
+    op: tuple[HloOp, ...]  # their HLO instructions
 
     @property
     def is_compute_bound(self) -> Bools:
@@ -166,11 +152,6 @@ class Roofline(OpRates):
 
 def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | None:
     """Place each op of a device under its roof.
-
-    Args:
-        ops: The table of XLA's ops.
-        hlo: The HLO instructions, for the width of their numbers.
-        peak: The device's limits.
 
     Returns:
         The ops that can be placed, or None where the limits are not known or nothing can be.

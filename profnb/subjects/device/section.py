@@ -18,7 +18,7 @@ from profnb.subjects.device.kernels import KERNELS, KernelTable, tells_tensor_co
 from profnb.subjects.device.launches import LAUNCHES, STREAMS, LaunchTable, StreamTable
 from profnb.subjects.device.precision import IN_TF32, WIDTHS, ops_without_tensor_cores
 from profnb.subjects.device.roofline import find_rates
-from profnb.subjects.layers.name_scopes import LayerNames, op_title
+from profnb.subjects.layers.name_scopes import op_title
 from profnb.subjects.study import Study
 from profnb.trace.names import kernel_titles
 
@@ -97,12 +97,10 @@ def _idle_section(idle: IdleTable) -> Section:
 def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
     """Launches of kernels; they set the pace where the device waited longer for them than it worked."""
     kernels, calls = int(launches.kernels.sum()), int(launches.calls.sum())
-    is_waited_for = (
-        idle is not None and idle.total_ps[IDLE_CAUSES.index("kernel launch")] > idle.busy_ps
-    )
-    sentence = (
-        f"{percent_text(launches.tiny.sum() / kernels)} of the kernels are shorter than 10 µs."
-    )
+    launching = IDLE_CAUSES.index("kernel launch")
+    is_waited_for = idle is not None and idle.total_ps[launching] > idle.busy_ps
+    tiny = percent_text(launches.tiny.sum() / kernels)
+    sentence = f"{tiny} of the kernels are shorter than 10 µs."
     if calls:
         pace = ": launching, not computing, sets the pace of the device"
         sentence += (
@@ -138,14 +136,20 @@ def _kernel_section(study: Study, *, tells: bool) -> Section:
     kernels, precision, layers = study.device.kernels, study.device.precision, study.layers.names
     time = int(kernels.total_ps.sum())
     titles = kernel_titles(kernels.kernel_name[:_SHOWN_KERNELS], _LONGEST_KERNEL)
+
+    def kernel_cell(row: int) -> Cell:
+        """The op and, fainter, the kernel without what C++ puts around its name."""
+        start = kernels.kernel_name[row].removeprefix("void ")
+        if kernels.op_name[row] == kernels.kernel_name[row]:
+            return titles[row], "", "", start if titles[row] != start else ""
+        title = op_title(kernels.op_name[row], named=layers)
+        return title.name, "", titles[row], f"{title.full}\n{start}"
+
     in_cores = int(kernels.total_ps[kernels.uses_tensor_core].sum())
     missed = kernels.is_tensor_core_eligible & ~kernels.uses_tensor_core
     could = int(kernels.total_ps[missed].sum())
+    cores = np.where(kernels.uses_tensor_core, "used", np.where(missed, "not used", "")).tolist()
     count = int(kernels.occurrences.sum())
-
-    def core_text(row: int) -> str:
-        return "used" if kernels.uses_tensor_core[row] else "not used" if missed[row] else ""
-
     sentence = "1 kernel" if count == 1 else f"{count_text(count)} kernels"
     if time:
         sentence += f", {duration_text(time)} in all"
@@ -154,28 +158,23 @@ def _kernel_section(study: Study, *, tells: bool) -> Section:
         if kernels.is_tensor_core_eligible.any():
             sentence += f", {percent_text(could / time)} in matrix products and convolutions "
             sentence += "without tensor cores"
-    widths = [
+    widths = ", ".join(
         f"{percent_text(float(precision.fraction[row]))} {WIDTHS[row]}"
         for row in np.argsort(-precision.total_ps, kind="stable").tolist()
         if precision.total_ps[row]
-    ]
-    by_width = f"By the width of their numbers: {', '.join(widths)}." if widths else ""
+    )
+    by_width = f"By the width of their numbers: {widths}." if widths else ""
     sentence += f". {by_width}" if time else "."
     return section_of(
         KERNELS,
         kernels,
         (
-            Shown(
-                "kernel",
-                lambda row: _kernel_cell(
-                    kernels.kernel_name[row], titles[row], kernels.op_name[row], layers
-                ),
-            ),
+            Shown("kernel", kernel_cell),
             "occurrences",
             "total_us",
             "fraction",
             "mean_us",
-            *([Shown("tensor core", core_text)] if tells else []),
+            *([Shown("tensor core", cores.__getitem__)] if tells else []),
         ),
         title="Kernels",
         tab="Kernels",
@@ -221,15 +220,6 @@ def _missed_section(kernels: KernelTable, study: Study, plane: int) -> list[Sect
     ]
 
 
-def _kernel_cell(kernel: str, short: str, op: str, layers: LayerNames) -> Cell:
-    """The op and, fainter, the kernel without what C++ puts around its name."""
-    start = kernel.removeprefix("void ")
-    if op == kernel:
-        return (short, "", "", start if short != start else "")
-    title = op_title(op, named=layers)
-    return (title.name, "", short, f"{title.full}\n{start}")
-
-
 def _copy_section(copies: CopyTable) -> Section:
     def memory(row: int) -> str:
         kinds = (copies.source_kind[row], copies.destination_kind[row])
@@ -239,10 +229,7 @@ def _copy_section(copies: CopyTable) -> Section:
         COPIES,
         copies,
         (
-            Shown(
-                "direction",
-                lambda row: "memset" if copies.direction[row] == "set" else copies.direction[row],
-            ),
+            Shown("direction", lambda row: copies.direction[row].replace("set", "memset")),
             Shown("memory", memory, meaning="the kind of memory it was read from, and written to"),
             "occurrences",
             "total_us",

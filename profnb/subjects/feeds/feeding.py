@@ -38,38 +38,23 @@ _LONGEST_PLACE, _MOST_PLACES_NAMED, _LEAST_NAMED = 60, 3, 0.1
 
 @dataclass(frozen=True, slots=True)
 class Feeding:
-    """Python between session runs.
+    """Python between session runs."""
 
-    Attributes:
-        share: Its share of the time from step to step.
-        each_ps: Its time a step.
-        makes_input: True if it makes what is fed.
-        fed_bytes: The most that a run was fed.
-        places: The statements that took it, the longest first.
-        seen_ns: What all of them took but TensorFlow's own Python; what each took is a share of this.
-        cells: The number of the cell that each file stands for, where it is one.
-    """
-
-    share: float
-    each_ps: float
-    makes_input: bool
-    fed_bytes: int
-    places: tuple[GapPlace, ...]
+    share: float  # its share of the time from step to step
+    each_ps: float  # its time a step
+    makes_input: bool  # true if it makes what is fed
+    fed_bytes: int  # the most that a run was fed
+    places: tuple[GapPlace, ...]  # the statements that took it, the longest first
+    # what all of them took but TensorFlow's own Python; what each took is a share of this
     seen_ns: int
-    cells: dict[str, int]
+    cells: dict[str, int]  # the number of the cell that each file stands for, where it is one
 
     def named(self, roles: tuple[str, ...] = ()) -> str:
-        """The statements worth naming, of some roles: "`batch = load(i)`, Cell [1]:8 (20.1 ms a step)".
-
-        Args:
-            roles: Which of them; all by default.
-        """
-        user_places = [p for p in self.places if p.role != RUN_ITSELF or p.text]
+        """Name the longest statements, of some roles: "`batch = load(i)`, Cell [1]:8 (20.1 ms a step)"."""
+        long = [p for p in self.places if p.wall_ns >= _LEAST_NAMED * self.seen_ns]
+        user_places = [p for p in long if p.role != RUN_ITSELF or p.text]
         chosen = [p for p in user_places if not roles or p.role in roles]
-        chosen = [p for p in chosen if p.wall_ns >= _LEAST_NAMED * self.seen_ns][
-            :_MOST_PLACES_NAMED
-        ]
-        return ", ".join(map(self._name, chosen))
+        return ", ".join(map(self._name, chosen[:_MOST_PLACES_NAMED]))
 
     def _name(self, place: GapPlace) -> str:
         statement = self._quote_statement(place.text, place.file, place.line)
@@ -126,56 +111,37 @@ def find_feeding(spine: Spine) -> Feeding | None:
     is_seen = gaps.samples >= _FEWEST_SAMPLES and seen > 0
     if not is_seen or each_ps < max(_LEAST_SHARE * whole, _LEAST_GAP_PS):
         return None
-    by_role = {
-        role: sum(p.wall_ns for p in gaps.places if p.role == role) for role in (FEEDS, BEFORE)
-    }
+    feeds, before = (
+        sum(p.wall_ns for p in gaps.places if p.role == role) for role in (FEEDS, BEFORE)
+    )
     is_fed = gaps.fed > 0 and gaps.fed * 2 >= min(gaps.runs, 256)
     is_new = gaps.judged > 0 and gaps.new * 10 >= gaps.judged * 9
-    made = by_role[FEEDS] * 2 > seen or (is_new and (by_role[FEEDS] + by_role[BEFORE]) * 2 > seen)
-    return Feeding(
-        each_ps / whole,
-        each_ps,
-        is_fed and made,
-        gaps.fed_bytes,
-        tuple(gaps.places),
-        seen,
-        gaps.cells,
-    )
+    made = is_fed and 2 * (feeds + before * is_new) > seen
+    share, places = each_ps / whole, tuple(gaps.places)
+    return Feeding(share, each_ps, made, gaps.fed_bytes, places, seen, gaps.cells)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueUse:
-    """One queue.
+    """One queue."""
 
-    Attributes:
-        record: What the capture knows of it.
-        time_ps: When it was looked at: as each dequeuing op began and ended, and as each element came while
-            none waited, shape (N,), ascending.
-        held: Elements in it then, shape (N,); NaN where not known.
-        is_empty: Whether a dequeuing op found too few then, shape (N,).
-        dequeued: How often an op took elements out.
-        found_empty: How often it had to wait for them.
-        steps_empty: In how many of the steps that averages are of.
-        enqueue_ps: Mean time of an enqueuing run while elements were missing; NaN without any.
-        threads: Threads that put elements in; 0 where none was seen.
-        busy_fraction: Share of the time in which those threads were in an enqueuing run; NaN without any.
-        made_per_second: Elements put in a second; NaN where not known.
-        first_wait_ps: How long the first dequeuing op took, where nothing had been put in before; else 0.
-        upstream: The graph's other queues, from which its elements may be made.
-    """
-
-    record: QueueRecord
+    record: QueueRecord  # what the capture knows of it
+    # when it was looked at, ascending, shape (N,): as each dequeuing op began and ended, and as each
+    # element came while none waited
     time_ps: Int64s
-    held: Floats
-    is_empty: Bools
-    dequeued: int
-    found_empty: int
-    steps_empty: int
-    enqueue_ps: float
-    threads: int
+    held: Floats  # elements in it then, shape (N,); NaN where not known
+    is_empty: Bools  # whether a dequeuing op found too few then, shape (N,)
+    dequeued: int  # how often an op took elements out
+    found_empty: int  # how often it had to wait for them
+    steps_empty: int  # in how many of the steps that averages are of
+    enqueue_ps: float  # mean time of an enqueuing run while elements were missing; NaN without any
+    threads: int  # threads that put elements in; 0 where none was seen
+    # share of the time in which those threads were in an enqueuing run; NaN without any
     busy_fraction: float
-    made_per_second: float
+    made_per_second: float  # elements put in a second; NaN where not known
+    # how long the first dequeuing op took, where nothing had been put in before; else 0
     first_wait_ps: int
+    # the graph's other queues, from which its elements may be made
     upstream: tuple[QueueRecord, ...]
 
 
@@ -186,12 +152,11 @@ def find_queues(spine: Spine) -> list[QueueUse]:
         return []
     offset_ns = sessions.epoch_ns - spine.trace.epoch_ns
     takers = _takers(spine, sessions.queues)
-    uses = []
-    for queue in sessions.queues:
-        if takers.get(queue.name):
-            others = tuple(other for other in sessions.queues if other.name != queue.name)
-            uses.append(_use(spine, queue, takers[queue.name], offset_ns, others))
-    return uses
+    return [
+        _use(spine, queue, takers[queue.name], offset_ns, sessions.queues)
+        for queue in sessions.queues
+        if takers.get(queue.name)
+    ]
 
 
 def _takers(spine: Spine, queues: Sequence[QueueRecord]) -> dict[str, dict[int, int]]:
@@ -200,18 +165,17 @@ def _takers(spine: Spine, queues: Sequence[QueueRecord]) -> dict[str, dict[int, 
     of_op = {op: (queue.name, count) for queue in queues for op, count in queue.dequeues.items()}
     takers: dict[str, dict[int, int]] = {}
     for row, name in enumerate(trace.names.texts):
-        key = parse_op(name)
-        if key is None or key[0] not in of_op or not key[1].startswith("QueueDequeue"):
-            continue
-        events = np.flatnonzero((trace.events.name == row) & trace.is_host_event)
-        queue, count = of_op[key[0]]
-        takers.setdefault(queue, {}).update(dict.fromkeys(events.tolist(), count))
+        op, op_type = parse_op(name) or ("", "")
+        if op in of_op and op_type.startswith("QueueDequeue"):
+            events = np.flatnonzero((trace.events.name == row) & trace.is_host_event)
+            queue, count = of_op[op]
+            takers.setdefault(queue, {}).update(dict.fromkeys(events.tolist(), count))
     return takers
 
 
 def _use(
     spine: Spine, queue: QueueRecord, takers: Mapping[int, int], offset_ns: int,
-    others: tuple[QueueRecord, ...],
+    queues: Sequence[QueueRecord],
 ) -> QueueUse:  # fmt: skip
     events = np.array(list(takers), np.int64)
     order = np.argsort(spine.trace.events.end_ps[events], kind="stable")
@@ -231,16 +195,9 @@ def _use(
     put = np.array(queue.elements, np.int64)
     is_known = bool(taken.all() and put.all() and put_end.size)
     steps = spine.groups.step[events[waited]]
+    is_pushed = busy >= _NEARLY_ALWAYS
     time_ps, held, is_empty = _samples(
-        queue,
-        begin,
-        end,
-        waited,
-        taken,
-        put_end,
-        put,
-        is_known=is_known,
-        always_put=busy >= _NEARLY_ALWAYS,
+        queue, begin, end, waited, taken, put_end, put, is_known=is_known, always_put=is_pushed
     )
     return QueueUse(
         queue, time_ps, held, is_empty, int(events.size), int(waited.sum()),
@@ -249,7 +206,7 @@ def _use(
         threads, busy,
         float(put[inside].sum()) / window * 1e12 if is_known and inside.any() else float("nan"),
         int(end[0] - begin[0]) if put_end.size and put_end[0] > begin[0] else 0,
-        others,
+        tuple(other for other in queues if other.name != queue.name),
     )  # fmt: skip
 
 

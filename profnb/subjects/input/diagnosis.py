@@ -102,26 +102,18 @@ CAUSES = {
 
 @dataclass(frozen=True, slots=True)
 class InputDiagnosis:
-    """The limit of the training's input.
+    """The limit of the training's input."""
 
-    Attributes:
-        severity: "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none"
-            where an element takes less than 60 us to come, where the pipeline makes more than is taken (and
-            the wait is moderate, or it makes five times that), where fewer than four elements were taken,
-            and where no pipeline of the user's is to blame.
-        iterator: The row of the iterator that is the limit, or -1 where nothing waits.
-        cause: A key of ``CAUSES``; "" where nothing waits.
-        sentence: The answer, with its numbers.
-        fix: What to change.
-        limit: Which iterator is the limit and why, without numbers; "" where nothing waits.
-    """
-
+    # "high" from 20 % of the time waiting, "moderate" from 5 %, else "none"; also "none" where an element
+    # takes less than 60 us to come, where the pipeline makes more than is taken (and the wait is moderate, or
+    # it makes five times that), where fewer than four elements were taken, and where no pipeline of the
+    # user's is to blame
     severity: str = "none"
-    iterator: int = -1
-    cause: str = ""
-    sentence: str = ""
-    fix: str = ""
-    limit: str = ""
+    iterator: int = -1  # the row of the iterator that is the limit, or -1 where nothing waits
+    cause: str = ""  # a key of ``CAUSES``; "" where nothing waits
+    sentence: str = ""  # the answer, with its numbers
+    fix: str = ""  # what to change
+    limit: str = ""  # which iterator is the limit and why, without numbers; "" where nothing waits
 
 
 def diagnose_input(
@@ -129,10 +121,7 @@ def diagnose_input(
 ) -> InputDiagnosis | None:
     """Name the iterator that is the limit, and why.
 
-    Args:
-        table: The iterators.
-        waiting: How the training waited.
-        batch_size: Examples per element, if known; the mean where they differ.
+    ``batch_size`` is how many examples an element has, the mean where they differ.
 
     Returns:
         The diagnosis, or None without an input pipeline or without elements in the counted steps.
@@ -304,7 +293,7 @@ def runs_in_batch(table: InputPipeline, row: int) -> float:
 
 
 def _python_api(table: InputPipeline, row: int) -> str:
-    """What the user called to have Python make elements."""
+    """Name the function that the user called to have Python make elements."""
     ops = [name for name, *_ in table.function_ops[row] if name in PYTHON_OPS]
     return _PYTHON_APIS.get(ops[0], "tf.numpy_function") if ops else "from_generator"
 

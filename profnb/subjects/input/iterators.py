@@ -51,46 +51,30 @@ def label_of(path: str) -> str:
 
 @dataclass(frozen=True)
 class IteratorTree(RowColumns):
-    """N iterators, parents before children; E' events of theirs.
+    """N iterators, parents before children; E' events of theirs."""
 
-    Attributes:
-        path: Their places, without ``Iterator::``.
-        parent: The iterator that asks each for elements, or -1, shape (N,).
-        depth: How many ask before it, shape (N,).
-        is_async: Whether its input is asked on other threads than it is asked itself, shape (N,).
-        events: Events that are calls of iterators, ascending, shape (E',).
-        node: The iterator of each, shape (E',).
-        above: The call that each lies inside on its own thread, as row of ``events``, or -1, shape (E',).
-        self_ps: Time in each call less the calls inside it, shape (E',).
-        runs: Events that are runs of a user's function, ascending, shape (R,).
-        run_node: The iterator whose function each is, or -1, shape (R,).
-        run_end_ps: When the last work for each ended, shape (R,).
-        run_busy_ps: Time that threads worked for each, shape (R,).
-        run_of_event: The run that each event has the id of, as row of ``runs``, or -1, shape (E,).
-    """
-
-    path: tuple[str, ...]
-    parent: Int64s
-    depth: Int64s
+    path: tuple[str, ...]  # their places, without ``Iterator::``
+    parent: Int64s  # the iterator that asks each for elements, or -1, shape (N,)
+    depth: Int64s  # how many ask before it, shape (N,)
+    # whether its input is asked on other threads than it is asked itself, shape (N,)
     is_async: Bools
-    events: Int64s
-    node: Int64s
+    events: Int64s  # events that are calls of iterators, ascending, shape (E',)
+    node: Int64s  # the iterator of each, shape (E',)
+    # the call that each lies inside on its own thread, as row of ``events``, or -1, shape (E',)
     above: Int32s
-    self_ps: Int64s
-    runs: Int64s
-    run_node: Int64s
-    run_end_ps: Int64s
-    run_busy_ps: Int64s
+    self_ps: Int64s  # time in each call less the calls inside it, shape (E',)
+    runs: Int64s  # events that are runs of a user's function, ascending, shape (R,)
+    run_node: Int64s  # the iterator whose function each is, or -1, shape (R,)
+    run_end_ps: Int64s  # when the last work for each ended, shape (R,)
+    run_busy_ps: Int64s  # time that threads worked for each, shape (R,)
+    # the run that each event has the id of, as row of ``runs``, or -1, shape (E,)
     run_of_event: Int32s
 
 
 def find_iterators(trace: Trace, outside: Int32s, function_runs: FunctionRuns) -> IteratorTree:
     """Find the iterators of a trace, and which calls and runs of functions are whose.
 
-    Args:
-        trace: The trace.
-        outside: Each event's parent on its line, or -1, shape (E,).
-        function_runs: Runs of users' functions.
+    ``outside`` is each event's parent on its line, or -1, shape (E,).
     """
     texts = trace.names.texts
     places = {
@@ -249,12 +233,8 @@ def find_function_ops(
     """Sum up the ops inside each iterator's function that took most time, at most three, most time first.
 
     TensorFlow's executor runs a function in pieces on any thread, each an event with the run's id; an op of
-    the function lies directly inside such a piece.
-
-    Args:
-        trace: The trace.
-        tree: Its iterators.
-        outside: Each event's parent on its line, or -1, shape (E,).
+    the function lies directly inside such a piece. ``outside`` is each event's parent on its line, or -1,
+    shape (E,).
     """
     spent: list[list[OpShare]] = [[] for _ in range(len(tree))]
     if tree.runs.size:
@@ -290,14 +270,7 @@ def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:
 def _ops_of_runs(
     trace: Trace, tree: IteratorTree, outside: Int32s, is_op: Bools
 ) -> tuple[Int64s, Int64s]:
-    """Events of ops that ran in users' functions, and the iterator of each.
-
-    Args:
-        trace: The trace.
-        tree: Its iterators, with at least one run of a function.
-        outside: Each event's parent on its line, or -1, shape (E,).
-        is_op: Which of the trace's names are of ops.
-    """
+    """Events of ops that ran in users' functions, and the iterator of each."""
     pieces = np.flatnonzero(tree.run_of_event >= 0)
     pieces = pieces[trace.are_named(pieces, lambda name: name in _EXECUTOR)]
     is_piece = flags_at(pieces, outside.size + 1)  # the last one is nobody's parent
@@ -309,19 +282,12 @@ def _ops_of_runs(
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """The function of an iterator that reads a file for each element.
+    """The function of an iterator that reads a file for each element."""
 
-    Attributes:
-        iterator: Its row.
-        reads: Files that it read while traced.
-        reading_ps: What ``ReadFile`` took in all, on whatever threads.
-        other_ps: What its other ops took.
-    """
-
-    iterator: int
-    reads: int
-    reading_ps: int
-    other_ps: int
+    iterator: int  # its row
+    reads: int  # files that it read while traced
+    reading_ps: int  # what ``ReadFile`` took in all, on whatever threads
+    other_ps: int  # what its other ops took
 
 
 def files_text(counts: Mapping[str, int], sizes: Mapping[str, int]) -> str:
@@ -345,10 +311,8 @@ def find_small_files(
 ) -> SmallFiles | None:
     """Find the iterator that reads most files, one for each element.
 
-    Args:
-        function_ops: The ops of each iterator's function, N.
-        runs: How often each function ran, shape (N,).
-        sizes: Mean sizes of the files that datasets begin with, as far as known.
+    ``runs`` is how often each function ran; ``sizes`` are mean sizes of the files that datasets begin with,
+    as far as known.
 
     Returns:
         None below 50 files, or where they are known to be of a megabyte or more.
@@ -365,11 +329,7 @@ def find_small_files(
 def find_input_work(trace: Trace, tree: IteratorTree, parent: Int32s, wanted: Int64s) -> Int64s:
     """Find what the input pipeline ran: inside a call of an iterator, or in a run of its function.
 
-    Args:
-        trace: The trace.
-        tree: Its iterators.
-        parent: Each event's parent on its line, or -1, shape (E,).
-        wanted: The events in question, shape (N,).
+    ``parent`` is each event's parent on its line, or -1, shape (E,).
 
     Returns:
         The iterator whose function an event is of; ``NO_FUNCTION`` where it is tf.data's own or not known,

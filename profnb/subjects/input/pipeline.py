@@ -39,16 +39,9 @@ class InputPipeline(RowColumns):
     """One row per iterator, as in ``tree``.
 
     Its columns are those of ``INPUT_PIPELINE``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        tree: The iterators.
-        function_ops: The ops that took most of that, as (type, time, how often).
-        parallelism: Calls of the function at once, as last set; 0 if the trace does not say, shape (N,).
-        capacity: Elements its buffer can hold; -1 without one, shape (N,).
-        buffered: Mean number of elements in it when it was asked; NaN without any, shape (N,).
     """
 
-    tree: IteratorTree
+    tree: IteratorTree  # the iterators
     dataset: tuple[str, ...]
     function: tuple[str, ...]
     occurrences: Int64s
@@ -57,12 +50,14 @@ class InputPipeline(RowColumns):
     longest_ps: Int64s
     function_occurrences: Int64s
     function_ps: Int64s
+    # the ops that took most of that, as (type, time, how often)
     function_ops: tuple[tuple[OpShare, ...], ...]
     waited_ps: Int64s
+    # calls of the function at once, as last set; 0 if the trace does not say, shape (N,)
     parallelism: Int64s
     is_autotuned: Bools
-    capacity: Int64s
-    buffered: Floats
+    capacity: Int64s  # elements its buffer can hold; -1 without one, shape (N,)
+    buffered: Floats  # mean number of elements in it when it was asked; NaN without any, shape (N,)
     empty_fraction: Floats
 
     @property
@@ -121,12 +116,8 @@ def tabulate_input_pipeline(
 ) -> InputPipeline:
     """Sum up the iterators of a trace.
 
-    Args:
-        trace: The trace.
-        tree: Its iterators.
-        charges: The training's waiting, as ``charge_waiting`` charges it.
-        outside: Each event's parent on its line, or -1, shape (E,).
-        chains: The user's pipelines, which have the names of functions.
+    ``chains`` are the user's pipelines, which have the names of functions. ``outside`` is each event's parent
+    on its line, or -1, shape (E,).
     """
     count = len(tree)
     duration = trace.events.duration_ps[tree.events]

@@ -38,15 +38,16 @@ _HEADINGS = (
 
 def input_sections(study: Study) -> list[Section]:
     """The tables on queues, and on tf.data where that ran anything."""
-    queues = queue_sections(study)
+    uses = study.input.queues[:_MOST_QUEUES]
+    queues = [_queue_section(uses)] if uses else []
     if not len(study.input.iterators):
         return queues
     starved = study.input.diagnosis is not None and study.input.diagnosis.iterator >= 0
     sections = [*queues, _tree_section(study, starved=starved)]
-    if not starved:  # nobody waits: the table is enough, and only for who asks
-        return sections
-    sections.append(_wait_section(study))
-    return [*sections, _buffer_section(study)] if study.input.buffers else sections
+    if starved:  # else nobody waits: the table is enough, and only for who asks
+        sections.append(_wait_section(study))
+        sections += [_buffer_section(study)] if study.input.buffers else []
+    return sections
 
 
 def _order(table: InputPipeline) -> list[int]:
@@ -108,12 +109,8 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
     places = list(range(len(rows)))
     work, waited = table.work_ps[rows] / PS_PER_MS, table.waited_ps[rows] / PS_PER_MS
     # What is shown when pointed at, and what the timeline on the same page searches when clicked.
-    calls = [count_text(int(table.occurrences[row])) for row in rows]
-    paths = [table.tree.path[row] for row in rows]
-    hover = [
-        [figure_text(f"{path}: {often} calls"), f"Iterator::{path}"]
-        for path, often in zip(paths, calls, strict=True)
-    ]
+    calls = {table.tree.path[row]: count_text(int(table.occurrences[row])) for row in rows}
+    hover = [[figure_text(f"{path}: {n} calls"), f"Iterator::{path}"] for path, n in calls.items()]
     series = (
         ("work, hidden or not", work, "rgba(58,154,93,0.45)", 0.7),
         ("the training waited for it", waited, COLOURS["input"], 0.35),
@@ -171,12 +168,7 @@ def _buffer_section(study: Study) -> Section:
     rows_of = {path: row for row, path in enumerate(table.tree.path)}
     of_rows = {rows_of[c.series]: c for c in study.input.buffers if c.series in rows_of}
     rows = sorted(of_rows)[:_MOST_BUFFERS]
-    fill = (
-        np.where(table.capacity > 0, table.buffered / np.maximum(table.capacity, 1), 0.0)
-        .clip(max=1)
-        .tolist()
-    )
-
+    fill = np.where(table.capacity > 0, table.buffered / np.maximum(table.capacity, 1), 0.0)
     return section_of(
         INPUT_PIPELINE,
         table,
@@ -189,7 +181,7 @@ def _buffer_section(study: Study) -> Section:
         title="Buffers",
         tab="Input",
         sentence="An empty buffer keeps the consumer waiting; a full buffer is ahead.",
-        bar=Bar(fill.__getitem__, colour_of("input"), 10),
+        bar=Bar(lambda row: min(float(fill[row]), 1.0), colour_of("input"), 10),
         rows=rows,
         figure=_buffer_figure(study, {row: of_rows[row] for row in rows}),
     )
@@ -237,13 +229,7 @@ def figure_over_time(
 ) -> dict[str, Any]:  # fmt: skip
     """Draw lines over the time of the trace, with a rule where each step begins.
 
-    Args:
-        title: The figure's title.
-        lines: What ``line_of`` made.
-        steps: The steps; None draws no rules.
-        yaxis: The axis of the values.
-        margins: Pixels to the left and above.
-        **rest: What else the layout holds.
+    Margins are pixels to the left and above; without steps there are no rules.
     """
     layout = figure_layout(title, 260) | {
         "margin": {"l": margins[0], "r": 12, "t": margins[1], "b": 34},
@@ -253,40 +239,30 @@ def figure_over_time(
         "yaxis": yaxis,
     }
     if steps is not None:
-        layout["shapes"] = _step_rules(steps)
+        has_rules = not steps.is_window and len(steps) <= _MOST_RULES
+        begins = (steps.begin_ps / PS_PER_MS).tolist() if has_rules else []
+        layout["shapes"] = [
+            {
+                "type": "line", "x0": round(at, 4), "x1": round(at, 4), "yref": "paper", "y0": 0, "y1": 1,
+                "line": {"width": 1, "color": GRID},
+            }
+            for at in begins
+        ]  # fmt: skip
     return {"data": lines, "layout": layout, "config": {"displaylogo": False}}
 
 
-def _step_rules(steps: Steps) -> list[dict[str, Any]]:
-    if steps.is_window or len(steps) > _MOST_RULES:
-        return []
-    return [
-        {
-            "type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1,
-            "line": {"width": 1, "color": GRID},
-        }
-        for at in (round(float(begin) / PS_PER_MS, 4) for begin in steps.begin_ps)
-    ]  # fmt: skip
-
-
-def queue_sections(study: Study) -> list[Section]:
-    """Show queues with their chart; none where nothing was taken from one."""
-    queues = study.input.queues[:_MOST_QUEUES]
-    if not queues:
-        return []
-    return [
-        Section(
-            title="Queues",
-            sentence="The contents of a queue are counted from elements put in and taken out. A step waits "
-            "for a queue with too few. All samples are in p.buffers.",
-            headings=_HEADINGS,
-            rows=[_row(use) for use in queues],
-            numbers=(False, *(True for _ in _HEADINGS[1:])),
-            colours=[""] * len(queues),
-            tab="Input",
-            figure=queue_figure(queues),
-        )
-    ]
+def _queue_section(queues: list[QueueUse]) -> Section:
+    return Section(
+        title="Queues",
+        sentence="The contents of a queue are counted from elements put in and taken out. A step waits "
+        "for a queue with too few. All samples are in p.buffers.",
+        headings=_HEADINGS,
+        rows=[_row(use) for use in queues],
+        numbers=(False, *(True for _ in _HEADINGS[1:])),
+        colours=[""] * len(queues),
+        tab="Input",
+        figure=queue_figure(queues),
+    )
 
 
 def _row(use: QueueUse) -> tuple[str, ...]:
@@ -313,8 +289,8 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
         name = f"{use.record.name[:_LONGEST_QUEUE]}, holds {use.record.capacity}"
         lowest = thin(np.nan_to_num(use.held, nan=np.inf), _MOST_QUEUE_POINTS, np.argmin)
         held = use.held[lowest].tolist()
-        drawn = line_of(name, COLOURS[line], use.time_ps[lowest], held, "%{y} elements")
-        data.append(drawn)
+        data.append(line_of(name, COLOURS[line], use.time_ps[lowest], held, "%{y} elements"))
+        times = data[-1]["x"]
         empty = np.flatnonzero(use.is_empty)[:_MOST_MARKS]
         data.append(
             {
@@ -330,11 +306,10 @@ def queue_figure(queues: list[QueueUse]) -> dict[str, Any] | None:
             data.append(
                 {
                     "type": "scatter", "mode": "lines", "name": f"min_after_dequeue, {kept}",
-                    "x": [drawn["x"][0], drawn["x"][-1]], "y": [kept, kept],
+                    "x": [times[0], times[-1]], "y": [kept, kept],
                     "line": {"width": 1, "dash": "dot", "color": COLOURS[line]},
                 }
             )  # fmt: skip
-    if not data:
-        return None
     yaxis = {**axis("elements"), "rangemode": "tozero"}
-    return figure_over_time("How full the queues were", data, None, yaxis, (56, 84))
+    figure = figure_over_time("How full the queues were", data, None, yaxis, (56, 84))
+    return figure if data else None

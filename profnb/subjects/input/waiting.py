@@ -50,9 +50,7 @@ class Pieces(NamedTuple):
     def sum_by_iterator(self, count: int, chosen: Bools | None = None) -> Int64s:
         """Time of each iterator, shape (count, 2), columns ``ITERATOR`` and ``FUNCTION``.
 
-        Args:
-            count: How many iterators there are.
-            chosen: Which stretches count, shape (P,); all of them by default.
+        ``chosen`` tells which stretches count, shape (P,); all of them by default.
         """
         spent = self.duration_ps if chosen is None else self.duration_ps * chosen
         return sum_by(self.label, spent, _SIDES * count).reshape(count, _SIDES)
@@ -197,32 +195,23 @@ def _look_behind(pieces: Pieces, behind: dict[int, Pieces]) -> Pieces:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The training's waiting for elements.
+    """The training's waiting for elements."""
 
-    Attributes:
-        step_num: The steps' numbers, shape (S,).
-        step_ps: Waiting in the period of each step, shape (S,).
-        period_ps: From each step's begin to the next one's where the gap between belongs to it; else its
-            duration, shape (S,).
-        counted: The steps that averages are of, shape (S,): of the main phase, no warm-up, nor the step in
-            which the first element came.
-        first_ps: The wait for the very first element, in which buffers fill.
-        charged_ps: Waiting in the counted steps that is charged to each iterator's own work and to its
-            function, shape (N, 2), columns ``ITERATOR`` and ``FUNCTION``.
-        elements: Elements fetched in the counted steps.
-        busy_ps: Time of the slowest stage of the pipeline per element; NaN if not known.
-        threads: Threads that worked for each iterator's function, on average over the counted steps'
-            periods, shape (N,).
-    """
-
-    step_num: Int64s
-    step_ps: Int64s
+    step_num: Int64s  # the steps' numbers, shape (S,)
+    step_ps: Int64s  # waiting in the period of each step, shape (S,)
+    # shape (S,): from each step's begin to the next one's where the gap between belongs to it; else
+    # its duration
     period_ps: Int64s
+    # the steps that averages are of, shape (S,): of the main phase, no warm-up, nor the step in which the
+    # first element came
     counted: Bools
-    first_ps: int
+    first_ps: int  # the wait for the very first element, in which buffers fill
+    # waiting in the counted steps that is charged to each iterator's own work and to its
+    # function, shape (N, 2), columns ``ITERATOR`` and ``FUNCTION``
     charged_ps: Int64s
-    elements: int
-    busy_ps: float
+    elements: int  # elements fetched in the counted steps
+    busy_ps: float  # time of the slowest stage of the pipeline per element; NaN if not known
+    # threads that worked for each iterator's function, on average over the counted steps' periods, shape (N,)
     threads: Floats
 
     @property
@@ -292,14 +281,7 @@ def find_waiting(
 ) -> Waiting:
     """Assign the training's waiting to steps.
 
-    Args:
-        trace: The trace.
-        steps: Its steps.
-        gaps: What lies between them.
-        counted_rows: The steps that averages are of.
-        tree: Its iterators.
-        charges: The waiting, as ``charge_waiting`` charges it.
-        parallelism: Calls of each one's function at once, shape (N,).
+    ``counted_rows`` are the steps that averages are of, ``parallelism`` calls of each function at once.
     """
     counted = flags_at(counted_rows, len(steps))
     periods = _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)

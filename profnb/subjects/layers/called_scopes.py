@@ -45,12 +45,7 @@ _OLD_NODE = re.compile(r"(?:torch::autograd::)?(?:\w+Backward\d*|AccumulateGrad)
 
 @dataclass(frozen=True, slots=True)
 class CalledScopes:
-    """The scopes that N runs of ops were called in.
-
-    Attributes:
-        scopes: Distinct scopes, their paths without the op itself.
-        code: Row of ``scopes`` for each run, or -1, shape (N,).
-    """
+    """Distinct scopes that N runs of ops were called in, and the row of each run's, or -1."""
 
     scopes: tuple[OpScope, ...]
     code: Int64s
@@ -59,9 +54,7 @@ class CalledScopes:
 def find_called_scopes(trace: Trace, runs: Int64s) -> CalledScopes | None:
     """Find what called each op; None where the trace tells of no layer's call.
 
-    Args:
-        trace: The trace.
-        runs: The runs as indices of events, shape (N,).
+    ``runs`` are indices of events, shape (N,).
     """
     if trace.is_op_name is None:
         return None
@@ -160,10 +153,8 @@ def on_hosts(trace: Trace, is_meant: Callable[[str], bool]) -> Bools:
 def find_makers(trace: Trace, nodes: Int64s, in_node: Bools) -> Int64s:
     """Find the forward op that made each node: an event, or -1, shape (N,).
 
-    Args:
-        trace: The trace.
-        nodes: N nodes, in the order of events.
-        in_node: Whether each event runs backward: in a node, and not in a repeated call, shape (E,).
+    Nodes are in the order of events. ``in_node`` tells which events run backward: in a node, and not in a
+    repeated call, shape (E,).
     """
     number, thread = (trace.stats.integers(name) for name in (_SEQUENCE, _FORWARD_THREAD))
     backward = thread.of(number.events) > 0

@@ -38,8 +38,7 @@ from profnb.core.columns import Floats, Int32s, Int64s, distinct_rows
 from profnb.steps.nesting import outermost_of
 from profnb.trace.model import Trace
 
-_DENSE = ("Dense",)
-_EINSUM = ("EinsumDense",)
+_DENSE = "Dense"
 _CONVOLUTIONS = ("Conv1D", "Conv2D", "Conv3D", "DepthwiseConv1D", "DepthwiseConv2D")
 _SEPARABLE = ("SeparableConv1D", "SeparableConv2D")
 _TRANSPOSED = ("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose")
@@ -66,13 +65,7 @@ def backward_factor(layer: LayerFacts) -> float:
 
 
 def forward_flops(layers: Sequence[LayerFacts], row: int, calls: int) -> float:
-    """Count operations of a layer's own products for one example, over all its calls; NaN where not known.
-
-    Args:
-        layers: The layers of its model.
-        row: The layer.
-        calls: Its calls in a step.
-    """
+    """Count operations of a layer's own products for one example, over all its calls; NaN where not known."""
     layer = layers[row]
     if not layer.is_library:
         return nan
@@ -102,13 +95,13 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
     """Twice the numbers of a layer's kernels, at each of the positions where they are used."""
     if not layer.kernels:
         return nan
-    if layer.kind in _EINSUM:
+    if layer.kind == "EinsumDense":
         return 2.0 * _einsum(
             str(layer.numbers.get("equation", "")), shape, layer.kernels[0], layer.output_shape
         )
     kernels = layer.kernels
     made = layer.output_shape
-    if layer.kind in _DENSE and shape and made and shape[-1] is not None and made[-1] is not None:
+    if layer.kind == _DENSE and shape and made and shape[-1] is not None and made[-1] is not None:
         kernels = ((shape[-1], made[-1]),)  # the kernel itself may be packed (int4)
     size = sum(prod(length or 0 for length in kernel) for kernel in kernels)
     return 2.0 * size * _product(_positions(layer, shape))
@@ -116,7 +109,7 @@ def _of_call(layer: LayerFacts, shape: Shape) -> float:
 
 def _positions(layer: LayerFacts, shape: Shape) -> Sequence[int | None] | None:
     """Dimensions of the places where kernels are used, for each example."""
-    if layer.kind in _DENSE or (layer.kind == "TimeDistributed" and len(layer.kernels[0]) == 2):
+    if layer.kind == _DENSE or (layer.kind == "TimeDistributed" and len(layer.kernels[0]) == 2):
         return shape[1:-1]
     if layer.kind in (*_CONVOLUTIONS, *_SEPARABLE):
         return _spatial(layer, layer.output_shape)
@@ -176,11 +169,8 @@ def _attention(layer: LayerFacts) -> float:
 _INPUT_DIMS, _CONCRETE_INPUTS = "Input Dims", "Concrete Inputs"
 # Of a product of two matrices, which of what it takes they are.
 _MATRICES = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
-_LINEAR, _CONVOLUTION, _GRADIENT_CALLS = (
-    "aten::linear",
-    "aten::_convolution",
-    "aten::convolution_backward",
-)
+_LINEAR, _CONVOLUTION = "aten::linear", "aten::_convolution"
+_GRADIENT_CALLS = "aten::convolution_backward"
 _DOT_PRODUCTS, _BACKWARD_SUFFIX = "aten::_scaled_dot_product_", "_backward"
 _BY_PARTS = "math"  # attention whose products are ops of their own
 _LONGEST_SHAPES = 10_000
@@ -188,10 +178,6 @@ _LONGEST_SHAPES = 10_000
 
 def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
     """Find the products of PyTorch's in a trace, and the operations of each.
-
-    Args:
-        trace: The trace.
-        parent: Index of each event's parent on its line, or -1, shape (E,).
 
     Returns:
         Events and operations, both of shape (N,); nothing where no shapes were recorded.

@@ -30,8 +30,10 @@ Source: Graph.unique_name in tensorflow/python/framework/ops.py (2.21); Layer.__
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from profnb.capture.models.layer_facts import LayerFacts, ModelFacts
 from profnb.capture.models.op_order import METRICS as METRICS_PART
@@ -53,19 +55,12 @@ Path = tuple[str, ...]
 _ENTRIES = 2  # scopes that Keras 3 opens at each call
 
 
-@dataclass(frozen=True, slots=True)
-class LayerPlace:
-    """A layer that a scope belongs to.
+class LayerPlace(NamedTuple):
+    """A layer that a scope belongs to."""
 
-    Attributes:
-        row: Row among the layers of all models.
-        scope: The scope itself, one per call where its library makes scopes unique.
-        is_again: True if a gradient repeated the layer's call there.
-    """
-
-    row: int
-    scope: Path
-    is_again: bool
+    row: int  # among the layers of all models
+    scope: Path  # one per call where its library makes scopes unique
+    is_again: bool  # a gradient repeated the layer's call there
 
 
 class LayerScopes:
@@ -77,15 +72,10 @@ class LayerScopes:
     """
 
     def __init__(self, models: Sequence[ModelFacts], paths: Iterable[Path]) -> None:
-        """Match.
-
-        Args:
-            models: The models.
-            paths: The scopes of a trace's ops, each without the op itself.
-        """
+        """Match models with the scopes of a trace's ops, each without the op itself."""
         self.layers: list[LayerFacts] = []
         self.alike: dict[Path, set[int]] = {}
-        self._place_of: dict[Path, LayerPlace | None] = {}
+        self.place = cache(self._find)
         self._rows: dict[Path, int] = {}  # the layer of each scope
         self._roots: set[str] = set()  # first scopes of models, which may stand anywhere in a path
         self._again: set[Path] = set()  # scopes in which gradients repeated calls
@@ -112,13 +102,8 @@ class LayerScopes:
             self.layers.extend(model.layers)
         self._longest = max(map(len, self._rows), default=0)
 
-    def place(self, path: Path) -> LayerPlace | None:
-        """Find the innermost layer that an op's scopes (its path without itself) lie in, or None."""
-        if path not in self._place_of:
-            self._place_of[path] = self._find(path)
-        return self._place_of[path]
-
     def _find(self, path: Path) -> LayerPlace | None:
+        """Find the innermost layer that an op's scopes (its path without itself) lie in, or None."""
         starts = [at for at, part in enumerate(path) if at == 0 or part in self._roots]
         for end in range(len(path), 0, -1):
             for start in starts:
@@ -140,12 +125,10 @@ class LayerScopes:
         if not starts:  # a part of it that ran by itself
             names = self._inside.get((), set())
             for row in parts.get(0, []):
-                if parts.get(row):
-                    matched = _match(model, [row], names)
-                    self._roots.update(matched)
-                    starts += [(row, (name,)) for name in matched]
-                elif model.layers[row].name in names:
-                    starts.append((row, (model.layers[row].name,)))
+                name = model.layers[row].name
+                matched = _match(model, [row], names) if parts.get(row) else {name} & names
+                self._roots.update(matched if parts.get(row) else ())
+                starts += [(row, (name,)) for name in matched]
         waiting = starts[::-1]
         while waiting:
             row, scope = waiting.pop()
@@ -185,12 +168,11 @@ def _match(model: ModelFacts, wanted: Sequence[int], names: set[str]) -> dict[st
         return {name: exact[name] for name in names if name in exact}
     landing, passing = _names_given([(layers[row], row) for row in wanted])
     by_name = {layers[row].name: row for row in reversed(wanted)}
-    matched = {}
-    for name in names:
-        row = landing.get(name, passing.get(name, by_name.get(without_number(name))))
-        if row is not None:
-            matched[name] = row
-    return matched
+    rows = {
+        name: landing.get(name, passing.get(name, by_name.get(without_number(name))))
+        for name in names
+    }
+    return {name: row for name, row in rows.items() if row is not None}
 
 
 def _names_given(layers: Sequence[tuple[LayerFacts, int]]) -> tuple[dict[str, int], dict[str, int]]:
@@ -210,13 +192,12 @@ def _names_given(layers: Sequence[tuple[LayerFacts, int]]) -> tuple[dict[str, in
 def _unique(name: str, used: dict[str, int]) -> str:
     at = used.get(name, 0)
     used[name] = at + 1
-    given = name
-    while at and given in used:
-        given = f"{name}_{at}"
+    unique = name
+    while at and unique in used:
+        unique = f"{name}_{at}"
         at += 1
-    if given != name:
-        used[given] = 1
-    return given
+    used.setdefault(unique, 1)
+    return unique
 
 
 OTHERS = ("loss", "metrics", "optimizer", "input", "outside the model")
@@ -245,14 +226,8 @@ _LOSSES = frozenset(
 _REGULARIZERS = ("Regularizer", "ActivityRegularizer")
 
 
-@dataclass(frozen=True, slots=True)
-class OpPlace:
-    """The row and the part of the work that an op belongs to.
-
-    Attributes:
-        row: Row of ``LayerRows``.
-        layer_part: Index into ``LAYER_PARTS``.
-    """
+class OpPlace(NamedTuple):
+    """The row of ``LayerRows``, and the part of its work (``LAYER_PARTS``), that an op belongs to."""
 
     row: int
     layer_part: int
@@ -273,11 +248,8 @@ class LayerRows:
     ) -> None:  # fmt: skip
         """Match the models with the ops' scopes.
 
-        Args:
-            models: Live models, described.
-            op_names: Names of all ops.
-            phase: The work of the steps: "train", "test", "predict".
-            called: Scopes that ops were called in whose names do not tell.
+        ``called`` are scopes that ops were called in whose names do not tell; ``phase`` is the work of the
+        steps: "train", "test", "predict".
         """
         self._parsed = {name: parse_scope(name) for name in op_names}
         paths = {scope.path[:-1] for scope in self._parsed.values()} | {s.path for s in called}
@@ -385,9 +357,8 @@ class LayerRows:
             if ran.isdisjoint(rows):
                 continue
             graphs = model.ops.get(phase, model.ops.get("", ()))
-            graph = max(
-                graphs, key=lambda ops: len(names & ops.keys()) / (len(ops) or 1), default={}
-            )
+            shares = [len(names & ops.keys()) / (len(ops) or 1) for ops in graphs]
+            graph = graphs[shares.index(max(shares))] if shares else {}
             for name, fact in graph.items():
                 other = facts.setdefault(name, (rows.start, fact))
                 is_same = other == (rows.start, fact) or fact.part == other[1].part == METRICS_PART
@@ -428,8 +399,7 @@ def _part_in_layer(scope: OpScope, *, is_again: bool) -> int:
 
 
 def _is_input(name: str, op_type: str, scope: OpScope) -> bool:
-    if name.startswith("Iterator::") or _INPUT_TYPE.fullmatch(op_type):
+    if name.startswith("Iterator::") or copy_direction(name) == "host to device":
         return True
-    if copy_direction(name) == "host to device":
-        return True
-    return bool(scope.path) and _INPUT_SCOPE.fullmatch(scope.path[0]) is not None
+    outermost = scope.path[0] if scope.path else ""
+    return bool(_INPUT_TYPE.fullmatch(op_type) or _INPUT_SCOPE.fullmatch(outermost))

@@ -27,21 +27,13 @@ SCOPE = "name scope"
 
 @dataclass(frozen=True, slots=True)
 class LayerBounds:
-    """R layers; NaN where not known.
+    """R layers; NaN where not known."""
 
-    Attributes:
-        bytes: Read and written by their ops in a step, shape (R,).
-        intensity: Operations of all their ops, not of products alone, per byte, shape (R,).
-        bytes_per_second: Bytes that they reached, shape (R,).
-        flops_fraction: Of the peak of operations, shape (R,).
-        bytes_fraction: Of the peak of memory, shape (R,).
-    """
-
-    bytes: Floats
-    intensity: Floats
-    bytes_per_second: Floats
-    flops_fraction: Floats
-    bytes_fraction: Floats
+    bytes: Floats  # read and written by their ops in a step, shape (R,)
+    intensity: Floats  # operations of all their ops, not of products alone, per byte, shape (R,)
+    bytes_per_second: Floats  # bytes that they reached, shape (R,)
+    flops_fraction: Floats  # of the peak of operations, shape (R,)
+    bytes_fraction: Floats  # of the peak of memory, shape (R,)
 
     @property
     def bound_by(self) -> tuple[str, ...]:
@@ -53,49 +45,30 @@ class LayerBounds:
 class LayerTable(RowColumns):
     """One row per layer, in the order of the model, then scopes, then what is neither.
 
-    Attributes:
-        layer: Paths of layers, ``model/encoder/dense``, or what else a row is.
-        layer_type: The layer's class, "name scope", or "" for what is neither.
-        parent: Row of the layer it is part of, or -1, shape (R,).
-        layer_part_ps: Self time of the counted steps by layer part (``LAYER_PARTS``), on the device where
-            there is one, else on the host, shape (R, 5). The rows sum to the op time of that side exactly.
-        host_ps: Self time on the host, shape (R,).
-        device_ps: Self time on devices, shape (R,).
-        occurrences: Runs of ops on the side that ``layer_part_ps`` is of, shape (R,).
-        parameters: Of the layer itself, without its parts; NaN where not known, shape (R,).
-        output_shape: ``(None, 10)``, or "".
-        flops: Operations forward and backward, mean per step, shape (R, 2); NaN where not known.
-        bounds: The bytes that its ops must move, and what bounds them, R rows.
-        peak_bytes: Alive at the memory's peak, of those allocated by the row's ops; NaN where not known or
-            none, shape (R,).
-        is_shared: Whether a layer is called or held at several places, shape (R,).
-        is_estimate: Whether some of the time was shared out by operations, shape (R,).
-        search: Words that find the row's ops among all.
-        iterations: Iterations of training that the times are of.
-        side: "device" or "host".
-        has_models: Whether the layers are those of live models, not of name scopes.
-        remarks: What the numbers do not say, in sentences.
+    Its columns are those of ``LAYERS``, each of R rows, times in picoseconds; NaN or "" where not known.
     """
 
     layer: tuple[str, ...]
     layer_type: tuple[str, ...]
-    parent: Int64s
+    parent: Int64s  # row of the layer it is part of, or -1, shape (R,)
+    # self time of the counted steps by layer part (``LAYER_PARTS``), on the device where there is one, else
+    # on the host, shape (R, 5). The rows sum to the op time of that side exactly.
     layer_part_ps: Int64s
     host_ps: Int64s
     device_ps: Int64s
     occurrences: Int64s
     parameters: Floats
     output_shape: tuple[str, ...]
-    flops: Floats
+    flops: Floats  # operations forward and backward, mean per step, shape (R, 2)
     bounds: LayerBounds
     peak_bytes: Floats
     is_shared: Bools
     is_estimate: Bools
-    search: tuple[str, ...]
-    iterations: int
-    side: str
-    has_models: bool
-    remarks: tuple[str, ...] = ()
+    search: tuple[str, ...]  # words that find the row's ops among all
+    iterations: int  # iterations of training that the times are of
+    side: str  # "device" or "host"
+    has_models: bool  # whether the layers are those of live models, not of name scopes
+    remarks: tuple[str, ...] = ()  # what the numbers do not say, in sentences
 
     @property
     def total_ps(self) -> Int64s:
@@ -225,13 +198,7 @@ def tabulate_layers(
 ) -> LayerTable:
     """Put together what is known of each layer.
 
-    Args:
-        times: The times of the rows.
-        peak: What was alive when most memory was in use.
-        roofline: The ops under their roof; None where no op's cost is known.
-        batch_size: Examples of one iteration; None where not known.
-        is_training: Whether the counted steps train, so that there are gradients.
-        has_device: Whether the trace has a device.
+    ``peak`` is what was alive when most memory was in use.
     """
     rows, side = times.rows, int(has_device)
     order, parent = _order_rows(times)
@@ -241,6 +208,8 @@ def tabulate_layers(
     flops = _count_flops(times, batch_size, is_training=is_training)
     search = _search_words(rows, times.row_of_op)
     layers = [rows.layers[row] if row < len(rows.layers) else None for row in order]
+    shapes = [None if layer is None else layer.output_shape for layer in layers]
+    parameters = np.array([-1 if layer is None else layer.parameters for layer in layers], np.int64)
     return LayerTable(
         layer=tuple(names[row] for row in order),
         layer_type=tuple(kinds[row] for row in order),
@@ -249,17 +218,8 @@ def tabulate_layers(
         host_ps=times.time_ps[0].sum(axis=1)[order],
         device_ps=times.time_ps[1].sum(axis=1)[order],
         occurrences=times.occurrences[side][order],
-        parameters=np.array(
-            [
-                nan if layer is None or layer.parameters < 0 else layer.parameters
-                for layer in layers
-            ],
-            np.float64,
-        ),
-        output_shape=tuple(
-            "" if layer is None or layer.output_shape is None else str(layer.output_shape)
-            for layer in layers
-        ),
+        parameters=np.where(parameters < 0, nan, parameters),
+        output_shape=tuple("" if shape is None else str(shape) for shape in shapes),
         flops=flops[order],
         bounds=_bound_layers(times, roofline, order, has_device=has_device),
         peak_bytes=_peak_bytes(times, peak)[order],
@@ -314,8 +274,7 @@ def _remarks(times: LayerTimes) -> Iterator[str]:
     spent = times.time_ps.sum(axis=(0, 2))
     for model, layers in times.rows.models:
         of_layers = spent[layers]
-        is_rest_idle = len(of_layers) > 1 and not of_layers[1:].any()
-        has_only_name = of_layers[0] > 0 and is_rest_idle
+        has_only_name = len(of_layers) > 1 and of_layers[0] > 0 and not of_layers[1:].any()
         if has_only_name or (model.is_given and not of_layers.any()):
             yield (
                 f"The layers of {model.name} were not found in this trace. Either another model ran, or "
@@ -336,8 +295,7 @@ def _order_rows(times: LayerTimes) -> tuple[list[int], dict[int, int]]:
         order.append(row)
         above = (path[:at] for at in range(len(path) - 1, 0, -1))
         parent[row] = next((rows.scopes[scope] for scope in above if scope in rows.scopes), -1)
-    others = map(rows.other, OTHERS)
-    order.extend(row for row in others if times.occurrences[:, row].any())
+    order.extend(row for row in map(rows.other, OTHERS) if times.occurrences[:, row].any())
     return order, parent
 
 

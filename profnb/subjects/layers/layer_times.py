@@ -21,6 +21,7 @@ Times of a row are those of the device where the trace has one, else of the host
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,50 +39,36 @@ _FORWARD, _BACKWARD, _OTHER = map(LAYER_PARTS.index, ("forward", "backward", "ot
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
-    """R rows of op time.
+    """R rows of op time."""
 
-    Attributes:
-        rows: What the rows are.
-        time_ps: Self time by side (host, device), row and layer part, shape (2, R, len(LAYER_PARTS)).
-        occurrences: Runs of ops by side, shape (2, R).
-        hlo_flops: Operations of XLA's instructions, or of PyTorch's products, over all counted steps by row,
-            forward and backward; NaN where neither is known, shape (R, 2).
-        is_estimate: Whether some of a row's time was shared out, shape (R,).
-        row_of_op: The row of each op name; of one that several rows share, the one with the largest part.
-        iterations: How many iterations of training the counted steps are.
-        model_iterations: How many of those each model ran in.
-    """
-
-    rows: LayerRows
+    rows: LayerRows  # what the rows are
+    # self time by side (host, device), row and layer part, shape (2, R, len(LAYER_PARTS))
     time_ps: Int64s
-    occurrences: Int64s
+    occurrences: Int64s  # runs of ops by side, shape (2, R)
+    # operations of XLA's instructions, or of PyTorch's products, over all counted steps by row, forward and
+    # backward; NaN where neither is known, shape (R, 2)
     hlo_flops: Floats
-    is_estimate: Bools
+    is_estimate: Bools  # whether some of a row's time was shared out, shape (R,)
+    # the row of each op name; of one that several rows share, the one with the largest part
     row_of_op: Mapping[str, int]
-    iterations: int
-    model_iterations: Sequence[int]
+    iterations: int  # how many iterations of training the counted steps are
+    model_iterations: Sequence[int]  # how many of those each model ran in
 
     def __len__(self) -> int:
         return self.is_estimate.size
 
 
 class _Sums:
-    """Sums over ops by side, row and layer part, while rows are still added.
-
-    Attributes:
-        time_ps: By side, row and layer part.
-        occurrences: By side and row.
-        flops: By row, forward (0) and backward (1).
-        estimates: Rows of which some time was shared out.
-        forward: By row, the occurrences of each forward op of it.
-    """
+    """Sums over ops by side, row and layer part, while rows are still added."""
 
     def __init__(self) -> None:
-        self.time_ps: Counter[tuple[int, int, int]] = Counter()
-        self.occurrences: Counter[tuple[int, int]] = Counter()
-        self.flops: defaultdict[tuple[int, int], float] = defaultdict(float)
-        self.estimates: set[int] = set()
-        self.forward: defaultdict[int, list[int]] = defaultdict(list)
+        self.time_ps: Counter[tuple[int, int, int]] = Counter()  # by side, row and layer part
+        self.occurrences: Counter[tuple[int, int]] = Counter()  # by side and row
+        self.flops: defaultdict[tuple[int, int], float] = defaultdict(
+            float
+        )  # by row; 1 is backward
+        self.estimates: set[int] = set()  # rows of which some time was shared out
+        self.forward: defaultdict[int, list[int]] = defaultdict(list)  # occurrences of each op
 
     def compute(self, place: OpPlace, flops: float) -> None:
         self.flops[place.row, int(place.layer_part == _BACKWARD)] += flops
@@ -199,14 +186,12 @@ def _as_columns(
     rows: LayerRows, sums: _Sums, row_of_op: Mapping[str, int], iterations: int
 ) -> LayerTimes:
     time_ps = np.zeros((2, len(rows), len(LAYER_PARTS)), np.int64)
-    for key, spent_ps in sums.time_ps.items():
-        time_ps[key] = spent_ps
-    occurrences = np.zeros((2, len(rows)), np.int64)
-    for of_side_and_row, count in sums.occurrences.items():
-        occurrences[of_side_and_row] = count
-    flops = np.full((len(rows), 2), np.nan)
-    for of_row_and_direction, done in sums.flops.items():
-        flops[of_row_and_direction] = done
+    occurrences, flops = np.zeros((2, len(rows)), np.int64), np.full((len(rows), 2), np.nan)
+    for table, filled in (
+        (time_ps, sums.time_ps), (occurrences, sums.occurrences), (flops, sums.flops),
+    ):  # fmt: skip
+        for key, amount in filled.items():
+            table[key] = amount
     is_estimate = flags_at(np.array(list(sums.estimates), np.int64), len(rows))
     return LayerTimes(
         rows, time_ps, occurrences, flops, is_estimate, row_of_op, iterations,
@@ -228,27 +213,19 @@ def _iterations_of_models(rows: LayerRows, sums: _Sums, iterations: int) -> list
     return counts if sum(count > 0 for count in counts) > 1 else [iterations] * len(counts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(NamedTuple):
     """An instruction's parts: the places it works for with their shares, and operations of one run."""
 
     shares: Sequence[tuple[OpPlace, float]]
     flops: Sequence[tuple[OpPlace, float]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Fusion:
-    """The work of the framework's ops inside an instruction whose module the trace holds.
+class _Fusion(NamedTuple):
+    """The work of the framework's ops inside an instruction whose module the trace holds."""
 
-    Attributes:
-        amounts: Operations by op name, or elements made where none does any.
-        has_flops: True if the amounts are operations.
-        flops: Operations of the whole instruction.
-    """
-
-    amounts: Mapping[str, float]
-    has_flops: bool
-    flops: float
+    amounts: Mapping[str, float]  # operations by op name, or elements made where none does any
+    has_flops: bool  # the amounts are operations
+    flops: float  # of the whole instruction
 
 
 def _read_fusions(hlo: HloOps, instructions: Sequence[int]) -> dict[int, _Fusion]:

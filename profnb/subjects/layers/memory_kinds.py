@@ -51,17 +51,7 @@ _OF_PART = {"forward": ACTIVATIONS, "recomputation": ACTIVATIONS, "backward": GR
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """Memory of one kind and holder.
-
-    Attributes:
-        source: The allocator; PROCESS, or the device where only its framework tells.
-        moment: AT_PEAK, AT_END of the code, AT_FAILURE.
-        kind: Its kind.
-        holder: A layer's path, or a variable's name; "" where neither is known.
-        bytes: Its size.
-        blocks: How many blocks; 0 where that is not known.
-        fraction: Of what the source had then.
-    """
+    """Memory of one kind and holder; its fields are the columns of ``MEMORY_KINDS``."""
 
     source: str
     moment: str
@@ -74,29 +64,16 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class AllocatorPeak:
-    """An allocator's peak.
+    """An allocator's peak."""
 
-    Attributes:
-        allocator: Its name; the device where a program of XLA's tells.
-        bytes: What was in use; -1 where nobody tells.
-        unused_bytes: What it had reserved besides; 0 where it reserves nothing, or nobody tells.
-        parts: What came and went, by kind and layer.
-    """
-
-    allocator: str
-    bytes: int
-    unused_bytes: int
-    parts: Sequence[KindRow]
+    allocator: str  # its name; the device where a program of XLA's tells
+    bytes: int  # in use; -1 where nobody tells
+    unused_bytes: int  # reserved besides; 0 where it reserves nothing, or nobody tells
+    parts: Sequence[KindRow]  # what came and went, by kind and layer
 
 
 def name_peak(allocator: Allocator, alive: Iterable[PeakRow], rows: LayerRows) -> AllocatorPeak:
-    """Give what came and went at an allocator's peak its kind and layer.
-
-    Args:
-        allocator: The allocator.
-        alive: What was alive then.
-        rows: Where ops belong.
-    """
+    """Give what came and went at an allocator's peak its kind and layer."""
     blocks = [
         (*block.op_name.partition(":")[::2], block.region, block.bytes, block.occurrences)
         for block in alive
@@ -116,11 +93,7 @@ def name_program(
 ) -> AllocatorPeak:
     """Give the temporaries of a program of XLA's, when they take most, their kind and layer.
 
-    Args:
-        module: The program.
-        op_names: The framework's op of its instructions, by their rows.
-        rows: Where ops belong.
-        device: Where it ran.
+    ``op_names`` are the framework's ops of its instructions, by row.
     """
     names = [
         (op_names.get(row) or (module.op_names[row] if row >= 0 else ""), size)
@@ -154,10 +127,7 @@ def tabulate_kinds(
 ) -> list[KindRow]:
     """Divide what each allocator, and the process, had; where the code failed for memory, that moment first.
 
-    Args:
-        records: What lived as the code ended, and what was missing.
-        peaks: The peaks of the trace's allocators.
-        resident_peak: The most memory that the process was seen to have; -1 where nobody looked.
+    ``resident_peak`` is the most memory that the process was seen to have; -1 where nobody looked.
     """
     rows: list[KindRow] = []
     shortage = records.shortage
@@ -198,12 +168,11 @@ def _divide(
         there = [one for one in there if one.kind != ACTIVATIONS]
     there.sort(key=lambda one: _STAYING.index(one.kind))
     left, rows = whole, list[KindRow]()
-    named = [(one.kind, one.holder, one.bytes, one.blocks) for one in parts]
-    named += [(one.kind, one.holder, one.bytes, one.blocks) for one in there]
-    for kind, holder, taken, blocks in named:
-        size = min(taken, left)
+    named: list[KindRow | HeldMemory] = [*parts, *there]
+    for one in named:
+        size = min(one.bytes, left)
         if size > 0:
-            rows.append(KindRow(source, moment, kind, holder, size, blocks))
+            rows.append(KindRow(source, moment, one.kind, one.holder, size, one.blocks))
             left -= size
     rows.sort(key=lambda row: -row.bytes)
     rest = PASSING if not parts and device != CPU else OTHER

@@ -30,6 +30,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from profnb.subjects.ops.op_table import OPTIMIZERS
 from profnb.trace.names import kernel_title, without_call, without_number, without_numbers
@@ -66,18 +67,12 @@ _OF_OPS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class OpScope:
-    """The scopes that an op was made in.
+    """The scopes that an op was made in."""
 
-    Attributes:
-        path: The scopes from the outermost on; the last part is the op itself.
-        is_backward: True if a gradient asked for it.
-        is_again: True if its name says that it repeats a forward op (recomputation).
-        has_only_scopes: True if all above the op itself are scopes of layers, as where JAX named it.
-    """
-
-    path: tuple[str, ...]
-    is_backward: bool = False
-    is_again: bool = False
+    path: tuple[str, ...]  # the scopes from the outermost on; the last part is the op itself
+    is_backward: bool = False  # true if a gradient asked for it
+    is_again: bool = False  # true if its name says that it repeats a forward op (recomputation)
+    # true if all above the op itself are scopes of layers, as where JAX named it
     has_only_scopes: bool = False
 
 
@@ -133,19 +128,12 @@ _LAST_NUMBER, _TELLING = re.compile(r"[._]\d+$|V\d+$"), 4
 _NOT_TOLD = re.compile(r"[\W_]+")
 
 
-@dataclass(frozen=True, slots=True)
-class OpTitle:
-    """The name of an op as a person says it.
+class OpTitle(NamedTuple):
+    """The name of an op as a person says it."""
 
-    Attributes:
-        name: The layer, the direction and the op.
-        about: Where it stands, and its type if the name does not say it; "" for nothing.
-        full: Its own name and type.
-    """
-
-    name: str
-    about: str
-    full: str
+    name: str  # the layer, the direction and the op
+    about: str  # where it stands, and its type if the name does not say it; "" for nothing
+    full: str  # its own name and type
 
     @property
     def cell(self) -> tuple[str, str, str, str]:
@@ -167,22 +155,15 @@ def op_titles(
 ) -> list[OpTitle]:
     """Name several ops of one table; where two would read alike, their own names stand behind."""
     titles = [op_title(name, kind, layers) for name, kind in zip(names, types, strict=True)]
-    distinct = {(title.name, title.about, title.full) for title in titles}
-    often = Counter((name, about) for name, about, _ in distinct)
+    often = Counter((name, about) for name, about, _ in set(titles))
     return [
-        OpTitle(title.name, title.full, title.full) if often[title.name, title.about] > 1 else title
+        title._replace(about=title.full) if often[title.name, title.about] > 1 else title
         for title in titles
     ]
 
 
 def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> OpTitle:
-    """Name an op as a person does.
-
-    Args:
-        op_name: Its name, as it was recorded.
-        op_type: Its type; "" if unknown.
-        named: What layers are called.
-    """
+    """Name an op as a person does."""
     plain = without_call(op_name)
     is_said = _says(plain, op_type)
     full = plain if is_said else f"{plain} ({op_type})"
@@ -202,11 +183,9 @@ def op_title(op_name: str, op_type: str = "", named: LayerNames = NO_LAYERS) -> 
         path = named[layers]
         layers = tuple(path.split("/"))
         full = f"{'/'.join((path, *inside))}\nrecorded as {full}"
-    op = (
-        f"backward ({_gradient_of(inside[-1], op_type)})"
-        if scope.is_backward
-        else _once(layers, inside)
-    )
+    op = _once(layers, inside)
+    if scope.is_backward:
+        op = f"backward ({_gradient_of(inside[-1], op_type)})"
     if not layers:
         of = f"{inside[-2]} · {op}" if scope.is_backward else plain
         return OpTitle(of, kind, full)

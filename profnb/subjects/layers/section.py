@@ -57,13 +57,20 @@ def _parts_of_step(table: LayerTable, is_layer: Bools) -> list[tuple[str, int]]:
 
 def _part_section(table: LayerTable, is_layer: Bools) -> Section:
     """A step's op time: forward, backward, the optimizer and what is no layer."""
-    whole = int(table.total_ps.sum()) or 1
-    parts = _parts_of_step(table, is_layer)
+    whole, parts = int(table.total_ps.sum()), _parts_of_step(table, is_layer)
     most = max(spent for _, spent in parts)
     flops = np.nansum(table.flops[is_layer], axis=0)
+    side = "the device" if table.side == "device" else "the CPU"
+    took = duration_text(whole / table.iterations)
+    sentence = f"Ops took {took} a step on {side}, all threads and streams added up."
+    if not table.has_models:
+        sentence += (
+            " No live model was known, so layers come from the ops' name scopes. profnb.load(path, "
+            "model=model) adds parameters, shapes and operations."
+        )
     return Section(
         title="Parts of a step",
-        sentence=_part_sentence(table),
+        sentence=sentence,
         headings=("", "part", "mean per step", "share", "operations", "achieved"),
         meanings=(
             "",
@@ -84,18 +91,6 @@ def _part_section(table: LayerTable, is_layer: Bools) -> Section:
         tab="Layers",
         is_detail=True,
     )  # fmt: skip
-
-
-def _part_sentence(table: LayerTable) -> str:
-    side = "the device" if table.side == "device" else "the CPU"
-    whole = duration_text(int(table.total_ps.sum()) / table.iterations)
-    sentence = f"Ops took {whole} a step on {side}, all threads and streams added up."
-    if not table.has_models:
-        sentence += (
-            " No live model was known, so layers come from the ops' name scopes. profnb.load(path, "
-            "model=model) adds parameters, shapes and operations."
-        )
-    return sentence
 
 
 def _achieved(name: str, spent: int, flops: Sequence[float], iterations: int) -> tuple[str, str]:

@@ -29,36 +29,22 @@ _IN_USE, _RESERVED = "memory", "reserved memory"
 
 @dataclass(frozen=True)
 class Allocator:
-    """One allocator's M events, in time order.
+    """One allocator's M events, in time order."""
 
-    Attributes:
-        name: ``GPU_0_bfc``, ``mklcpu``, ...
-        events: Indices of the events, shape (M,).
-        is_allocation: Whether each allocates, shape (M,).
-        in_use: Bytes in use after each, shape (M,); -1 where the event does not say.
-        reserved: Bytes reserved, shape (M,).
-        available: Bytes it could still give, shape (M,); -1 where the event does not say.
-        fragmentation: 0 for one free block, near 1 for many small ones, shape (M,); NaN if the event does not
-            say.
-        size: Bytes of the block, shape (M,).
-        until: The row at which a block is freed; M where it is not, and for deallocations, shape (M,).
-        lifetime_peak: The most that was ever in use, before the trace too; -1 if no event says.
-        op: The event of the op around each, of PyTorch's, shape (M,); else -1.
-        op_names: The op that each is of, M texts; "" where nobody tells.
-    """
-
-    name: str
-    events: Int64s
-    is_allocation: Bools
-    in_use: Int64s
-    reserved: Int64s
-    available: Int64s
+    name: str  # ``GPU_0_bfc``, ``mklcpu``, ..
+    events: Int64s  # indices of the events, shape (M,)
+    is_allocation: Bools  # whether each allocates, shape (M,)
+    in_use: Int64s  # bytes in use after each, shape (M,); -1 where the event does not say
+    reserved: Int64s  # bytes reserved, shape (M,)
+    available: Int64s  # bytes it could still give, shape (M,); -1 where the event does not say
+    # 0 for one free block, near 1 for many small ones, shape (M,); NaN if the event does not say
     fragmentation: Floats
-    size: Int64s
+    size: Int64s  # bytes of the block, shape (M,)
+    # the row at which a block is freed; M where it is not, and for deallocations, shape (M,)
     until: Int64s
-    lifetime_peak: int
-    op: Int64s
-    op_names: Sequence[str]
+    lifetime_peak: int  # the most that was ever in use, before the trace too; -1 if no event says
+    op: Int64s  # the event of the op around each, of PyTorch's, shape (M,); else -1
+    op_names: Sequence[str]  # the op that each is of, M texts; "" where nobody tells
 
     def __len__(self) -> int:
         return self.events.size
@@ -173,12 +159,7 @@ def other_counters(trace: Trace, allocators: Sequence[Allocator]) -> list[Counte
 class MemorySamples:
     """N samples, allocator by allocator, each in time order.
 
-    Attributes:
-        allocator: The allocator of each sample.
-        time_ps: When, shape (N,).
-        in_use: Bytes in use, shape (N,).
-        reserved: Bytes reserved, shape (N,); NaN where only the use was recorded.
-        fragmentation: 0 for one free block, near 1 for many small ones, shape (N,); NaN likewise.
+    Its columns are those of ``MEMORY``, each of shape (N,), times in picoseconds.
     """
 
     allocator: tuple[str, ...]

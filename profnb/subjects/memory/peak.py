@@ -15,14 +15,14 @@ tensorflow/core/profiler/internal/tfprof_node.cc, ExecStep::AddMemoryStats (2.21
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from profnb.capture.machine.memory_limits import batch_that_fits
 from profnb.capture.memory.memory_records import BlockSums
-from profnb.core.table import Column, Table, field_column, field_of
+from profnb.core.table import Table, field_column
 from profnb.core.units import MISSING, PS_PER_NS, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
@@ -48,16 +48,7 @@ _KEPT, _OUTPUT, _TEMP = "persistent_bytes", "output_bytes", "temp_bytes"
 class PeakRow:
     """Blocks that were alive at the peak, of one op, region, type and shape.
 
-    Attributes:
-        allocator: The allocator's name.
-        op_name: Who allocated it; ``UNATTRIBUTED`` for what has no name.
-        region: "output", "temp", "persist", "dynamic"; "" if no event says.
-        dtype: Its type; "" if no event says.
-        shape: Its dimensions, ``[512,30,30,32]``; "" if no event says.
-        bytes: In all blocks together.
-        occurrences: How many blocks; 0 for what has no name.
-        is_persistent: Whether it was there before the step of the peak began and after it ended.
-        time_ps: When the peak was.
+    Its fields are the columns of ``MEMORY_PEAK``; ``op_name`` is ``UNATTRIBUTED`` for what has no name.
     """
 
     allocator: str
@@ -105,26 +96,15 @@ def tabulate_peak(
         op, region, dtype, shape, lasting.tolist(), sizes.tolist(), blocks.tolist(), strict=True
     ):
         sums.count(tuple(key), size, count)
+    name = allocator.name
     rows = [
-        PeakRow(
-            allocator.name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps
-        )
+        PeakRow(name, op or "(no op)", region, dtype, shape, size, count, is_lasting, time_ps)
         for (op, region, dtype, shape, is_lasting), (size, count) in sums.items()
-    ]  # fmt: skip
+    ]
     rest = int(allocator.in_use[row]) - sum(peak_row.bytes for peak_row in rows)
     if rest:
         rows.append(
-            PeakRow(
-                allocator.name,
-                UNATTRIBUTED,
-                "",
-                "",
-                "",
-                rest,
-                0,
-                is_persistent=True,
-                time_ps=time_ps,
-            )
+            PeakRow(name, UNATTRIBUTED, "", "", "", rest, 0, is_persistent=True, time_ps=time_ps)
         )
     return sorted(rows, key=lambda peak_row: -peak_row.bytes)
 
@@ -188,18 +168,9 @@ def find_memory_growth(trace: Trace, allocator: Allocator, steps: Steps) -> tupl
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """An allocator's peak, and what it means.
+    """An allocator's peak, and what it means; its fields are columns of ``MEMORY_SUMMARY``.
 
-    Attributes:
-        allocator: The allocator.
-        peak_bytes: The most in use while the trace ran.
-        peak_ps: When: the first of equal peaks (the official tool: the last in the file).
-        base_bytes: In use between steps: the least at the counted steps' begins; -1 without steps.
-        growth_bytes: How much more each step leaves behind; 0 where it does not go on.
-        growth_op: The op that allocates most of what stays; "" if none.
-        batch_size: Examples per step, if known.
-        largest_batch: How many would fit, if what comes and goes in a step grows with the batch and what
-            stays does not, up to 95 % of the limit; 0 where that is not known.
+    Not known: -1 for ``base_bytes``, the least in use at the counted steps' begins; 0 for the largest batch.
     """
 
     allocator: Allocator
@@ -220,14 +191,7 @@ class MemoryUse:
 def measure_memory(
     trace: Trace, allocator: Allocator, steps: Steps, batch_size: int | None
 ) -> MemoryUse:
-    """Find an allocator's peak, what it holds between steps, whether that grows, and what would fit.
-
-    Args:
-        trace: The trace.
-        allocator: The allocator.
-        steps: The steps.
-        batch_size: Examples per step, if known.
-    """
+    """Find an allocator's peak, what it holds between steps, whether that grows, and what would fit."""
     row = allocator.peak
     peak = int(allocator.in_use[row])
     growth, op = find_memory_growth(trace, allocator, steps)
@@ -243,13 +207,6 @@ def measure_memory(
     return MemoryUse(allocator, peak, int(times[row]), base, growth, op, batch_size, largest)
 
 
-def _positive(name: str) -> Callable[[Sequence[MemoryUse]], list[float]]:
-    """One field of each row, NaN where it is not positive."""
-    return lambda uses: [
-        float(value) if value and value > 0 else np.nan for value in field_of(uses, name)
-    ]
-
-
 MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
     "memory_summary",
     "One row per allocator.",
@@ -262,18 +219,14 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
             of="peak_ps",
             alias="peak_ms",
         ),
-        Column(
+        field_column(
             "lifetime_peak_bytes",
-            _positive("allocator.lifetime_peak"),
             "the most ever in use, before the trace too",
+            of="allocator.lifetime_peak",
+            least=1,
         ),
-        Column(
-            "base_bytes",
-            lambda uses: [float(u.base_bytes) if u.base_bytes >= 0 else np.nan for u in uses],
-            "in use between steps",
-            "between steps",
-        ),
-        Column("limit_bytes", _positive("allocator.limit"), "the most that it can give"),
+        field_column("base_bytes", "in use between steps", "between steps", least=0),
+        field_column("limit_bytes", "the most that it can give", of="allocator.limit", least=1),
         field_column(
             "fragmentation",
             "at the peak: 0 for one free block, near 1 for many small ones",
@@ -287,12 +240,13 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
             of="growth_bytes",
         ),
         field_column("growth_op", "the op that allocates most of what stays"),
-        Column("batch_size", _positive("batch_size"), "examples per step"),
-        Column(
+        field_column("batch_size", "examples per step", least=1),
+        field_column(
             "largest_batch_size",
-            _positive("largest_batch"),
             "how many would fit into 95 % of the limit, an estimate: what comes and goes in a step grows "
             "with the batch, what stays does not",
+            of="largest_batch",
+            least=1,
         ),
     ),
     "Unknown values are NaN.",
@@ -301,18 +255,7 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
 
 @dataclass(frozen=True, slots=True)
 class OpMemory:
-    """Memory that one op allocates in a run.
-
-    Attributes:
-        op_name: The op.
-        op_type: Its type.
-        occurrences: Executions, in all runs.
-        requested_bytes: What it allocated, freed or not.
-        peak_bytes: What its executions held at most.
-        residual_bytes: What was left of that when they ended.
-        output_bytes: What their outputs hold, their own or passed on.
-        temp_bytes: Scratch space.
-    """
+    """Memory that one op allocates in a run; its fields are the columns of ``OP_MEMORY``."""
 
     op_name: str
     op_type: str
@@ -338,17 +281,11 @@ def tabulate_op_memory(trace: Trace) -> list[OpMemory]:
     runs = max(np.unique(stats.integers(GROUP_ID).values).size, 1)
     ops, first, op = np.unique(name[allocates], return_index=True, return_inverse=True)
     sums = [np.bincount(op, columns[key][allocates]) / runs for key in (*_SUMS, _OUTPUT, _TEMP)]
-    type_of = type_of[allocates][first]
+    kinds = [types.texts[row] if row >= 0 else "" for row in type_of[allocates][first].tolist()]
+    columns_of_op = [ops.tolist(), kinds, np.bincount(op).tolist(), *(one.tolist() for one in sums)]
     rows = [
-        OpMemory(
-            names.texts[ops[row]],
-            types.texts[type_of[row]] if type_of[row] >= 0 else "",
-            int(count),
-            *values,
-        )
-        for row, (count, *values) in enumerate(
-            zip(np.bincount(op), *(one.tolist() for one in sums), strict=True)
-        )
+        OpMemory(names.texts[name_row], *rest)
+        for name_row, *rest in zip(*columns_of_op, strict=True)
     ]
     return sorted(rows, key=lambda row: -row.requested_bytes)
 

@@ -20,9 +20,7 @@ from profnb.trace.names import DATASET, EXECUTOR_PROCESS, parse_op
 EAGER = "EagerLocalExecute: "
 # Inside of an execution, in its EagerKernelExecute (TensorFlow 2.15 to 2.21); of small ops a third of it.
 _KERNEL_RUN, _KERNEL_DEPTH = "KernelAndDeviceFunc::Run", 3
-LONG_OP_PS = (
-    50_000_000  # what is shorter is mostly being started: an op that adds two numbers takes 5 us
-)
+_LONG_OP_PS = 50_000_000  # what is shorter is mostly being started: adding two numbers takes 5 us
 _LONGEST_PAUSE_PS = 2_000_000_000  # from an op to the next one that the same function runs
 _ITERATOR_OPS = ("Iterator", "MakeIterator", "AnonymousIterator", "OneShotIterator")
 # The loop itself, or what stacks what it gave.
@@ -44,13 +42,9 @@ def add_eager_ops(
     """Give the execution of an eager op the op's code, unless the op itself was recorded inside.
 
     Calls of functions are not ops: what they run is recorded on its own. Ops on iterators are, although the
-    iterators that they call are recorded inside: making one, and asking it, takes time of its own.
-
-    Args:
-        trace: The trace.
-        codes: The op of each event; negative for none, shape (E,); filled in.
-        codes_of: The code of each (op name, op type).
-        chosen: The executions of eager ops on the host.
+    iterators that they call are recorded inside: making one, and asking it, takes time of its own. ``codes``
+    has the op of each event, negative for none, and is filled in; ``chosen`` are the executions of eager ops
+    on the host.
     """
     eager = np.full(len(trace.names), -1, np.int64)
     has_own_time = np.zeros(len(trace.names), np.bool_)
@@ -74,11 +68,8 @@ def add_eager_ops(
 def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
     """Find the kernels of ops that Python executes one by one, where TensorFlow records no op itself.
 
-    In older traces the op itself is recorded inside of its execution, under its own name.
-
-    Args:
-        trace: The trace.
-        parent: The event that each event runs in on its thread; negative for none, shape (E,).
+    In older traces the op itself is recorded inside of its execution, under its own name. ``parent`` is each
+    event's parent on its line, or -1, shape (E,).
     """
     is_execution = trace.names.rows_where(is_eager_op)
     runs = np.flatnonzero(trace.select_named(_KERNEL_RUN) & trace.is_host_event)
@@ -92,11 +83,8 @@ def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
 def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
     """Give the shares in which an op computes of the time in which Python runs ops one by one.
 
-    Python's way from one op to the next counts where it takes no more than 2 ms.
-
-    Args:
-        trace: The trace.
-        parent: The event that each event runs in on its thread; negative for none, shape (E,).
+    Python's way from one op to the next counts where it takes no more than 2 ms. ``parent`` is each event's
+    parent on its line, or -1, shape (E,).
 
     Returns:
         That of ops that compute for 50 us or longer, and that of all; (0, 1) without any.
@@ -111,36 +99,24 @@ def shares_of_kernels(trace: Trace, parent: Int32s) -> tuple[float, float]:
     is_followed &= (pause >= 0) & (pause <= _LONGEST_PAUSE_PS)
     whole = max(int((end - begin).sum() + pause[is_followed].sum()), 1)
     took = trace.events.duration_ps[find_eager_kernels(trace, parent)]
-    long = took[took >= LONG_OP_PS]
+    long = took[took >= _LONG_OP_PS]
     return min(int(long.sum()) / whole, 1.0), min(int(took.sum()) / whole, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop of the steps that averages are of.
+    """A loop of the steps that averages are of."""
 
-    Attributes:
-        turns: Turns of a step.
-        share: Share of the steps' time from its second turn to its last.
-        long_share: Share of it in which its ops that compute for long run.
-        is_recurrent: Whether it is one of a recurrent layer, each of whose turns needs the one before.
-        others: The ops of these steps outside of it.
-    """
-
-    turns: int
-    share: float
-    long_share: float
+    turns: int  # turns of a step
+    share: float  # share of the steps' time from its second turn to its last
+    long_share: float  # share of it in which its ops that compute for long run
+    # whether it is one of a recurrent layer, each of whose turns needs the one before
     is_recurrent: bool
-    others: Int64s
+    others: Int64s  # the ops of these steps outside of it
 
 
 def find_loop(spine: Spine, long_ps: int) -> Loop | None:
-    """Find what is looped over in the counted steps; None for no loop.
-
-    Args:
-        spine: The steps.
-        long_ps: How long an op runs that computes, and is not mostly being started.
-    """
+    """Find what is looped over in the counted steps; an op that runs for ``long_ps`` computes."""
     trace, counted = spine.trace, spine.summary.counted
     turn = trace.stats.integers("iter_num")
     is_turn = trace.are_named(turn.events, lambda name: name == EXECUTOR_PROCESS)
@@ -172,8 +148,7 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
 def find_growth(versions: Sequence[int]) -> tuple[int, int] | None:
     """Count in how many of a session's runs (TF1) the graph had changed, and by how many changes a run.
 
-    Args:
-        versions: How many changes the graph had seen at each run.
+    ``versions`` is how many changes the graph had seen at each run.
 
     Returns:
         None where it changed in fewer than half of the runs, or in fewer than three.

@@ -50,12 +50,9 @@ class OpTable(RowColumns):
     """One row per op and side, most self time first.
 
     Its columns are those of ``OPS``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        is_device: Whether the row is device work, shape (N,).
     """
 
-    is_device: Bools
+    is_device: Bools  # whether the row is device work, shape (N,)
     op_type: tuple[str, ...]
     op_name: tuple[str, ...]
     occurrences: Int64s
@@ -83,25 +80,16 @@ class OpTable(RowColumns):
 
 @dataclass(frozen=True, slots=True)
 class OpRuns:
-    """Every run of an op, host side first, in event order on each side.
+    """Every run of an op, host side first, in event order on each side."""
 
-    Attributes:
-        keys: Distinct (op name, op type) of each side, host side first.
-        is_device: Whether each key is of device work, shape (K,).
-        events: The runs as indices of events, shape (N,).
-        code: Row of ``keys`` for each run, shape (N,).
-        total_ps: Duration of each, shape (N,).
-        self_ps: Duration less what ops that it called on the same thread took, shape (N,).
-        is_execution: Whether it begins an execution of the op, shape (N,): all on a host; on a device the
-            first of the kernels that one execution runs.
-    """
-
-    keys: tuple[tuple[str, str], ...]
-    is_device: Bools
-    events: Int64s
-    code: Int64s
-    total_ps: Int64s
-    self_ps: Int64s
+    keys: tuple[tuple[str, str], ...]  # distinct (op name, op type) of each side, host side first
+    is_device: Bools  # whether each key is of device work, shape (K,)
+    events: Int64s  # the runs as indices of events, shape (N,)
+    code: Int64s  # row of ``keys`` for each run, shape (N,)
+    total_ps: Int64s  # duration of each, shape (N,)
+    self_ps: Int64s  # duration less what ops that it called on the same thread took, shape (N,)
+    # whether it begins an execution of the op, shape (N,): all on a host; on a device the first of the
+    # kernels that one execution runs
     is_execution: Bools
 
     def __len__(self) -> int:
@@ -111,10 +99,7 @@ class OpRuns:
 def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRuns:
     """Find every run of an op.
 
-    Args:
-        trace: The trace.
-        hlo: Its HLO instructions; on a host they are ops as well.
-        step: Row of each event's step, or -1, shape (E,): no execution is of two steps.
+    ``step`` is the row of each event's step, or -1, shape (E,): no execution is of two steps.
     """
     host_keys, code, host, self_ps = _host_runs(trace, hlo)
     keys, total_ps, events = [*host_keys], trace.events.duration_ps[host], host
@@ -145,15 +130,10 @@ def runs_within(runs: OpRuns, kept: Bools) -> OpRuns:
 
 
 def sum_op_runs(runs: OpRuns, within: Bools | None = None) -> OpTable:
-    """Sum up runs of ops.
+    """Sum up runs of ops, by self time descending, device rows first at equal time.
 
-    Args:
-        runs: The runs.
-        within: Which events count, shape (E,); all of them by default. Self time is worked out
-            before this filter, so a step's table sums to no more than the whole one.
-
-    Returns:
-        The table, by self time descending, device rows first at equal time.
+    ``within`` tells which events count, shape (E,); all by default. Self time is worked out before this
+    filter, so a step's table sums to no more than the whole one.
     """
     kept = slice(None) if within is None else within[runs.events]
     code = runs.code[kept]

@@ -46,33 +46,25 @@ class PythonTime(RowColumns):
     """One row per Python function that was seen, most self time first.
 
     Its columns are those of ``PYTHON``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        function: (name, file, first line).
-        samples: Samples in which it was on the stack, shape (N,); -1 where calls were counted instead.
-        whole_ps: All time that was sampled.
-        whole_between_ps: The part of it between or outside of steps.
-        has_steps: Whether there were steps to be inside of.
-        blocks: Who called whom; a block lies under its caller.
-        occurrences: How often each was called, shape (N,), where that was counted; -1 where it was not.
-        cells: The number of the cell that each file stands for, where it is one.
-        kind: What another profiler calls its samples; "" for Python's main thread.
     """
 
-    function: tuple[Function, ...]
+    function: tuple[Function, ...]  # (name, file, first line)
     is_user: Bools
+    # samples in which it was on the stack, shape (N,); -1 where calls were counted instead
     samples: Int64s
     self_ps: Int64s
     total_ps: Int64s
     inside_ps: Int64s
     between_ps: Int64s
-    whole_ps: int
-    whole_between_ps: int
-    has_steps: bool
-    blocks: tuple[Block, ...]
+    whole_ps: int  # all time that was sampled
+    whole_between_ps: int  # the part of it between or outside of steps
+    has_steps: bool  # whether there were steps to be inside of
+    blocks: tuple[Block, ...]  # who called whom; a block lies under its caller
+    # how often each was called, shape (N,), where that was counted; -1 where it was not
     occurrences: Int64s
+    # the number of the cell that each file stands for, where it is one
     cells: Mapping[str, int] = field(default_factory=dict)
-    kind: str = ""
+    kind: str = ""  # what another profiler calls its samples; "" for Python's main thread
 
 
 def find_python(recording: Recording) -> PythonTime | None:
@@ -86,17 +78,13 @@ def find_python(recording: Recording) -> PythonTime | None:
 def tabulate_python(
     stacks: StackRecords, steps: StepRecords, cells: Mapping[str, int] | None = None
 ) -> PythonTime:
-    """Sum up samples.
-
-    Args:
-        stacks: The samples.
-        steps: The steps by the same clock.
-        cells: The number of the cell that each file stands for, where it is one.
-    """
+    """Sum up samples."""
     cells, has_steps = cells or {}, len(steps) > 0
     times = np.array(stacks.time_ns, np.int64)
     took = np.diff(times, prepend=stacks.begin_ns) * PS_PER_NS
-    is_inside = _is_inside(times, steps)
+    begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
+    order = np.argsort(begin)
+    is_inside = span_at(begin[order], end[order], times) >= 0
     rows = np.array(stacks.stack, np.int64)
     columns = (1, took * is_inside, took * ~is_inside)
     sums = np.stack([sum_by(rows, values, len(stacks.stacks)) for values in columns])
@@ -139,12 +127,6 @@ def _tabulate(
     )  # fmt: skip
 
 
-def _is_inside(times: Int64s, steps: StepRecords) -> Bools:
-    begin, end = np.array(steps.begin_ns, np.int64), np.array(steps.end_ns, np.int64)
-    order = np.argsort(begin)
-    return np.asarray(span_at(begin[order], end[order], times) >= 0)
-
-
 def _calls_of(frames: Iterable[tuple[str, str, int, int]]) -> list[Function]:
     """The functions from the user's outermost on; each statement of a cell is one of its own."""
     functions = ((name, file, 1 if name == "<module>" else at) for name, file, at, _ in frames)
@@ -175,12 +157,11 @@ def _entry_points(stack: list[Function]) -> list[Function]:
     return shown[:_DEEPEST_SHOWN]
 
 
+@dataclass(slots=True)
 class _Node:
-    __slots__ = ("between", "inside", "parts")
-
-    def __init__(self) -> None:
-        self.parts: dict[Function, _Node] = {}
-        self.inside = self.between = 0
+    parts: "dict[Function, _Node]" = field(default_factory=dict)
+    inside: int = 0
+    between: int = 0
 
 
 def _blocks_of_samples(
@@ -213,19 +194,11 @@ def tabulate_counts(counts: CallCounts) -> PythonTime:
     functions = tuple(counts.functions[row] for row in order)
     unknown = np.full(order.size, -1)
     return PythonTime(
-        functions,
-        np.array([is_user_file(file) for _, file, _ in functions], np.bool_),
-        unknown,
-        alone[order].astype(np.int64),
-        total[order].astype(np.int64),
-        unknown,
-        unknown,
-        int(alone.sum()),
-        0,
-        has_steps=False,
-        blocks=_blocks_of_counts(counts),
+        functions, np.array([is_user_file(file) for _, file, _ in functions], np.bool_),
+        unknown, alone[order].astype(np.int64), total[order].astype(np.int64), unknown, unknown,
+        int(alone.sum()), 0, has_steps=False, blocks=_blocks_of_counts(counts),
         occurrences=np.array([counts.calls[row] for row in order], np.int64),
-    )
+    )  # fmt: skip
 
 
 def _blocks_of_counts(counts: CallCounts) -> tuple[Block, ...]:
@@ -291,12 +264,7 @@ def short_name(name: str) -> str:
 
 
 def function_place(function: Function, cells: Mapping[str, int]) -> str:
-    """Say where a function stands: "Cell [3]:12", "built in".
-
-    Args:
-        function: The function.
-        cells: The number of the cell that each file stands for, where it is one.
-    """
+    """Say where a function stands: "Cell [3]:12", "built in"."""
     name, file, first_line = function
     if file.startswith("~") or not file:
         return "built in"

@@ -10,6 +10,7 @@ one of TensorFlow's own.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,17 +34,11 @@ _TENSORFLOW = (
 _RUNTIME_PREFIXES = ("cuda", "cuLaunch", "cuStream", "cuCtx", "hip")
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """Python's clock in the time of the trace.
+class Clock(NamedTuple):
+    """Python's clock in the time of the trace."""
 
-    Attributes:
-        offset_ps: What to add to ``perf_counter_ns`` in picoseconds to get times of the trace.
-        thread_line: The trace's line of the thread that was watched.
-    """
-
-    offset_ps: int
-    thread_line: int
+    offset_ps: int  # what to add to ``perf_counter_ns`` in picoseconds to get times of the trace
+    thread_line: int  # the trace's line of the thread that was watched
 
 
 def read_clock(trace: Trace) -> Clock | None:
@@ -63,19 +58,12 @@ def read_clock(trace: Trace) -> Clock | None:
 
 @dataclass(frozen=True, slots=True)
 class LineHistory:
-    """At which source line the user's code was.
+    """At which source line the user's code was."""
 
-    Attributes:
-        begin_ps: When each stretch begins, ascending, shape (N + 1,); the last one is the end.
-        place: Row of ``places`` in each stretch, -1 for none of the user's, shape (N,).
-        is_begin: Whether a line began to run there, shape (N,).
-        places: (file, line).
-    """
-
-    begin_ps: Int64s
-    place: Int64s
-    is_begin: Int64s
-    places: tuple[tuple[str, int], ...]
+    begin_ps: Int64s  # when each stretch begins, ascending, shape (N + 1,); the last one is the end
+    place: Int64s  # row of ``places`` in each stretch, -1 for none of the user's, shape (N,)
+    is_begin: Int64s  # whether a line began to run there, shape (N,)
+    places: tuple[tuple[str, int], ...]  # (file, line)
 
     def place_at(self, times_ps: Int64s) -> Int64s:
         """Find the place at some times; -1 where the user's code did not run or was not watched."""
@@ -110,13 +98,7 @@ def _follow(code: Int64s, source_line: Int64s, key: Int64s, place: Int64s, stack
 
 
 def follow_lines(records: LineRecords, clock: Clock, end_ps: int) -> LineHistory:
-    """Work out which source line was the current one from one row to the next.
-
-    Args:
-        records: What the capture recorded.
-        clock: How its clock reads in the trace.
-        end_ps: When the window closed.
-    """
+    """Work out which source line was the current one from one row to the next."""
     times = np.array(records.time_ns, np.int64) * PS_PER_NS + clock.offset_ps
     code, source_line = np.array(records.code, np.int64), np.array(records.line, np.int64)
     keys, key = distinct_rows(code, source_line)
@@ -203,41 +185,28 @@ def times_of_lines(
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Ops that ran.
+    """Ops that ran."""
 
-    Attributes:
-        name: Row of ``keys``, shape (N,).
-        keys: Op names.
-        self_ps: Time, shape (N,).
-        asked: The event that asked for it: its launch, or itself, shape (N,).
-        asked_ps: When the thread that was watched asked for it, or when it ran, shape (N,).
-        is_watched: Whether it ran on that thread or was launched from it, shape (N,).
-        input_of: The iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,).
-        is_elsewhere: Whether Python ran it eagerly on another thread, where its line is not known; its name
-            is then that of the op that called Python, shape (N,).
-        is_execution: Whether it begins an execution of the op: of several kernels the first, shape (N,).
-    """
-
-    name: Int64s
-    keys: tuple[str, ...]
-    self_ps: Int64s
-    asked: Int64s
-    asked_ps: Int64s
-    is_watched: Bools
+    name: Int64s  # row of ``keys``, shape (N,)
+    keys: tuple[str, ...]  # op names
+    self_ps: Int64s  # time, shape (N,)
+    asked: Int64s  # the event that asked for it: its launch, or itself, shape (N,)
+    asked_ps: Int64s  # when the thread that was watched asked for it, or when it ran, shape (N,)
+    is_watched: Bools  # whether it ran on that thread or was launched from it, shape (N,)
+    # the iterator of tf.data whose function it is of; see ``find_input_work``, shape (N,)
     input_of: Int64s
+    # whether Python ran it eagerly on another thread, where its line is not known; its name is then that of
+    # the op that called Python, shape (N,)
     is_elsewhere: Bools
+    # whether it begins an execution of the op: of several kernels the first, shape (N,)
     is_execution: Bools
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Eager ops and functions that the watched thread asked TensorFlow to run, in order.
+    """C eager ops and functions that the watched thread asked TensorFlow to run, in order.
 
-    Attributes:
-        begin_ps: Begins, ascending, shape (C,).
-        end_ps: Ends, shape (C,).
-        name: Row of ``names``, shape (C,).
-        names: Ops' types and functions' names.
+    ``name`` is the row of each in ``names``, which are ops' types and functions' names.
     """
 
     begin_ps: Int64s

@@ -117,24 +117,16 @@ def is_gradient_of(op_type: str, forward: str) -> bool:
 
 
 class OpLine(NamedTuple):
-    """The lines that an op comes from; places are rows of ``SourceRecords.places``, -1 for none.
+    """The lines that an op comes from; places are rows of ``SourceRecords.places``, -1 for none."""
 
-    Attributes:
-        place: The source line that its time belongs to.
-        tape: The source line that asked for the gradient, where it is a gradient op.
-        is_backward: Whether it is a gradient op.
-        has_graph: Whether the capture has its graph.
-        is_outside: Whether no line of the user's lies inside the traced function, so that the line that was
-            running says more than ``place``.
-        is_tape_outside: Likewise of ``tape``.
-    """
-
-    place: int = -1
-    tape: int = -1
-    is_backward: bool = False
-    has_graph: bool = False
+    place: int = -1  # the source line that its time belongs to
+    tape: int = -1  # the source line that asked for the gradient, where it is a gradient op
+    is_backward: bool = False  # whether it is a gradient op
+    has_graph: bool = False  # whether the capture has its graph
+    # whether no line of the user's lies inside the traced function, so that the line that was running says
+    # more than ``place``
     is_outside: bool = False
-    is_tape_outside: bool = False
+    is_tape_outside: bool = False  # likewise of ``tape``
 
 
 NOWHERE = OpLine()
@@ -145,11 +137,7 @@ _GraphOp = tuple[GraphOps, int]
 
 
 class LineIndex:
-    """Finds the source lines of ops; the table at the top of this file has an example.
-
-    Args:
-        records: What the capture knows of graphs and layers.
-    """
+    """Finds the source lines of ops; the table at the top of this file has an example."""
 
     def __init__(self, records: SourceRecords) -> None:
         """Index the graphs; of two with the same name the later one is looked at first."""
@@ -178,10 +166,8 @@ class LineIndex:
     def note_input(self, ops: Iterable[tuple[int, str]]) -> None:
         """Choose the function of each iterator of tf.data.
 
-        It is the one that has most of the ops that ran for the iterator, and the fewest others.
-
-        Args:
-            ops: (iterator, name) of ops.
+        It is the one that has most of the ops that ran for the iterator, and the fewest others. ``ops`` are
+        (iterator, name).
         """
         for node, of_node in group(ops).items():
             graphs: dict[tuple[int, int], list[GraphOps]] = {}
@@ -194,10 +180,8 @@ class LineIndex:
     def _find(self, name: str, function: str, input_of: int = NOT_INPUT) -> OpLine:
         """Find the lines that the op of this name comes from.
 
-        Args:
-            name: As the trace has it.
-            function: The traced function that was running, ``__inference_train_step_123``; "" if not known.
-            input_of: The iterator of tf.data whose function it is of; see ``find_input_work``.
+        ``function`` is the traced one that was running, ``__inference_train_step_123``, "" if not known;
+        ``input_of`` as of ``find_input_work``.
         """
         if len(name) > _LONGEST_OP:  # no op of a program: it would only cost time
             return NOWHERE
@@ -225,34 +209,24 @@ class LineIndex:
                 made, at = forward[0].lines, forward[1]
                 if made.places[at] >= 0 and not made.is_outside[at]:
                     place, is_outside = made.places[at], False
-        layer = self._layer(path, graph) if is_outside or place < 0 else -1
-        if layer >= 0:
-            place, is_outside = layer, False
+        if is_outside or place < 0:  # the line that made the innermost layer
+            parts = reversed(path.split("/")[:-1])
+            layer = next((graph.layers[part] for part in parts if part in graph.layers), None)
+            if layer is not None and self._layers[layer] >= 0:
+                place, is_outside = self._layers[layer], False
         return OpLine(place, tape, is_backward, True, is_outside, is_tape_outside)  # noqa: FBT003
 
-    def _layer(self, path: str, graph: GraphOps) -> int:
-        """The source line that made the innermost layer of a path."""
-        for part in reversed(path.split("/")[:-1]):
-            if part in graph.layers:
-                return self._layers[graph.layers[part]]
-        return -1
-
-    # By name.
-
     def _graphs_of(self, function: str) -> list[GraphOps]:
-        if function in self._by_name:
-            return self._by_name[function]
         match = _FUNCTION.match(function)
-        return self._by_name.get(match.group(1), []) if match else []
+        plain = match[1] if match and function not in self._by_name else function
+        return self._by_name.get(plain, [])
 
     def _locate_input(self, path: str, graphs: Sequence[GraphOps]) -> _GraphOp | None:
         """The op in a function that was given to tf.data, unless two of them may be meant."""
         seen: set[tuple[str, str]] = set()
-        followed = (self._follow(graph, path, seen) for graph in graphs)
-        by_place: dict[int, _GraphOp] = {}
-        for graph, row in filter(None, followed):
-            by_place.setdefault(graph.lines.places[row], (graph, row))
-        return next(iter(by_place.values())) if len(by_place) == 1 else None
+        followed = [one for graph in graphs if (one := self._follow(graph, path, seen))]
+        places = {graph.lines.places[row] for graph, row in followed}
+        return followed[0] if len(places) == 1 else None
 
     def _locate(self, path: str, function: str) -> _GraphOp | None:
         seen: set[tuple[str, str]] = set()
@@ -286,8 +260,6 @@ class LineIndex:
                     return graph_op
             at = path.find("/", at + 1)
         return None
-
-    # By cause.
 
     def _forward(self, scope: str, is_op: bool, op_type: str, graph: GraphOps) -> _GraphOp | None:
         """The forward op that a gradient op was made for, if no other can be meant."""

@@ -50,10 +50,8 @@ Path = tuple[str, ...]
 class RangeRow(NamedTuple):
     """One range inside of the same ranges.
 
-    Its numbers are those of ``RANGES``, times in picoseconds; NaN where nothing tells.
-
-    Attributes:
-        path: The names from the outermost range to this one, without numbers.
+    Its numbers are those of ``RANGES``, times in picoseconds, NaN where nothing tells; ``path`` has the names
+    from the outermost range to this one.
     """
 
     path: Path
@@ -66,15 +64,10 @@ class RangeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RangeTable(RowColumns):
-    """The ranges of a trace.
+    """The ranges of a trace."""
 
-    Attributes:
-        rows: Those around others first, most time first among equals.
-        device_ps: Time in which any device worked at all.
-    """
-
-    rows: tuple[RangeRow, ...]
-    device_ps: int
+    rows: tuple[RangeRow, ...]  # those around others first, most time first among equals
+    device_ps: int  # time in which any device worked at all
 
     def column(self, name: str) -> Floats:
         """A number of each row."""
@@ -86,13 +79,8 @@ class RangeTable(RowColumns):
         return self.column("busy_ps") / (self.device_ps or np.nan)
 
 
-def tabulate_ranges(spine: Spine, hlo: HloOps | None = None) -> RangeTable:
-    """Sum up what the host and devices did in each range.
-
-    Args:
-        spine: The trace and its groups.
-        hlo: The trace's HLO instructions, if they were looked for.
-    """
+def tabulate_ranges(spine: Spine, hlo: HloOps) -> RangeTable:
+    """Sum up what the host and devices did in each range."""
     trace = spine.trace
     work = trace.lines.events_of(raw_device_lines(trace))
     is_kernel = directions_of_copies(trace, work) < 0
@@ -195,9 +183,9 @@ def _sum_up(
     """Sum up the work of each path, and of those around it: the time that it covers, and its kernels."""
     outer = np.array([one for one, _ in paths] + [-1], np.int64)
     sums: dict[int, tuple[float, float]] = {}
-    depth = np.zeros(len(paths) + 1, np.int64)
+    depth = np.full(len(paths) + 1, -1)  # the last: around all others
     for row, (one, _) in enumerate(paths):
-        depth[row] = depth[one] + 1 if one >= 0 else 0
+        depth[row] = depth[one] + 1
     for level in range(int(depth.max()), -1, -1):
         of_level = np.flatnonzero((path >= 0) & (depth[path] == level))
         of_level = of_level[np.argsort(path[of_level], kind="stable")]
@@ -210,9 +198,7 @@ def _sum_up(
     return sums
 
 
-def _scope_rows(
-    spine: Spine, work: Int64s, is_kernel: Bools, hlo: HloOps | None
-) -> Iterator[RangeRow]:
+def _scope_rows(spine: Spine, work: Int64s, is_kernel: Bools, hlo: HloOps) -> Iterator[RangeRow]:
     ops = name_device_work(spine.trace, work, hlo)
     path_rows: dict[Path, int] = {(): -1}
     paths: list[tuple[int, str]] = []

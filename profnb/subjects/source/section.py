@@ -29,20 +29,15 @@ _NBSP = "\u00a0"
 def source_sections(study: Study) -> list[Section]:
     """The tables on ranges and source lines; none where nothing was marked and no line was looked at."""
     lines = study.source.lines
+    ranges = [_range_section(study)] if len(study.source.ranges) else []
     if lines is None or not any(lines.file):
-        return _range_sections(study)
-    return [
-        chosen_lines(lines, study.source.scope),
-        *_range_sections(study),
-        *_file_sections(lines),
-    ]
+        return ranges
+    return [chosen_lines(lines, study.source.scope), *ranges, *_file_sections(lines)]
 
 
-def _range_sections(study: Study) -> list[Section]:
-    """Show the ranges that the program marked; nothing where it marked none."""
+def _range_section(study: Study) -> Section:
+    """Show the ranges that the program marked."""
     ranges = study.source.ranges
-    if not len(ranges):
-        return []
     busy, host = ranges.column("busy_ps"), ranges.column("host_ps")
     weight = np.nan_to_num(np.where(np.isnan(busy), host, busy))
     first = ranges.rows[0]
@@ -50,10 +45,8 @@ def _range_sections(study: Study) -> list[Section]:
         "Work on a device counts for the range that launched it, and for the ranges around that."
     )
     if busy[0] > 0:
-        share = percent_text(float(ranges.fraction[0]))
-        sentence = (
-            f"`{first.path[-1][:_LONGEST_RANGE]}` has {share} of the device's busy time. {sentence}"
-        )
+        name, share = first.path[-1][:_LONGEST_RANGE], percent_text(float(ranges.fraction[0]))
+        sentence = f"`{name}` has {share} of the device's busy time. {sentence}"
 
     def name_cell(row: int) -> Cell:
         *around, name = ranges.rows[row].path
@@ -61,48 +54,34 @@ def _range_sections(study: Study) -> list[Section]:
         about = f"in {' / '.join(around)}"[:_LONGEST_RANGE] if around else ""
         return (title, "", about, " / ".join(ranges.rows[row].path))
 
-    return [
-        section_of(
-            RANGES,
-            ranges,
-            (
-                Shown("range", name_cell, sort_key=lambda row: ranges.rows[row].path[-1]),
-                *(["kind"] if len({row.kind for row in ranges.rows}) > 1 else []),
-                "occurrences",
-                "host_ms",
-                "device_busy_ms",
-                "device_fraction",
-                "kernels",
-            ),
-            title="Ranges",
-            tab="Source",
-            sentence=sentence if study.program.has_device else "",
-            bar=Bar.of(weight, colour_of("device compute"), 8),
-            rows=range(min(len(ranges), _MOST_RANGES)),
-            is_sortable=True,
-            shown=_SHOWN_RANGES,
-        )
-    ]
+    return section_of(
+        RANGES,
+        ranges,
+        (
+            Shown("range", name_cell, sort_key=lambda row: ranges.rows[row].path[-1]),
+            *(["kind"] if len({row.kind for row in ranges.rows}) > 1 else []),
+            *("occurrences", "host_ms", "device_busy_ms", "device_fraction", "kernels"),
+        ),
+        title="Ranges",
+        tab="Source",
+        sentence=sentence if study.program.has_device else "",
+        bar=Bar.of(weight, colour_of("device compute"), 8),
+        rows=range(min(len(ranges), _MOST_RANGES)),
+        is_sortable=True,
+        shown=_SHOWN_RANGES,
+    )
 
 
 def chosen_lines(lines: SourceLines, scope: str) -> Section:
-    """The source lines that cost most, ops and Python together, whichever file they stand in.
-
-    Args:
-        lines: The lines of the trace, or of a part of it that was chosen elsewhere.
-        scope: What that is, in words.
-    """
+    """The source lines that cost most, ops and Python together, whichever file they stand in."""
     cost = lines.host_ps + lines.device_ps + lines.python_ps.clip(0)
     of_user = [row for row in range(len(lines)) if lines.file[row]]
     shown = sorted(of_user, key=lambda row: -cost[row])[:_SHOWN_LINES]
 
     def source(row: int) -> Cell:
         place = f"{file_title(lines.file[row], lines.cells)}:{lines.line[row]}"
-        return (
-            shortened(lines.text[row].strip(), _LONGEST_CODE),
-            f"{_FONT};white-space:pre-wrap",
-            place,
-        )
+        text = shortened(lines.text[row].strip(), _LONGEST_CODE)
+        return text, f"{_FONT};white-space:pre-wrap", place
 
     return section_of(
         SOURCE_LINES,
@@ -177,20 +156,20 @@ def _file_section(lines: SourceLines, file: str, rows: list[int], cost: Floats) 
     names, meanings, times_ps = zip(*columns, strict=True)
     least_ps = [_SMALL_SHARE * max(int(column[rows].max()), 0) for column in times_ps]
     cells: list[tuple[Cell, ...]] = []
-    before, faint = 0, MUTED
+    before, nothing = 0, [""] * len(columns)
     for number in shown:
         if number > before + 1:
-            cells.append(("", (_GAP, faint), *[""] * len(columns), ""))
+            cells.append(("", (_GAP, MUTED), *nothing, ""))
         before, row = number, of_line.get(number)
         bare = text[number - 1].lstrip()
         indent = text[number - 1].removesuffix(bare).expandtabs(4)  # stays where styles are dropped
         code = _NBSP * len(indent) + shortened(bare, _LONGEST_CODE), _CODE
-        times: list[Cell] = [""] * len(columns)
+        bar, times = "", nothing
         if row is not None:
             both = zip(times_ps, least_ps, strict=True)
             times = [_time(int(column[row]), least) for column, least in both]
-        bar = "" if row is None else bar_text(float(ops[row] / most), 8)
-        cells.append((bar, (str(number), faint), *times, code))
+            bar = bar_text(float(ops[row] / most), 8)
+        cells.append((bar, (str(number), MUTED), *times, code))
     rest = len(of_line) - sum(number in of_line for number in shown)
     return Section(
         title=file_title(file, lines.cells),

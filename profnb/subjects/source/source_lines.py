@@ -52,36 +52,29 @@ class SourceLines(RowColumns):
     """One row per line of the user's source that cost anything, most op time first.
 
     Its columns are those of ``SOURCE_LINES``, each of shape (N,), times in picoseconds.
-
-    Attributes:
-        text: The source; "" where it is not at hand, "in NAME" where only the function is known.
-        python_ps: Time at the line in which the framework did not run, in the same steps and the gaps that
-            belong to them; -1 where Python was not watched, shape (N,).
-        wall_ps: Time at the line then, shape (N,); -1 likewise.
-        occurrences: How often it began to run then; -1 likewise or where lines were sampled, shape (N,).
-        capture_ps: Time at the line in the whole capture, shape (N,); -1 where Python was not watched.
-        has_device: Whether anything ran on a device.
-        texts: The lines of each file.
-        cells: The number of the cell that each file stands for, where it is one.
-        remarks: What the numbers do not say, in sentences.
     """
 
     file: tuple[str, ...]
     line: Int64s
+    # the source; "" where it is not at hand, "in NAME" where only the function is known
     text: tuple[str, ...]
     host_ps: Int64s
     device_ps: Int64s
     backward_ps: Int64s
     gradient_ps: Int64s
+    # time at the line in which the framework did not run, in the same steps and the gaps that belong to them;
+    # -1 where Python was not watched, shape (N,)
     python_ps: Int64s
-    wall_ps: Int64s
+    wall_ps: Int64s  # time at the line then, shape (N,); -1 likewise
+    # how often it began to run then; -1 likewise or where lines were sampled, shape (N,)
     occurrences: Int64s
+    # time at the line in the whole capture, shape (N,); -1 where Python was not watched
     capture_ps: Int64s
     op_occurrences: Int64s
-    has_device: bool
-    texts: dict[str, tuple[str, ...]]
-    cells: dict[str, int]
-    remarks: tuple[str, ...] = ()
+    has_device: bool  # whether anything ran on a device
+    texts: dict[str, tuple[str, ...]]  # the lines of each file
+    cells: dict[str, int]  # the number of the cell that each file stands for, where it is one
+    remarks: tuple[str, ...] = ()  # what the numbers do not say, in sentences
 
     @property
     def side_ps(self) -> Int64s:
@@ -211,22 +204,13 @@ def tabulate_source_lines(
 class _SourceRows:
     """Finds the row of each op's source line.
 
-    Args:
-        places: Rows by (file, line); grows.
-        records: What the capture knows.
-        history: Where the user's code was.
-        calls: What it asked TensorFlow to run.
-        hlo: The HLO instructions, some of which know their line.
+    ``places``, the rows by (file, line), grows.
     """
 
     def __init__(
-        self,
-        places: dict[tuple[str, int], int],
-        records: SourceRecords,
-        history: LineHistory,
-        calls: Calls,
-        hlo: HloOps,
-    ) -> None:
+        self, places: dict[tuple[str, int], int], records: SourceRecords, history: LineHistory,
+        calls: Calls, hlo: HloOps,
+    ) -> None:  # fmt: skip
         self._places, self._history, self._calls = places, history, calls
         self._index = LineIndex(records)
         self._row_of_place = self._rows(records.places)
@@ -248,19 +232,14 @@ class _SourceRows:
         current = self._row_of_current[self._history.place_at(work.asked_ps)]
         call, is_running = self._calls.at(work.asked_ps)
         called = np.append(self._calls.name, len(self._calls.names))[call]
-        is_function = np.array(
-            [name.startswith(_FUNCTION_SEPARATOR) for name in (*self._calls.names, "")]
-        )
-        in_function = is_function[called]
+        names = (*self._calls.names, "")
+        in_function = np.array([name.startswith(_FUNCTION_SEPARATOR) for name in names])[called]
         is_eager = work.is_watched & is_running & ~in_function
         is_input = work.input_of > NOT_INPUT
         context = np.where(in_function & ~is_input, called, -1)
         kinds, pair = distinct_rows(work.name, context, work.input_of)
         self._index.note_input((node, work.keys[name]) for name, _, node in kinds if node >= 0)
-        lines = [
-            self._find(work.keys[name], self._calls.names[at] if at >= 0 else "", node)
-            for name, at, node in kinds
-        ]
+        lines = [self._find(work.keys[name], names[at], node) for name, at, node in kinds]
         columns = np.array(lines, np.int64).reshape(-1, len(NOWHERE))[pair].T
         place, tape = self._row_of_place[columns[0]], columns[1]
         is_backward, has_graph, is_outside, is_tape_outside = columns[2:] > 0
@@ -296,14 +275,9 @@ _HOST, _DEVICE, _BACKWARD_ROW, _GRADIENT, _PYTHON_ROW, _WALL, _BEGUN, _CAPTURE, 
 
 
 def _tabulate(
-    table: Int64s,
-    places: list[tuple[str, int]],
-    records: SourceRecords,
-    stacks: StackLines | None,
-    remarks: tuple[str, ...],
-    *,
-    has_device: bool,
-) -> SourceLines:
+    table: Int64s, places: list[tuple[str, int]], records: SourceRecords, stacks: StackLines | None,
+    remarks: tuple[str, ...], *, has_device: bool,
+) -> SourceLines:  # fmt: skip
     """The places that cost anything, most op time first."""
     texts = []
     for file, line in places:
@@ -322,10 +296,7 @@ def _tabulate(
         np.array([places[row][1] for row in order], np.int64),
         tuple(texts[row] or (functions[row] and f"in {functions[row]}") for row in order),
         host, device, backward, gradient, python, wall, begun, capture, ops,
-        has_device,
-        records.texts,
-        records.cells,
-        remarks,
+        has_device, records.texts, records.cells, remarks,
     )  # fmt: skip
 
 
@@ -335,9 +306,8 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
     if stacks is not None:
         remarks.append("Lines come from PyTorch's recorded stacks.")
         if any(stacks.functions):
-            remarks.append(
-                "If a stack has only the function, the function's first line has the time."
-            )
+            only = "If a stack has only the function, the function's first line has the time."
+            remarks.append(only)
     elif lines.is_sampled:
         remarks.append(
             "Before Python 3.12 lines cannot be followed, so Python's lines were sampled every "
@@ -346,10 +316,8 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
     elif not len(lines):
         option, then = "--python", "Ops outside of compiled functions have no line"
         if is_called:
-            option, then = (
-                "--python-tracer",
-                "Only layers of Keras have lines: where the layer was made",
-            )
+            option = "--python-tracer"
+            then = "Only layers of Keras have lines: where the layer was made"
         remarks.append(f"{then}. Python 3.12 or {option} follows all lines.")
     if lines.untimed:
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])

@@ -63,16 +63,11 @@ _NONE = 0
 
 @dataclass(frozen=True, slots=True)
 class StackLines:
-    """The line of the user's that ran each event.
+    """The line of the user's that ran each event."""
 
-    Attributes:
-        place: Row of ``places`` for each event, or -1, shape (E,).
-        places: (file, line).
-        functions: The function that the line begins, where only that is known; "" for an exact line.
-    """
-
-    place: Int64s
-    places: tuple[tuple[str, int], ...]
+    place: Int64s  # row of ``places`` for each event, or -1, shape (E,)
+    places: tuple[tuple[str, int], ...]  # (file, line)
+    # the function that the line begins, where only that is known; "" for an exact line
     functions: tuple[str, ...]
 
 
@@ -159,12 +154,9 @@ class CalledRows:
     """
 
     def __init__(
-        self,
-        trace: Trace,
-        places: dict[tuple[str, int], int],
-        layers: dict[str, tuple[str, int]],
+        self, trace: Trace, places: dict[tuple[str, int], int], layers: dict[str, tuple[str, int]],
         source_lines: tuple[LineHistory, int] | StackLines,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Find what is around each event."""
         self._trace, self._source_lines = trace, source_lines
         line_places = (

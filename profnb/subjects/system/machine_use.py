@@ -41,46 +41,29 @@ _LEAST_SHARE_HELD, _FEWEST_LOOKS = 0.05, 3
 
 @dataclass(frozen=True, slots=True)
 class SourceUse:
-    """The host or a GPU, at N looks; NaN where nobody could tell.
+    """The host or a GPU, at N looks; NaN where nobody could tell."""
 
-    Attributes:
-        source: "host", or "GPU 0 (NVIDIA H100)".
-        utilization: Share of the time in which it worked: of all cores, or of the GPU by NVML, shape (N,).
-        process: Share of all cores that this process took, shape (N,); NaN for a GPU.
-        memory: Bytes in use: by this process, or of the GPU by anybody, shape (N,).
-        memory_bytes: The GPU's memory; NaN for the host.
-        power: Watts, shape (N,).
-        read: Bytes per second that this process read from disks, shape (N,).
-        written: ... and that it wrote, shape (N,).
-        throttling: Why its clocks were held back, "" where they were not, or nobody could tell.
-        has_reasons: Whether reasons were told, shape (N,).
-    """
-
-    source: str
+    source: str  # "host", or "GPU 0 (NVIDIA H100)"
+    # share of the time in which it worked: of all cores, or of the GPU by NVML, shape (N,)
     utilization: Floats
-    process: Floats
-    memory: Floats
-    memory_bytes: float
-    power: Floats
-    read: Floats
-    written: Floats
+    process: Floats  # share of all cores that this process took, shape (N,); NaN for a GPU
+    memory: Floats  # bytes in use: by this process, or of the GPU by anybody, shape (N,)
+    memory_bytes: float  # the GPU's memory; NaN for the host
+    power: Floats  # watts, shape (N,)
+    read: Floats  # bytes per second that this process read from disks, shape (N,)
+    written: Floats  # ... and that it wrote, shape (N,).
+    # why its clocks were held back, "" where they were not, or nobody could tell
     throttling: tuple[str, ...]
-    has_reasons: Floats
+    has_reasons: Floats  # whether reasons were told, shape (N,)
 
 
 @dataclass(frozen=True, slots=True)
 class MachineUse:
-    """The machine over a cell.
+    """The machine over a cell."""
 
-    Attributes:
-        time_ps: When each look was, since the cell began, shape (N,).
-        whole_ps: How long the cell took.
-        sources: The host first, then the GPUs.
-    """
-
-    time_ps: Int64s
-    whole_ps: int
-    sources: tuple[SourceUse, ...]
+    time_ps: Int64s  # when each look was, since the cell began, shape (N,)
+    whole_ps: int  # how long the cell took
+    sources: tuple[SourceUse, ...]  # the host first, then the GPUs
 
     def column(self, name: str) -> Floats:
         """One column of all sources, one source behind the other."""
@@ -277,14 +260,7 @@ def find_energy(
     phase: str | None,
     examples: float | None,
 ) -> tuple[Energy, ...]:
-    """Work out what each GPU took.
-
-    Args:
-        records: Looks at the machine.
-        times: The steps of the code, traced or not; None where there are none.
-        phase: What the steps that count do.
-        examples: Examples in a step; None where that is not known.
-    """
+    """Work out what each GPU took."""
     if records is None or not len(records):
         return ()
     time_s = np.asarray(records.time_ns, np.int64) - np.int64(records.begin_ns)

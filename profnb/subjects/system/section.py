@@ -79,23 +79,14 @@ def _joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One thing over the cell.
+    """One thing over the cell."""
 
-    Attributes:
-        title: What it is: "GPU 0 utilization".
-        values: At each look, in its unit; NaN where not known, shape (N,).
-        top: What a full lane stands for.
-        texts: Its mean and its highest value.
-        colour: Of the area.
-        marked: Looks to mark: clocks held back, shape (N,).
-    """
-
-    title: str
-    values: Floats
-    top: float
-    texts: tuple[str, str]
-    colour: str
-    marked: Bools
+    title: str  # what it is: "GPU 0 utilization"
+    values: Floats  # at each look, in its unit; NaN where not known, shape (N,)
+    top: float  # what a full lane stands for
+    texts: tuple[str, str]  # its mean and its highest value
+    colour: str  # of the area
+    marked: Bools  # looks to mark: clocks held back, shape (N,)
 
 
 def find_lanes(use: MachineUse) -> list[Lane]:
@@ -132,9 +123,7 @@ def _rate(value: float) -> str:
 
 
 def strip_svg(use: MachineUse, lanes: Sequence[Lane]) -> Markup:
-    """The strip, as an element; nothing where there are fewer than two looks."""
-    if not lanes or use.time_ps.size < 2:
-        return Markup("")
+    """The strip of two looks or more, as an element."""
     height = len(lanes) * (_HEIGHT + _GAP) + _FOOT
     parts = [_lane_svg(use, lane, row * (_HEIGHT + _GAP)) for row, lane in enumerate(lanes)]
     label = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')

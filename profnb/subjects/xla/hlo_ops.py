@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
-from profnb.core.columns import Bools, Int64s, RowColumns, look_up
+from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, look_up
 from profnb.steps.streams import directions_of_copies, raw_device_lines
 from profnb.subjects.xla.hlo_program import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
@@ -41,29 +41,18 @@ _LAST_NUMBERS = re.compile(r"(_\d+)+$")
 
 @dataclass(frozen=True, slots=True)
 class HloOp:
-    """One instruction that ran.
+    """One instruction that ran."""
 
-    Attributes:
-        module: Its module's name.
-        program_id: Its module's number, or -1 if the trace does not say.
-        name: Its own name.
-        row: Its row in the module, or -1 where the trace does not hold that.
-        category: Its opcode, what a call calls, or XLA's own category; "" if unknown.
-        op_name: The framework's op; "" if unknown.
-        op_type: That op's type; "" if unknown.
-        source: "file:line" of the user's code; "" if unknown.
-        served: Where the framework's op is not known, an op of the scope that it works for all the same; ""
-            if that is not certain.
-    """
-
-    module: str
-    program_id: int
-    name: str
-    row: int = -1
-    category: str = ""
-    op_name: str = ""
-    op_type: str = ""
-    source: str = ""
+    module: str  # its module's name
+    program_id: int  # its module's number, or -1 if the trace does not say
+    name: str  # its own name
+    row: int = -1  # its row in the module, or -1 where the trace does not hold that
+    category: str = ""  # its opcode, what a call calls, or XLA's own category; "" if unknown
+    op_name: str = ""  # the framework's op; "" if unknown
+    op_type: str = ""  # that op's type; "" if unknown
+    source: str = ""  # "file:line" of the user's code; "" if unknown
+    # where the framework's op is not known, an op of the scope that it works for all the same; "" if
+    # that is not certain
     served: str = ""
 
     @property
@@ -86,25 +75,21 @@ class HloOp:
 
 @dataclass(frozen=True)
 class HloOps(RowColumns):
-    """The events of a trace that ran HLO instructions.
+    """The events of a trace that ran HLO instructions."""
 
-    Attributes:
-        events: Their indices, ascending, shape (N,).
-        code: Row of ``ops`` for each, shape (N,).
-        ops: The distinct instructions.
-        modules: The modules the trace holds, by ``program_id``.
-        complaints: A sentence for each module that could not be read.
-    """
-
-    events: Int64s
-    code: Int64s
-    ops: tuple[HloOp, ...]
+    events: Int64s  # their indices, ascending, shape (N,)
+    code: Int64s  # row of ``ops`` for each, shape (N,)
+    ops: tuple[HloOp, ...]  # the distinct instructions
+    # the modules the trace holds, by ``program_id``
     modules: dict[int, HloModule] = field(default_factory=dict)
-    complaints: tuple[str, ...] = ()
+    complaints: tuple[str, ...] = ()  # a sentence for each module that could not be read
 
     def codes_of(self, events: Int64s) -> Int64s:
         """The row of ``ops`` for each of some events, or -1."""
         return look_up(self.events, self.code, events)
+
+
+NO_HLO = HloOps(np.empty(0, np.int64), np.empty(0, np.int64), ())
 
 
 def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
@@ -121,13 +106,10 @@ def width_of_hlo(hlo: HloOps, op: HloOp) -> tuple[str, bool]:
         return "unknown", False
     product = _product_of(module, op.row)
     rows = module.operands_of(op.row if product < 0 else product)
-    kinds = [int(module.shapes.element_type[row]) for row in rows if row >= 0]
-    if product < 0:
-        kinds.append(int(module.shapes.element_type[op.row]))
-    widths = [_FLOAT_BITS[kind] for kind in kinds if kind in _FLOAT_BITS]
-    if not widths:
-        return "unknown", product >= 0
-    return f"{max(widths)}-bit", product >= 0
+    rows = [*rows, *([op.row] if product < 0 else [])]
+    kinds = (int(module.shapes.element_type[row]) for row in rows if row >= 0)
+    widest = max((_FLOAT_BITS.get(kind, 0) for kind in kinds), default=0)
+    return f"{widest}-bit" if widest else "unknown", product >= 0
 
 
 def _product_of(module: HloModule, row: int) -> int:
@@ -180,17 +162,16 @@ def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
     program = trace.stats.integers("program_id").of(events)
     in_graph = np.array([text.startswith(GRAPH) for text in names.texts], np.bool_)[name]
     instruction = find_instructions_of_graphs(trace, events, in_graph, program, programs)
-    columns = np.stack([module, program, name, instruction])
-    keys, rows = np.unique(columns, axis=1, return_inverse=True)
+    keys, rows = distinct_rows(module, program, name, instruction)
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
             _program_id(program_id),
             programs[_program_id(program_id)].names[row] if row >= 0 else names.texts[name_row],
         )
-        for module_row, program_id, name_row, row in keys.T.tolist()
+        for module_row, program_id, name_row, row in keys
     ]
-    return events, rows.reshape(-1), listed
+    return events, rows, listed
 
 
 def _program_id(bits: int) -> int:
@@ -211,11 +192,12 @@ def _from_names(trace: Trace) -> _Ran:
         return events, events, []
     modules = {number: name for name, number in filter(None, map(program_of, trace.names.texts))}
     names, rows = np.unique(trace.events.name[events], return_inverse=True)
-    listed = []
     programs = trace.name_stats.integers("program_id").of(names.astype(np.int64))
-    for row, program in zip(names.tolist(), map(_program_id, programs.tolist()), strict=True):
-        listed.append((modules.get(program, ""), program, _instruction_of(trace.names[row])))
-    return events, rows.reshape(-1), listed
+    listed = [
+        (modules.get(program, ""), program, _instruction_of(trace.names[row]))
+        for row, program in zip(names.tolist(), map(_program_id, programs.tolist()), strict=True)
+    ]
+    return events, rows, listed
 
 
 def _describe(
@@ -280,12 +262,7 @@ def find_instructions_of_graphs(
 ) -> Int64s:
     """Find the instruction of each event that names a graph.
 
-    Args:
-        trace: The trace.
-        events: N events of XLA's.
-        in_graph: Whether each names a graph, shape (N,).
-        program: The number of each one's program, as 64 bits, shape (N,).
-        programs: The saved programs.
+    ``in_graph`` tells which do; ``program`` is each one's program, as 64 bits.
 
     Returns:
         Rows of the programs' instructions, -1 for other events and where it is not certain, shape (N,).

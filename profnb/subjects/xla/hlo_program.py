@@ -60,11 +60,7 @@ def fused_bodies(module: HloModule, row: int) -> list[range]:
 
 
 class Served:
-    """Whom the instructions of one program work for.
-
-    Args:
-        module: The program.
-    """
+    """Whom the instructions of one program work for."""
 
     def __init__(self, module: HloModule) -> None:
         """Nothing is looked up yet."""
@@ -363,11 +359,7 @@ class Costs:
     def _convolution_flops(self, row: int, data: int, kernel: int, result: int) -> float:
         """A convolution's operations, padding left out.
 
-        Args:
-            row: The instruction that describes it.
-            data: Whose shape is the input's.
-            kernel: Whose shape is the filter's.
-            result: Whose shape is the output's.
+        ``row`` describes it; the others have the shapes of its input, filter and output.
         """
         module = self._module
         described = self._part(CONVOLUTION, row)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import MISSING, count_text, duration_text, percent_text, rate_text
-from profnb.drawing.figures import RoofPoints, icicle_figure, roof_figure
+from profnb.drawing.figures import RoofPoint, icicle_figure, roof_figure
 from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MEMORY_COLOUR, colour_of
@@ -142,21 +142,16 @@ def roofline_figure(roofline: Roofline, ops: XlaOps) -> dict[str, Any]:
     shares = ops.fraction[roofline.row]
     drawn = range(min(len(roofline), _MOST_MODULES_DRAWN))
     rows = [row for row in drawn if shares[row] >= _SMALLEST_SHARE] or list(drawn)
-    widths_of: dict[float, set[str]] = {}
-    for width, flops in zip(roofline.width, roofline.peak_flops.tolist(), strict=True):
-        widths_of.setdefault(flops, set()).add(width)
-    roofs = [(f"limit, {' and '.join(sorted(widths_of[at]))}", at) for at in sorted(widths_of)]
-    groups = []
-    for name, colour, is_meant in (
-        ("bound by operations", _COLOUR, roofline.is_compute_bound),
-        ("bound by memory", MEMORY_COLOUR, ~roofline.is_compute_bound),
-    ):
-        chosen = [row for row in rows if is_meant[row]]
-        texts = [
+    limits = zip(roofline.peak_flops.tolist(), roofline.width, strict=True)
+    by_operations = roofline.is_compute_bound
+    points = []
+    for row in sorted(rows, key=lambda row: not by_operations[row]):
+        colour = _COLOUR if by_operations[row] else MEMORY_COLOUR
+        text = (
             f"{roofline.op[row].name[:80]}: {percent_text(float(roofline.attained_fraction[row]))} of the "
             f"reachable speed, {percent_text(float(shares[row]))} of the time"
-            for row in chosen
-        ]
-        x, y = roofline.intensity[chosen].tolist(), roofline.flops_per_second[chosen].tolist()
-        groups.append(RoofPoints(name, colour, x, y, texts, shares[chosen].tolist()))
-    return roof_figure("Roofline of XLA's ops", roofs, roofline.peak.bytes_per_second, groups)
+        )
+        at = float(roofline.intensity[row]), float(roofline.flops_per_second[row])
+        name = f"bound by {'operations' if by_operations[row] else 'memory'}"
+        points.append(RoofPoint(name, colour, *at, text, float(shares[row])))
+    return roof_figure("Roofline of XLA's ops", limits, roofline.peak.bytes_per_second, points)

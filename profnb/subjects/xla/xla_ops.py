@@ -9,8 +9,9 @@ can know. In the tree its time is shared out by the operations that each does in
 that each makes where it does none, and marked as an estimate.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from math import nan
 
 import numpy as np
 
@@ -47,19 +48,12 @@ _DEEPEST_LEVEL = 2
 
 @dataclass(frozen=True, slots=True)
 class OpWork(RowColumns):
-    """N ops and what each does; NaN for what is not known.
+    """N ops and what each does; NaN for what is not known."""
 
-    Attributes:
-        occurrences: How often each ran, over all devices, shape (N,).
-        self_ps: Time in it alone, in all runs, shape (N,).
-        flops: Floating-point operations of one run, shape (N,).
-        bytes: Bytes that one run reads and writes, shape (N,).
-    """
-
-    occurrences: Int64s
-    self_ps: Int64s
-    flops: Floats
-    bytes: Floats
+    occurrences: Int64s  # how often each ran, over all devices, shape (N,)
+    self_ps: Int64s  # time in it alone, in all runs, shape (N,)
+    flops: Floats  # floating-point operations of one run, shape (N,)
+    bytes: Floats  # bytes that one run reads and writes, shape (N,)
 
     @property
     def flops_per_second(self) -> Floats:
@@ -74,17 +68,11 @@ class OpWork(RowColumns):
 
 @dataclass(frozen=True, slots=True)
 class XlaOps(OpWork):
-    """One row per HLO instruction and side, most self time first.
+    """One row per HLO instruction and side, most self time first."""
 
-    Attributes:
-        op: The instructions.
-        is_device: Whether it ran on a device, shape (N,).
-        total_ps: Time in it and in what it called on the same line, shape (N,).
-    """
-
-    op: tuple[HloOp, ...]
-    is_device: Bools
-    total_ps: Int64s
+    op: tuple[HloOp, ...]  # the instructions
+    is_device: Bools  # whether it ran on a device, shape (N,)
+    total_ps: Int64s  # time in it and in what it called on the same line, shape (N,)
 
     @property
     def fraction(self) -> Floats:
@@ -190,22 +178,19 @@ class XlaModules(RowColumns):
     """One row per module (an XLA program) that was compiled or ran, most time first.
 
     Its columns are those of ``XLA_MODULES``, each of shape (N,), times in picoseconds. -1 where not known.
-
-    Attributes:
-        compile_ps: Time of the host in compiling modules of this name; 0 if not while tracing,
-            shape (N,).
-        occurrences: Runs on one device: of its most frequent instruction of the entry computation; 0
-            where the trace does not hold the module, shape (N,).
-        buffers: Bytes by kind (argument, output, constant, temporary); None where not saved.
     """
 
     module: tuple[str, ...]
     program_id: tuple[int, ...]
+    # time of the host in compiling modules of this name; 0 if not while tracing, shape (N,)
     compile_ps: Int64s
     compilations: Int64s
+    # runs on one device: of its most frequent instruction of the entry computation; 0 where the trace does
+    # not hold the module, shape (N,)
     occurrences: Int64s
     self_ps: Int64s
     instructions: Int64s
+    # bytes by kind (argument, output, constant, temporary); None where not saved
     buffers: tuple[dict[str, int] | None, ...]
 
 
@@ -261,14 +246,11 @@ def compilations(trace: Trace) -> dict[str, list[int]]:
     until: dict[tuple[int, str], int] = {}
     for event, of_event in zip(events.tolist(), rows.tolist(), strict=True):
         named = (c.texts[row] for c, row in zip(columns, of_event, strict=True) if row >= 0)
-        name = next(named, None)
-        if name is None:
-            continue
-        line = int(trace.lines.of_event[event])
-        if int(trace.events.begin_ps[event]) < until.get((line, name), -1):
-            continue
-        until[line, name] = int(trace.events.end_ps[event])
-        of_module.setdefault(name, []).append(event)
+        name, line = next(named, None), int(trace.lines.of_event[event])
+        begin = int(trace.events.begin_ps[event])
+        if name is not None and begin >= until.get((line, name), begin):
+            until[line, name] = int(trace.events.end_ps[event])
+            of_module.setdefault(name, []).append(event)
     return of_module
 
 
@@ -290,14 +272,9 @@ def _arguments(module: HloModule) -> list[int]:
     return sorted(parameters, key=module.parameter_numbers.__getitem__)[:_MOST_ARGUMENTS]
 
 
-def _buffer(kind: str) -> Callable[[XlaModules], Floats]:
+def _buffer(kind: str, modules: XlaModules) -> Floats:
     """Bytes of one kind of buffer, NaN where the module is not saved."""
-
-    def values(modules: XlaModules) -> Floats:
-        sizes = [np.nan if b is None else float(b[kind]) for b in modules.buffers]
-        return np.array(sizes, np.float64)
-
-    return values
+    return np.array([nan if b is None else b[kind] for b in modules.buffers], np.float64)
 
 
 XLA_MODULES = Table[XlaModules](
@@ -318,10 +295,14 @@ XLA_MODULES = Table[XlaModules](
             least=1,
         ),
         field_column("instructions", "HLO instructions in it", least=1),
-        Column("argument_bytes", _buffer("argument"), "bytes of what it is given", "arguments"),
-        Column("output_bytes", _buffer("output"), "bytes of what it gives back"),
-        Column("constant_bytes", _buffer("constant"), "bytes of its constants"),
-        Column("temporary_bytes", _buffer("temporary"), "bytes that it needs while it runs"),
+        Column(
+            "argument_bytes", partial(_buffer, "argument"), "bytes of what it is given", "arguments"
+        ),
+        Column("output_bytes", partial(_buffer, "output"), "bytes of what it gives back"),
+        Column("constant_bytes", partial(_buffer, "constant"), "bytes of its constants"),
+        Column(
+            "temporary_bytes", partial(_buffer, "temporary"), "bytes that it needs while it runs"
+        ),
     ),
     "Instructions and sizes are NaN for a program that the trace lacks.",
 )
@@ -331,10 +312,6 @@ def grow_xla_tree(ops: XlaOps, hlo: HloOps) -> list[Block]:
     """Lay out the longest ops, module by module; what is left over is one block per module.
 
     Three levels, by role: "module"; "hlo op", "hlo op of no category" and "other hlo ops"; "framework op".
-
-    Args:
-        ops: The table of XLA's ops, most time first.
-        hlo: The HLO instructions and modules.
     """
     whole = int(ops.self_ps.sum())
     if not whole:
