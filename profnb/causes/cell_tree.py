@@ -96,6 +96,11 @@ class CellTree(RowColumns):
         return f"the {self.title(0)}"
 
     @property
+    def is_recorded(self) -> bool:
+        """True if it is what a trace alone recorded, and nobody looked at all that ran."""
+        return self.name[0] == _WINDOW
+
+    @property
     def fraction(self) -> Floats:
         """Each node's share of the cell, with the nodes below, shape (N,)."""
         return self.wall_ps / (self.whole_ps or np.nan)

@@ -124,7 +124,7 @@ def build_report(
         answer=answer,
         idle=" ".join(filter(None, (answer and idle_text(study), busy_text(study)))),
         lead=lead_text(study, explanation, has_host=has_host) if answer else "",
-        **_of_cell(tree, study, is_cell=cell is not None),
+        **_of_cell(tree, study),
         facts=[*fact_rows(study, overhead_ps), *run_facts(runs)],
         shares=share_rows(summary.shares) if answer else (),
         notes=notes,
@@ -132,7 +132,7 @@ def build_report(
         sections=[
             *_sections(study),
             *filled,
-            *_tree_sections(tree, is_cell=cell is not None),
+            *_tree_sections(tree),
             *machine,
         ],
         advice=None if (steps.is_window or not answer) and not advice else advice,
@@ -218,25 +218,23 @@ def _report_without_trace(
         median = duration_text(float(np.median(times.duration_ps[of_phase])))
         steps = f"{phase} step" if count == 1 else f"{phase} steps"
         headline = f"{count_text(count)} {steps}, median {median}, not traced"
-    sections = [*_tree_sections(tree, is_cell=True), *machine]
-    return Report(
-        title, headline, notes=notes, sections=sections, **_of_cell(tree, None, is_cell=True)
-    )
+    sections = [*_tree_sections(tree), *machine]
+    return Report(title, headline, notes=notes, sections=sections, **_of_cell(tree, None))
 
 
-def _tree_sections(tree: CellTree | None, *, is_cell: bool) -> list[Section]:
-    return [] if tree is None or len(tree) < 2 else [tree_section(tree, is_detail=not is_cell)]
+def _tree_sections(tree: CellTree | None) -> list[Section]:
+    return [] if tree is None or len(tree) < 2 else [tree_section(tree)]
 
 
-def _of_cell(tree: CellTree | None, study: Study | None, *, is_cell: bool) -> dict[str, Any]:
+def _of_cell(tree: CellTree | None, study: Study | None) -> dict[str, Any]:
     """The sentence and the picture of a tree; none of one that has only the cell itself."""
     if tree is None or len(tree) < 2:
         return {}
     layers = None if study is None else study.layers.table
     words = {} if layers is None else dict(zip(layers.layer, layers.search, strict=True))
     return {
-        "cell": cell_words(tree, is_cell=is_cell),
-        "is_cell": is_cell,
+        "cell": cell_words(tree),
+        "is_cell": not tree.is_recorded,
         "picture": cell_picture(tree, lambda layer: words.get(layer, "")),
         "longest": longest_text(tree),
     }
@@ -250,14 +248,12 @@ def with_cell(report: Report, tree: CellTree, study: Study | None) -> Report:
         tree: Its tree now.
         study: The trace's analyses; None without a trace.
     """
-    made = {one.tab: one for one in _tree_sections(tree, is_cell=True)}
+    made = {one.tab: one for one in _tree_sections(tree)}
     sections = [made.get(one.tab, one) for one in report.sections]
     before, why = report.headline.partition(", ")[::2]
     is_of_cell = report.cell is not None and before in report.cell.head
     headline = f"{duration_text(tree.whole_ps)}, {why}" if is_of_cell else report.headline
-    return replace(
-        report, headline=headline, sections=sections, **_of_cell(tree, study, is_cell=True)
-    )
+    return replace(report, headline=headline, sections=sections, **_of_cell(tree, study))
 
 
 def _device_spoken_of(study: Study) -> str:

@@ -212,7 +212,7 @@ def _about(tree: CellTree, row: int, time: str) -> str:
 def _kind_beside(tree: CellTree, row: int) -> str:
     """Name a node's kind, where its title does not say it."""
     kind = kind_title(tree.kind[row])
-    return "" if set(kind.split()) <= set(tree.title(row).split()) else kind
+    return "" if not row or set(kind.split()) <= set(tree.title(row).split()) else kind
 
 
 def _time_itself(tree: CellTree, row: int) -> str:
@@ -262,7 +262,7 @@ def _order(tree: CellTree) -> list[int]:
     return sorted(range(len(tree)), key=lambda row: (begin[row], int(tree.depth[row])))
 
 
-def tree_section(tree: CellTree, *, is_detail: bool) -> Section:
+def tree_section(tree: CellTree) -> Section:
     """The tree as a table."""
 
     def node(row: int) -> Cell:
@@ -294,7 +294,7 @@ def tree_section(tree: CellTree, *, is_detail: bool) -> Section:
             rows=order,
             is_sortable=True,
             shown=_SHOWN,
-            is_detail=is_detail,
+            is_detail=tree.is_recorded,
         )  # fmt: skip
 
 
@@ -346,7 +346,7 @@ class CellWords:
         return f"{self.head} {', '.join(share.text for share in self.shares)}."
 
 
-def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
+def cell_words(tree: CellTree) -> CellWords:
     """The sentence of a cell, or of the window that a trace of others recorded."""
     outer = {row for row in range(len(tree)) if _is_outer(tree, row)}
     named = _named_nodes(tree, outer)
@@ -370,19 +370,22 @@ def cell_words(tree: CellTree, *, is_cell: bool = True) -> CellWords:
         (node, *_) = rows[parts.PROFNB]
         _, colour = look_of(tree, node)
         shares.append(CellShare(parts.PROFNB, share[parts.PROFNB], colour, "", node))
-    recorded = "" if is_cell else " recorded"
-    return CellWords(f"Of {duration_text(tree.whole_ps)}{recorded}:", shares)
+    return CellWords(f"Of {duration_text(tree.whole_ps)}{' recorded' * tree.is_recorded}:", shares)
 
 
 def longest_text(tree: CellTree) -> str:
     """Say what took longest by its own name, each without the nodes below, and what comes only once."""
-    spent: dict[str, float] = {}
-    for row in tree.rows(LAYER, OP, *_CALLED_BY_NAME):
-        if tree.title(row) not in _NAMELESS and (tree.name[row] or tree.line[row]):
-            share = float(tree.self_ps[row]) / (tree.whole_ps or 1)
-            spent[tree.title(row)] = spent.get(tree.title(row), 0.0) + share
+    rows = [
+        row
+        for row in tree.rows(LAYER, OP, *_CALLED_BY_NAME)
+        if (tree.name[row] or tree.line[row]) and tree.title(row) not in _NAMELESS
+    ]
+    spent = {
+        _named(tree, same[0]): float(tree.self_ps[same].sum()) / (tree.whole_ps or 1)
+        for same in group((tree.title(row), row) for row in rows).values()
+    }
     longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
-    named = [f"{quoted(name)} {percent_text(s)}" for name, s in longest if s >= _LEAST_SAID]
+    named = [f"{name} {percent_text(share)}" for name, share in longest if share >= _LEAST_SAID]
     first = sum(float(tree.fraction[row]) for row in tree.rows(parts.FIRST, parts.SLOW_FIRST))
     said = [f"Longest by name: {', '.join(named)} of {tree.whole}."] if named else []
     if first >= _WORTH_NAMING:

@@ -35,7 +35,7 @@ def test_what_ran_has_its_name_and_what_took_longest_in_it_is_said_by_name():
     rows = (1, LINES, "count_words", 500, 3), (2, EAGER, "", 100, 0), (1, CALLS, "step", 300, 5), (1, LINES, "", 60, 4), (1, LINES, "plot", 40, 9)
     script = tree(*rows, whole="script")
     assert (script.title(0), script.whole, tree(*rows).whole) == ("script", "the script", "the cell")
-    assert longest_text(script) == "Longest by name: `count_words` 50.0 %, `step` 30.0 %, `Cell [5]:4` 6.0 % of the script."
+    assert longest_text(script) == "Longest by name: `count_words` 50.0 %, `step` 30.0 %, Cell [5]:4 6.0 % of the script."
     assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps (60.0 %) come once: train longer and the share falls."
 
 
