@@ -107,6 +107,7 @@ def test_hooks_of_monitored_sessions_are_callbacks():
 
 @pytest.mark.parametrize(("frame", "name"), [
     (MAKES_MODEL, "Sequential"), (layer(), "layers"), (("Layer.__init__", f"{KERAS_3}/layers/layer.py", 1, 2), "layers"),
+    (("TextVectorization.adapt", f"{KERAS_3}/layers/preprocessing/text_vectorization.py", 1, 2), "TextVectorization.adapt"),
     (("Functional.__init__", f"{KERAS_3}/models/functional.py", 1, 2), "Functional"), (("Trainer.compile", f"{KERAS_3}/trainers/trainer.py", 1, 2), "Model.compile"),
     (("Sequential.add", f"{KERAS_2}/engine/sequential.py", 1, 2), "Sequential"), (("Model.compile", f"{KERAS_2}/engine/training.py", 1, 2), "Model.compile"),
 ])  # fmt: skip

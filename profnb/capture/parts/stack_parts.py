@@ -63,7 +63,7 @@ _KINDS_OF_FUNCTIONS = [
          r"(?:^|\.)Interpreter\.(?:__init__|allocate_tensors|resize_tensor_input|[sg]et_tensor)$",
          r"/(?:ai_edge_litert|tensorflow/lite/python)/interpreter\.py$"),
         (parts.BUILDING,
-         r"(?:^|\.)(?:__init__|add|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
+         r"(?:^|\.)(?:__init__|add|adapt|build|_maybe_build|compile|symbolic_call|compute_output_spec)$",
          rf"{_KERAS_FILES}(?:models|layers|engine|trainers|ops/operation|backend/\w+/(?:layer|trainer))\b"),
         (parts.INPUT, r"(?:^|\.)__next__$", _ITERATORS),
         (parts.SETTING_UP,
@@ -247,7 +247,8 @@ class _Walk:
             if self.now.part in (parts.OTHER, parts.CALLBACKS):  # a model by its class, or a layer
                 model = _MODEL_METHODS.search(name)
                 built = _BUILDING_LAYERS if model is None else model[1]
-                self._begin(parts.BUILDING, _COMPILE if called == "compile" else built, run)
+                built = {"compile": _COMPILE, "adapt": _with_class(name)}.get(called, built)
+                self._begin(parts.BUILDING, built, run)
         elif kind != parts.INPUT:
             self._begin(kind, _outside(name), run)
         elif self.now.part != RUN:
