@@ -48,14 +48,6 @@ def _answer(text: str) -> None:
     print(with_look(for_terminal(printable_lines(text))))
 
 
-def _complain(error: object) -> None:
-    print(printable_lines(f"profnb: {error}"), file=sys.stderr)
-
-
-def _has_ended_well(error: BaseException | None) -> bool:
-    return error is None or (isinstance(error, SystemExit) and error.code in (None, 0))
-
-
 def _keep(profile: "Profile", *, is_whole: bool, is_quiet: bool) -> None:
     """Keep a program's run in the history, unless it failed."""
     file = getattr(sys.modules["__main__"], "__file__", None)
@@ -72,7 +64,8 @@ def _run(arguments: argparse.Namespace) -> None:
 
     def show(profile: "Profile") -> None:
         """Say the answer; trouble of ours changes nothing about the program's end."""
-        is_whole = _has_ended_well(sys.exc_info()[1])
+        ended = sys.exc_info()[1]
+        is_whole = ended is None or (isinstance(ended, SystemExit) and ended.code in (None, 0))
         with suppress(OSError, ValueError, AttributeError):  # whatever the program made of it
             sys.stdout.flush()
         with suppress(OSError, ValueError), redirect_stdout(stderr):
@@ -491,7 +484,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
-        _complain(error)
+        print(printable_lines(f"profnb: {error}"), file=sys.stderr)
         return 1
     return status or 0
 

@@ -339,7 +339,6 @@ class Profile(Tables, SharedResult):
             overhead_ps=self.recording.overhead_ns * 1000.0 if self.recording else None,
             shortage=self._shortage,
             memory_kinds=self._memory_kinds,
-            cell=self._cell_breakdown,
             tree=self._cell_tree,
             machine=system_sections(self._machine, self._energy),
             has_tensorflow="TensorFlow" in self.environment,

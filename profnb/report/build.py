@@ -36,7 +36,6 @@ from profnb.steps.step_times import StepTimes
 from profnb.steps.streams import working_devices
 from profnb.steps.summary import GAP
 from profnb.subjects.bounds.section import bounds_sections
-from profnb.subjects.cell.cell_breakdown import CellBreakdown
 from profnb.subjects.core_contention import is_crowded
 from profnb.subjects.device.section import device_sections
 from profnb.subjects.feeds.feeding import inside_runs_ps, profnb_ps, session_gaps
@@ -68,7 +67,6 @@ def build_report(
     overhead_ps: float | None,
     shortage: MemoryShortage | None = None,
     memory_kinds: Sequence[KindRow] = (),
-    cell: CellBreakdown | None = None,
     tree: CellTree | None = None,
     machine: Sequence[Section] = (),
     has_tensorflow: bool = True,
@@ -86,7 +84,6 @@ def build_report(
         overhead_ps: Time spent starting the profiler and saving the trace; None for a saved trace.
         shortage: The memory that was missing; None where the code did not end for that.
         memory_kinds: What filled the memory.
-        cell: The parts of the whole cell; None for a trace of others.
         tree: The wall time of the cell, or of the recorded window, as a tree; None where there is none.
         machine: What the machine did over the whole cell.
         has_tensorflow: Whether the code had imported TensorFlow.
@@ -99,7 +96,7 @@ def build_report(
     filled = kind_sections(shown_kinds(shortage, memory_kinds))
     if study is None:
         report = _report_without_trace(
-            title, notes, cell, tree, machine, times, has_tensorflow=has_tensorflow
+            title, notes, tree, machine, times, has_tensorflow=has_tensorflow
         )
         sections = [*report.sections, *filled]
         return replace(report, alarm=ended, advice=advice or None, sections=sections)
@@ -200,7 +197,6 @@ def _foot(study: Study) -> str:
 def _report_without_trace(
     title: str,
     notes: Sequence[str],
-    cell: CellBreakdown | None,
     tree: CellTree | None,
     machine: Sequence[Section],
     times: StepTimes | None,
@@ -208,10 +204,10 @@ def _report_without_trace(
     has_tensorflow: bool,
 ) -> Report:
     """Report code that left no trace: how long it took, and where."""
-    if cell is None:
+    if tree is None:
         return Report(title, "Nothing was captured", notes=notes)
     why = "not traced" if has_tensorflow else "none of it in TensorFlow"
-    headline = f"{duration_text(cell.whole_ps)}, {why}"
+    headline = f"{duration_text(tree.whole_ps)}, {why}"
     if times is not None and len(times):
         phase, count = Counter(times.phase).most_common(1)[0]
         of_phase = np.array(times.phase) == phase

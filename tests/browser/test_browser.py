@@ -117,7 +117,7 @@ def test_parts_of_the_report_are_tabs_with_their_charts(open_page, tmp_path, sch
     page = open_page(Profile(trace).to_html(tmp_path / "r.html").as_uri(), scheme=scheme, width=width)
     tabs = page.page.get_by_role("tab")
     tabs.first.wait_for()
-    assert tabs.all_inner_texts() == ["Ops", "Steps", "Layers", "Device", "Kernels", "XLA", "Cell"]
+    assert tabs.all_inner_texts() == ["Ops", "Steps", "Layers", "Device", "Kernels", "XLA", "Tree"]
     shown = "[...document.querySelectorAll('.profnb-tab')].filter(e => e.offsetHeight).map(e => e.dataset.tab)"
     assert page.page.evaluate(shown) == ["Ops"]
     tabs.nth(3).click()
@@ -158,7 +158,7 @@ def test_a_starved_training_is_seen_at_a_glance(open_page, tmp_path, scheme, wid
     assert page.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     assert page.errors == []
     page = open_page(Profile(training()).to_html(tmp_path / "m.html").as_uri(), scheme=scheme, width=width)
-    assert page.page.get_by_role("tab").all_inner_texts() == ["Memory", "Steps", "Cell"]
+    assert page.page.get_by_role("tab").all_inner_texts() == ["Memory", "Steps", "Tree"]
     page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").wait_for()
     page.shot(f"page-memory-{scheme}-{width}")
     assert page.page.locator(".profnb-tab[data-tab=Memory] .js-plotly-plot .scatterlayer .trace").count() == 1

@@ -109,7 +109,7 @@ def callbacks(model: Model) -> Proposals:
             calls = int(tree.occurrences[at])
             if calls > times and tree.name[at] in _ONCE:
                 inside += f" ({count_text(calls)} calls)"
-                code = f"{_ONCE[tree.name[at]].partition('. ')[0]}. Or less often: {code}"
+                code = f"Call model.{tree.name[at]} once over all data. Or less often: {code}"
         edit = _less_often(model, rows)
         yield Proposal(
             "callback", f"Run {name} less often",
