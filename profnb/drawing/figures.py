@@ -204,11 +204,7 @@ def _rounded(value: Any) -> Any:
 
 
 class Figures(Mapping[str, Any]):
-    """Figures by their titles, each made a ``plotly.graph_objects.Figure`` when it is asked for.
-
-    Args:
-        figures: Titles, and figures in plotly's schema.
-    """
+    """Figures by their titles, each made a ``plotly.graph_objects.Figure`` when it is asked for."""
 
     def __init__(self, figures: Mapping[str, Mapping[str, Any]]) -> None:
         """Nothing is imported yet."""

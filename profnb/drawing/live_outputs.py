@@ -69,11 +69,7 @@ def show_bridge(live_id: str, answer: Callable[[str], str]) -> Any:
 
 
 class LiveOutputs:
-    """Register of what to close for each cell.
-
-    Args:
-        shell: The IPython shell, which tells of cells that begin.
-    """
+    """Register of what to close for each cell."""
 
     def __init__(self, shell: Any) -> None:
         """Nothing lives yet."""

@@ -54,11 +54,7 @@ def json_attribute(value: Any) -> Markup:
 
 
 def script_element(program: str) -> Markup:
-    """Make a program an element of a page.
-
-    Args:
-        program: Ours or plotly's, never what comes from a trace.
-    """
+    """Make a program of ours or plotly's, never what comes from a trace, an element of a page."""
     closed = program.replace("</script", "<\\/script").replace("\r\n", "\n")
     return Markup("<script>{}</script>").format(Markup(closed))  # noqa: S704  # our own program
 
@@ -85,9 +81,8 @@ def content_policy(*scripts: Markup) -> Markup:
         "base-uri 'none'",
         "form-action 'none'",
     )
-    return Markup('<meta http-equiv="Content-Security-Policy" content="{}">').format(
-        "; ".join(rules)
-    )
+    element = Markup('<meta http-equiv="Content-Security-Policy" content="{}">')
+    return element.format("; ".join(rules))
 
 
 def plain_text(cell: Cell) -> str:
@@ -146,10 +141,8 @@ def _cell(content: Cell, *, is_number: bool) -> Markup:
 def _heading(text: str, meaning: str, *, is_number: bool) -> Markup:
     if not text:
         return _td(_NOTHING, "", "", is_number=is_number)
-    # A sanitizer shows <th> as text; the script makes one of it.
-    role = Markup(' role="columnheader"')
-    inner = Markup("<b>{}</b>").format(text)
-    return _td(inner, "", meaning, is_number=is_number, role=role)
+    inner, role = Markup("<b>{}</b>").format(text), Markup(' role="columnheader"')
+    return _td(inner, "", meaning, is_number=is_number, role=role)  # a sanitizer shows <th> as text
 
 
 def html_table(

@@ -26,11 +26,7 @@ script.remove();
 
 
 def joined(files: Mapping[str, Sequence[str]]) -> str:
-    """Join files to a program, without the comments and the indentation that nobody reads there.
-
-    Args:
-        files: The names of files, by the folders of profnb that they are in.
-    """
+    """Join files to a program, without the comments and the indentation that nobody reads there."""
     text = "\n".join(
         (resources.files("profnb") / folder / name).read_text(encoding="utf-8")
         for folder, names in files.items()

@@ -32,14 +32,6 @@ def is_slowed_by_others(
 
     Late, other programs had a quarter of all cores or more, and this process took less than a quarter more
     processor time than early. Of steps that sleep longer beside busy programs that is true too.
-
-    Args:
-        machine: Looks at the machine; None, or too few in either time, tell nothing.
-        early_ns: From when to when the early steps ran, by ``time.perf_counter_ns``.
-        late_ns: The same of as many late ones.
-
-    Returns:
-        None where the looks do not tell.
     """
     early, late = (_processor_time(machine, span) for span in (early_ns, late_ns))
     if early is None or late is None or min(early[0], late[0]) < _FEWEST_LOOKS:

@@ -67,11 +67,7 @@ def bound_by(flops_fraction: float, bytes_fraction: float) -> str:
 def place_ops(
     ops: OpTable, costs: Mapping[tuple[str, str], Cost], peak: Peak | None, *, is_device: bool
 ) -> OpRoofline | None:
-    """Place the ops of one side under the roof of what ran them.
-
-    Returns:
-        The side's ops, most time first; None where nothing is known of any.
-    """
+    """Place the ops of one side under its roof, most time first; None where nothing is known of any."""
     rows = [row for row in np.flatnonzero(ops.is_device == is_device).tolist() if ops.self_ps[row]]
     keys = [(ops.op_name[row], ops.op_type[row]) for row in rows]
     if costs.keys().isdisjoint(keys):

@@ -162,13 +162,9 @@ _HANDED_ON = frozenset({"Cast", "Identity"})
 
 def count_of(shape: Shape | None) -> int | None:
     """Count the numbers of a tensor; None where that is not known, or more than any could have."""
-    if shape is None:
+    if shape is None or None in shape:
         return None
-    count = 1
-    for size in shape:
-        if size is None or count > _MOST_ELEMENTS:
-            return None
-        count *= size
+    count = prod(filter(None, shape)) if 0 not in shape else 0
     return count if count <= _MOST_ELEMENTS else None
 
 
@@ -336,12 +332,7 @@ def _broadcast(shape: Shape | None, inputs: Sequence[Shape | None]) -> Shape | N
 
 
 def label_sizes(equation: str, inputs: Sequence[Shape | None]) -> dict[str, int | None] | None:
-    """The size of each label of an Einsum; None where its labels are not plain letters.
-
-    Args:
-        equation: For instance ``abc,cd->abd``.
-        inputs: The shapes of what it takes.
-    """
+    """The size of each label of an Einsum (``abc,cd->abd``); None where labels are no plain letters."""
     left, arrow, made = equation.partition("->")
     terms = left.split(",")
     sizes: dict[str, int | None] = {}

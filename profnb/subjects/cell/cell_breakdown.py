@@ -74,8 +74,7 @@ class CellBreakdown(RowColumns):
     @property
     def knows_longest(self) -> Bools:
         """True where the longest occurrence is known, shape (N,): not of what was seen now and then only."""
-        has_all = self.longest_ps * self.occurrences >= self.wall_ps
-        return (self.occurrences > 0) & has_all
+        return (self.occurrences > 0) & (self.longest_ps * self.occurrences >= self.wall_ps)
 
     @property
     def fraction(self) -> Floats:
@@ -131,11 +130,7 @@ CELL_BREAKDOWN = Table[CellBreakdown](
 
 
 def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellBreakdown | None:
-    """Put the parts of a cell in columns; the code's own Python is named by the text of its line.
-
-    Returns:
-        The parts; None where nothing was timed.
-    """
+    """Put the parts of a cell in columns, its own Python named by the text of its line; None without any."""
     parts = records.parts
     if not records.wall_ns or not parts:
         return None
@@ -177,12 +172,9 @@ class GapCause:
 
 
 def find_gap_cause(spine: Spine, row: int) -> GapCause | None:
-    """Find the one call that took more than half of the time of a gap.
+    """Find the one call that is proved to have taken more than half of a gap, or None.
 
     ``row`` is the gap, as the row of the step before it.
-
-    Returns:
-        The call; None where none is proved to have taken so much.
     """
     cell, times = spine.recording.cell, spine.step_times
     if cell is None or times.first_ns is None or not len(cell.long_part):

@@ -29,20 +29,7 @@ import numpy as np
 
 from profnb.core.columns import Floats, Int8s, Int64s, fractions_of
 from profnb.core.table import Column, Table, field_column
-from profnb.steps.activities import (
-    ACTIVITIES,
-    AWAITING,
-    COMPILING,
-    COPYING_IN,
-    COPYING_OUT,
-    DISPATCH,
-    EXCHANGING,
-    HOST_COMPUTE,
-    NOTHING,
-    SYNCHRONISING,
-    TRACING,
-    WAITING_FOR_INPUT,
-)
+from profnb.steps import activities
 from profnb.steps.breakdown import find_stretches, sum_stretches
 from profnb.steps.spine import Spine
 from profnb.steps.streams import COLLECTIVE, COMPUTE, COPY, kinds_of_work, raw_device_lines
@@ -53,18 +40,18 @@ WORK = ("compute", "collectives", "copies")
 # Lanes of the sweep, the first that is open counts: what it counts as, and the host's activities that are it.
 _LANES: tuple[tuple[str, tuple[int, ...]], ...] = (
     *((work, ()) for work in WORK),
-    ("compiling", (COMPILING,)),
-    ("waiting for input", (WAITING_FOR_INPUT,)),
-    ("copying input", (COPYING_IN,)),
-    ("synchronising copy", (COPYING_OUT, SYNCHRONISING)),
-    ("host compute", (HOST_COMPUTE,)),
+    ("compiling", (activities.COMPILING,)),
+    ("waiting for input", (activities.WAITING_FOR_INPUT,)),
+    ("copying input", (activities.COPYING_IN,)),
+    ("synchronising copy", (activities.COPYING_OUT, activities.SYNCHRONISING)),
+    ("host compute", (activities.HOST_COMPUTE,)),
     ("kernel launch", ()),  # and whatever is in no other lane
-    ("host collectives", (EXCHANGING,)),
-    ("kernel launch", (DISPATCH,)),
-    ("compiling", (TRACING,)),
-    ("synchronising copy", (AWAITING,)),  # waiting for a result is as copying it back
+    ("host collectives", (activities.EXCHANGING,)),
+    ("kernel launch", (activities.DISPATCH,)),
+    ("compiling", (activities.TRACING,)),
+    ("synchronising copy", (activities.AWAITING,)),  # waiting for a result is as copying it back
     ("Python in the step", ()),  # a step that runs
-    ("Python between steps", (NOTHING,)),  # the open window
+    ("Python between steps", (activities.NOTHING,)),  # the open window
 )
 _NAMES = [name for name, _ in _LANES]
 IDLE_CAUSES = (*list(dict.fromkeys(_NAMES))[len(WORK) :], "unknown")
@@ -111,11 +98,7 @@ def _tell_unknown(column: Int64s, *, has_host: bool) -> Int64s:
 
 
 def attribute_idle(spine: Spine) -> IdleTable | None:
-    """Charge the idle time of the busiest device to causes.
-
-    Returns:
-        The table, or None if no device ran anything or there are no steps.
-    """
+    """Charge the idle time of the busiest device to causes; None without steps or device work."""
     trace, steps, counted = spine.trace, spine.steps, spine.summary.counted
     plane = spine.program.device
     if plane is None or not counted.size:
@@ -157,7 +140,8 @@ def _find_lanes(spine: Spine, plane: int, window: tuple[int, int]) -> tuple[Int6
     trace, steps = spine.trace, spine.steps
     host_begin, host_end, host_events = spine.host_pieces
     of_activity = np.array(
-        [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(ACTIVITIES))], np.int8
+        [_LANE_OF_ACTIVITY.get(row, _LAUNCHING) for row in range(len(activities.ACTIVITIES))],
+        np.int8,
     )
     line = trace.lines.of_event
     work = np.flatnonzero(raw_device_lines(trace)[line] & (trace.lines.plane[line] == plane))

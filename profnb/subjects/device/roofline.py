@@ -151,11 +151,7 @@ class Roofline(OpRates):
 
 
 def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | None:
-    """Place each op of a device under its roof.
-
-    Returns:
-        The ops that can be placed, or None where the limits are not known or nothing can be.
-    """
+    """Place the ops of a device under its roof; None where no limits are known or nothing can be placed."""
     if peak is None or np.isnan(peak.bytes_per_second):
         return None
     has_costs = ops.is_device & (ops.flops > 0) & (ops.bytes > 0) & (ops.self_ps > 0)

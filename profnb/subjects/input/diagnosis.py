@@ -34,6 +34,9 @@ _HANDS_OVER = (
 )  # fmt: skip
 _CACHES = ("MemoryCache", "FileCache")
 _OUTERMOST = ("Root", "Model")
+_PYTHON_APIS = {
+    "EagerPyFunc": "tf.py_function"
+}  # what the user called to have Python make elements
 _THREADED = ("transform", "decode", "small files")
 _BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 # Cause to (what it is, what to change).
@@ -119,12 +122,9 @@ class InputDiagnosis:
 def diagnose_input(
     table: InputPipeline, waiting: Waiting, batch_size: float | None
 ) -> InputDiagnosis | None:
-    """Name the iterator that is the limit, and why.
+    """Name the iterator that is the limit, and why; None without elements in the counted steps.
 
     ``batch_size`` is how many examples an element has, the mean where they differ.
-
-    Returns:
-        The diagnosis, or None without an input pipeline or without elements in the counted steps.
     """
     if not len(table) or not waiting.elements:
         return None
@@ -154,7 +154,9 @@ def diagnose_input(
     if innocent:
         return InputDiagnosis(sentence=f"{waits}, {innocent}.")
     what, fix = CAUSES[cause]
-    what = what.format(api=_python_api(table, row))
+    python_ops = [name for name, *_ in table.function_ops[row] if name in PYTHON_OPS]
+    api = _PYTHON_APIS.get(python_ops[0], "tf.numpy_function") if python_ops else "from_generator"
+    what = what.format(api=api)
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" The input stands still while the model works. {CAUSES['no prefetch'][1]}"
     name = "the pipeline" if table.kind[row] in _OUTERMOST else table.name(row)
@@ -204,13 +206,13 @@ def _limit_of(table: InputPipeline, waiting: Waiting) -> int:
     map that takes all threads): the next one then, if it is a quarter of the waiting.
     """
     by_iterator = waiting.charged_ps.sum(axis=1)
-    row, *others = np.argsort(-by_iterator, kind="stable").tolist()
+    row, *others = map(int, np.argsort(-by_iterator, kind="stable"))
     in_function = int(waiting.charged_ps[row, FUNCTION])
     is_idle = table.function_occurrences[row] and table.function_ps[row] * 2 < in_function
     is_idle = is_idle and in_function * 2 > by_iterator[row] and table.kind[row] not in _MAPS
     if is_idle and others and 4 * by_iterator[others[0]] >= by_iterator.sum():
-        return int(others[0])
-    return int(row)
+        return others[0]
+    return row
 
 
 def _comes_unevenly(table: InputPipeline, waiting: Waiting, row: int) -> bool:
@@ -290,15 +292,6 @@ def runs_in_batch(table: InputPipeline, row: int) -> float:
         above = int(table.tree.parent[above])
     runs, batches = table.function_occurrences[row], table.occurrences[above]
     return float(runs / max(batches, 1)) if above >= 0 else 0.0
-
-
-def _python_api(table: InputPipeline, row: int) -> str:
-    """Name the function that the user called to have Python make elements."""
-    ops = [name for name, *_ in table.function_ops[row] if name in PYTHON_OPS]
-    return _PYTHON_APIS.get(ops[0], "tf.numpy_function") if ops else "from_generator"
-
-
-_PYTHON_APIS = {"EagerPyFunc": "tf.py_function"}
 
 
 def runs_python(table: InputPipeline, row: int) -> bool:

@@ -309,13 +309,10 @@ def read_files(ops: Sequence[OpShare]) -> tuple[int, int, int]:
 def find_small_files(
     function_ops: Sequence[Sequence[OpShare]], runs: Int64s, sizes: Mapping[str, int]
 ) -> SmallFiles | None:
-    """Find the iterator that reads most files, one for each element.
+    """Find the iterator that reads most files, one for each element, 50 or more of less than a megabyte.
 
     ``runs`` is how often each function ran; ``sizes`` are mean sizes of the files that datasets begin with,
     as far as known.
-
-    Returns:
-        None below 50 files, or where they are known to be of a megabyte or more.
     """
     if max(sizes.values(), default=0) >= _LARGE_BYTES:
         return None

@@ -177,11 +177,7 @@ _LONGEST_SHAPES = 10_000
 
 
 def product_flops(trace: Trace, parent: Int32s) -> tuple[Int64s, Floats]:
-    """Find the products of PyTorch's in a trace, and the operations of each.
-
-    Returns:
-        Events and operations, both of shape (N,); nothing where no shapes were recorded.
-    """
+    """Find the N products of PyTorch's in a trace with known shapes, and the operations of each."""
     shapes, settings = trace.stats.lists(_INPUT_DIMS), trace.stats.lists(_CONCRETE_INPUTS)
     if not len(shapes):
         return np.empty(0, np.int64), np.empty(0)

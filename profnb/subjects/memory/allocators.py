@@ -68,8 +68,8 @@ class Allocator:
 
     def alive_at(self, row: int) -> Int64s:
         """The allocations whose blocks were in use right after a row."""
-        rows = np.arange(len(self))
-        return np.flatnonzero(self.is_allocation & (rows <= row) & (self.until > row))
+        is_alive = self.is_allocation & (self.until > row)
+        return np.flatnonzero(is_alive[: row + 1])
 
 
 def find_allocators(trace: Trace) -> list[Allocator]:
@@ -170,11 +170,7 @@ class MemorySamples:
 
 
 def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySamples | None:
-    """Tabulate the samples of all allocators, from their events or else from a trace's counters.
-
-    Returns:
-        The samples, or None where the trace has neither.
-    """
+    """Tabulate all allocators' samples, from events or else a trace's counters; None where it has neither."""
     begin_ps, series = trace.events.begin_ps, []
     for allocator in allocators:
         rows = allocator.in_use >= 0

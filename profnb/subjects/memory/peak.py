@@ -72,12 +72,6 @@ def tabulate_peak(
 
     Events without an allocator's name may be of several, whose blocks cannot be told apart: then all is
     one row. A deallocation that was not recorded leaves blocks that cannot have been there: the oldest go.
-
-    Args:
-        trace: The trace.
-        allocator: The allocator.
-        steps: The steps; what outlives the step of the peak on both sides is persistent.
-        row: Another moment than the peak.
     """
     row = allocator.peak if row is None else row
     time_ps = int(trace.events.begin_ps[allocator.events[row]])

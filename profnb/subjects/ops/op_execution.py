@@ -146,12 +146,11 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
 
 
 def find_growth(versions: Sequence[int]) -> tuple[int, int] | None:
-    """Count in how many of a session's runs (TF1) the graph had changed, and by how many changes a run.
+    """Count in how many session runs (TF1) the graph had changed, and by how many changes a run.
+
+    None where that is fewer than half of the runs, or than three.
 
     ``versions`` is how many changes the graph had seen at each run.
-
-    Returns:
-        None where it changed in fewer than half of the runs, or in fewer than three.
     """
     grown = sum(later > earlier for earlier, later in pairwise(versions))
     if grown < _FEWEST_VERSIONS or grown * 2 < len(versions) - 1:

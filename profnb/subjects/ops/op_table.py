@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, sum_by
+from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
@@ -62,13 +62,8 @@ class OpTable(RowColumns):
     @property
     def self_fraction(self) -> Floats:
         """Each row's share of the self time of its side; NaN where the side has none."""
-        shares = np.full(len(self), np.nan)
-        for side in (False, True):
-            rows = self.is_device == side
-            whole = self.self_ps[rows].sum()
-            if whole:
-                shares[rows] = self.self_ps[rows] / whole
-        return shares
+        side = self.is_device.astype(np.int64)
+        return ratio(self.self_ps, sum_by(side, self.self_ps, 2)[side])
 
     def find_outlier(self) -> int:
         """Find the host's op that takes longest, if a run takes ten times as long as others; else -1."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Floats, number_values, sum_by
+from profnb.core.columns import number_values, sum_by
 from profnb.core.printable import printable
 from profnb.core.units import count_text, duration_text, percent_text
 from profnb.drawing.markup import Cell, plain_table
@@ -81,7 +81,8 @@ def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
     names = _names(ops, _MOST_OPS_LISTED)
     fractions = np.nan_to_num(ops.self_fraction)
     longest = float(fractions.max(initial=0)) or 1
-    running = _running(ops, fractions)
+    cumulated = [np.cumsum(fractions * (ops.is_device == side)) for side in (False, True)]
+    running = np.where(ops.is_device, cumulated[1], cumulated[0])
     if layers is None:
         cells: list[Cell] = [(name, "", kind) for name, kind in names]
     else:
@@ -103,7 +104,7 @@ def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
             "self_fraction",
             Shown(
                 _RUNNING,
-                lambda row: percent_text(running[row]),
+                lambda row: percent_text(float(running[row])),
                 is_number=True,
                 meaning="share of the own time of its side that it has together with the rows above",
             ),
@@ -139,15 +140,6 @@ def _finder(ops: OpTable, noun: str, **rest: Any) -> Finder:
         hidden=max(len(ops) - _MOST_OPS_LISTED, 0),
         **rest,
     )
-
-
-def _running(ops: OpTable, fractions: Floats) -> list[float]:
-    """Each row's share of its side's self time together with the rows above it."""
-    running = np.zeros(len(ops))
-    for side in (False, True):
-        rows = ops.is_device == side
-        running[rows] = np.cumsum(fractions[rows])
-    return running.tolist()
 
 
 def _text(ops: OpTable, scope: str) -> str:

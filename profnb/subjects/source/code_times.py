@@ -148,13 +148,6 @@ def busy_within(busy: tuple[Int64s, Int64s], times_ps: Int64s) -> Int64s:
     return busy_ps
 
 
-def _spans_in_both(one: tuple[Int64s, Int64s], two: tuple[Int64s, Int64s]) -> tuple[Int64s, Int64s]:
-    """Intersect two sets of spans: begins and ends, in order, that do not overlap within a set."""
-    edges = np.unique(np.concatenate([*one, *two]))
-    inside = (span_at(*one, edges[:-1]) >= 0) & (span_at(*two, edges[:-1]) >= 0)
-    return edges[:-1][inside], edges[1:][inside]
-
-
 def times_of_lines(
     history: LineHistory, busy: tuple[Int64s, Int64s] | None, within: tuple[Int64s, Int64s] | None
 ) -> Int64s:
@@ -176,7 +169,9 @@ def times_of_lines(
     is_begin = history.is_begin
     if within is not None:
         took = np.diff(busy_within(within, history.begin_ps))
-        busy = _spans_in_both(busy, within)
+        edges = np.unique(np.concatenate([*busy, *within]))
+        in_both = (span_at(*busy, edges[:-1]) >= 0) & (span_at(*within, edges[:-1]) >= 0)
+        busy = edges[:-1][in_both], edges[1:][in_both]
         is_begin = is_begin * (span_at(*within, history.begin_ps[:-1]) >= 0)
     idle = took - np.diff(busy_within(busy, history.begin_ps))
     columns = (idle, took, is_begin, whole)

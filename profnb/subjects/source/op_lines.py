@@ -239,11 +239,8 @@ class LineIndex:
     def _follow(self, graph: GraphOps, path: str, seen: set[tuple[str, str]]) -> _GraphOp | None:
         """The op at a path that begins in this graph and may lead into functions that it calls.
 
-        Args:
-            graph: Where the path begins.
-            path: The path.
-            seen: Functions and paths from there that were looked at: there may be hundreds of graphs of a
-                function that is traced again and again, and all call the same ones.
+        ``seen`` are functions and paths from there that were looked at: there may be hundreds of graphs of a
+        function that is traced again and again, and all call the same ones.
         """
         if path in graph.rows:
             return graph, graph.rows[path]

@@ -248,16 +248,14 @@ RANGES = Table[RangeTable](
             f'"{MARKED}" (`record_function`, NVTX, a trace annotation), or "{SCOPE}" of JAX',
             of="rows.kind",
         ),
-        Column("occurrences", lambda t: t.column("occurrences"), "how often it ran", "runs"),
-        Column(
-            "host_ms", lambda t: t.column("host_ps"), "time of all its runs on the host", "host"
-        ),
-        Column(
+        field_column("occurrences", "how often it ran", "runs", of="rows.occurrences", least=0),
+        field_column("host_ms", "time of all its runs on the host", "host", of="rows.host_ps"),
+        field_column(
             "device_busy_ms",
-            lambda t: t.column("busy_ps"),
             "time in which any device did what it launched, overlap counted once; NaN where no launch was "
             "recorded",
             "device busy",
+            of="rows.busy_ps",
         ),
         field_column(
             "device_fraction",
@@ -265,7 +263,7 @@ RANGES = Table[RangeTable](
             "of device time",
             of="fraction",
         ),
-        Column("kernels", lambda t: t.column("kernels"), "how many kernels it launched"),
+        field_column("kernels", "how many kernels it launched", of="rows.kernels", least=0),
     ),
     remark="Time and kernels of a range are part of those of the ranges around it.",
 )

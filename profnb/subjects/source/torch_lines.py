@@ -145,12 +145,8 @@ def _is_users(file: str) -> bool:
 class CalledRows:
     """Finds the row of each op's source line.
 
-    Args:
-        trace: The trace.
-        places: Rows by (file, line), that of none first; grows.
-        layers: The place that made a layer, by its name.
-        source_lines: Where the user's code was: as it was followed, with the trace's line of that thread;
-            or stacks.
+    ``places``, the rows by (file, line), that of none first, grows; ``layers`` is where a layer was made.
+    ``source_lines`` is where the user's code was, with the trace's line of that thread; or stacks.
     """
 
     def __init__(

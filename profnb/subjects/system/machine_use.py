@@ -188,10 +188,7 @@ SYSTEM = Table[MachineUse](
 
 
 def throttling_notes(use: MachineUse | None) -> list[str]:
-    """Say for each GPU for how much of the cell its clocks were held back, and why.
-
-    Only where that was seen often enough to matter.
-    """
+    """Say for each GPU for how much of the cell its clocks were held back, and why, where it matters."""
     notes = []
     for source in use.sources if use is not None else ():
         look_count = int(source.has_reasons.sum())
