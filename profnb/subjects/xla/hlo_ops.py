@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profnb.capture.source.user_code import is_user_file
-from profnb.core.columns import Bools, Int64s, RowColumns, look_up
+from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, look_up
 from profnb.steps.streams import directions_of_copies, raw_device_lines
 from profnb.subjects.xla.hlo_program import Served, fused_bodies
 from profnb.trace.hlo import HloModule, program_of, read_hlo_modules
@@ -180,17 +180,16 @@ def _from_stats(trace: Trace, programs: dict[int, HloModule]) -> _Ran:
     program = trace.stats.integers("program_id").of(events)
     in_graph = np.array([text.startswith(GRAPH) for text in names.texts], np.bool_)[name]
     instruction = find_instructions_of_graphs(trace, events, in_graph, program, programs)
-    columns = np.stack([module, program, name, instruction])
-    keys, rows = np.unique(columns, axis=1, return_inverse=True)
+    keys, rows = distinct_rows(module, program, name, instruction)
     listed = [
         (
             modules.texts[module_row] if module_row >= 0 else "",
             _program_id(program_id),
             programs[_program_id(program_id)].names[row] if row >= 0 else names.texts[name_row],
         )
-        for module_row, program_id, name_row, row in keys.T.tolist()
+        for module_row, program_id, name_row, row in keys
     ]
-    return events, rows.reshape(-1), listed
+    return events, rows, listed
 
 
 def _program_id(bits: int) -> int:
