@@ -93,9 +93,7 @@ def distinct_rows(*columns: Int64s | Int32s | Bools) -> tuple[list[list[int]], I
     order = np.lexsort(columns[::-1])  # a quarter of what np.unique takes along an axis
     rows = np.stack(columns)[:, order]
     is_new = np.append(True, (rows[:, 1:] != rows[:, :-1]).any(0))[: order.size]
-    row = np.empty(order.size, np.int64)
-    row[order] = np.cumsum(is_new) - 1
-    return rows[:, is_new].T.tolist(), row
+    return rows[:, is_new].T.tolist(), (np.cumsum(is_new) - 1)[np.argsort(order)]
 
 
 def gather(values: npt.NDArray[Value], rows: Int32s) -> npt.NDArray[Value]:

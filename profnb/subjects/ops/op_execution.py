@@ -74,8 +74,8 @@ def add_eager_ops(
 def find_innermost_ops(trace: Trace, parent: Int32s) -> Int64s:
     """Find the host's events of ops that run no other op; arguments as below."""
     ops = trace.select_names(lambda name: parse_op(name) is not None) & trace.is_host_event
-    has_op_inside = flags_at(parent[ops], len(trace.events) + 1)  # the last: nobody's parent
-    return np.flatnonzero(ops & ~has_op_inside[:-1])
+    # The last flag is nobody's parent.
+    return np.flatnonzero(ops & ~flags_at(parent[ops], len(trace.events) + 1)[:-1])
 
 
 def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
