@@ -76,7 +76,8 @@ def kernel_by_kernel() -> Iterator[str]:
 # What the first report of a process would wait for, part by part; the last for its controls, in a notebook.
 _IMPORTED = (
     "numpy", "numba", "profnb.trace.files", "profnb.advice.advise", "profnb.fleet.verdict",
-    "profnb.report.build", "profnb.subjects.system.section", "profnb.report.frontend", "ipywidgets",
+    "profnb.report.build", "profnb.subjects.system.section", "profnb.history.keeping",
+    "profnb.report.frontend", "ipywidgets",
 )  # fmt: skip
 
 
@@ -92,6 +93,7 @@ def _pieces() -> Iterator[str]:  # noqa: PLR0915 - one thing after another
     from profnb.capture.source.source_records import LineRecords
     from profnb.causes.cell_tree import grow_tree
     from profnb.core.jit import load_compiler
+    from profnb.report.build import build_report
     from profnb.report.notes import notes_of
     from profnb.steps.nesting import find_parents
     from profnb.subjects.source.code_times import Clock, follow_lines
@@ -139,6 +141,8 @@ def _pieces() -> Iterator[str]:  # noqa: PLR0915 - one thing after another
     yield "idle time"
     len(study.xla.ops)
     yield "programs"
+    build_report(study, title="", notes=(), overhead_ps=None, tree=tree).bundle()
+    yield "reports"
     len(Scene(study).lanes.lane)
     yield "lanes"
     build_timeline(study)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.causes.pieces import compiled_regions
-from profnb.causes.python_work import ops_at_work
 from profnb.core.columns import Bools, Int64s
 from profnb.core.printable import quoted
 from profnb.core.units import count_text
@@ -260,7 +259,7 @@ def find_tracing_steps(
         left = [float(np.median(usual_ps)) * dues.size, float(usual_ps.mean()) * dues.size]
     else:
         durations_ps = study.trace.events.duration_ps
-        ops, beside = ops_at_work(study), max(spent - float(durations_ps[again].sum()), 0.0)
+        ops, beside = study.ops.at_work, max(spent - float(durations_ps[again].sum()), 0.0)
         ops_ps = float(durations_ps[ops[np.isin(step[ops], dues)]].sum())
         least, most = (float(cost * dues.size) + beside for cost in call_ps)
         left = [least, most + ops_ps]

@@ -216,7 +216,7 @@ def find_fusible(study: Study, is_member: Callable[[str, str], bool]) -> Pieces 
     runs, counted = study.ops.runs, study.summary.counted
     if not study.has_steps:
         return None
-    chosen = op_events(study, lambda *_: True)
+    chosen = study.ops.innermost
     if study.program.has_device:
         chosen = runs.events[study.activities[runs.events] >= FIRST_OF_DEVICE]
     chosen = chosen[in_periods(study, study.trace.events.begin_ps[chosen])]

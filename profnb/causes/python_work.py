@@ -42,7 +42,7 @@ from profnb.subjects.advising import (
     usual_share_beyond,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.op_execution import find_eager_kernels, find_growth, shares_of_kernels
+from profnb.subjects.ops.op_execution import find_growth, shares_of_kernels
 from profnb.subjects.study import Study
 from profnb.trace.names import HLO_MODULE, JIT_CALL, PYTHON_OPS, RUN_ID
 
@@ -90,7 +90,7 @@ def find_eager_runs(study: Study, *, between: bool = False) -> EagerRuns | None:
     longest_ps = _longest(study, events, between=between)
     far, is_of_keras = _with_pauses(study, events, longest_ps), study.program.is_fit and not between
     close = far if is_of_keras else _with_pauses(study, events, CLOSE_PS)
-    on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), ops_at_work(study)
+    on_device, ops = np.flatnonzero(study.activities >= FIRST_OF_DEVICE), study.ops.at_work
     hidden = spans_of(study, on_device)
     kernels = hidden if study.program.has_device else spans_of(study, ops)
     long = np.concatenate([on_device, ops[trace.events.duration_ps[ops] >= LONG_OP_PS]])
@@ -207,17 +207,10 @@ def shares_of_calls(study: Study) -> tuple[float, float]:
     return max(around, 0.0), max(within, 0.0) * (1 - lasting)
 
 
-def ops_at_work(study: Study) -> Int64s:
-    """The host's events in which ops of TensorFlow are at work: those it records, kernels of eager ones."""
-    kernels = find_eager_kernels(study.trace, study.parent)
-    ops: Int64s = np.concatenate([op_events(study, lambda *_: True), kernels])
-    return ops
-
-
 def _ops_of_steps(study: Study) -> Int64s:
     if study.program.is_jax:
         return study.xla.hlo.events
-    ops = ops_at_work(study)
+    ops = study.ops.at_work
     return ops[study.groups.step[ops] >= 0]
 
 

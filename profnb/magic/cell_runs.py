@@ -124,7 +124,6 @@ class TriedCell:
     ) -> "list[Trial]":
         """Try what a profile advises; see ``Profile.try_advice``."""
         from profnb.edits.editing import find_edits
-        from profnb.report.progress import LiveLine
         from profnb.trials.alternating import declined, try_for
 
         again = None if self._trouble else self._again or self.keep(profile.options)

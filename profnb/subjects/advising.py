@@ -11,7 +11,7 @@ import numpy as np
 
 from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
-from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at
+from profnb.core.columns import Bools, Floats, Int64s, span_at
 from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import COPYING_IN, FIRST_OF_DEVICE, HOST_TO_DEVICE, WAITING_FOR_INPUT
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
@@ -141,15 +141,10 @@ def input_shares(study: Study) -> tuple[float, float]:
 
 def op_events(study: Study, is_wanted: Callable[[str, str], bool]) -> Int64s:
     """The host's events of ops that run no other op, where (op name, op type) is wanted."""
-    trace = study.trace
-
-    def is_chosen(name: str) -> bool:
-        key = parse_op(name)
-        return key is not None and is_wanted(*key)
-
-    ops = trace.select_names(lambda name: parse_op(name) is not None) & trace.is_host_event
-    has_op_inside = flags_at(study.parent[ops], len(trace.events) + 1)  # the last: nobody's parent
-    return np.flatnonzero(ops & trace.select_names(is_chosen) & ~has_op_inside[:-1])
+    events = study.ops.innermost
+    ops = map(parse_op, study.trace.names.texts)
+    is_chosen = np.array([op is not None and is_wanted(*op) for op in ops], np.bool_)
+    return events[is_chosen[study.trace.events.name[events]]]
 
 
 Spans = tuple[Int64s, Int64s]  # begins and ends of N, in any order

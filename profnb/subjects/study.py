@@ -55,7 +55,7 @@ from profnb.subjects.memory.peak import (
     tabulate_peak,
     tabulate_run_peaks,
 )
-from profnb.subjects.ops.op_execution import EAGER
+from profnb.subjects.ops.op_execution import EAGER, find_eager_kernels, find_innermost_ops
 from profnb.subjects.ops.op_table import OpTable, find_op_runs, runs_within, sum_op_runs
 from profnb.subjects.python.python_time import find_python
 from profnb.subjects.source.range_table import tabulate_ranges
@@ -201,8 +201,13 @@ class Ops(_Subject):
 
     ``steady`` is of the steps that averages are of and of what runs beside them, else of everything;
     ``counted`` is of those steps alone; ``iterator`` is that of tf.data which each run worked for.
+    ``innermost`` are the host's events of ops that run no other; ``at_work`` these, and eager ops' kernels.
     """
 
+    innermost = _Value(lambda s: find_innermost_ops(s.trace, s.parent))
+    at_work: _Value[Int64s] = _Value(
+        lambda s: np.concatenate([s.ops.innermost, find_eager_kernels(s.trace, s.parent)])
+    )
     runs = _Value(lambda s: find_op_runs(s.trace, s.xla.hlo, s.groups.step))
     table: _Value[OpTable] = _Value(lambda s: sum_op_runs(s.ops.runs))
     steady: _Value[OpTable] = _Value(

@@ -8,6 +8,7 @@ TF = tensorflow/python (2.21), profnb = written by our own markers.
 import re
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from itertools import pairwise
 from os.path import commonprefix
 
@@ -255,6 +256,7 @@ _NUMBER, _NUMBERS = re.compile(r"_\d+$"), re.compile(r"(_\d+)+$")
 _FUNCTION_CALLS = re.compile(r"(?:(?:Stateful)?PartitionedCall(?:_\d{1,9})?/)+")
 
 
+@lru_cache(maxsize=1 << 14)  # each rule asks of every name
 def parse_op(event_name: str) -> tuple[str, str] | None:
     """Split a host event's name into (op name, op type), or None if it is no op.
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from profnb.core.columns import gather, match, stable_order
+from profnb.core.columns import distinct_rows, gather, match, stable_order
 from profnb.core.joining import Keyed, link_by_key, number_keys
 from profnb.trace import xplane_stats
 from profnb.trace.xplane import read_xplane
@@ -126,3 +126,13 @@ def test_stats_are_counted_anew_only_where_the_quick_count_was_wrong(monkeypatch
     count_quickly, count, keep = range(3)
     assert [how for how in quick if how != keep] == [count_quickly]
     assert passes[-4:] == [count_quickly, keep, count, keep]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1000])
+def test_distinct_rows_ascend_and_each_row_is_told_which_it_is(count):
+    rng = np.random.default_rng(count)
+    columns = rng.integers(-1, 4, count), rng.integers(-1, 3, count), rng.integers(0, 5, count)
+    rows = list(zip(*(column.tolist() for column in columns), strict=True))
+    distinct, row = distinct_rows(*columns)
+    assert [tuple(one) for one in distinct] == sorted(set(rows))
+    assert [tuple(distinct[at]) for at in row.tolist()] == rows

@@ -35,7 +35,6 @@ from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOW
 from profnb.subjects.advising import (
     GUIDE,
     covered_share,
-    op_events,
     period_ps,
     share_of,
 )
@@ -248,7 +247,7 @@ def growing_graph(model: Model, study: Study) -> Proposals:
     runs, between = (tree.with_below(at) for at in (steps, tree.rows(EAGER, parts.GAPS)))
     times = max(int(tree.occurrences[steps].sum()), 1)
     whole, making = (float(tree.self_ps[rows].sum()) for rows in (runs, between))
-    ops_ps = covered_share(study, op_events(study, lambda *_: True)) * model.periods_ps
+    ops_ps = covered_share(study, study.ops.innermost) * model.periods_ps
     least, most = (min(ops_ps + times * call_ps, whole) for call_ps in model.costs.call_ps)
     grown, added = map(count_text, growth)
     yield Proposal(

@@ -40,7 +40,7 @@ from profnb.capture.source.source_records import StackRecords
 from profnb.capture.source.user_code import number_cells
 from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
 from profnb.capture.step_records import RUN as SESSION_RUN
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, distinct_rows
 
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
@@ -353,13 +353,12 @@ def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
     first &= (run > 0) & ~np.isin(of_run, again)  # a fit's later validations go on
     is_slow = first & (retraced == 0) & (later > 0) & (took >= _FAR_LONGER * later)
     is_validation = np.isin(of_run, numbers[validates]) & (run > 0)
-    columns = np.array([name, kind, retraced, run > 0, is_validation, is_slow], np.int64)
-    facts, key = np.unique(columns.T, axis=0, return_inverse=True)
+    facts, key = distinct_rows(name, kind, retraced, run > 0, is_validation, is_slow)
     keys: list[_Key] = [
         (*_part_of_step(log.names[code], KINDS[of_kind], *flags), "", 0)
-        for code, of_kind, *flags in facts.tolist()
+        for code, of_kind, *flags in facts
     ]
-    return keys, key.reshape(-1)
+    return keys, key
 
 
 def _part_of_step(

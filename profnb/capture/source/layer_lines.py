@@ -143,9 +143,8 @@ def model_types() -> tuple[type, ...]:
 
 def living_of(*kinds: object) -> list[Any]:
     """Find the objects that live of certain types, of which some may be missing."""
-    return (
-        of_types(gc.get_objects(), kinds) if any(isinstance(kind, type) for kind in kinds) else []
-    )
+    is_any_there = any(isinstance(kind, type) for kind in kinds)
+    return of_types(gc.get_objects() if is_any_there else [], kinds)
 
 
 def of_types(things: Iterable[object], given: tuple[object, ...]) -> list[Any]:

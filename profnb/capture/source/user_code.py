@@ -44,15 +44,12 @@ _TIMED_CELLS = ("<timed exec>", "<timed eval>")
 _TIMED_CELL = re.compile(
     r"^get_ipython\(\)\.run_cell_magic\('time', .*?, ('.*'|\".*\")\)$", re.MULTILINE
 )
-_INSTALLED = (
-    "/site-packages/",
-    "/dist-packages/",
-    "/__autograph_generated_file",
-    "/torchinductor_",
+_INSTALLED = re.compile(  # the last: of a machine that a file was saved on
+    r"/(?:(?:site|dist)-packages/|__autograph_generated_file|torchinductor_|lib(?:64)?/python3\.\d+/)"
 )
-_ANY_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+/")  # of a machine that a file was saved on
 _OUR_FILES = Path(__file__).parents[2].as_posix() + "/"
 _LIBRARIES = [Path(sysconfig.get_path(name)).as_posix() for name in ("stdlib", "platstdlib")]
+_NOT_THE_USERS = (_OUR_FILES, *(f"{folder}/" for folder in _LIBRARIES))
 _LIBRARY = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}"
 _AROUND = 2  # lines that are kept before and behind each
 _MAGIC = re.compile(r"^(\s*)[%!?].*$")
@@ -70,9 +67,7 @@ def is_user_file(file: str) -> bool:
         return file.startswith(("<ipython-input", "<stdin>", *_TIMED_CELLS))
     # A short name begins with site-packages, say.
     path = "/" + file.replace("\\", "/").removeprefix("/")
-    if path.startswith((_OUR_FILES, *(f"{folder}/" for folder in _LIBRARIES))):
-        return False
-    if any(part in path for part in _INSTALLED) or _ANY_LIBRARY.search(path) is not None:
+    if path.startswith(_NOT_THE_USERS) or _INSTALLED.search(path) is not None:
         return False
     folders = {entry.replace("\\", "/").rstrip("/") + "/" for entry in sys.path if entry}
     return not any(

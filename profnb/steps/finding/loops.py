@@ -27,7 +27,7 @@ A turn in which a variable is updated as optimizers do it is training.
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s, look_up
+from profnb.core.columns import Bools, Int64s, distinct_rows, look_up
 from profnb.steps.finding.calls import Turns, find_phases
 from profnb.steps.nesting import find_parents, last_around
 from profnb.steps.windows import Steps
@@ -121,8 +121,8 @@ def eager_steps(trace: Trace) -> Steps | None:
     last = np.searchsorted(thread.outer, stops[np.minimum(at, stops.size - 1)])
     usual = int(np.median((last - first)[is_stopped])) if is_stopped.any() else 1
     last = np.where(is_stopped, last, np.minimum(thread.outer.size, first + max(usual, 1)))
-    _, of_loop = np.unique(np.stack([in_pass, iterator])[:, chosen], axis=1, return_inverse=True)
-    phase = thread.phases(first, last, of_loop.ravel())
+    _, of_loop = distinct_rows(in_pass[chosen], iterator[chosen])
+    phase = thread.phases(first, last, of_loop)
     return _steps_of(trace, thread.rows_between(first, last), phase, EAGER_TURNS)
 
 

@@ -85,6 +85,8 @@ def measure_precision(trace: Trace, hlo: HloOps = NO_HLO) -> Precision:
     """
     kernels = find_kernels(trace)
     kernels = kernels[kinds_of_work(trace, kernels) != COLLECTIVE]
+    if not kernels.size:  # of which no name need be read
+        return Precision(*np.zeros((2, len(WIDTHS)), np.int64))
     width = _width_rows(map(width_of, trace.names.texts))[trace.events.name[kernels]]
     shapes = trace.stats.texts("shape")
     of_shape = _width_rows([*map(width_of, shapes.texts), "unknown"])

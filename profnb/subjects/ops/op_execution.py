@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from profnb.core.columns import Int32s, Int64s
+from profnb.core.columns import Int32s, Int64s, flags_at
 from profnb.steps.spine import Spine
 from profnb.trace.model import Trace
 from profnb.trace.names import DATASET, EXECUTOR_PROCESS, parse_op
@@ -63,6 +63,13 @@ def add_eager_ops(
     calls_iterator = is_dataset[codes[inner]] & has_own_time[trace.events.name[chosen]]
     chosen = chosen[~is_inside | calls_iterator]
     codes[chosen] = eager[trace.events.name[chosen]]
+
+
+def find_innermost_ops(trace: Trace, parent: Int32s) -> Int64s:
+    """Find the host's events of ops that run no other op; arguments as below."""
+    ops = trace.select_names(lambda name: parse_op(name) is not None) & trace.is_host_event
+    # The last flag is nobody's parent.
+    return np.flatnonzero(ops & ~flags_at(parent[ops], len(trace.events) + 1)[:-1])
 
 
 def find_eager_kernels(trace: Trace, parent: Int32s) -> Int64s:
