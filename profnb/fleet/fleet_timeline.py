@@ -9,7 +9,7 @@ added to a clock is an estimate (``merging.Clocks``), and it is said how far off
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -25,7 +25,7 @@ from profnb.steps.grouping import Groups
 from profnb.steps.summary import Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline
+from profnb.timeline.element import Timeline, build_timeline
 from profnb.timeline.scene import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Stats, StringTable, Trace
@@ -215,6 +215,7 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     return replace(steps, step_num=merged.step_num, is_warmup=~merged.is_steady)
 
 
+@dataclass(frozen=True, slots=True)
 class FleetTimeline:
     """A timeline of several hosts, decided.
 
@@ -224,18 +225,21 @@ class FleetTimeline:
         notes: What is to be said first, in sentences.
     """
 
-    def __init__(self, study: Study, notes: Sequence[str], *, is_page: bool = False) -> None:
-        """Decide the picture."""
-        self.study, self.notes = study, tuple(notes)
-        of = f"fleet[{study.trace.hostnames[0]!r}]"
-        self.timeline = build_timeline(study, is_page=is_page, of=of)
+    study: Study
+    timeline: Timeline
+    notes: Sequence[str]
 
-    def html(self, timeline_id: str = "") -> Markup:
-        """The element."""
-        above = Markup('<div class="profnb" style="{}">{}</div>').format(
+    @property
+    def above(self) -> Markup:
+        """What stands above the picture."""
+        notes = Markup('<div class="profnb" style="{}">{}</div>').format(
             ROOT, note_list(self.notes)
         )
-        return self.study.trace.sharing.html(above) + self.timeline.html(timeline_id)
+        return self.study.trace.sharing.html(notes)
+
+    def html(self, timeline_id: str = "") -> Markup:
+        """The element, with what stands above it."""
+        return self.above + self.timeline.html(timeline_id)
 
     @property
     def text(self) -> str:
@@ -264,7 +268,8 @@ def build_fleet_timeline(
             )
         own_notes.append(_clock_note(merged.clocks, names))
     study = join_hosts(merged, names, studies, has_device=noun == "device")
-    return FleetTimeline(study, [*own_notes, *notes], is_page=is_page)
+    timeline = build_timeline(study, is_page=is_page, of=f"fleet[{names[0]!r}]")
+    return FleetTimeline(study, timeline, [*own_notes, *notes])
 
 
 def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
