@@ -79,12 +79,13 @@ def judge_outputs(
         row: dict[str, Any] = {}
         figures[name] = row
         if metric:
-            scores = _score_examples(labels, outputs[0], metric, threshold=threshold)
-            row["scores"] = tuple(scores.tolist())
+            row["scores"] = tuple(_score_examples(labels, outputs[0], metric, threshold).tolist())
         if expected is not None and name != reference:
-            largest, mean = _largest_and_mean(outputs[0], expected[0])
-            row["agreement_fraction"] = _agreement(outputs[0], expected[0], threshold=threshold)
-            row["largest_difference"], row["mean_difference"] = largest, mean
+            one, other = outputs[0], expected[0]
+            row["largest_difference"], row["mean_difference"] = _largest_and_mean(one, other)
+            if one.ndim == 2 or one.size == len(one):  # else these are no classes
+                same = _classes(one, threshold) == _classes(other, threshold)
+                row["agreement_fraction"] = float(np.mean(same))
     return metric, figures
 
 
@@ -129,24 +130,19 @@ def metric_of(labels: Any, outputs: Any) -> str:
     )
 
 
-def _score_examples(labels: Any, outputs: Any, metric: str, *, threshold: float) -> Floats:
+def _score_examples(labels: Any, outputs: Any, metric: str, threshold: float) -> Floats:
     """For each example 1 if its class is right, else 0; or its mean absolute error."""
     if metric != "accuracy":
         differences = np.abs(outputs.reshape(len(outputs), -1) - labels.reshape(len(labels), -1))
         return np.asarray(differences.mean(axis=1), np.float64)
-    single = outputs.size == len(outputs)
-    predicted_classes = outputs.reshape(-1) > threshold if single else outputs.argmax(axis=-1)
     right = labels.argmax(axis=-1) if labels.size != len(labels) else labels.reshape(-1)
-    return np.asarray(predicted_classes == right, np.float64)
+    return np.asarray(_classes(outputs, threshold) == right, np.float64)
 
 
-def _agreement(outputs: Any, reference: Any, *, threshold: float) -> float:
-    """Share of examples with the class that the reference gives; NaN where outputs are no classes."""
-    if outputs.size == len(outputs):
-        return float(np.mean((outputs > threshold) == (reference > threshold)))
-    if outputs.ndim != 2:
-        return math.nan
-    return float(np.mean(outputs.argmax(axis=-1) == reference.argmax(axis=-1)))
+def _classes(outputs: Any, threshold: float) -> Any:
+    """The class of each example: of a single output whether it is more than the threshold."""
+    is_single = outputs.size == len(outputs)
+    return outputs.reshape(-1) > threshold if is_single else outputs.argmax(axis=-1)
 
 
 def _largest_and_mean(outputs: Any, reference: Any) -> tuple[float, float]:
