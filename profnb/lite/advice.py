@@ -168,8 +168,8 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
     if not max(m.profiled_ps / m.latency_ps for m in (one, base)) < _MOST_INFLATED:
         return ""
     times = {row.layer: row.self_ps for row in findings.layers if row.model == base.name}
-    own = (row for row in findings.layers if row.model == one.name)
-    more = [(row.self_ps - times.get(row.layer, math.nan), row.layer) for row in own]
+    rows = (row for row in findings.layers if row.model == one.name)
+    more = [(row.self_ps - times.get(row.layer, math.nan), row.layer) for row in rows]
     worst = sorted((pair for pair in more if pair[0] > 0), reverse=True)[:2]
     return "".join(f", {quoted(layer)} {duration_text(extra)} longer" for extra, layer in worst)
 

@@ -269,7 +269,7 @@ class OpStudy:
         self._layers: dict[str, list[OpLayer]] = {}
         self._ops: dict[str, list[LiteOp]] = {}
         self._invoke_ps: dict[str, float] = {}
-        self._errors: dict[tuple[str, str], tuple[float, ...]] = {}  # by model and layer
+        self._errors: Mapping[tuple[str, str], tuple[float, ...]] = {}  # by model and layer
 
     def look_into(
         self,

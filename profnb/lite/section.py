@@ -183,7 +183,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
         return _ranged(time.ratio, time.low, time.high, _ratio_text)
 
     def price(row: int) -> Cell:
-        one = rows[row].price
+        one: Interval = rows[row].price
         return _ranged(*one, _signed_text) if one.is_known else MISSING
 
     difference = LITE_DIFFERENCES["metric_difference"].meaning
