@@ -63,19 +63,12 @@ class _Pieces:
         self.columns: list[Sequence[Int64s]] = []
 
     def add(
-        self,
-        name: Int64s | int,
-        begin: Int64s,
-        end: Int64s,
-        category: Int64s | int,
-        source: int,
+        self, name: Int64s | int, begin: Int64s, end: Int64s, category: Int64s | int, source: int,
         row: Int64s | int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add events of the line that was added last; what is one number holds for all of them."""
-        line = len(self.lines) - 1
-        self.columns.append(
-            np.broadcast_arrays(name, begin, end - begin, category, row, line, source)
-        )
+        columns = name, begin, end - begin, category, row, len(self.lines) - 1, source
+        self.columns.append(np.broadcast_arrays(*columns))
 
 
 def join_hosts(
@@ -116,17 +109,9 @@ def join_hosts(
         return _JoinedStats(traces, source[order], row[order])
 
     trace = assemble_trace(
-        "fleet",
-        pieces.lines,
-        line,
-        name,
-        begin - origin,
-        duration,
-        StringTable.of(pieces.texts),
-        stats=keep,
-        hostnames=tuple(names),
-        keeps_origin=True,
-    )
+        "fleet", pieces.lines, line, name, begin - origin, duration, StringTable.of(pieces.texts),
+        stats=keep, hostnames=tuple(names), keeps_origin=True,
+    )  # fmt: skip
     study = Study(trace)
     study.steps = steps = _steps_of_first(merged, origin - int(shift[0]))
     study.categories = category[orders[0]].astype(np.int8)
@@ -150,9 +135,8 @@ def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device:
         end = joints.leave_ps[host, 1:] + shift[host]
         enter = np.maximum(joints.enter_ps[host, 1:] + shift[host], begin)
         waited = np.minimum(enter + merged.piece_wait_ps[host], end)
-        for row, (category, first, last) in enumerate(
-            ((own_category, begin, enter), (exchange, waited, end))
-        ):
+        spans = (own_category, begin, enter), (exchange, waited, end)
+        for row, (category, first, last) in enumerate(spans):
             some = last > first
             pieces.add(row, first[some], last[some], category, -1, 0)
 
@@ -195,9 +179,7 @@ def _add_threads(
         line_name = trace.lines.names[line] or f"thread {trace.lines.ids[line]}"
         pieces.lines.append(FoundLine(name + short, side, line_name, int(trace.lines.ids[line])))
         rows = np.arange(offsets[line], offsets[line + 1])
-        begin, end = (
-            times[rows] + shift_ps for times in (trace.events.begin_ps, trace.events.end_ps)
-        )
+        begin, end = trace.events.begin_ps[rows] + shift_ps, trace.events.end_ps[rows] + shift_ps
         category = study.categories[rows].astype(np.int64)
         pieces.add(number[trace.events.name[rows]], begin, end, category, host, rows)
 
