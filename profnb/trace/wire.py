@@ -211,8 +211,7 @@ class Messages:
     @classmethod
     def whole(cls, buffer: Bytes, kind: str) -> "Messages":
         """Take the buffer as one message."""
-        zero, size = np.zeros(1, np.int64), np.full(1, buffer.size, np.int64)
-        return cls(buffer, kind, zero, size, np.arange(2))
+        return cls(buffer, kind, np.array([0]), np.array([buffer.size]), np.arange(2))
 
     def __len__(self) -> int:
         return self.begins.size

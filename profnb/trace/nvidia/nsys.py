@@ -190,6 +190,5 @@ def _facts(database: Database) -> dict[str, PlaneStats]:
     (gpu, *columns), (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
     number_of = dict(zip(of_gpu.tolist(), cuda.tolist(), strict=True))
     numbers = [number_of.get(one, one) for one in gpu.tolist()]
-    return facts_of(
-        numbers, names, dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
-    )
+    columns_of = dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
+    return facts_of(numbers, names, columns_of)
