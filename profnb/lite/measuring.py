@@ -152,13 +152,7 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
 class _Measuring:
     """One measurement of several models.
 
-    Attributes:
-        bench: Where they are measured.
-        converted: The models.
-        given: The data; may be none.
-        calibrated: How many examples int8 was calibrated with, and where they are from.
-        threads: Threads of the interpreters.
-        seconds: How long to time, about.
+    ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
     """
 
     bench: Bench
