@@ -51,12 +51,7 @@ Read = TypeVar("Read")
 class Scalars(RowColumns):
     """N scalars, tag after tag, in the order of their steps.
 
-    Attributes:
-        run: The folder that each was written to.
-        tag: What each is of.
-        step: The step that the program gave it, shape (N,).
-        time_s: When it was written, in seconds since 1970, shape (N,).
-        value: Its value, shape (N,).
+    The columns are those of ``SCALARS``, each of shape (N,).
     """
 
     run: tuple[str, ...]
@@ -259,11 +254,7 @@ def is_tfprof(head: bytes) -> bool:
 
 
 def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
-    """Give the RunMetadata of each step, and its number, in order.
-
-    Raises:
-        TraceFormatError: It is damaged, or no step was traced.
-    """
+    """Give the RunMetadata of each step, and its number, in order."""
     profile = Messages.whole(buffer, "profile of tfprof")
     nodes = profile.split(_NODES, "node").inner(2, "ProfileNode")
     names, ops = (
