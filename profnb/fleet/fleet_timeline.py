@@ -213,7 +213,7 @@ class FleetTimeline:
 
     @property
     def above(self) -> Markup:
-        """What stands above the picture."""
+        """The notes, which stand above the picture."""
         notes = Markup('<div class="profnb" style="{}">{}</div>').format(
             ROOT, note_list(self.notes)
         )
