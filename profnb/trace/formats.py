@@ -92,7 +92,8 @@ class Format:
     Attributes:
         name: What it is, after "This is".
         fits: Whether a file's first bytes look like it.
-        read: What reads it; None where nothing here does.
+        read: What reads it, and raises TraceFormatError where it is damaged or tells of nothing; None where
+            nothing here does.
         remedy: What to do where nothing does, with ``{name}`` for the file's.
     """
 

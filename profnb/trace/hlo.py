@@ -210,11 +210,7 @@ def read_hlo_modules(trace: Trace) -> tuple[dict[int, HloModule], list[str]]:
 
 
 def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
-    """Read one ``HloProto``.
-
-    Raises:
-        TraceFormatError: The bytes are not an HloProto, or are damaged.
-    """
+    """Read one ``HloProto``."""
     proto = Messages.whole(buffer, "HloProto")
     fields = proto.read((), [_PROTO_MODULE, _PROTO_BUFFERS])
     module = proto.within(fields[_PROTO_MODULE], "HloModule")

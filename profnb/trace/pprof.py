@@ -84,11 +84,7 @@ def is_pprof(head: bytes) -> bool:
 
 
 def read_pprof(buffer: Bytes, source: str) -> Trace | SampledStacks:
-    """Read a profile.
-
-    Raises:
-        TraceFormatError: It is damaged, has neither bytes nor time, or is the difference of two.
-    """
+    """Read a profile."""
     return _Profile(buffer).read(source)
 
 

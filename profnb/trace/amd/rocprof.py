@@ -47,11 +47,7 @@ def is_rocprof(head: bytes) -> bool:
 
 
 def read_rocprof(buffer: Bytes, source: str) -> Trace:
-    """Read a file of rocprofv3.
-
-    Raises:
-        TraceFormatError: It is damaged, too large, or holds no event.
-    """
+    """Read a file of rocprofv3."""
     whole = _dict(parse_value(buffer.tobytes()) if buffer.size <= _MOST_BYTES else None)
     if not whole:
         raise TraceFormatError(

@@ -238,11 +238,7 @@ def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, i
 
 
 def read_raw_events(buffer: Bytes) -> RawEvents:
-    """Find the events of a Chrome trace and put their fields into columns.
-
-    Raises:
-        TraceFormatError: It is no Chrome trace, or is damaged or cut short.
-    """
+    """Find the events of a Chrome trace and put their fields into columns."""
 
     def text_at(span: Int64s) -> str:
         return text_of(buffer[span[0] : span[1]].tobytes())

@@ -69,11 +69,7 @@ _LAST_MOMENT_NS, _MOST_IN_USE = 1 << 61, 1 << 55
 
 
 def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
-    """Read a snapshot.
-
-    Raises:
-        TraceFormatError: It is none, holds something else than plain values, or is damaged.
-    """
+    """Read a snapshot."""
     snapshot = _load_plain(buffer)
     devices = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(devices, list):
@@ -237,11 +233,7 @@ def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
 
 
 def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
-    """Read a memory timeline, of bytes by kind or of each change.
-
-    Raises:
-        TraceFormatError: It is none, is damaged, or tells of no memory.
-    """
+    """Read a memory timeline, of bytes by kind or of each change."""
     whole = parse_value(buffer.tobytes()) if buffer.size <= _MOST_TIMELINE_BYTES else []
     if not whole:
         raise TraceFormatError(

@@ -55,11 +55,7 @@ _Pair = tuple[int, int]
 
 
 def read_nsys(database: Database, source: str) -> Trace:
-    """Read an export of Nsight Systems.
-
-    Raises:
-        TraceFormatError: It holds no event, or something else than tables.
-    """
+    """Read an export of Nsight Systems."""
     strings, titles = Strings(database, STRINGS, "id"), dict[int, str]()
     threads, name_ids = database.integers(_THREAD_NAMES, "globalTid", "nameId")
     texts, row = strings.of(name_ids)

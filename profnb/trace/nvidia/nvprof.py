@@ -61,11 +61,7 @@ _CALLS = {
 
 
 def read_nvprof(database: Database, source: str) -> Trace:
-    """Read a database of nvprof.
-
-    Raises:
-        TraceFormatError: It holds no event, or something else than tables.
-    """
+    """Read a database of nvprof."""
     strings = Strings(database, STRINGS, "_id_")
     records = []
     for table in _KERNELS:

@@ -72,11 +72,7 @@ def is_printed(start: bytes) -> bool:
 
 
 def read_printed(buffer: Bytes, source: str) -> Trace:
-    """Read what nvprof or nsys printed.
-
-    Raises:
-        TraceFormatError: It lists no kernels or calls one by one.
-    """
+    """Read what nvprof or nsys printed."""
     lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
     kernels, copies = Columns(*KERNEL_COLUMNS), Columns(*COPY_COLUMNS)
     calls, others = Columns(*_CALL_COLUMNS), Columns("start", "end", "deviceId")

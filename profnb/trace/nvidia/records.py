@@ -96,30 +96,25 @@ class Columns:
         return list(self._names), np.array(self._name, np.int64)
 
 
+@dataclass(frozen=True, slots=True)
 class ColumnStats(Stats):
-    """Stats that are at hand as columns.
+    """Stats that are at hand as columns, by name."""
 
-    Args:
-        columns: Each stat's, by name.
-    """
-
-    def __init__(self, columns: Mapping[str, StatColumn]) -> None:
-        """Keep them."""
-        self._columns = columns
+    columns: Mapping[str, StatColumn]
 
     def integers(self, name: str) -> StatColumn:
         """Give the events with an integer of this name."""
-        column = self._columns.get(name, StatColumn())
+        column = self.columns.get(name, StatColumn())
         return StatColumn() if column.texts else column
 
     def texts(self, name: str) -> StatColumn:
         """Give the events with a text of this name."""
-        column = self._columns.get(name, StatColumn())
+        column = self.columns.get(name, StatColumn())
         return column if column.texts else StatColumn()
 
     def of_event(self, event: int) -> dict[str, StatValue]:
         """Give every stat of one event."""
-        return values_at(self._columns, event)
+        return values_at(self.columns, event)
 
 
 def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
