@@ -229,13 +229,12 @@ def trace_of(
     end = np.concatenate([one.end_ns for one in records])
     missing = [np.full(one.begin_ns.size, -1, np.int64) for one in records]
     kinds = list(zip(records, missing, strict=True))
-    stats_of = {
-        key: ([], np.concatenate([one.integers.get(key, none) for one, none in kinds]))
+    stats_of: dict[str, tuple[Sequence[str], Int64s]] = {
+        key: ((), np.concatenate([one.integers.get(key, none) for one, none in kinds]))
         for key in dict.fromkeys(chain.from_iterable(one.integers for one in records))
-    } | {
-        key: _joined([one.texts.get(key, ((), none)) for one, none in kinds])
-        for key in dict.fromkeys(chain.from_iterable(one.texts for one in records))
     }
+    for key in dict.fromkeys(chain.from_iterable(one.texts for one in records)):
+        stats_of[key] = _joined([one.texts.get(key, ((), none)) for one, none in kinds])
     is_whole = (begin >= 0) & (end >= begin) & (end < np.iinfo(np.int64).max)
     if not is_whole.any():
         raise TraceFormatError(
