@@ -142,7 +142,7 @@ class _Tool:
             sent = _dict(one.get("dispatch_info"))
             symbol = self._symbols.get(_integer(sent.get("kernel_id")), {})
             name = _text(symbol.get("formatted_kernel_name")) or _text(symbol.get("kernel_name"))
-            static, shape = _integer(symbol.get("group_segment_size")), {}
+            static, shape = _integer(symbol.get("group_segment_size")), dict[str, int]()
             for axis in "xyz":
                 sizes = (_dict(sent.get(f"{what}_size")) for what in ("workgroup", "grid"))
                 block, items = (_integer(size.get(axis)) for size in sizes)

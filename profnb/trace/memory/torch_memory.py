@@ -278,7 +278,7 @@ def _integers(rows: object, width: int) -> Int64s:
     listed = rows if isinstance(rows, list) else [None]
     is_list = all(isinstance(row, list) and len(row) == width for row in listed)
     is_whole = is_list and all(
-        type(one) is int and abs(one) < _LAST_MOMENT_NS for row in listed for one in row
+        type(one) is int and abs(one) < _LAST_MOMENT_NS for row in listed for one in row or ()
     )
     if not is_whole or len(listed) > _MOST_MOMENTS:
         raise TraceFormatError(
