@@ -162,7 +162,7 @@ def _is_meeting(trace: Trace, events: Int64s) -> Bools:
     kinds = trace.stats.texts(_KIND)
     row = kinds.of(events)
     is_all_to_all = np.array(
-        [text.startswith(_ALL_TO_ALL) for text in kinds.texts] + [False], np.bool_
+        [text.startswith(_ALL_TO_ALL) for text in (*kinds.texts, "")], np.bool_
     )
     names = trace.events.name[events]
     is_of_twos = has_pairs(trace)

@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 
 import numpy as np
@@ -254,20 +255,17 @@ def _of_one_time(device_collectives: list[HostCollectives]) -> list[HostCollecti
     """Only collectives in which all were at one moment and that all left together; else none at all."""
     times: dict[Key, list[tuple[int, int]]] = {}
     for one in device_collectives:
-        for key, enter, leave in zip(
-            one.keys, one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True
-        ):
-            times.setdefault(key, []).append((enter, leave))
+        pairs = zip(one.enter_ps.tolist(), one.leave_ps.tolist(), strict=True)
+        for key, pair in zip(one.keys, pairs, strict=True):
+            times.setdefault(key, []).append(pair)
     several = [key for key, pairs in times.items() if len(pairs) >= _FEWEST_DEVICES]
     kept = {key for key in several if _is_one(times[key])}
     is_unclear = 2 * len(kept) < len(several)
     chosen = []
     for one in device_collectives:
-        rows = [at for at, key in enumerate(one.keys) if key in kept and not is_unclear]
-        keys = tuple(one.keys[at] for at in rows)
-        enter_ps, leave_ps = (
-            times_ps[np.array(rows, np.int64)] for times_ps in (one.enter_ps, one.leave_ps)
-        )
+        is_kept = np.array([key in kept and not is_unclear for key in one.keys], np.bool_)
+        keys, enter_ps = tuple(compress(one.keys, is_kept)), one.enter_ps[is_kept]
+        leave_ps = one.leave_ps[is_kept]
         chosen.append(HostCollectives(keys, enter_ps, leave_ps, one.is_numbered, is_unclear))
     return chosen
 

@@ -1,4 +1,4 @@
-"""A fleet as tables, HTML and text: the answer, a row per host, what own work is made of, who was late."""
+"""A fleet as tables and a report: the answer, a row per host, what own work is made of, who was late."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,18 +7,16 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.printable import for_terminal, printable
+from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import counted_text, duration_text, percent_text
-from profnb.drawing.markup import content_policy, note_list, script_element
-from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
-from profnb.drawing.theme import MUTED, ROOT, colour_of
+from profnb.drawing.section import Bar, Section, Shown, section_of
+from profnb.drawing.theme import MUTED, colour_of
 from profnb.fleet.digest import OWN_CATEGORIES
 from profnb.fleet.merging import Merged
 from profnb.fleet.verdict import HostTimes, Verdict
-from profnb.report.advice import advice_html, advice_section_text
-from profnb.report.report import report_script
+from profnb.report.report import Report
 from profnb.steps.breakdown import category_column
 
 
@@ -158,46 +156,9 @@ FLEET_COLLECTIVES = Table[FleetSteps](
 
 
 _MOST_HOSTS, _MOST_STEPS_DRAWN = 64, 200
-_SHARING = Sharing(names_hosts=True)
 _LEVELS = "·▁▂▃▄▅▆▇█"
 _LEAST_SHARE_SHOWN = 0.005
 _LATE = "Who was late in which step"
-_PAGE = Markup(
-    '<!doctype html><html lang="en"><head><meta charset="utf-8">{policy}'
-    '<meta name="viewport" content="width=device-width,initial-scale=1"><title>{title} - profnb</title>'
-    "<style>:root{{color-scheme:light dark}}body{{margin:24px auto;max-width:980px;padding:0 16px;"
-    "background:Canvas;color:CanvasText}}</style></head><body><main>{body}</main>{scripts}</body></html>"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FleetView:
-    """Everything that a fleet shows.
-
-    Attributes:
-        title: What it is called.
-        verdict: The answer.
-        times: Its hosts' means; None where they did not meet.
-        merged: Its steps; None likewise.
-        notes: What is missing, and why.
-    """
-
-    title: str
-    verdict: Verdict
-    times: HostTimes | None
-    merged: Merged | None
-    notes: Sequence[str]
-
-    def sections(self) -> list[Section]:
-        """Make its tables."""
-        if self.times is None or self.merged is None:
-            return []
-        return [
-            _host_section(self.times),
-            _own_section(self.times, self.merged),
-            _late_section(self.times, self.merged),
-            *([_clock_section(self.times)] if self.times.noun == "host" else []),
-        ]
 
 
 def _section(
@@ -223,7 +184,7 @@ def _section(
     )
 
 
-def _host_section(times: HostTimes) -> Section:
+def _host_section(times: HostTimes, _: Merged) -> Section:
     bar = Bar.of(times.own_ps, colour_of(f"{times.noun} compute"))
     sentence = (
         "Own work, waiting and exchange add up to a mean step. Bars are own work. Delay caused is counted "
@@ -291,7 +252,7 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     )
 
 
-def _clock_section(times: HostTimes) -> Section:
+def _clock_section(times: HostTimes, _: Merged) -> Section:
     def bounds(row: int) -> str:
         low, high = float(times.offset_low_ps[row]), float(times.offset_high_ps[row])
         return f"{duration_text(abs(high - low))} wide"
@@ -307,61 +268,34 @@ def _clock_section(times: HostTimes) -> Section:
     )
 
 
-def fleet_text(view: FleetView) -> str:
-    """Write the fleet as plain text."""
-    said = (printable(view.verdict.sentence), printable(view.verdict.why), _what_if(view))
-    parts = ["\n".join(filter(None, said))]
-    if view.verdict.advice:
-        parts.append(advice_section_text(view.verdict.advice))
-    parts += [f"Note: {printable(note)}" for note in view.notes]
-    parts += [section_text(one) for one in view.sections() if not one.is_detail]
-    return for_terminal(_SHARING.text("\n\n".join(parts)))
-
-
-def _what_if(view: FleetView) -> str:
-    """Say what a step would take if the slow were as fast as the slowest of the others; "" for nobody."""
-    gain = view.verdict.gain_fraction
-    if view.times is None or not gain:
-        return ""
-    left_ps = float(view.times.step_ps.mean()) * (1 - gain)
-    return (
-        f"At the speed of the slowest other worker, a step would take {duration_text(left_ps)}, "
-        f"{percent_text(gain)} less."
-    )
-
-
-def fleet_html(view: FleetView) -> Markup:
-    """Write the fleet as HTML that is readable with script and style stripped."""
+def fleet_report(
+    title: str,
+    verdict: Verdict,
+    times: HostTimes | None,
+    merged: Merged | None,
+    notes: Sequence[str],
+) -> Report:
+    """Make the report of a fleet, of whose hosts there are no times where they did not meet."""
+    sections: list[Section] = []
+    reasons = [verdict.why] if verdict.why else []
+    if times is not None and merged is not None:
+        makers = (_host_section, _own_section, _late_section, _clock_section)
+        sections = [make(times, merged) for make in makers[: 4 if times.noun == "host" else 3]]
+        gain = verdict.gain_fraction
+        if gain:
+            left_ps = float(times.step_ps.mean()) * (1 - gain)
+            reasons.append(
+                f"At the speed of the slowest other worker, a step would take {duration_text(left_ps)}, "
+                f"{percent_text(gain)} less."
+            )
     muted = Markup('<div style="{}">{}</div>')
-    why = [muted.format(MUTED, part) for part in (view.verdict.why, _what_if(view)) if part]
-    html = Markup(
-        '<div class="profnb" style="{}"><div style="font-size:17px;font-weight:600;margin:4px 0">{}</div>'
-        "{}{}{}{}</div>"
-    ).format(
-        ROOT,
-        view.verdict.sentence,
-        Markup("").join(why),
-        advice_html(view.verdict.advice) if view.verdict.advice else "",
-        note_list(view.notes),
-        Markup("").join(map(section_block, view.sections())),
-    )
-    return _SHARING.html(html)
-
-
-def fleet_page(view: FleetView, timeline: Markup, script: str) -> str:
-    """Write the fleet as one HTML file that asks nothing of a network.
-
-    Args:
-        view: What it says.
-        timeline: The hosts on one axis of time; "" leaves it out.
-        script: What makes that move; "" for nothing.
-    """
-    programs = [script_element(one) for one in (report_script(), script) if one]
-    return str(
-        _PAGE.format(
-            policy=content_policy(*programs),
-            title=_SHARING.text(printable(view.title)),
-            body=fleet_html(view) + timeline,
-            scripts=Markup("").join(programs),
-        )
+    return Report(
+        title=title,
+        headline=verdict.sentence.rstrip("."),
+        answer=" ".join(reasons),
+        picture=Markup("").join(muted.format(MUTED, reason) for reason in reasons),
+        notes=notes,
+        sections=sections,
+        advice=verdict.advice or None,
+        sharing=Sharing(names_hosts=True),
     )

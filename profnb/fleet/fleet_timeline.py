@@ -9,7 +9,7 @@ added to a clock is an estimate (``merging.Clocks``), and it is said how far off
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from markupsafe import Markup
@@ -25,7 +25,7 @@ from profnb.steps.grouping import Groups
 from profnb.steps.summary import Summary
 from profnb.steps.windows import Steps
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline
+from profnb.timeline.element import Timeline, build_timeline
 from profnb.timeline.scene import lay_out_lanes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Stats, StringTable, Trace
@@ -63,19 +63,12 @@ class _Pieces:
         self.columns: list[Sequence[Int64s]] = []
 
     def add(
-        self,
-        name: Int64s | int,
-        begin: Int64s,
-        end: Int64s,
-        category: Int64s | int,
-        source: int,
+        self, name: Int64s | int, begin: Int64s, end: Int64s, category: Int64s | int, source: int,
         row: Int64s | int,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Add events of the line that was added last; what is one number holds for all of them."""
-        line = len(self.lines) - 1
-        self.columns.append(
-            np.broadcast_arrays(name, begin, end - begin, category, row, line, source)
-        )
+        columns = name, begin, end - begin, category, row, len(self.lines) - 1, source
+        self.columns.append(np.broadcast_arrays(*columns))
 
 
 def join_hosts(
@@ -116,17 +109,9 @@ def join_hosts(
         return _JoinedStats(traces, source[order], row[order])
 
     trace = assemble_trace(
-        "fleet",
-        pieces.lines,
-        line,
-        name,
-        begin - origin,
-        duration,
-        StringTable.of(pieces.texts),
-        stats=keep,
-        hostnames=tuple(names),
-        keeps_origin=True,
-    )
+        "fleet", pieces.lines, line, name, begin - origin, duration, StringTable.of(pieces.texts),
+        stats=keep, hostnames=tuple(names), keeps_origin=True,
+    )  # fmt: skip
     study = Study(trace)
     study.steps = steps = _steps_of_first(merged, origin - int(shift[0]))
     study.categories = category[orders[0]].astype(np.int8)
@@ -150,9 +135,8 @@ def _add_bars(pieces: _Pieces, merged: Merged, names: Sequence[str], has_device:
         end = joints.leave_ps[host, 1:] + shift[host]
         enter = np.maximum(joints.enter_ps[host, 1:] + shift[host], begin)
         waited = np.minimum(enter + merged.piece_wait_ps[host], end)
-        for row, (category, first, last) in enumerate(
-            ((own_category, begin, enter), (exchange, waited, end))
-        ):
+        spans = (own_category, begin, enter), (exchange, waited, end)
+        for row, (category, first, last) in enumerate(spans):
             some = last > first
             pieces.add(row, first[some], last[some], category, -1, 0)
 
@@ -195,9 +179,7 @@ def _add_threads(
         line_name = trace.lines.names[line] or f"thread {trace.lines.ids[line]}"
         pieces.lines.append(FoundLine(name + short, side, line_name, int(trace.lines.ids[line])))
         rows = np.arange(offsets[line], offsets[line + 1])
-        begin, end = (
-            times[rows] + shift_ps for times in (trace.events.begin_ps, trace.events.end_ps)
-        )
+        begin, end = trace.events.begin_ps[rows] + shift_ps, trace.events.end_ps[rows] + shift_ps
         category = study.categories[rows].astype(np.int64)
         pieces.add(number[trace.events.name[rows]], begin, end, category, host, rows)
 
@@ -215,6 +197,7 @@ def _steps_of_first(merged: Merged, origin_ps: int) -> Steps:
     return replace(steps, step_num=merged.step_num, is_warmup=~merged.is_steady)
 
 
+@dataclass(frozen=True, slots=True)
 class FleetTimeline:
     """A timeline of several hosts, decided.
 
@@ -224,18 +207,21 @@ class FleetTimeline:
         notes: What is to be said first, in sentences.
     """
 
-    def __init__(self, study: Study, notes: Sequence[str], *, is_page: bool = False) -> None:
-        """Decide the picture."""
-        self.study, self.notes = study, tuple(notes)
-        of = f"fleet[{study.trace.hostnames[0]!r}]"
-        self.timeline = build_timeline(study, is_page=is_page, of=of)
+    study: Study
+    timeline: Timeline
+    notes: Sequence[str]
 
-    def html(self, timeline_id: str = "") -> Markup:
-        """The element."""
-        above = Markup('<div class="profnb" style="{}">{}</div>').format(
+    @property
+    def above(self) -> Markup:
+        """The notes, which stand above the picture."""
+        notes = Markup('<div class="profnb" style="{}">{}</div>').format(
             ROOT, note_list(self.notes)
         )
-        return self.study.trace.sharing.html(above) + self.timeline.html(timeline_id)
+        return self.study.trace.sharing.html(notes)
+
+    def html(self, timeline_id: str = "") -> Markup:
+        """The element, with what stands above it."""
+        return self.above + self.timeline.html(timeline_id)
 
     @property
     def text(self) -> str:
@@ -264,7 +250,8 @@ def build_fleet_timeline(
             )
         own_notes.append(_clock_note(merged.clocks, names))
     study = join_hosts(merged, names, studies, has_device=noun == "device")
-    return FleetTimeline(study, [*own_notes, *notes], is_page=is_page)
+    timeline = build_timeline(study, is_page=is_page, of=f"fleet[{names[0]!r}]")
+    return FleetTimeline(study, timeline, [*own_notes, *notes])
 
 
 def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:

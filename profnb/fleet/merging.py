@@ -214,10 +214,8 @@ def _find_joints(digests: Sequence[Digest]) -> Joints | None:
 def _estimate_clocks(digests: Sequence[Digest], joints: Joints) -> Clocks:
     """Find what to add to each clock: bounds that hold for every joint, and the median over them."""
     since_ns = [one.time.begin_ns - digests[0].time.begin_ns for one in digests]
-    if (
-        not all(one.time.is_known for one in digests)
-        or max(map(abs, since_ns)) > _LONGEST_OFFSET_NS
-    ):
+    is_known = all(one.time.is_known for one in digests)
+    if not is_known or max(map(abs, since_ns)) > _LONGEST_OFFSET_NS:
         since_ns = [0] * len(digests)  # between the traces' own zeros, then
     starts = np.array(since_ns, np.int64) * PS_PER_NS
     enter, leave = joints.enter_ps, joints.leave_ps
@@ -253,19 +251,19 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
     if not group:
         return Meeting((), (*notes, _why_nobody(digests)))
     if others:
+        alone = _listed([one.host for one in others])
         notes.append(
-            f"{_listed(others)} shared no collective with the rest, so this covers {count_text(len(group))} "
+            f"{alone} shared no collective with the rest, so this covers {count_text(len(group))} "
             f"of {count_of(digests)}."
         )
-        apart, _ = _largest_group(others)
+        apart = _listed([one.host for one in _largest_group(others)[0]])
         if apart and noun_of(digests) == "host":
             notes.append(
-                f"{_listed(apart)} exchange among themselves: profnb.load_fleet([their files]) shows them."
+                f"{apart} exchange among themselves: profnb.load_fleet([their files]) shows them."
             )
     counts = {one.host: len(one.collectives) for one in group}
     if not all(one.collectives.is_numbered for one in group) and len(set(counts.values())) > 1:
-        listed = list(counts.items())[:_MOST_HOSTS]
-        hosts_text = ", ".join(f"{host} {count}" for host, count in listed)
+        hosts_text = ", ".join(f"{host} {count}" for host, count in [*counts.items()][:_MOST_HOSTS])
         return Meeting((), (
             *notes,
             f"These collectives have no numbers, and hosts recorded different counts ({hosts_text}), so "
@@ -296,10 +294,9 @@ def _largest_group(digests: Sequence[Digest]) -> tuple[list[Digest], list[Digest
     return [digests[row] for row in chosen], others
 
 
-def _listed(digests: Sequence[Digest]) -> str:
-    left = len(digests) - _MOST_HOSTS
-    names = ", ".join(one.host for one in digests[:_MOST_HOSTS])
-    return names + (f" and {left} more" if left > 0 else "")
+def _listed(names: Sequence[str]) -> str:
+    left = len(names) - _MOST_HOSTS
+    return ", ".join(names[:_MOST_HOSTS]) + (f" and {left} more" if left > 0 else "")
 
 
 def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
@@ -308,12 +305,9 @@ def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
     if len(ranks) < len(digests):
         return []
     count = max([*ranks, *(one.ranks - 1 for one in digests)], default=-1) + 1
-    missing = sorted(set(range(count)) - ranks)
-    if not missing:
-        return []
-    listed = ", ".join(map(str, missing[:_MOST_HOSTS]))
-    more = f" and {len(missing) - _MOST_HOSTS} more" if len(missing) > _MOST_HOSTS else ""
-    return [f"There is no trace of rank {listed}{more}: the cause of waiting may be there."]
+    missing = _listed([str(rank) for rank in range(count) if rank not in ranks])
+    sentence = f"There is no trace of rank {missing}: the cause of waiting may be there."
+    return [sentence] if missing else []
 
 
 def _why_nobody(digests: Sequence[Digest]) -> str:

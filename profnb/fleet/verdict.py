@@ -283,11 +283,8 @@ def _of_pauses(merged: Merged, times: HostTimes) -> str:
     """Name who holds the others up in what no average has, where that costs a tenth of all time or more."""
     costs = costs_of_each(merged)[:, merged.is_pause]
     row = int(costs.sum(axis=1).argmax())
-    counted = merged.is_telling | merged.is_pause
-    if (
-        not costs.size
-        or costs[row].sum() < _AT_LEAST * merged.step_ps[:, counted].mean(axis=0).sum()
-    ):
+    all_ps = merged.step_ps[:, merged.is_telling | merged.is_pause].mean(axis=0).sum()
+    if not costs.size or costs[row].sum() < _AT_LEAST * all_ps:
         return ""
     late = costs[row][costs[row] > 0]
     return (
@@ -357,15 +354,12 @@ def _find_cause(digests: Sequence[Digest], merged: Merged, group: list[int]) -> 
     if category == "input" and not is_device and any(one.has_device for one in digests):
         word = "waiting for input, or copying it to the device,"
     why = f"Why: {duration_text(float(more[at]))} a step more {word} than the median elsewhere."
-    for what, spent in (
-        ("op", [one.op_ps for one in digests]),
-        ("line", [one.line_ps for one in digests]),
-    ):
+    ops, lines = [one.op_ps for one in digests], [one.line_ps for one in digests]
+    for what, spent in (("op", ops), ("line", lines)):
         names = sorted(set().union(*(spent[row] for row in group))) if all(spent) else []
-        longer = {
-            name: float(above(np.array([one.get(name, 0.0) for one in spent]))) for name in names
-        }
-        name = max(names, key=lambda one: longer[one], default="")
+        values = (np.array([one.get(name, 0.0) for one in spent]) for name in names)
+        longer = dict(zip(names, (float(above(one)) for one in values), strict=True))
+        name = max(names, key=longer.__getitem__, default="")
         if name and longer[name] >= _WORTH * more[at]:
             why += f" By {what}, {name} is {duration_text(longer[name])} longer."
     if not is_device:

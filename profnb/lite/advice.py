@@ -36,7 +36,8 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
 
     ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
     """
-    of_ops = [(one, ops) for one in findings.measured if (ops := _ops_of(findings, one))]
+    working = group((op.model, op) for op in findings.ops if op.kernel != "folded")
+    of_ops = [(one, working[one.name]) for one in findings.measured if one.name in working]
     advice: list[Finding] = []
     for rule in (_split_delegate, _not_delegated, _custom):  # of the first model that it finds
         advice += list(filter(None, (rule(one, ops) for one, ops in of_ops)))[:1]
@@ -50,11 +51,6 @@ def advise_lite(findings: LiteFindings, calibrated: tuple[int, str]) -> list[Fin
         return one.concerned_fraction if one.bound_fraction is None else one.bound_fraction
 
     return sorted(bounded, key=weight, reverse=True)
-
-
-def _ops_of(findings: LiteFindings, one: LiteModel) -> list[LiteOp]:
-    """The ops of a model, what only unpacks weights left out."""
-    return [op for op in findings.ops if op.model == one.name and op.kernel != "folded"]
 
 
 def _share(model: LiteModel, ops: Sequence[LiteOp]) -> float | None:
@@ -171,15 +167,11 @@ def _slower_layers(findings: LiteFindings, one: LiteModel, base: LiteModel) -> s
     """The layers that take longer, most first; "" where nothing tells, or the profiler cost too much."""
     if not max(m.profiled_ps / m.latency_ps for m in (one, base)) < _MOST_INFLATED:
         return ""
-    times = {(row.model, row.layer): row.self_ps for row in findings.layers}
-    more = [
-        (row.self_ps - times.get((base.name, row.layer), math.nan), row.layer)
-        for row in findings.layers
-        if row.model == one.name
-    ]
-    worst = sorted(((extra, layer) for extra, layer in more if extra > 0), reverse=True)[:2]
-    texts = [f", {quoted(layer)} {duration_text(extra)} longer" for extra, layer in worst]
-    return "".join(texts)
+    times = {row.layer: row.self_ps for row in findings.layers if row.model == base.name}
+    rows = (row for row in findings.layers if row.model == one.name)
+    more = [(row.self_ps - times.get(row.layer, math.nan), row.layer) for row in rows]
+    worst = sorted((pair for pair in more if pair[0] > 0), reverse=True)[:2]
+    return "".join(f", {quoted(layer)} {duration_text(extra)} longer" for extra, layer in worst)
 
 
 def _threads(findings: LiteFindings) -> Iterator[Finding]:

@@ -185,11 +185,8 @@ def _exported(model: Any, kinds: Sequence[str], folder: Path) -> Iterator[Conver
             with redirect_stdout(StringIO()):
                 model.export(str(target), format="litert")
         except (ValueError, ImportError, RuntimeError) as error:
-            yield Converted(
-                kind,
-                kind,
-                error=f"Keras could not export the model: {' '.join(str(error).split())[:300]}",
-            )
+            why = " ".join(str(error).split())[:300]
+            yield Converted(kind, kind, error=f"Keras could not export the model: {why}")
         else:
             yield Converted(kind, kind, target)
 
@@ -213,14 +210,13 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
             env=own_environment(),
             check=False,
         )
-        for kind in [kind for kind in wanted if (folder / f"{kind}.json").exists()]:
-            written = folder / f"{kind}.json"
-            conversion = json.loads(written.read_text(encoding="utf-8"))
+        for written in [at for kind in wanted if (at := folder / f"{kind}.json").exists()]:
+            kind, conversion = written.stem, json.loads(written.read_text(encoding="utf-8"))
             written.unlink()
-            path = None if conversion["error"] else folder / f"{kind}.tflite"
-            taken_ps = conversion["seconds"] * PS_PER_S
+            error, remark = conversion["error"], conversion["remark"]
+            path = None if error else written.with_suffix(".tflite")
             results[kind] = Converted(
-                kind, kind, path, taken_ps, conversion["error"], conversion["remark"]
+                kind, kind, path, conversion["seconds"] * PS_PER_S, error, remark
             )
             wanted.remove(kind)
         if not wanted:
@@ -420,5 +416,5 @@ def _cast(array: Any, dtype: str, name: str) -> Any:
 
 def _flat(made: Any) -> list[Any]:
     if isinstance(made, dict):
-        return [made[name] for name in sorted(made)]
+        made = [made[name] for name in sorted(made)]
     return list(made) if isinstance(made, list | tuple) else [made]

@@ -251,12 +251,7 @@ def open_result(path: str | os.PathLike[str]) -> LiteResult:
 class LiteDifference:
     """One kind in both results.
 
-    Attributes:
-        name: The model's name.
-        first: It in A.
-        second: It in B.
-        time: How the times compare.
-        price: How the metric differs, example by example; unknown where the data are not the same.
+    Its fields are what ``lite_tables.LITE_DIFFERENCES`` shows; the price is unknown where the data differ.
     """
 
     name: str

@@ -79,12 +79,13 @@ def judge_outputs(
         row: dict[str, Any] = {}
         figures[name] = row
         if metric:
-            scores = _score_examples(labels, outputs[0], metric, threshold=threshold)
-            row["scores"] = tuple(scores.tolist())
+            row["scores"] = tuple(_score_examples(labels, outputs[0], metric, threshold).tolist())
         if expected is not None and name != reference:
-            largest, mean = _largest_and_mean(outputs[0], expected[0])
-            row["agreement_fraction"] = _agreement(outputs[0], expected[0], threshold=threshold)
-            row["largest_difference"], row["mean_difference"] = largest, mean
+            one, other = outputs[0], expected[0]
+            row["largest_difference"], row["mean_difference"] = _largest_and_mean(one, other)
+            if one.ndim == 2 or one.size == len(one):  # else these are no classes
+                same = _classes(one, threshold) == _classes(other, threshold)
+                row["agreement_fraction"] = float(np.mean(same))
     return metric, figures
 
 
@@ -103,11 +104,7 @@ def _in_order(outputs: Sequence[Any], reference: Sequence[Any]) -> list[Any]:
 
 
 def metric_of(labels: Any, outputs: Any) -> str:
-    """Find what labels can be judged by: "accuracy" for classes, else "mean absolute error".
-
-    Raises:
-        ValueError: They do not belong to these outputs.
-    """
+    """Find what labels can be judged by: "accuracy" for classes, else "mean absolute error"."""
     if len(labels) != len(outputs):
         raise ValueError(
             f"{len(labels)} labels for {len(outputs)} examples: give one label for each example."
@@ -129,24 +126,19 @@ def metric_of(labels: Any, outputs: Any) -> str:
     )
 
 
-def _score_examples(labels: Any, outputs: Any, metric: str, *, threshold: float) -> Floats:
+def _score_examples(labels: Any, outputs: Any, metric: str, threshold: float) -> Floats:
     """For each example 1 if its class is right, else 0; or its mean absolute error."""
     if metric != "accuracy":
         differences = np.abs(outputs.reshape(len(outputs), -1) - labels.reshape(len(labels), -1))
         return np.asarray(differences.mean(axis=1), np.float64)
-    single = outputs.size == len(outputs)
-    predicted_classes = outputs.reshape(-1) > threshold if single else outputs.argmax(axis=-1)
     right = labels.argmax(axis=-1) if labels.size != len(labels) else labels.reshape(-1)
-    return np.asarray(predicted_classes == right, np.float64)
+    return np.asarray(_classes(outputs, threshold) == right, np.float64)
 
 
-def _agreement(outputs: Any, reference: Any, *, threshold: float) -> float:
-    """Share of examples with the class that the reference gives; NaN where outputs are no classes."""
-    if outputs.size == len(outputs):
-        return float(np.mean((outputs > threshold) == (reference > threshold)))
-    if outputs.ndim != 2:
-        return math.nan
-    return float(np.mean(outputs.argmax(axis=-1) == reference.argmax(axis=-1)))
+def _classes(outputs: Any, threshold: float) -> Any:
+    """The class of each example: of a single output whether it is more than the threshold."""
+    is_single = outputs.size == len(outputs)
+    return outputs.reshape(-1) > threshold if is_single else outputs.argmax(axis=-1)
 
 
 def _largest_and_mean(outputs: Any, reference: Any) -> tuple[float, float]:
@@ -186,27 +178,15 @@ def paired_price(one: Floats, base: Floats, *, is_score: bool) -> Interval:
 
 @dataclass(frozen=True)
 class LiteModel:
-    """One model, as it was run: a row of the table.
+    """One model, as it was run; its fields are the columns of ``lite_tables.LITE_MODELS``.
 
     Attributes:
-        name: What it is called: its kind, with the number of threads where there are several.
         kind: How it was converted, "Keras" for the model itself, or the name of a file.
         threads: Threads of the interpreter; 0 where another library decides.
-        bytes: Size of the file; NaN for the Keras model.
-        compressed_bytes: The same, compressed with gzip.
-        conversion_ps: What converting took.
         round_ps: For each round the median time of a run, in the order of the rounds.
-        memory_bytes: Most memory that opening it and one run took.
         scores: For each example 1 if its class is right, else 0; or its mean absolute error. Empty without
             data.
-        agreement_fraction: Share of examples with the class that the Keras model gives.
-        largest_difference: Between its outputs and those of the Keras model.
-        mean_difference: The mean of those.
         ops: How many ops it has, those that only unpack weights left out; 0 where that is not known.
-        delegated_ops: How many of them a delegate took.
-        delegated_fraction: Share of the ops' time in the delegate.
-        profiled_ps: Mean time of a run under the profiler.
-        error: Why there is no more, or "".
     """
 
     name: str
@@ -245,17 +225,7 @@ class LiteModel:
 class LiteOp:
     """One op of a model.
 
-    Attributes:
-        model: The model's name.
-        index: Its place in the model.
-        op_type: Its type, such as CONV_2D.
-        layer: The Keras layer it came from, or the scope in its name where no Keras model is at hand.
-        fused: Further layers that were folded into it, separated by commas.
-        shape: The shape of what it gives, as text.
-        dtype: The type of what it gives.
-        kernel: "XNNPACK", "built-in", "custom", or "folded" for what only unpacks weights.
-        kernel_name: What the delegate calls what it runs for it; "" where nothing tells.
-        self_ps: Mean time in a run under the profiler; NaN where it was not profiled.
+    Its fields are the columns of ``lite_tables.LITE_OPS``.
     """
 
     model: str
@@ -274,16 +244,7 @@ class LiteOp:
 class LiteLayer:
     """One layer in one model.
 
-    Attributes:
-        layer: Its name.
-        layer_type: Its class; "" where no Keras model is at hand.
-        model: The model's name.
-        self_ps: Time of its ops in a run under the profiler; NaN where it was not profiled.
-        ops: How many ops it has.
-        error_fraction: How far its output is from that of the float model: root of the mean square of the
-            differences over that of the values, for a few examples.
-        clipped_fraction: Share of the float model's values, for examples that were not used to calibrate,
-            outside of what the output can hold.
+    Its fields are the columns of ``lite_tables.LITE_LAYERS``.
     """
 
     layer: str

@@ -55,11 +55,7 @@ class LiteData:
         return digest.hexdigest()[:16] if self.inputs else ""
 
     def checked(self) -> "LiteData":
-        """Take them, cut where they are too many.
-
-        Raises:
-            ValueError: They are no arrays of examples.
-        """
+        """Take them, cut where they are too many."""
         for array in self.inputs:
             if array.dtype.kind not in "fiub" or not array.ndim or not len(array):
                 raise ValueError(

@@ -120,9 +120,8 @@ def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
                 "There is no model: give a Keras model, a SavedModel or a .tflite file."
             )
         return [_source(one, folder, str(name)) for name, one in model.items()]
-    if isinstance(model, list | tuple):
-        return [_source(one, folder, "") for one in model]
-    return [_source(model, folder, "")]
+    models = model if isinstance(model, list | tuple) else [model]
+    return [_source(one, folder, "") for one in models]
 
 
 def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
@@ -145,21 +144,15 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
         import keras
 
         return name or path.stem, keras.saving.load_model(path)
-    converted = read_file(path)
-    return name or path.stem, replace(converted, name=name or path.stem)
+    name = name or path.stem
+    return name, replace(read_file(path), name=name)
 
 
 @dataclass
 class _Measuring:
     """One measurement of several models.
 
-    Attributes:
-        bench: Where they are measured.
-        converted: The models.
-        given: The data; may be none.
-        calibrated: How many examples int8 was calibrated with, and where they are from.
-        threads: Threads of the interpreters.
-        seconds: How long to time, about.
+    ``calibrated`` tells how many examples int8 was calibrated with, and where they are from.
     """
 
     bench: Bench
@@ -337,8 +330,9 @@ class _Measuring:
         return LiteFindings("", models=models, metric=metric, examples=count, data_digest=digest)
 
     def _remarks(self) -> list[str]:
-        remarked = ((said, one.name) for one in self.converted for said in (one.remark, one.error))
-        remarks = group(pair for pair in remarked if pair[0])
+        remarks = group(
+            (said, one.name) for one in self.converted for said in (one.remark, one.error) if said
+        )
         notes = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
         count, source = self.calibrated
         if source == "data" and any(one.kind == "int8" for one in self.converted):

@@ -155,7 +155,8 @@ def assign_layers(graph: Graph, layers: Sequence[tuple[str, str]]) -> list[OpLay
         fused = tuple(name for name in names if name != layer)
         op_layers.append(OpLayer(layer, kinds.get(layer, ""), fused))
         made_by |= dict.fromkeys(op["outputs"], place)
-    return _name_the_rest(graph, op_layers, layers)
+    _name_the_rest(graph, op_layers, layers)
+    return op_layers
 
 
 def _name_of(graph: Graph, op: Mapping[str, Any]) -> str:
@@ -186,17 +187,16 @@ def _match_scopes(scopes: Sequence[str], layers: Sequence[str]) -> dict[str, str
 
 def _layer_in(scopes: Sequence[str], layer_of_scope: Mapping[str, str], *, has_layers: bool) -> str:
     """The innermost scope that is a layer; without layers the one below the model's."""
-    for scope in reversed(scopes[1:] or scopes):
+    inner = scopes[1:] or scopes
+    for scope in reversed(inner):
         if scope in layer_of_scope:
             return layer_of_scope[scope]
-    if has_layers or not scopes:
-        return ""
-    return scopes[1] if len(scopes) > 1 else scopes[0]
+    return "" if has_layers or not inner else inner[0]
 
 
 def _name_the_rest(
     graph: Graph, op_layers: list[OpLayer], layers: Sequence[tuple[str, str]]
-) -> list[OpLayer]:
+) -> None:
     """Ops at the front take the layer of what they feed; the last op the last layer, where none has it."""
     kinds = dict(layers)
     takes: dict[int, int] = {}
@@ -215,7 +215,6 @@ def _name_the_rest(
         if "/" not in graph.output_of(op).get("name", ""):
             fused = (op_layers[-1].layer,) if "FULLY" in op["type"] else ()
             op_layers[-1] = OpLayer(*last, fused)
-    return op_layers
 
 
 def align(types: Sequence[str], run: Sequence[str]) -> list[int]:
@@ -270,7 +269,7 @@ class OpStudy:
         self._layers: dict[str, list[OpLayer]] = {}
         self._ops: dict[str, list[LiteOp]] = {}
         self._invoke_ps: dict[str, float] = {}
-        self._errors: dict[tuple[str, str], tuple[float, float]] = {}  # by model and layer
+        self._errors: Mapping[tuple[str, str], tuple[float, ...]] = {}  # by model and layer
 
     def look_into(
         self,
@@ -366,9 +365,8 @@ class OpStudy:
                 layer_ops = [op for op in ops if op.layer == name and op.kernel != "folded"]
                 if layer_ops:
                     spent = float(sum(op.self_ps for op in layer_ops))
-                    errors = self._errors.get((model, name), (math.nan, math.nan))
-                    row = LiteLayer(name, kinds[name], model, spent, len(layer_ops), *errors)
-                    rows.append(row)
+                    errors = self._errors.get((model, name), ())
+                    rows.append(LiteLayer(name, kinds[name], model, spent, len(layer_ops), *errors))
         return tuple(rows)
 
     def with_ops(self, model: LiteModel) -> LiteModel:

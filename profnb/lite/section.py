@@ -28,8 +28,8 @@ _SHORT_BAR, _MOST_LAYERS_DRAWN, _LONGEST_LABEL = 6, 60, 40
 _MODEL_CATEGORIES = (
     "device compute", "device to device", "kernel launch", "host compute", "device collectives", "output",
 )  # fmt: skip
-_MODELS_TAB, _LAYERS_TAB, _OPS_TAB = "Models", "Layers", "Ops"
 _SAME_SIZE = 0.005
+_ratio_text, _signed_text = "{:.2f}".format, "{:+.3g}".format
 
 
 def lite_sections(findings: LiteFindings) -> list[Section]:
@@ -44,16 +44,11 @@ def lite_sections(findings: LiteFindings) -> list[Section]:
     return [make(findings) for is_there, make in makers if is_there]
 
 
-def _between(low: float, high: float, text: Callable[[float], str]) -> str:
-    return range_text(text(low), text(high)) if math.isfinite(low) else ""
-
-
-def _ratio_text(ratio: float) -> str:
-    return f"{ratio:.2f}"
-
-
-def _signed_text(value: float) -> str:
-    return f"{value:+.3g}"
+def _ranged(
+    value: float, low: float, high: float, text: Callable[[float], str]
+) -> tuple[str, str, str]:
+    """Write a value, and its 95 % interval where it has one."""
+    return text(value), "", range_text(text(low), text(high)) if math.isfinite(low) else ""
 
 
 def _number(heading: str, cell: Callable[[int], Cell], meaning: str) -> Shown:
@@ -80,12 +75,12 @@ def _time_section(findings: LiteFindings) -> Section:
     models, colour = findings.models, _colours_of(findings)
 
     def latency(row: int) -> Cell:
-        median_ps, low, high = models[row].latency
-        return duration_text(median_ps), "", _between(low, high, duration_text)
+        return _ranged(*models[row].latency, duration_text)
 
     def speedup(row: int) -> Cell:
         ratio, low, high = findings.speedup(models[row])
-        interval = "" if models[row] is findings.base else _between(low, high, _ratio_text)
+        is_base = models[row] is findings.base
+        interval = "" if is_base else _ranged(ratio, low, high, _ratio_text)[2]
         return f"{ratio:.2f}x" if math.isfinite(ratio) else MISSING, "", interval
 
     def size(row: int) -> Cell:
@@ -100,10 +95,7 @@ def _time_section(findings: LiteFindings) -> Section:
 
     sentence = "Times are of this machine; only a phone shows a phone's speed."
     if models and models[0].kind == KERAS:
-        sentence = (
-            "Keras is the model in a tf.function with TensorFlow's threads. Times are of this machine; "
-            "only a phone shows a phone's speed."
-        )
+        sentence = f"Keras is the model in a tf.function with TensorFlow's threads. {sentence}"
     return section_of(
         LITE_MODELS,
         findings,
@@ -118,7 +110,7 @@ def _time_section(findings: LiteFindings) -> Section:
             "conversion_ms",
         ),
         title="Size and time",
-        tab=_MODELS_TAB,
+        tab="Models",
         sentence=sentence,
         bar=Bar.of(
             [one.latency_ps if len(one.round_ps) else 0.0 for one in models],
@@ -140,14 +132,13 @@ def _quality_section(findings: LiteFindings) -> Section:
         return f"{100 * value:+.1f}" if findings.is_score else _signed_text(value)
 
     def quality(row: int) -> Cell:
-        value, low, high = findings.quality(models[row])
-        return metric(value), "", _between(low, high, metric)
+        return _ranged(*findings.quality(models[row]), metric)
 
     def price(row: int) -> Cell:
         one = findings.price(models[row])
         if not one.is_known or models[row] is findings.base:
             return MISSING
-        return points(one.value), "", _between(one.low, one.high, points)
+        return _ranged(*one, points)
 
     judged = [
         _number(findings.metric, quality, "on the data, and its 95 % interval"),
@@ -165,7 +156,7 @@ def _quality_section(findings: LiteFindings) -> Section:
         findings,
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
-        tab=_MODELS_TAB,
+        tab="Models",
         sentence=f"For {count_text(findings.examples)} examples. Differences are of pairs, example by "
         "example.",
         bar=Bar(
@@ -189,13 +180,11 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
 
     def ratio(row: int) -> Cell:
         time = rows[row].time
-        return _ratio_text(time.ratio), "", _between(time.low, time.high, _ratio_text)
+        return _ranged(time.ratio, time.low, time.high, _ratio_text)
 
     def price(row: int) -> Cell:
-        one = rows[row].price
-        if not one.is_known:
-            return MISSING
-        return _signed_text(one.value), "", _between(one.low, one.high, _signed_text)
+        one: Interval = rows[row].price
+        return _ranged(*one, _signed_text) if one.is_known else MISSING
 
     difference = LITE_DIFFERENCES["metric_difference"].meaning
     return section_of(
@@ -227,8 +216,8 @@ def _layer_section(findings: LiteFindings) -> Section:
 
     def time_of(model: str) -> Shown:
         def cell(row: int) -> Cell:
-            one = cells.get((layers[row].layer, model))
-            return MISSING if one is None else clock_text(one.self_ps)
+            time_ps = times.get((layers[row].layer, model))
+            return MISSING if time_ps is None else clock_text(time_ps)
 
         return _number(model, cell, f"{LITE_LAYERS['self_us'].meaning}, {model}")
 
@@ -237,10 +226,9 @@ def _layer_section(findings: LiteFindings) -> Section:
             one = cells.get((layers[row].layer, model))
             if one is None:
                 return MISSING
-            clipped = (
-                f"{percent_text(one.clipped_fraction)} clipped" if one.clipped_fraction > 0 else ""
-            )
-            return percent_text(one.error_fraction), "", clipped
+            clipped = one.clipped_fraction
+            cut = f"{percent_text(clipped)} clipped" if clipped > 0 else ""
+            return percent_text(one.error_fraction), "", cut
 
         return _number(f"{model} error", cell, LITE_LAYERS["error_fraction"].meaning)
 
@@ -257,7 +245,7 @@ def _layer_section(findings: LiteFindings) -> Section:
             *(error_of(model) for model in models if model in has_errors),
         ),
         title="Layers",
-        tab=_LAYERS_TAB,
+        tab="Layers",
         sentence="Time of a layer's ops in a run under the profiler. Error: distance of the output from "
         "float32's for a few examples, root mean square over root mean square. Errors add up from layer to "
         "layer.",
@@ -316,9 +304,6 @@ def _op_section(findings: LiteFindings) -> Section:
     if folded := len(ops) - len(shown):
         sentence += f" {count_text(folded)} ops for unpacking weights (once) are left out."
 
-    def layer(row: int) -> Cell:
-        return ops[row].layer, "", f"with {ops[row].fused}" if ops[row].fused else ""
-
     return section_of(
         LITE_OPS,
         findings,
@@ -329,15 +314,14 @@ def _op_section(findings: LiteFindings) -> Section:
                 lambda row: (ops[row].op_type, "", ops[row].kernel_name),
                 meaning="its type, and what XNNPACK runs for it",
             ),
-            Shown("layer", layer),
-            "shape",
-            "dtype",
-            "kernel",
-            "self_us",
-            "self_fraction",
+            Shown(
+                "layer",
+                lambda row: (ops[row].layer, "", ops[row].fused and f"with {ops[row].fused}"),
+            ),
+            *("shape", "dtype", "kernel", "self_us", "self_fraction"),
         ),
         title="Ops",
-        tab=_OPS_TAB,
+        tab="Ops",
         sentence=sentence,
         bar=Bar.of(times, lambda row: colour(ops[row].model)),
         rows=shown,
@@ -365,17 +349,14 @@ def verdict_text(findings: LiteFindings) -> str:
 
 def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
     """Say how much faster something is, with its interval: "4.1x faster than float32 (3.9 to 4.3)"."""
-    if high < 1:
-        interval = range_text(_factor(1 / high), _factor(1 / low))
-        return f"{_factor(1 / ratio)}x slower than {other} ({interval})"
-    if low <= 1:
+    if low <= 1 <= high:
         interval = range_text(f"{low:.2f}", f"{high:.2f}")
         return f"as fast as {other}, within the interval of these runs ({interval} of the speed)"
-    return f"{_factor(ratio)}x faster than {other} ({range_text(_factor(low), _factor(high))})"
-
-
-def _factor(value: float) -> str:
-    return f"{value:.1f}" if value >= 1.95 else f"{value:.2f}"
+    factors, word = (ratio, low, high), "faster"
+    if high < 1:
+        factors, word = (1 / ratio, 1 / high, 1 / low), "slower"
+    times, first, last = (f"{one:.1f}" if one >= 1.95 else f"{one:.2f}" for one in factors)
+    return f"{times}x {word} than {other} ({range_text(first, last)})"
 
 
 def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:
@@ -400,14 +381,14 @@ def _price_text(price: Interval, findings: LiteFindings) -> str:
     def text(value: float) -> str:
         return f"{value * scale:.1f}" if findings.is_score else f"{value:.3g}"
 
-    interval = range_text(text(price.low), text(price.high))
-    if not price.value:
+    value, low, high = price
+    interval = range_text(text(low), text(high))
+    if not value:
         said = f"the same ({interval}{unit})"
     elif not price.is_sure:
-        said = f"differs by {text(price.value)}{unit}, perhaps by chance ({interval})"
-    elif price.value < 0:
-        interval = range_text(text(-price.high), text(-price.low))
-        said = f"{text(-price.value)}{unit} lower ({interval})"
+        said = f"differs by {text(value)}{unit}, perhaps by chance ({interval})"
     else:
-        said = f"{text(price.value)}{unit} higher ({interval})"
+        low, high = (low, high) if value > 0 else (-high, -low)
+        word = "higher" if value > 0 else "lower"
+        said = f"{text(abs(value))}{unit} {word} ({range_text(text(low), text(high))})"
     return f"; {findings.metric} {said}"

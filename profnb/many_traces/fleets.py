@@ -28,10 +28,11 @@ from profnb.report.result import SharedResult
 if TYPE_CHECKING:
     from profnb.advice.proposals import Advice
     from profnb.fleet.digest import Digest
-    from profnb.fleet.fleet_section import FleetSteps, FleetView
+    from profnb.fleet.fleet_section import FleetSteps
     from profnb.fleet.fleet_timeline import FleetTimeline
     from profnb.fleet.merging import Meeting, Merged
     from profnb.fleet.verdict import HostTimes, Verdict
+    from profnb.report.report import Report
     from profnb.trace.runs import TraceFile
 
 Source = str | os.PathLike[str]
@@ -178,17 +179,10 @@ class Fleet(SharedResult):
         return len(self._digests)
 
     @property
-    def _view(self) -> "FleetView":
-        from profnb.fleet.fleet_section import FleetView
+    def _report(self) -> "Report":
+        from profnb.fleet.fleet_section import fleet_report
 
-        times = self._times if self._merged is not None else None
-        return FleetView(self.label, self._verdict, times, self._merged, self.notes)
-
-    def summary(self) -> str:
-        """The report as plain text."""
-        from profnb.fleet.fleet_section import fleet_text
-
-        return fleet_text(self._view)
+        return fleet_report(self.label, self._verdict, self._times, self._merged, self.notes)
 
     def timeline(self, live: bool | None = None) -> None:
         """Show all hosts on one axis of time, which is the first one's clock.
@@ -240,17 +234,13 @@ class Fleet(SharedResult):
         Returns:
             The file's path.
         """
-        from markupsafe import Markup
-
-        from profnb.fleet.fleet_section import fleet_page
-        from profnb.timeline.element import timeline_script
+        from profnb.report.report import page_html
 
         target = Path(path).expanduser()
         built = self._timeline((), is_page=True) if timeline else None
-        drawn = Markup("") if built is None else built.html()
-        script = timeline_script() if built is not None and built.timeline.data else ""
+        drawn = () if built is None else (built.timeline, built.above)
         with whole_file(target) as partial:
-            partial.write_text(fleet_page(self._view, drawn, script), encoding="utf-8")
+            partial.write_text(page_html(self._report, None, *drawn), encoding="utf-8")
         return target
 
     def to_dict(self) -> dict[str, Any]:
@@ -271,12 +261,6 @@ class Fleet(SharedResult):
         }
         shared: dict[str, Any] = Sharing(names_hosts=True).values(shown)
         return shared
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from profnb.fleet.fleet_section import fleet_html, fleet_text
-
-        del include, exclude
-        return {"text/html": str(fleet_html(self._view)), "text/plain": fleet_text(self._view)}
 
     def __repr__(self) -> str:
         from profnb.fleet.digest import count_of

@@ -40,7 +40,7 @@ from profnb.report.step_chart import (
 )
 from profnb.report.text import THROUGHPUT, Fact
 from profnb.subjects.study import Study
-from profnb.timeline.element import build_timeline, timeline_script
+from profnb.timeline.element import Timeline, build_timeline, timeline_script
 
 ShareRow = tuple[str, str, str, str]
 _TEXT_WIDTH = 150
@@ -381,19 +381,24 @@ def share_table_html(shares: Sequence[ShareRow]) -> Markup:
     return html_table(("category", "", "mean per step", "share"), rows, (False, False, True, True))
 
 
-def page_html(report: Report, study: Study | None) -> Markup:
+def page_html(
+    report: Report, study: Study | None, built: Timeline | None = None, above: Markup | None = None
+) -> Markup:
     """The whole page: headline, notes, chart, tables and timeline.
 
     Args:
         report: What the page says.
         study: The trace whose timeline follows; None without a trace.
+        built: The timeline that follows where it is of several traces.
+        above: What stands above that.
     """
     plotly = timeline = every = script = Markup("")
     if any(part.figure and not is_static(part.figure) for part in report.sections):
         plotly = plotly_script()
     if study is not None:
         built = build_timeline(study, is_page=True)
-        timeline, every = built.html(), built.every_html()
+    if built is not None:
+        timeline, every = (above or timeline) + built.html(), built.every_html()
         script = script_element(timeline_script()) if built.data else script
     page_script = script_element(report_script())
     return Markup(

@@ -93,24 +93,14 @@ _STAGING = {
     "H2D Dispatch": COPYING_IN, "D2H Dispatch": COPYING_OUT, "D2H Copy From Staging Buffer": COPYING_OUT,
 }  # fmt: skip
 _COPY_ACTIVITIES = {
-    "host to device": HOST_TO_DEVICE,
-    "device to host": _OUTPUT,
-    "device to device": _DEVICE_TO_DEVICE,
-    "peer to peer": _DEVICE_TO_DEVICE,
-    "other": _DEVICE_TO_DEVICE,
-}
+    "host to device": HOST_TO_DEVICE, "device to host": _OUTPUT,
+    **dict.fromkeys(("device to device", "peer to peer", "other"), _DEVICE_TO_DEVICE),
+}  # fmt: skip
 _CALL_ACTIVITIES = {
-    HOST_TO_DEVICE: COPYING_IN,
-    _OUTPUT: COPYING_OUT,
-    _DEVICE_TO_DEVICE: _COPYING_ACROSS,
-}
-_TAKES_ELEMENTS = (
-    "QueueDequeue",
-    "Unstage",
-    "MapUnstage",
-    "OrderedMapUnstage",
-    "ReaderRead",
-)  # op types
+    HOST_TO_DEVICE: COPYING_IN, _OUTPUT: COPYING_OUT, _DEVICE_TO_DEVICE: _COPYING_ACROSS,
+}  # fmt: skip
+# Types of ops.
+_TAKES_ELEMENTS = ("QueueDequeue", "Unstage", "MapUnstage", "OrderedMapUnstage", "ReaderRead")
 _GRAPH_BUILDING, _TAKES_IN = "tf.function-graph_building", "TFE_Py_Execute"
 # Calls of the drivers and runtimes, in traces whose ops are marked as such (PyTorch's).
 _RUNTIME_PREFIXES = ("cuda", "cu", "hip", "xpu", "ze")
@@ -121,14 +111,8 @@ _SHORTEST_COMPUTE_PS = 50_000_000
 # ``PjRtCApiCompiler::BufferFromHostBuffer``.
 _ALWAYS = ("backend_compile", "CpuCompiler", "GpuCompiler")
 _CALLERS = (
-    "Xla",
-    "Pjit",
-    "PjRt",
-    "LocalClient",
-    "Hlo",
-    "CompileCpuExecutable",
-    "CompileGpuExecutable",
-)
+    "Xla", "Pjit", "PjRt", "LocalClient", "Hlo", "CompileCpuExecutable", "CompileGpuExecutable",
+)  # fmt: skip
 _COMPILES = re.compile(r"Compile(?!r)")
 # PyTorch's torch.compile: one function, and the backward pass of one.
 FRAME_COMPILES, _BACKWARD_COMPILES = "compile_inner (dynamo_timed)", "_backward_impl (dynamo_timed)"
@@ -173,9 +157,8 @@ def find_activities(
     )
     texts = trace.names.texts
     by_name = np.fromiter(map(of_name, texts), np.int8, len(texts))
-    if (
-        trace.is_op_name is not None
-    ):  # what is neither op nor runtime is Python's, or the user's annotation
+    if trace.is_op_name is not None:
+        # What is neither op nor runtime is Python's, or the user's annotation.
         is_runtime = np.array([name.startswith(runtime) for name in texts], np.bool_)
         by_name[~trace.is_op_name & ~is_runtime & (by_name == usual)] = NOTHING
     activity = trace.by_name(by_name) * trace.is_host_event
@@ -257,9 +240,8 @@ def _mark_beside_device(
     activity[on_cpu] = HOST_COMPUTE
     is_on_cpu = flags_at(on_cpu, len(trace.events))
     activity[work_of_pipelines(trace, is_on_cpu, function_runs)] = NOTHING
-    call = np.array(
-        [_CALL_ACTIVITIES.get(kind, _LAUNCH) for kind in range(len(ACTIVITIES))], np.int8
-    )
+    call = np.full(len(ACTIVITIES), _LAUNCH, np.int8)
+    call[list(_CALL_ACTIVITIES)] = list(_CALL_ACTIVITIES.values())
     raw = raw_device_lines(trace)
     if device is not None:
         raw &= trace.lines.plane == device
@@ -370,10 +352,8 @@ def work_of_pipelines(trace: Trace, among: Bools, function_runs: FunctionRuns) -
     # What lies on pipelines' own threads is theirs already.
     marks = np.flatnonzero(is_mark & trace.lines.spread(trace.is_host_line & ~is_thread))
     if marks.size:
-        above = find_parents(
-            trace.events.end_ps[marks], np.searchsorted(marks, trace.lines.offsets)
-        )
-        marks = marks[above < 0]
+        offsets = np.searchsorted(marks, trace.lines.offsets)
+        marks = marks[find_parents(trace.events.end_ps[marks], offsets) < 0]
         has_marks = flags_at(trace.lines.of_event[marks], len(trace.lines))
         rest = np.flatnonzero(among & ~is_of_pipeline & trace.lines.spread(has_marks))
         is_of_pipeline[rest] = last_around(trace, marks, rest) >= 0

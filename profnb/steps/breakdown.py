@@ -81,13 +81,8 @@ def _walk(
 ) -> int:
     """Note when the highest open lane changes, in time order; returns how often.
 
-    Args:
-        times: Begins of N intervals, then their ends, shape (2N,).
-        order: What sorts them.
-        lanes: The intervals' lanes, shape (N,).
-        active: How many intervals of each lane are open: zeros.
-        since: Room for when, shape (2N,).
-        highest: Room for the lane from then on, -1 for none, shape (2N,).
+    ``times`` are begins of N intervals, then their ends, and ``order`` sorts them. ``active`` counts the open
+    ones of each lane and comes as zeros; ``highest`` is -1 where none is open.
     """
     count, changes, current = lanes.size, 0, -1
     for index in range(order.size):

@@ -66,10 +66,8 @@ from profnb.trace.names import (
 
 _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
-_ITERATOR_WAITS = frozenset(
-    {"IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"}
-)
-_is_iterator_wait = _ITERATOR_WAITS.__contains__
+_ITERATOR_WAITS = "IteratorGetNextOp::DoCompute", "IteratorGetNextAsOptionalOp::DoCompute"
+_is_iterator_wait = frozenset(_ITERATOR_WAITS).__contains__
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ class ProgramKind:
 
     @property
     def unrecorded_backend(self) -> str:
-        """What Keras runs on, where TensorFlow's profiler cannot record that; else ""."""
+        """The backend of Keras, where TensorFlow's profiler cannot record that; else ""."""
         title = _BACKENDS.get(self.backend, self.backend[:40])
         is_recorded = self.has_device or self.framework == title
         return "" if is_recorded or title == "tensorflow" else title

@@ -149,9 +149,8 @@ class Spine:
     def breakdown(self) -> StepBreakdown:
         """Each step's time by category, on the busiest device if there are several."""
         device = self.program.device
-        host = (
-            self.host_pieces if self.program.has_device else None
-        )  # kept only where idle asks again
+        # Kept only where idle asks again.
+        host = self.host_pieces if self.program.has_device else None
         return break_down_steps(self.trace, self.steps, self.groups, device, self.activities, host)
 
     @cached_property

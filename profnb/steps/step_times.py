@@ -68,15 +68,10 @@ class StepTimes(RowColumns):
 
 def step_times_of_trace(steps: Steps) -> StepTimes:
     """Take the steps of a saved trace, all of them traced."""
+    every, one_run = np.ones(len(steps), np.bool_), np.zeros(len(steps), np.int64)
     return StepTimes(
-        steps.begin_ps,
-        steps.duration_ps,
-        np.ones(len(steps), np.bool_),
-        steps.is_warmup,
-        steps.phase,
-        steps.step_num,
-        np.zeros(len(steps), np.int64),
-    )
+        steps.begin_ps, steps.duration_ps, every, steps.is_warmup, steps.phase, steps.step_num, one_run
+    )  # fmt: skip
 
 
 def wall_step_times(records: StepRecords) -> StepTimes:

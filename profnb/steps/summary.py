@@ -86,12 +86,8 @@ def _fetches(trace: Trace) -> tuple[Int64s, Int64s, Int64s]:
     shapes, types = trace.stats.texts("shapes"), trace.stats.texts("types")
     events, at, there = match(shapes.events, types.events)
     rooted = np.flatnonzero(trace.are_named(events, lambda name: name in _ROOTS))
-    pairs = {
-        (shapes.texts[shape], types.texts[kind])
-        for shape, kind in zip(
-            shapes.values[at[rooted]].tolist(), types.values[there[rooted]].tolist(), strict=True
-        )
-    }
+    rows = shapes.values[at[rooted]].tolist(), types.values[there[rooted]].tolist()
+    pairs = {(shapes.texts[one], types.texts[two]) for one, two in zip(*rows, strict=True)}
     fetches, sizes = _stats_of(trace, "element_size", lambda name: name.startswith(_FETCH_PREFIX))
     distinct, row = np.unique(sizes, return_inverse=True)
     answers = []
@@ -228,10 +224,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
     gaps_ps = gaps.duration_ps[counted[gaps.belongs[counted]]]
     batch_size = examples_per_second = None
     if some and examples[counted].all():
-        sizes, counts = np.unique(
-            examples[counted] // steps.iterations[counted], return_counts=True
-        )
-        batch_size = int(sizes[counts.argmax()])
+        batch_size = _most_frequent(examples[counted] // steps.iterations[counted])
         wall_ps = int(duration.sum() + gaps.own_ps[counted].sum())
         if wall_ps:
             examples_per_second = float(examples[counted].sum() / (wall_ps / PS_PER_S))
@@ -240,9 +233,7 @@ def summarize(steps: Steps, breakdown: StepBreakdown, examples: Int64s, gaps: Ga
         counted=counted,
         aside=aside,
         warm_up=every[steps.is_warmup[every]],
-        others=tuple(
-            (name, rows.size) for name, rows in steps.rows_by_phase.items() if name != phase
-        ),
+        others=tuple((one, rows.size) for one, rows in steps.rows_by_phase.items() if one != phase),
         iterations=int(np.median(steps.iterations[counted])) if some else 1,
         median_ps=float(np.median(duration)) if some else None,
         p95_ps=float(np.percentile(all_durations, 95)) if some else None,
@@ -302,9 +293,5 @@ def share_time(gaps: Gaps, breakdown: StepBreakdown, rows: Int64s) -> tuple[Shar
     times = periods_by_category(breakdown, gaps, rows)
     sums = {category: int(time_ps.sum()) for category, time_ps in times.items()}
     whole = sum(sums.values())
-    ordered = sorted(sums.items(), key=lambda item: -item[1])
-    return tuple(
-        Share(category, total / rows.size, total / whole)
-        for category, total in ordered
-        if total > 0
-    )
+    ordered = sorted((one for one in sums.items() if one[1] > 0), key=lambda one: -one[1])
+    return tuple(Share(name, total / rows.size, total / whole) for name, total in ordered)

@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
-from profnb.core.columns import Bools, Int8s, Int64s, RowColumns
+from profnb.core.columns import Bools, Int8s, Int64s, RowColumns, group
 from profnb.trace.model import Trace
 
 WINDOW = "window"
@@ -128,9 +128,7 @@ class Steps(RowColumns):
     @property
     def rows_by_phase(self) -> dict[str, Int64s]:
         """The steps of each phase, ascending, phases in the order in which they begin."""
-        rows: dict[str, list[int]] = {}
-        for row, phase in enumerate(self.phase):
-            rows.setdefault(phase, []).append(row)
+        rows = group((phase, row) for row, phase in enumerate(self.phase))
         return {phase: np.array(of_phase, np.int64) for phase, of_phase in rows.items()}
 
     @property
@@ -180,9 +178,7 @@ def with_lambda(steps: Steps, functions: Sequence[TracedFunction]) -> Steps:
     if not lambda_phases or len(places) != 1 or "" in places:
         return steps
     title = f"lambda ({places.pop()})"
-    titles = tuple(
-        (phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases
-    )
+    titles = [(phase, steps.title_of(phase).replace(_LAMBDA, title)) for phase in lambda_phases]
     return replace(steps, together=(*steps.together, *titles))
 
 

@@ -51,12 +51,7 @@ Read = TypeVar("Read")
 class Scalars(RowColumns):
     """N scalars, tag after tag, in the order of their steps.
 
-    Attributes:
-        run: The folder that each was written to.
-        tag: What each is of.
-        step: The step that the program gave it, shape (N,).
-        time_s: When it was written, in seconds since 1970, shape (N,).
-        value: Its value, shape (N,).
+    The columns are those of ``SCALARS``, each of shape (N,).
     """
 
     run: tuple[str, ...]
@@ -138,15 +133,12 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
 
 
 def _together(parts: Iterable[Scalars]) -> Scalars:
-    listed = [Scalars((), (), np.empty(0, np.int64), np.empty(0), np.empty(0)), *parts]
-    runs, tags = (
-        tuple(text for part in listed for text in getattr(part, name)) for name in ("run", "tag")
+    none = np.empty(0)
+    listed = [Scalars((), (), none.astype(np.int64), none, none), *parts]
+    runs, tags, *numbers = zip(
+        *((p.run, p.tag, p.step, p.time_s, p.value) for p in listed), strict=True
     )
-    numbers = (
-        np.concatenate([getattr(part, name) for part in listed])
-        for name in ("step", "time_s", "value")
-    )
-    return Scalars(runs, tags, *numbers)
+    return Scalars(tuple(chain(*runs)), tuple(chain(*tags)), *map(np.concatenate, numbers))
 
 
 def read_scalars(files: Sequence[Path]) -> Scalars:
@@ -171,10 +163,8 @@ def _scalars_of(events: Messages) -> Scalars:
         held = tensors.inner(field, "a tensor's values")
         for kind, form in kinds.items():
             size = np.dtype(form).itemsize
-            is_one = (
-                (held.ends - held.begins == size) & (dtype == kind) & (shape.begins == shape.ends)
-            )
-            rows = np.flatnonzero(is_one)
+            is_one = (held.ends - held.begins == size) & (shape.begins == shape.ends)
+            rows = np.flatnonzero(is_one & (dtype == kind))
             raw = events.buffer[held.begins[rows][:, None] + np.arange(size)]
             number[rows], is_scalar[rows] = np.ascontiguousarray(raw).view(form).reshape(-1), True
     rows = np.flatnonzero(is_scalar)
@@ -259,33 +249,22 @@ def is_tfprof(head: bytes) -> bool:
         following = head[at + size : at + size + 1]
     except ValueError:  # no number of a message
         return False
-    return (
-        bool(following)
-        and following[0] >> 3 in _NODE_FIELDS
-        and following[0] & 7 in (VARINT, LENGTH)
-    )
+    tag = following[0] if following else 0
+    return tag >> 3 in _NODE_FIELDS and tag & 7 in (VARINT, LENGTH)
 
 
 def find_steps(buffer: Bytes) -> tuple[list[Bytes], list[int]]:
-    """Give the RunMetadata of each step, and its number, in order.
-
-    Raises:
-        TraceFormatError: It is damaged, or no step was traced.
-    """
-    nodes = (
-        Messages.whole(buffer, "profile of tfprof").split(_NODES, "node").inner(2, "ProfileNode")
-    )
+    """Give the RunMetadata of each step, and its number, in order."""
+    profile = Messages.whole(buffer, "profile of tfprof")
+    nodes = profile.split(_NODES, "node").inner(2, "ProfileNode")
     names, ops = (
         [raw[:_LONGEST_NODE_NAME] for raw in nodes.inner(field, "name").raw()]
         for field in (_NODE_NAME, _OP)
     )
     entries = nodes.split(_EXECS, "step of a node")
     execs = entries.inner(2, "ExecProfile")
-    owners, step_of, memory = (
-        entries.parents.tolist(),
-        entries.numbers(1)[0].tolist(),
-        _memory_of(execs),
-    )
+    owners, step_of = entries.parents.tolist(), entries.numbers(1)[0].tolist()
+    memory = _memory_of(execs)
     steps: dict[int, dict[bytes, list[bytes]]] = {}
     size = 0
     for at, device, begin, duration, is_device in _executions(execs):
@@ -343,9 +322,8 @@ def _memory_of(execs: Messages) -> list[list[bytes]]:
         allocator = write_message((1, _ALLOCATOR), *zip((2, 3, 4, 5), used, strict=True))
         tensor = write_message((4, write_message((1, of_output))))
         stats = write_message((1, scratch), (3, persistent))
-        written[at].append(
-            write_message((6, allocator), (7, write_message((3, tensor))), (12, stats))
-        )
+        output = write_message((3, tensor))
+        written[at].append(write_message((6, allocator), (7, output), (12, stats)))
     return written
 
 

@@ -41,11 +41,8 @@ Stack = tuple[tuple[CodeType, int], ...]  # the outermost first
 
 _MOST_PLACES = 12
 _SESSIONS = (
-    "/tensorflow/python/client/",
-    "/tensorflow/python/training/",
-    "/tensorflow/python/framework/",
-    "/profnb/tf1/",
-)
+    *(f"/tensorflow/python/{part}/" for part in ("client", "training", "framework")), "/profnb/tf1/",
+)  # fmt: skip
 _HOOKS = ("after_run", "before_run")
 _Place = tuple[str, int, str, str]  # file, line, text, role
 _LONGEST_STATEMENT = 110
@@ -223,9 +220,8 @@ class Source:
             if not isinstance(node, ast.stmt):
                 continue
             begin, last = (node.lineno, node.col_offset), node.end_lineno or node.lineno
-            if column is None:
-                inside = node.lineno <= line <= last
-            else:
+            inside = node.lineno <= line <= last
+            if column is not None:
                 inside = begin <= (line, column) < (last, node.end_col_offset or 0)
             if inside and innermost is not None and innermost not in self.above(node):
                 return None
@@ -419,9 +415,8 @@ def _name_of(call: ast.Call) -> str:
 
 def only_shows(statement: ast.stmt) -> bool:
     """Tell whether a statement calls something that shows or keeps what has been."""
-    return any(
-        isinstance(node, ast.Call) and _name_of(node) in _SHOWS for node in _nodes(statement)
-    )
+    calls = (node for node in _nodes(statement) if isinstance(node, ast.Call))
+    return any(_name_of(call) in _SHOWS for call in calls)
 
 
 def comes_from(source: Source, statement: ast.stmt, run: ast.stmt, needed: set[str]) -> bool:

@@ -111,11 +111,7 @@ class QueueWatch:
 
 
 def read_queues(graph: Any) -> tuple[dict[str, QueueRecord], dict[Any, str]]:
-    """Read the queues of a graph.
-
-    Returns:
-        The queues by name; and the name of each enqueuing op by its handle, for as long as that is kept.
-    """
+    """Read the queues of a graph."""
     queues: dict[str, QueueRecord] = {}
     handles: dict[Any, str] = {}
     operations = GRAPH_OPERATIONS.of(graph, list)()[:_LARGEST_GRAPH]

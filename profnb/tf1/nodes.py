@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, sum_by
 from profnb.trace.model import StatColumn, Stats
 from profnb.trace.names import GROUP_ID, IS_APART, ROOT_LEVEL, STEP_NUM, TF_OP
 from profnb.trace.wire import Messages
@@ -96,9 +96,8 @@ class Nodes:
         types -= np.where(types > _REFERENCE, _REFERENCE, 0)
         shape_texts: dict[bytes, str] = {}
         texts = []
-        for row, (slot, kind, raw) in enumerate(
-            zip(slots.tolist(), types.tolist(), shapes.raw(), strict=True)
-        ):
+        columns = zip(slots.tolist(), types.tolist(), shapes.raw(), strict=True)
+        for row, (slot, kind, raw) in enumerate(columns):
             if raw not in shape_texts:
                 shape_texts[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
             name = _TYPES[kind] if 0 <= kind < len(_TYPES) else f"type {kind}"
@@ -210,23 +209,13 @@ def _read_memory(nodes: Messages) -> dict[str, Column]:
     tensors = outputs.inner(_OUTPUT_TENSOR, "TensorDescription")
     allocations = tensors.inner(_TENSOR_ALLOCATION, "AllocationDescription")
     (requested,) = allocations.numbers(_ALLOCATION_REQUESTED)
-    columns["output_bytes"] = (
-        np.unique(outputs.parents),
-        sum_by(outputs.parents, requested, len(nodes)),
-    )
-    memory_stats = nodes.inner(_MEMORY_STATS, "MemoryStats").numbers(
-        _STATS_TEMPORARY, _STATS_PERSISTENT
-    )
-    for name, part in zip(("temp_bytes", "persistent_bytes"), memory_stats, strict=True):
-        columns[name] = np.flatnonzero(part), part
+    of_outputs = sum_by(outputs.parents, requested, len(nodes))
+    columns["output_bytes"] = np.unique(outputs.parents), of_outputs
+    memory_stats = nodes.inner(_MEMORY_STATS, "MemoryStats")
+    temporary, persistent = memory_stats.numbers(_STATS_TEMPORARY, _STATS_PERSISTENT)
+    columns["temp_bytes"] = np.flatnonzero(temporary), temporary
+    columns["persistent_bytes"] = np.flatnonzero(persistent), persistent
     return columns
-
-
-def sum_by(parents: Int64s, values: Int64s, count: int) -> Int64s:
-    """Sum up values by their parents' rows, of so many, shape (count,)."""
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, parents, values)
-    return sums
 
 
 @dataclass(frozen=True, slots=True)

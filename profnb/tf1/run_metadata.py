@@ -25,11 +25,11 @@ from pathlib import Path
 import numpy as np
 
 from profnb.capture.step_records import SESSION_RUN
-from profnb.core.columns import Bytes, Int32s, Int64s
+from profnb.core.columns import Bytes, Int32s, Int64s, sum_by
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.safe_files import whole_file
-from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes, sum_by
+from profnb.tf1.nodes import GraphStats, Label, Nodes, parse_label, read_nodes
 from profnb.trace.assemble import FoundLine, assemble_trace
 from profnb.trace.model import Counter, StringTable, Trace
 from profnb.trace.names import GRAPH_RUNS, split_graph_device
@@ -164,12 +164,10 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
             f"The nodes lie {span_ns / 86_400e9:,.0f} days apart, too far for one program."
         )
     nodes, timed = [run.nodes for run in runs], [run.timed for run in runs]
-    begin = [run.nodes.begin_ns[run.timed] for run in runs]
-    begin.append(np.array([run.begin_ns for run in runs], np.int64))
-    duration = [run.nodes.duration_ns[run.timed] for run in runs]
-    duration.append(np.array([run.end_ns - run.begin_ns for run in runs], np.int64))
-    begin_ps = (np.concatenate(begin) - base) * 1000
-    duration_ps = np.concatenate(duration) * 1000
+    of_runs = np.array([(run.begin_ns, run.end_ns - run.begin_ns) for run in runs], np.int64).T
+    begin = np.concatenate([*(run.nodes.begin_ns[run.timed] for run in runs), of_runs[0]])
+    duration = np.concatenate([*(run.nodes.duration_ns[run.timed] for run in runs), of_runs[1]])
+    begin_ps, duration_ps = (begin - base) * 1000, duration * 1000
     # What a cluster's workers receive is labelled with how fast it came ("[640.0KB 612.7Mb/s] edge_14_w/read
     # from ..."), which differs from run to run: there the event's name counts.
     first: dict[str, int] = {}
@@ -179,8 +177,8 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
             alike[row] = first.setdefault(label.event, row)
     program, programs = name_programs([alike[run.label[run.timed]] for run in runs])
     name = np.concatenate([*(r.label[r.timed] for r in runs), program + len(distinct.labels)])
-    of_runs = np.full(len(runs), len(distinct.devices))
-    device = np.concatenate([*(r.device[r.timed] for r in runs), of_runs])
+    behind = np.full(len(runs), len(distinct.devices))
+    device = np.concatenate([*(r.device[r.timed] for r in runs), behind])
     lines, line = _spread_over_lines([*distinct.devices], device, begin_ps, duration_ps)
     rows = [run.label for run in runs]
     number = np.array(numbers if len(numbers) == len(runs) else range(len(runs)), np.int64)
@@ -196,9 +194,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,
         StringTable.of([*(label.event for label in distinct.labels), *programs]),
-        stats=lambda order: GraphStats(
-            nodes, timed, rows, distinct.labels, order, number, is_apart
-        ),
+        stats=lambda order: GraphStats(nodes, timed, rows, distinct.labels, order, number, is_apart),
         counters=_count_memory(nodes, base),
         epoch_ns=base,
         left_out=tuple(left_out),

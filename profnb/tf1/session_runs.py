@@ -318,8 +318,7 @@ def _wrap_run(
     Args:
         run: The method.
         around: Entered around each call, given the session and the arguments but for the fetches, None for
-        one
-            that is not given; yields those to use. Must let errors through.
+            one that is not given; yields those to use. Must let errors through.
         runs: Told instead of calls that are only to be counted.
 
     Returns:

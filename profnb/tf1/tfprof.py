@@ -141,9 +141,8 @@ def tfprof_view(view: str, graph: Any, runs: Sequence[bytes]) -> list[SimpleName
             for node in device.node_stats:
                 node.ClearField("output")
     with _quiet(tf.get_logger()):
-        answer = TFPROF.find()(
-            graph if view == "code" else _copy_graph(tf, graph), merged, cmd=view, options=_OPTIONS
-        )
+        graph = graph if view == "code" else _copy_graph(tf, graph)
+        answer = TFPROF.find()(graph, merged, cmd=view, options=_OPTIONS)
     return _rows_of(answer, view)
 
 
@@ -233,11 +232,10 @@ def _rows_of(answer: Any, view: str) -> list[SimpleNamespace]:
 def _row_of(node: Any, view: str, depth: int, parent: int) -> SimpleNamespace:
     prefix = "" if view == "op" else "total_"
     sums = {name: int(getattr(node, prefix + field)) for name, field in _SUMS.items()}
-    occurrences = _occurrences(node, view)
-    self_us = int(node.exec_micros)
     return SimpleNamespace(
-        name=node.name, depth=depth, parent=parent, self_us=self_us, **sums, occurrences=occurrences
-    )
+        name=node.name, depth=depth, parent=parent, self_us=int(node.exec_micros), **sums,
+        occurrences=_occurrences(node, view),
+    )  # fmt: skip
 
 
 def _occurrences(node: Any, view: str) -> int:

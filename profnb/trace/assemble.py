@@ -4,6 +4,7 @@ They find planes, lines and events as they come; here lines are put after their 
 into time order, the longest first at equal begins, and the times to picoseconds since the first.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -11,7 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from profnb.core.columns import Bools, Int64s
+from profnb.core.columns import Bools, Int64s, number_values
 from profnb.trace.model import Counter, Events, Lines, Plane, Stats, StatValue, StringTable, Trace
 
 PlaneStats = Mapping[str, StatValue]
@@ -75,10 +76,9 @@ def assemble_trace(
         plane_stats: What is known of planes, by name.
         keeps_origin: Whether ``begin_ps`` is since the trace began already, and stays as it is.
     """
-    rows = {plane: row for row, plane in enumerate(dict.fromkeys(planes))}
-    plane_of = np.array(
-        [rows.setdefault((line.plane, line.side), len(rows)) for line in lines], np.int64
-    )
+    sides = [*planes, *((line.plane, line.side) for line in lines)]
+    rows, row = number_values(sides)
+    plane_of = row[len(planes) :]
     by_plane = np.argsort(plane_of, kind="stable")
     rank = np.empty(len(lines), np.int64)
     rank[by_plane] = np.arange(len(lines))
@@ -120,18 +120,10 @@ def _repeat_others(lines: Sequence[FoundLine]) -> Bools:
     There ``stream:all`` repeats the kernels of every stream and ``memcpy`` the copies; where no single
     stream was recorded they are all there is.
     """
-    single = {
-        line.plane for line in lines if line.name.startswith("stream:") and line.name[7:8].isdigit()
-    }
-    return np.array(
-        [
-            line.repeats
-            or (
-                line.side == "device"
-                and line.plane in single
-                and line.name.startswith(("stream:all", "memcpy"))
-            )
-            for line in lines
-        ],
-        np.bool_,
-    )
+    single = {line.plane for line in lines if re.match(r"stream:\d", line.name)}
+
+    def repeats(line: FoundLine) -> bool:
+        is_of_all = line.side == "device" and line.name.startswith(("stream:all", "memcpy"))
+        return line.repeats or (is_of_all and line.plane in single)
+
+    return np.array([repeats(line) for line in lines], np.bool_)

@@ -57,9 +57,7 @@ def align_clocks(trace: Trace) -> Trace:
         return trace
     (calls, call_keys), (programs, keys) = find_enqueued(trace)
     begin_ps, of_line = trace.events.begin_ps, trace.lines.of_event
-    enqueued, began = (
-        zip(*(key.tolist() for key in columns), strict=True) for columns in (call_keys, keys)
-    )
+    enqueued, began = (zip(*map(np.ndarray.tolist, one), strict=True) for one in (call_keys, keys))
     call_of = dict(zip(enqueued, begin_ps[calls].tolist(), strict=True))
     plane = trace.lines.plane[of_line[programs]].tolist()
     early: dict[int, int] = {}

@@ -92,11 +92,7 @@ def read_file(
 
 
 def _decompress(packed: Bytes, source: str) -> tuple[Bytes, str]:
-    """Inflate gzip to a bound: what a file claims of its size is not believed, and much is counted first.
-
-    Returns:
-        The bytes, as far as they go, and a sentence on damage, if there is any.
-    """
+    """Inflate gzip to a bound: what a file claims of its size is not believed, and much is counted first."""
     inflated, is_counted, damage = bytearray(), False, list[str]()
     for piece in _inflate(packed, source, damage):
         inflated += piece
@@ -163,9 +159,6 @@ def _inflate_some(inflate: Any, packed: bytes) -> tuple[bytes, Any, int]:
 def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """Write a trace into a logdir in TensorBoard's layout, as it was read but for what must not leave.
 
-    Returns:
-        The file that was written.
-
     Raises:
         TraceFormatError: The trace did not come from an XPlane file.
         OSError: It cannot be written.
@@ -190,9 +183,6 @@ def write_into_run(
     """Write what was recorded of a trace into a new run of a logdir, in TensorBoard's layout.
 
     The file is named for the trace's host as far as that may leave; ``write`` writes it, whole or not at all.
-
-    Returns:
-        The file that was written.
     """
     runs = Path(logdir).expanduser() / "plugins" / "profile"
     folder = claim_folder(runs, time.strftime("%Y_%m_%d_%H_%M_%S"))
@@ -232,11 +222,7 @@ def masked(recorded: Bytes, sharing: Sharing) -> bytes:
 def _mask_message(
     raw: bytearray, begin: int, end: int, places: list[int], sharing: Sharing, depth: int
 ) -> None:
-    """Mask the texts around some places, ascending, in the fields of a message.
-
-    Raises:
-        ValueError: The bytes are no message; none of them was changed.
-    """
+    """Mask the texts around some places, ascending, in the fields of a message."""
     for first, last in list(_fields_with_length(raw, begin, end)):
         inside = places[bisect_left(places, first) : bisect_left(places, last)]
         if not inside:

@@ -53,12 +53,9 @@ _CHECKPOINT = re.compile(rb"\0\0[\x01-\x7f][\x08\n]")
 _NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 # Words of eight or four bytes, 0 and 3, before the version; or a heading.
 _GPERFTOOLS = (
-    b"\0" * 8 + b"\3" + b"\0" * 7,
-    b"\0" * 4 + b"\3\0\0\0",
-    b"heap profile:",
-    b"--- heapz",
-    b"--- contentionz",
-)
+    b"\0" * 8 + b"\3" + b"\0" * 7, b"\0" * 4 + b"\3\0\0\0",
+    b"heap profile:", b"--- heapz", b"--- contentionz",
+)  # fmt: skip
 _PICTURE = b"<title>GPU Memory Timeline HTML</title>"
 _REPORT = (".nsys-rep", ".qdrep", ".qdstrm")
 _OPENS = (
@@ -95,7 +92,8 @@ class Format:
     Attributes:
         name: What it is, after "This is".
         fits: Whether a file's first bytes look like it.
-        read: What reads it; None where nothing here does.
+        read: What reads it, and raises TraceFormatError where it is damaged or tells of nothing; None where
+            nothing here does.
         remedy: What to do where nothing does, with ``{name}`` for the file's.
     """
 
@@ -150,9 +148,8 @@ def _read_event_files(opened: Opened) -> Trace:
     files = [opened.data, *opened.beside]
     tagged, (scalars, damaged) = find_runs(files), find_scalars(files)
     damaged = max(damaged, tagged.damaged)
-    missing = (
-        f"{counted_text(damaged, 'damaged record')} of the event files could not be read.",
-    ) * bool(damaged)
+    sentence = f"{counted_text(damaged, 'damaged record')} of the event files could not be read."
+    missing = (sentence,) if damaged else ()
     if tagged.runs:
         trace = read_run_metadata(tagged.runs, opened.source, tagged.numbers)
         return replace(trace, left_out=(*trace.left_out, *missing))
@@ -162,10 +159,9 @@ def _read_event_files(opened: Opened) -> Trace:
             f"{f' ({damaged:,} records are damaged)' if damaged else ''}. Open the trace below "
             "plugins/profile."
         )
-    none = np.empty(0, np.int64)
-    names = StringTable.of(())
+    none, notes = np.empty(0, np.int64), (SCALARS_ALONE, *missing)
     return assemble_trace(
-        opened.source, [], none, none, none, none, names, left_out=(SCALARS_ALONE, *missing)
+        opened.source, [], none, none, none, none, StringTable.of(()), left_out=notes
     )
 
 
@@ -253,9 +249,7 @@ def read_opened(opened: Opened) -> _Read:
             return format_.read(opened)
         except TraceFormatError as error:
             raise TraceFormatError(f"{opened.source}: {error}") from None
-    what = (
-        f"is {format_.name}"
-        if format_.name
-        else f"begins with {head[:8]!r}, which no format here does"
-    )
+    what = f"is {format_.name}"
+    if not format_.name:
+        what = f"begins with {head[:8]!r}, which no format here does"
     raise TraceFormatError(f"{opened.source} {what}. {format_.remedy.format(name=opened.source)}")

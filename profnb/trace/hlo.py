@@ -169,9 +169,8 @@ class HloModule:
         for heap in np.split(columns, events.offsets[1:-1]):
             totals = [total for total, _ in _simulate(heap.tolist(), size_of)]
             peak = totals.index(max(totals)) if totals else 0
-            alive += next(
-                (list(one) for _, one in islice(_simulate(heap.tolist(), size_of), peak, None)), []
-            )
+            states = islice(_simulate(heap.tolist(), size_of), peak, None)
+            alive += next((list(users) for _, users in states), [])
         return [(made_by.get(one, -1), size_of.get(one, 0)) for one in alive]
 
     def operands_of(self, row: int) -> list[int]:
@@ -211,11 +210,7 @@ def read_hlo_modules(trace: Trace) -> tuple[dict[int, HloModule], list[str]]:
 
 
 def read_hlo_module(buffer: Bytes, name: str, program_id: int = 0) -> HloModule:
-    """Read one ``HloProto``.
-
-    Raises:
-        TraceFormatError: The bytes are not an HloProto, or are damaged.
-    """
+    """Read one ``HloProto``."""
     proto = Messages.whole(buffer, "HloProto")
     fields = proto.read((), [_PROTO_MODULE, _PROTO_BUFFERS])
     module = proto.within(fields[_PROTO_MODULE], "HloModule")
@@ -337,9 +332,8 @@ def _read_buffers(assignment: Messages) -> dict[str, int] | None:
     """Add up the bytes of the program's buffers by what they hold."""
     if assignment.begins[0] == assignment.ends[0]:
         return None
-    size, is_thread_local, is_argument, live_out, is_constant = assignment.split(
-        3, "BufferAllocation"
-    ).numbers(2, 3, 5, 7, 12)
+    allocations = assignment.split(3, "BufferAllocation")
+    size, is_thread_local, is_argument, live_out, is_constant = allocations.numbers(2, 3, 5, 7, 12)
     kind = np.select([is_argument != 0, is_constant != 0, live_out != 0], [0, 2, 1], 3)
     size = np.where(is_thread_local, 0, np.maximum(size, 0))
     return {

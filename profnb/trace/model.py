@@ -10,7 +10,7 @@ Intervals are half-open everywhere: an event covers ``[begin_ps, begin_ps + dura
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
@@ -204,6 +204,17 @@ class StatColumn(RowColumns):
             return np.full(events.size, missing, self.values.dtype)
         at = np.maximum(np.searchsorted(self.events, events, side="right") - 1, 0)
         return np.where(self.events[at] == events, self.values[at], missing)
+
+
+def values_at(columns: Mapping[str, StatColumn], event: int) -> dict[str, StatValue]:
+    """Give what one event has of some columns of integers and texts, the first of several."""
+    stats: dict[str, StatValue] = {}
+    for name, column in columns.items():
+        at = int(np.searchsorted(column.events, event))
+        if at < len(column) and column.events[at] == event:
+            value = int(column.values[at])
+            stats[name] = column.texts[value] if column.texts else value
+    return stats
 
 
 class Stats:

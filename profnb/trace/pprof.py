@@ -36,14 +36,8 @@ _NS = {
     "seconds": 10**9, "s": 10**9,
 }  # fmt: skip
 _BYTES = {
-    "bytes": 1,
-    "byte": 1,
-    "b": 1,
-    "kilobytes": 1 << 10,
-    "kb": 1 << 10,
-    "megabytes": 1 << 20,
-    "mb": 1 << 20,
-}
+    "bytes": 1, "byte": 1, "b": 1, "kilobytes": 1 << 10, "kb": 1 << 10, "megabytes": 1 << 20, "mb": 1 << 20,
+}  # fmt: skip
 _PACKAGES = ("/site-packages/", "/dist-packages/")
 # 104 days of nanoseconds, 9 petabytes: sums stay inside int64 picoseconds
 _LARGEST_VALUE = 9 * 10**15
@@ -77,10 +71,8 @@ def is_pprof(head: bytes) -> bool:
     try:
         while at < len(head):
             key, at = read_plain_varint(head, at, len(head))
-            if (
-                key & 7 != (LENGTH if key >> 3 in _MESSAGES else VARINT)
-                or not 0 < key >> 3 <= _DEFAULT
-            ):
+            kind = LENGTH if key >> 3 in _MESSAGES else VARINT
+            if key & 7 != kind or not 0 < key >> 3 <= _DEFAULT:
                 return False
             size, at = read_plain_varint(head, at, len(head))
             if key >> 3 == _TYPES:
@@ -92,11 +84,7 @@ def is_pprof(head: bytes) -> bool:
 
 
 def read_pprof(buffer: Bytes, source: str) -> Trace | SampledStacks:
-    """Read a profile.
-
-    Raises:
-        TraceFormatError: It is damaged, has neither bytes nor time, or is the difference of two.
-    """
+    """Read a profile."""
     return _Profile(buffer).read(source)
 
 
@@ -169,18 +157,14 @@ class _Profile:
     def _stacks(self, samples: Messages) -> tuple[tuple[Function, ...], list[_Frames]]:
         """Find the functions, and the stack of each sample, the innermost frame first."""
         functions = self._split(_FUNCTIONS, "function")
-        ids, names, system, files, starts = (
-            one.tolist() for one in functions.numbers(1, 2, 3, 4, 5)
-        )
         rows: dict[Function, int] = {}
-        row_of = {
-            number: rows.setdefault(
-                (self._text(name) or self._text(other), self._text(file), max(start, 0)), len(rows)
+        row_of = {}
+        columns = (one.tolist() for one in functions.numbers(1, 2, 3, 4, 5))
+        for number, name, other, file_text, start in zip(*columns, strict=True):
+            title = self._text(name) or self._text(other)
+            row_of[number] = rows.setdefault(
+                (title, self._text(file_text), max(start, 0)), len(rows)
             )
-            for number, name, other, file, start in zip(
-                ids, names, system, files, starts, strict=True
-            )
-        }
         mappings = self._split(_MAPPINGS, "mapping")
         file_of = dict(zip(*(one.tolist() for one in mappings.numbers(1, 5)), strict=True))
         locations = self._split(_LOCATIONS, "location")
@@ -230,22 +214,19 @@ def _trace_of_memory(
         rows = np.array([row for row, name in enumerate(holders) if name == holder])
         in_use = np.full(rows.size, -1)
         in_use[-1] = sizes[rows].sum()
-        records.append(
-            Allocations(
-                holder, number, np.zeros_like(rows), sizes[rows], in_use, np.arange(rows.size),
-                [lines[row] for row in rows.tolist()], np.maximum(counts[rows], 1),
-            ).records()
-        )  # fmt: skip
+        records.append(Allocations(
+            holder, number, np.zeros_like(rows), sizes[rows], in_use, np.arange(rows.size),
+            [lines[row] for row in rows.tolist()], np.maximum(counts[rows], 1),
+        ).records())  # fmt: skip
     return trace_of(source, "pprof", records)
 
 
 def _line_of(functions: Sequence[Function], stack: _Frames) -> str:
     """Name the innermost line that is in no package, else the innermost of all."""
-    kept = (
-        frame for frame in stack if not any(part in functions[frame[0]][1] for part in _PACKAGES)
-    )
-    frame = next(kept, stack[0] if stack else None)
-    if frame is None:
+    if not stack:
         return ""
-    name, file, _ = functions[frame[0]]
-    return line_name(file, frame[1], name)
+    files = ((frame, functions[frame[0]][1]) for frame in stack)
+    kept = (frame for frame, file in files if not any(part in file for part in _PACKAGES))
+    function, line = next(kept, stack[0])
+    name, file, _ = functions[function]
+    return line_name(file, line, name)

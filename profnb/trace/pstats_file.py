@@ -44,11 +44,7 @@ class CallCounts:
 
 
 def read_pstats(data: bytes) -> CallCounts:
-    """Read a saved profile.
-
-    Raises:
-        TraceFormatError: It is none, or damaged.
-    """
+    """Read a saved profile."""
     if len(data) > MOST_PSTATS_BYTES:
         raise TraceFormatError(
             f"A profile of cProfile of more than {MOST_PSTATS_BYTES / 1e6:,.0f} MB. Profile less."

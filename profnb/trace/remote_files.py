@@ -132,11 +132,7 @@ def _failures_told(url: str) -> Iterator[None]:
 
 
 def list_traces(url: str) -> list[str]:
-    """The traces of all runs under a URL, each a URL of its own.
-
-    Raises:
-        ProfnbError, FileNotFoundError, TraceFormatError: As ``fetch_traces`` does.
-    """
+    """The traces of all runs under a URL, each a URL of its own."""
     with _failures_told(url):
         files, root = _open(url)
         names = _find(files, root, url)

@@ -107,13 +107,8 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
     if not root.is_dir():
         check_regular(root)
         return [_trace_file(root)]
-    listed = [
-        Path(folder, name)
-        for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
-        for name in names
-        if is_trace_name(name)
-    ]
-    files = prefer([file for file in listed if is_regular(file)], lambda file: file.name)
+    listed = [file for file in _walked(root) if is_trace_name(file.name) and is_regular(file)]
+    files = prefer(listed, lambda file: file.name)
     if not files:
         raise TraceFormatError(
             f"No *{XPLANE_SUFFIX}, *.trace.json[.gz] or timeline*.json under {root}. Give a trace file, or "
@@ -132,6 +127,11 @@ def find_traces(path: str | os.PathLike[str]) -> list[TraceFile]:
         for run, hosts in runs_of(traces).items()
     }
     return sorted(traces, key=lambda trace: (newest[trace.run], trace.run, trace.host))
+
+
+def _walked(root: Path) -> list[Path]:
+    folders = islice(os.walk(root), _MOST_FOLDERS)
+    return [Path(folder, name) for folder, _, names in folders for name in names]
 
 
 def is_trace_name(name: str) -> bool:
@@ -153,11 +153,7 @@ def event_files(path: str | os.PathLike[str]) -> list[Path]:
     """Find the event files of a folder or of a trace's logdir; of a file itself, those of its run."""
     root = Path(path).expanduser()
     if root.is_dir():
-        listed = [
-            Path(folder, name)
-            for folder, _, names in islice(os.walk(root), _MOST_FOLDERS)
-            for name in names
-        ]
+        listed = _walked(root)
     else:
         in_logdir = root.parents[3:4] if root.parent.parent.name == "profile" else root.parents[:1]
         listed = [file for folder in in_logdir for file in folder.iterdir()]
@@ -275,10 +271,9 @@ def read_capture_time(file: Path) -> CaptureTime:
                 first, at = at, at + inner + length
                 if key & 7 != LENGTH or at > size:  # an XSpace has nothing else
                     return CaptureTime()
-                is_environment = _ENVIRONMENT.encode() in head and length <= _LONGEST_PLANE
-                if (key >> 3 == _PLANE and is_environment) or (
-                    key >> 3 == _HOSTNAME and length <= _LONGEST_HOSTNAME
-                ):
+                longest = {_PLANE: _LONGEST_PLANE, _HOSTNAME: _LONGEST_HOSTNAME}.get(key >> 3, -1)
+                is_meant = key >> 3 == _HOSTNAME or _ENVIRONMENT.encode() in head
+                if length <= longest and is_meant:
                     opened.seek(first)
                     kept += opened.read(at - first)
         return capture_time(read_xplane(np.frombuffer(bytes(kept), np.uint8), file.name))

@@ -35,11 +35,7 @@ _LONGEST_VARINT = 10
 
 
 def check(position: Number, what: str) -> None:
-    """Raise if a kernel stopped before the end.
-
-    Raises:
-        TraceFormatError: The kernel met bytes that are not a valid message.
-    """
+    """Raise if a kernel stopped before the end."""
     if position != OK:
         raise TraceFormatError(
             f"Malformed {what} at byte {position:,}: the file is truncated, damaged, or not an XPlane "
@@ -211,8 +207,7 @@ class Messages:
     @classmethod
     def whole(cls, buffer: Bytes, kind: str) -> "Messages":
         """Take the buffer as one message."""
-        zero, size = np.zeros(1, np.int64), np.full(1, buffer.size, np.int64)
-        return cls(buffer, kind, zero, size, np.arange(2))
+        return cls(buffer, kind, np.array([0]), np.array([buffer.size]), np.arange(2))
 
     def __len__(self) -> int:
         return self.begins.size
@@ -223,11 +218,7 @@ class Messages:
         return np.repeat(np.arange(self.offsets.size - 1), np.diff(self.offsets))
 
     def at_most(self, most: int, noun: str, whole: str) -> "Messages":
-        """Give the same messages.
-
-        Raises:
-            TraceFormatError: There are more than any real file has.
-        """
+        """Give the same messages."""
         if len(self) > most:
             raise TraceFormatError(
                 f"The file claims {len(self):,} {noun}, more than any real {whole} has."

@@ -31,10 +31,8 @@ _LONGEST_STAT = (1 << 31) - 1  # no protobuf message is longer
 _MOST_SHOWN = 1000  # stats of one event
 _WORD = 1 << 64
 # In a text of JSON; "<" as well, as it may come to stand in a page.
-_ESCAPED = {number: f"\\u{number:04x}" for number in (*range(32), ord("<"))} | {
-    34: '\\"',
-    92: "\\\\",
-}
+_ESCAPED = {number: f"\\u{number:04x}" for number in (*range(32), ord("<"))}
+_ESCAPED |= {34: '\\"', 92: "\\\\"}
 
 
 @dataclass(frozen=True, slots=True)

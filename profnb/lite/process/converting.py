@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from profnb.lite.lite_data import match_inputs
+from profnb.lite.lite_data import match_inputs, read_arrays
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,9 +57,7 @@ def _converter(tf: Any, job: Mapping[str, Any], kind: str, *, is_strict: bool = 
     if kind == "int8":
         if not job["is_trained"]:
             converter.representative_dataset = lambda: _examples(tf, job)
-            wanted = (
-                [sets.TFLITE_BUILTINS_INT8] if is_strict else [sets.TFLITE_BUILTINS_INT8, *wanted]
-            )
+            wanted = [sets.TFLITE_BUILTINS_INT8, *([] if is_strict else wanted)]
             converter.target_spec.supported_ops = wanted
         converter.inference_input_type = converter.inference_output_type = tf.int8
     if "select-tf" in job["allow"]:
@@ -73,8 +69,7 @@ def _converter(tf: Any, job: Mapping[str, Any], kind: str, *, is_strict: bool = 
 
 def _examples(tf: Any, job: Mapping[str, Any]) -> Iterator[Any]:
     """Read what is calibrated with, as many at a time as the model takes."""
-    with np.load(job["examples"], allow_pickle=False) as file:
-        arrays = [file[f"x{at}"] for at in range(len(file.files))]
+    arrays = read_arrays(job["examples"])
     signature = tf.saved_model.load(job["saved_model"]).signatures["serving_default"]
     specs = signature.structured_input_signature[1]
     names = list(specs)

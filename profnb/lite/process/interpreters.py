@@ -53,10 +53,10 @@ def own_environment() -> dict[str, str]:
 
 def why_it_ended(code: int) -> str:
     """Say how a process ended: "ended with signal SIGSEGV"."""
-    if code < 0:
-        names = {one.value: one.name for one in signal.Signals}
-        return f"ended with signal {names.get(-code, -code)}"
-    return f"ended with status {code}"
+    names = {-one.value: one.name for one in signal.Signals}
+    return (
+        f"ended with signal {names.get(code, -code)}" if code < 0 else f"ended with status {code}"
+    )
 
 
 class InterpreterProcess:

@@ -24,6 +24,7 @@ import numpy as np
 
 _WARM_UP = 10
 _LARGEST_TENSOR = 1 << 24  # elements: what is shown of a layer has to fit
+_QUESTIONS = ("open", "graph", "ready", "round", "outputs", "tensors", "probe", "profile")
 
 
 def _interpreter_class(engine: str) -> tuple[Any, Any]:
@@ -93,11 +94,8 @@ class _Model:
 
     def compile(self, arrays: list[Any]) -> None:
         """Time ``CompiledModel`` from now on, where the package has it."""
-        if (
-            self.engine != "litert"
-            or self.is_resized
-            or find_spec("ai_edge_litert.options") is None
-        ):
+        is_litert = self.engine == "litert" and find_spec("ai_edge_litert.options") is not None
+        if self.is_resized or not is_litert:
             return
         with suppress(ImportError, TypeError, AttributeError, RuntimeError, ValueError):
             from ai_edge_litert.compiled_model import CompiledModel
@@ -165,11 +163,9 @@ class _Server:
         self.models: dict[str, _Model] = {}
 
     def answer(self, ask: Mapping[str, Any]) -> Any:
-        asked = {
-            "open": self.open, "graph": self.graph, "ready": self.ready, "round": self.round,
-            "outputs": self.outputs, "tensors": self.tensors, "probe": self.probe, "profile": self.profile,
-        }  # fmt: skip
-        return asked[ask["do"]](ask)
+        if ask["do"] not in _QUESTIONS:
+            raise KeyError(ask["do"])
+        return getattr(self, ask["do"])(ask)
 
     def probe(self, ask: Mapping[str, Any]) -> dict[str, Any]:
         """Open and run one model once, and tell the most memory that took."""
@@ -308,14 +304,8 @@ def main() -> int:
         try:
             answer = server.answer(json.loads(line))
         except (
-            RuntimeError,
-            ValueError,
-            TypeError,
-            OSError,
-            ImportError,
-            MemoryError,
-            KeyError,
-        ) as error:
+            RuntimeError, ValueError, TypeError, OSError, ImportError, MemoryError, KeyError,
+        ) as error:  # fmt: skip
             answer = {"error": str(error) or type(error).__name__}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

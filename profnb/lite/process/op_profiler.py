@@ -54,11 +54,7 @@ class _Event(ctypes.Structure):
 
 
 def find_library() -> Any:
-    """LiteRT's library.
-
-    Raises:
-        RuntimeError: The package has none, or it has no profiler.
-    """
+    """LiteRT's library."""
     spec = find_spec("ai_edge_litert")
     if spec is None or spec.origin is None:
         raise RuntimeError("ai-edge-litert is not installed")

@@ -140,9 +140,8 @@ def find_sequence(codes: Int64s) -> tuple[int, int, int]:
         (first, stop, length) of the shortest one (1,000 at most); zeros if there is none.
     """
     for length in range(1, min(codes.size // 2, _LONGEST_PERIOD) + 1):
-        is_start = (
-            codes[length : length + _GLANCE] == codes[:_GLANCE][: codes.size - length]
-        ).all()
+        glance = codes[length : length + _GLANCE]
+        is_start = (glance == codes[: glance.size]).all()
         if is_start and (codes[length:] == codes[:-length]).all():
             return 0, codes.size, length
     return _find_inside(codes)

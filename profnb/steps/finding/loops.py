@@ -40,10 +40,8 @@ _ASKS = "EagerLocalExecute: IteratorGetNext"
 _FETCH = "IteratorGetNextOp::DoCompute"
 _MAKES = "EagerLocalExecute: MakeIterator"
 _ROOT = "Iterator::Root"
-_UPDATES = tuple(
-    f"EagerLocalExecute: {op}"
-    for op in ("AssignSubVariableOp", "ResourceApply", "ResourceSparseApply")
-)
+_UPDATED = "AssignSubVariableOp", "ResourceApply", "ResourceSparseApply"
+_UPDATES = tuple(f"EagerLocalExecute: {op}" for op in _UPDATED)
 _TENTH = 0.1
 _PREPARES = ("convert_to_tensor", "tf.constant", "TFE_DeleteTensorHandle")
 
@@ -205,15 +203,10 @@ def taped_steps(trace: Trace, others: Steps | None = None) -> Steps | None:
     in_turns = np.isin(np.arange(gradients.size), turns.roots)
     asks = np.flatnonzero(trace.select_named(_ASKS, _MAKES) & trace.is_host_event)
     begins = thread.rows_of(begin_events)
-    last = _lasts(
-        trace,
-        thread,
-        turns.anchor,
-        thread.rows_of(gradients[turns.last]),
-        np.concatenate(
-            [begin_events, gradients[~in_turns], entered[~np.isin(numbers, tape[in_turns])], asks]
-        ),
-    )
+    others_entered = entered[~np.isin(numbers, tape[in_turns])]
+    stops = np.concatenate([begin_events, gradients[~in_turns], others_entered, asks])
+    last_gradients = thread.rows_of(gradients[turns.last])
+    last = _lasts(trace, thread, turns.anchor, last_gradients, stops)
     kept = np.append(begins[1:] > begins[:-1], True)
     if others is not None:
         ends_ps = trace.events.end_ps[thread.outer[last - 1]]

@@ -126,10 +126,9 @@ def repeated_ranges(trace: Trace, ranges: Int64s) -> list[str]:
     spent: Counter[str] = Counter()
     often: Counter[str] = Counter()
     names, row = np.unique(trace.events.name[ranges], return_inverse=True)
-    time = np.bincount(row, trace.events.duration_ps[ranges], minlength=names.size)
-    for name, ps, count in zip(
-        names.tolist(), time.tolist(), np.bincount(row, minlength=names.size).tolist(), strict=True
-    ):
+    times = np.bincount(row, trace.events.duration_ps[ranges], minlength=names.size).tolist()
+    counts = np.bincount(row, minlength=names.size).tolist()
+    for name, ps, count in zip(names.tolist(), times, counts, strict=True):
         family = family_of(trace.names[name])
         spent[family] += ps
         often[family] += count
@@ -199,9 +198,8 @@ def ranged_steps(trace: Trace) -> Steps | None:
             return None
         roots, first_root, anchors = outer[turns.roots], turns.first_root, turns.anchor
     phase = tuple(families[one] for one in anchors.tolist())
-    named = ", ".join(
-        dict.fromkeys(families[one] for one in family[np.searchsorted(marked, roots)].tolist())
-    )
+    of_roots = dict.fromkeys(family[np.searchsorted(marked, roots)].tolist())
+    named = ", ".join(families[one] for one in of_roots)
     return Steps.of_roots(trace, roots, phase, f"ranges that repeat: {named}", first_root)
 
 

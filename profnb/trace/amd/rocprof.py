@@ -47,11 +47,7 @@ def is_rocprof(head: bytes) -> bool:
 
 
 def read_rocprof(buffer: Bytes, source: str) -> Trace:
-    """Read a file of rocprofv3.
-
-    Raises:
-        TraceFormatError: It is damaged, too large, or holds no event.
-    """
+    """Read a file of rocprofv3."""
     whole = _dict(parse_value(buffer.tobytes()) if buffer.size <= _MOST_BYTES else None)
     if not whole:
         raise TraceFormatError(
@@ -100,10 +96,8 @@ def _tool_of(events: Sequence[Any]) -> dict[str, Any]:
         number = names.setdefault(name, len(names))
         if kind == "marker_api":
             marks.append({"key": correlation, "value": name})
-        gpus |= {_integer(args.get("agent"))}
-        gpus |= {
-            _integer(args.get(f"{end}_agent")) for end, mark in _AT_DEVICE.items() if mark in name
-        }
+        agents = ["agent", *(f"{end}_agent" for end, mark in _AT_DEVICE.items() if mark in name)]
+        gpus |= {_integer(args.get(agent)) for agent in agents}
         sizes = ({"x": args.get(f"{what}_size"), "y": 1, "z": 1} for what in ("workgroup", "grid"))
         sent = {
             "agent_id": args.get("agent"), "queue_id": args.get("queue"), "kernel_id": number,
@@ -148,16 +142,12 @@ class _Tool:
             sent = _dict(one.get("dispatch_info"))
             symbol = self._symbols.get(_integer(sent.get("kernel_id")), {})
             name = _text(symbol.get("formatted_kernel_name")) or _text(symbol.get("kernel_name"))
-            static, shape = _integer(symbol.get("group_segment_size")), {}
+            static, shape = _integer(symbol.get("group_segment_size")), dict[str, int]()
             for axis in "xyz":
-                block, items = (
-                    _integer(_dict(sent.get(f"{what}_size")).get(axis))
-                    for what in ("workgroup", "grid")
-                )
-                shape[f"block{axis.upper()}"] = block
-                shape[f"grid{axis.upper()}"] = (
-                    -(-items // block) if block > 0 and items >= 0 else -1
-                )
+                sizes = (_dict(sent.get(f"{what}_size")) for what in ("workgroup", "grid"))
+                block, items = (_integer(size.get(axis)) for size in sizes)
+                groups = -(-items // block) if block > 0 and items >= 0 else -1
+                shape |= {f"block{axis.upper()}": block, f"grid{axis.upper()}": groups}
             dynamic = max(_integer(sent.get("group_segment_size")) - max(static, 0), 0)
             rows.add(name or "?", {
                 **_begun(one), **shape, "deviceId": self._gpu_of.get(_integer(sent.get("agent_id")), 0),
@@ -171,9 +161,8 @@ class _Tool:
         """Read the copies; they lie on the line of their device."""
         rows = Columns(*COPY_COLUMNS)
         for one in self._each("memory_copy"):
-            ends = [
-                self._gpu_of.get(_integer(one.get(f"{end}_agent_id")), -1) for end in ("src", "dst")
-            ]
+            agents = one.get("src_agent_id"), one.get("dst_agent_id")
+            ends = [self._gpu_of.get(_integer(agent), -1) for agent in agents]
             rows.add("", {
                 **_begun(one), "deviceId": max(ends), "streamId": _integer(one.get("stream_id")),
                 "bytes": _integer(one.get("bytes")), "copyKind": _COPY_KINDS[ends[0] >= 0, ends[1] >= 0],

@@ -15,7 +15,7 @@ import numpy as np
 
 from profnb.core.columns import Bytes, Int64s
 from profnb.trace.chrome.json_scan import distinct_spans, find_members, read_integers
-from profnb.trace.model import StatColumn, Stats, StatValue
+from profnb.trace.model import StatColumn, Stats, StatValue, values_at
 from profnb.trace.names import CORRELATION_ID
 
 # What others call a stat that has a name of its own here.
@@ -128,9 +128,4 @@ class ChromeStats(Stats):
         for key, value in members.items() if isinstance(members, dict) else ():
             plain = isinstance(value, int | float | str) and not isinstance(value, bool)
             stats[key] = value if plain else json.dumps(value)
-        for name, column in self._derived.items():
-            at = int(np.searchsorted(column.events, event))
-            if at < len(column) and column.events[at] == event:
-                value = int(column.values[at])
-                stats[name] = column.texts[value] if column.texts else value
-        return stats
+        return stats | values_at(self._derived, event)

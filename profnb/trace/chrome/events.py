@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.core.columns import Bools, Bytes, Int64s
+from profnb.core.columns import Bools, Bytes, Int64s, number_values
 from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.units import counted_text
@@ -238,11 +238,7 @@ def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, i
 
 
 def read_raw_events(buffer: Bytes) -> RawEvents:
-    """Find the events of a Chrome trace and put their fields into columns.
-
-    Raises:
-        TraceFormatError: It is no Chrome trace, or is damaged or cut short.
-    """
+    """Find the events of a Chrome trace and put their fields into columns."""
 
     def text_at(span: Int64s) -> str:
         return text_of(buffer[span[0] : span[1]].tobytes())
@@ -273,23 +269,15 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     whole, part, is_number = _decimals(buffer, spans[:, _TS])
     duration = _durations(buffer, spans, phases)
     is_usable = is_number & (duration >= 0)
-    left_out = [
-        f"{count:,} {what}."
-        for count, what in (
-            (int((~is_number).sum()), "events have a time that is no number"),
-            (
-                int((duration < 0)[is_number].sum()),
-                "events have a duration that is negative or no number",
-            ),
-            (others, "events have no place on a thread (async, object, ...)"),
-        )
-        if count
-    ]
-    left_out[:0] = _damage(listed, buffer.size)
-    if documents > 1:
-        left_out.insert(
-            0, f"The file holds {documents:,} JSON documents; their events are shown together."
-        )
+    unusable = (
+        ((~is_number).sum(), "events have a time that is no number"),
+        ((duration < 0)[is_number].sum(), "events have a duration that is negative or no number"),
+        (others, "events have no place on a thread (async, object, ...)"),
+    )
+    several = f"The file holds {documents:,} JSON documents; their events are shown together."
+    left_out = [several] if documents > 1 else []
+    left_out += _damage(listed, buffer.size)
+    left_out += [f"{int(count):,} {what}." for count, what in unusable if count]
     spans, phases, duration = spans[is_usable], phases[is_usable], duration[is_usable]
     origin_us = int(whole[is_usable].min()) if is_usable.any() else 0
     begin = _since(origin_us, whole[is_usable], part[is_usable])
@@ -376,10 +364,9 @@ def _texts(buffer: Bytes, spans: Int64s) -> tuple[list[str], Int64s]:
     """Find the distinct texts of N spans and the row of each, shape (N,)."""
     begins, ends = spans[:, 0].copy(), spans[:, 1].copy()
     code, first = distinct_spans(buffer, begins, ends)
-    rows: dict[str, int] = {}
-    raw = [text_of(buffer[begins[at] : ends[at]].tobytes()) for at in first.tolist()]
-    row = np.array([rows.setdefault(text, len(rows)) for text in raw], np.int64)
-    return list(rows), row[code]
+    raw = (text_of(buffer[begins[at] : ends[at]].tobytes()) for at in first.tolist())
+    texts, row = number_values(raw)
+    return texts, row[code]
 
 
 @compiled

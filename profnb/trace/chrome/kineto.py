@@ -108,15 +108,12 @@ def read_kineto(
             line = FoundLine(processes.get(process, process), "other", name)
         else:
             label = name if name != tid else f"thread {tid}"
-            line = FoundLine(
-                f"{processes.get(process, 'process')} {process}", "host", label, number
-            )
+            plane = f"{processes.get(process, 'process')} {process}"
+            line = FoundLine(plane, "host", label, number)
         lines.append(line)
+        names_beside = (stream + what for what in _LINES_BESIDE)
         beside.append(
-            [
-                FoundLine(device, "device", stream + what, number, repeats=True)
-                for what in _LINES_BESIDE
-            ]
+            [FoundLine(device, "device", one, number, repeats=True) for one in names_beside]
         )
         unknown.append(FoundLine(f"/device:unknown:{process}", "device", name, repeats=True))
     lines += [*chain.from_iterable(zip(*beside, strict=True)), *unknown]

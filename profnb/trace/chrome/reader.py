@@ -168,12 +168,12 @@ def _sampled(raw: RawEvents) -> list[Counter]:
     samples: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for event in events[np.argsort(raw.begin_ps[events], kind="stable")].tolist():
         for series, value in raw.args_of(event).items():
-            if not isinstance(value, int | float) or isinstance(value, bool):
-                continue
-            if abs(value) > _LARGEST_SAMPLE:  # infinite, or digits past what a float holds
-                continue
-            sample = int(raw.begin_ps[event]), float(value)
-            samples.setdefault((raw.names[raw.name[event]], series), []).append(sample)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if (
+                is_number and abs(value) <= _LARGEST_SAMPLE
+            ):  # finite, and no more than a float holds
+                sample = int(raw.begin_ps[event]), float(value)
+                samples.setdefault((raw.names[raw.name[event]], series), []).append(sample)
     counters = []
     for (name, series), pairs in samples.items():
         is_bytes = any(word in f"{name} {series}".lower() for word in _BYTE_WORDS)
@@ -197,11 +197,10 @@ def _read_export(raw: RawEvents, processes: _Named, threads: _NamedThreads) -> R
         args = threads.get((process, thread), {})
         rank.append(number(args, "line"))
         plane = processes[process]["name"] if process in processes else process
-        line = FoundLine(
+        lines.append(FoundLine(
             plane, sides.get(process, ""), args.get("name", thread), number(args, "line_id"),
             repeats=args.get("repeats") is True,
-        )  # fmt: skip
-        lines.append(line)
+        ))  # fmt: skip
     is_event = ~raw.is_counter & (raw.category != row_of(raw.categories, ADDED))
     ops = raw.header["otherData"].get("op_names")
     is_op = None
@@ -231,12 +230,8 @@ def _read_timeline(raw: RawEvents, processes: dict[str, str]) -> Reading:
     rows = np.arange(raw.name.size)
     op_names = raw.stats_of(rows).texts("name")
     pairs, code = number_pairs(op_names.of(rows) + 1, raw.name)
-    names = [
-        f"{op_name}:{raw.names[kind]}"
-        if op and (op_name := op_names.texts[op - 1])
-        else raw.names[kind]
-        for op, kind in pairs
-    ]
+    prefixes = ["", *(text and f"{text}:" for text in op_names.texts)]
+    names = [prefixes[op] + raw.names[kind] for op, kind in pairs]
     is_event = np.array(is_compute, np.bool_)[raw.thread] & ~raw.is_counter
     return Reading(lines, raw.thread, is_event, names, code, None, {})
 

@@ -69,11 +69,7 @@ _LAST_MOMENT_NS, _MOST_IN_USE = 1 << 61, 1 << 55
 
 
 def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
-    """Read a snapshot.
-
-    Raises:
-        TraceFormatError: It is none, holds something else than plain values, or is damaged.
-    """
+    """Read a snapshot."""
     snapshot = _load_plain(buffer)
     devices = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(devices, list):
@@ -232,17 +228,12 @@ def _records(device: int, changes: Sequence[_Change], unnamed: int) -> Records:
     times, addresses, sizes, lines = zip(*changes, strict=True)
     when, address, change = (np.array(column, np.int64) for column in (times, addresses, sizes))
     in_use = unnamed + np.cumsum(change)
-    return Allocations(
-        f"GPU_{device}", device, when, change, in_use, address, lines, np.ones_like(when)
-    ).records()
+    one = np.ones_like(when)
+    return Allocations(f"GPU_{device}", device, when, change, in_use, address, lines, one).records()
 
 
 def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
-    """Read a memory timeline, of bytes by kind or of each change.
-
-    Raises:
-        TraceFormatError: It is none, is damaged, or tells of no memory.
-    """
+    """Read a memory timeline, of bytes by kind or of each change."""
     whole = parse_value(buffer.tobytes()) if buffer.size <= _MOST_TIMELINE_BYTES else []
     if not whole:
         raise TraceFormatError(
@@ -285,11 +276,9 @@ def read_memory_timeline(buffer: Bytes, source: str) -> Trace:
 def _integers(rows: object, width: int) -> Int64s:
     """Give rows of as many integers each as an array, shape (N, width)."""
     listed = rows if isinstance(rows, list) else [None]
-    is_whole = all(
-        isinstance(row, list)
-        and len(row) == width
-        and all(type(one) is int and abs(one) < _LAST_MOMENT_NS for one in row)
-        for row in listed
+    is_list = all(isinstance(row, list) and len(row) == width for row in listed)
+    is_whole = is_list and all(
+        type(one) is int and abs(one) < _LAST_MOMENT_NS for row in listed for one in row or ()
     )
     if not is_whole or len(listed) > _MOST_MOMENTS:
         raise TraceFormatError(
@@ -316,10 +305,8 @@ def _kind_changes(rows: object) -> tuple[Int64s, Int64s, Int64s]:
     table = _integers(rows, 4)
     table = table[np.argsort(table[:, 0], kind="stable")]
     times, _, size, kind = table.T
-    if (
-        not ((kind >= 0) & (kind < len(_TENSOR_KINDS))).all()
-        or np.abs(size).sum(dtype=np.float64) > _MOST_IN_USE
-    ):
+    is_kind = (kind >= 0) & (kind < len(_TENSOR_KINDS))
+    if not is_kind.all() or np.abs(size).sum(dtype=np.float64) > _MOST_IN_USE:
         raise TraceFormatError(
             "A memory timeline with a kind or size that no tensor has. Export the timeline again."
         )

@@ -51,11 +51,7 @@ class Database:
                 self._others[name] = "a view" if kind == "view" else "a virtual table"
 
     def has(self, *names: str) -> bool:
-        """Tell whether one of some tables is there.
-
-        Raises:
-            TraceFormatError: Something else bears its name.
-        """
+        """Tell whether one of some tables is there."""
         for name in names:
             if name in self._others:
                 raise TraceFormatError(

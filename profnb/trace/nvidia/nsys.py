@@ -55,11 +55,7 @@ _Pair = tuple[int, int]
 
 
 def read_nsys(database: Database, source: str) -> Trace:
-    """Read an export of Nsight Systems.
-
-    Raises:
-        TraceFormatError: It holds no event, or something else than tables.
-    """
+    """Read an export of Nsight Systems."""
     strings, titles = Strings(database, STRINGS, "id"), dict[int, str]()
     threads, name_ids = database.integers(_THREAD_NAMES, "globalTid", "nameId")
     texts, row = strings.of(name_ids)
@@ -190,6 +186,5 @@ def _facts(database: Database) -> dict[str, PlaneStats]:
     (gpu, *columns), (names,) = database.rows(_GPUS, ["id", *_FACTS], ["name"])
     number_of = dict(zip(of_gpu.tolist(), cuda.tolist(), strict=True))
     numbers = [number_of.get(one, one) for one in gpu.tolist()]
-    return facts_of(
-        numbers, names, dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
-    )
+    columns_of = dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
+    return facts_of(numbers, names, columns_of)

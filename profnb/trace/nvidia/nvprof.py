@@ -61,20 +61,15 @@ _CALLS = {
 
 
 def read_nvprof(database: Database, source: str) -> Trace:
-    """Read a database of nvprof.
-
-    Raises:
-        TraceFormatError: It holds no event, or something else than tables.
-    """
+    """Read a database of nvprof."""
     strings = Strings(database, STRINGS, "_id_")
     records = []
     for table in _KERNELS:
         *columns, name = database.integers(table, *KERNEL_COLUMNS, "name")
         records.append(kernels_of(columns, *strings.of(name)))
-    records += [
-        copies_of(database.integers(table, *COPY_COLUMNS), _MEMORY_KINDS) for table in _COPY_TABLES
-    ]
-    records.append(copies_of(database.integers(_MEMSET, *COPY_COLUMNS), _MEMORY_KINDS, is_set=True))
+    for table in (*_COPY_TABLES, _MEMSET):
+        columns = database.integers(table, *COPY_COLUMNS)
+        records.append(copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET))
     for table, (prefix, names_of_calls) in _CALLS.items():
         (begin, end, correlation, call), (threads,) = database.rows(
             table, ["start", "end", "correlationId", "cbid"], ["threadId"]
@@ -83,9 +78,8 @@ def read_nvprof(database: Database, source: str) -> Trace:
         names = [names_of_calls.get(one, f"{prefix} {one}") for one in calls.tolist()]
         thread = np.array([_number(text) for text in threads], np.int64)
         records.append(host_records((begin, end, thread, correlation), names, row.reshape(-1), {}))
-    return trace_of(
-        source, "nvprof", [*records, _ranges(database, strings)], _facts(database, strings)
-    )
+    records.append(_ranges(database, strings))
+    return trace_of(source, "nvprof", records, _facts(database, strings))
 
 
 def _number(text: str, first_byte: int = 0) -> int:

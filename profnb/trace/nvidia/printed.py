@@ -72,11 +72,7 @@ def is_printed(start: bytes) -> bool:
 
 
 def read_printed(buffer: Bytes, source: str) -> Trace:
-    """Read what nvprof or nsys printed.
-
-    Raises:
-        TraceFormatError: It lists no kernels or calls one by one.
-    """
+    """Read what nvprof or nsys printed."""
     lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
     kernels, copies = Columns(*KERNEL_COLUMNS), Columns(*COPY_COLUMNS)
     calls, others = Columns(*_CALL_COLUMNS), Columns("start", "end", "deviceId")
@@ -104,11 +100,9 @@ def _rows(lines: Sequence[str]) -> Iterator[_Row]:
             titles = [title.partition(" (") for title in header]
             units = [_DECIMAL.get(unit.rstrip(")"), unit.rstrip(")")) for _, _, unit in titles]
             columns = [_OUR_NAMES.get(title, title) for title, _, _ in titles]
-            has_units = (
-                not any(units) and bool(rest) and rest[0][:1] != [] and rest[0][0] in _NS_OF_UNIT
-            )
-            if has_units:
-                units = rest[0]
+            below = rest[0] if rest else []
+            has_units = not any(units) and bool(below) and below[0] in _NS_OF_UNIT
+            units = below if has_units else units
             for cells in csv.reader(islice(lines, at + 1 + has_units, None)):
                 yield {
                     column: cell + (unit if cell and unit in _UNITS else "")
@@ -166,10 +160,9 @@ def _put(
         direction = f"{source_end[:1]}to{target_end[:1]}" if target_end else source_end
         is_set = copy[1].lower() == "memset"
         kind = MEMSET if is_set else _DIRECTIONS.get(direction.lower(), 0)
-        sides = [row.get(title, "").lower() for title in ("SrcMemType", "DstMemType")]
-        source, target = (
-            _KINDS_OF_MEMORY.index(side) if side in _KINDS_OF_MEMORY else -1 for side in sides
-        )
+        kinds = {kind: number for number, kind in enumerate(_KINDS_OF_MEMORY)}
+        titles = "SrcMemType", "DstMemType"
+        source, target = (kinds.get(row.get(title, "").lower(), -1) for title in titles)
         values |= {"bytes": _quantity(row.get("Size", "")), "copyKind": kind}
         copies.add("", values | {"srcKind": source, "dstKind": target})
     elif name.startswith("["):

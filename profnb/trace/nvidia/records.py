@@ -10,14 +10,16 @@ Source: CUPTI's records, docs.nvidia.com/cupti (cupti_activity.h).
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import TypeVar
 
 import numpy as np
 
-from profnb.core.columns import Int64s, distinct_rows
+from profnb.core.columns import Int64s, distinct_rows, number_values
 from profnb.core.errors import TraceFormatError
 from profnb.core.units import PS_PER_NS
 from profnb.trace.assemble import FoundLine, PlaneStats, assemble_trace
-from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, Trace
+from profnb.trace.model import StatColumn, Stats, StatValue, StringTable, Trace, values_at
 from profnb.trace.names import CORRELATION_ID, RECORDER, USER_RANGE
 
 _LONGEST_NS = (1 << 61) // PS_PER_NS  # 26 days: sums of two times stay inside int64 picoseconds
@@ -38,6 +40,7 @@ _COPY_NAMES = {
     13: "Memcpy DtoD (unified memory)",
 }  # fmt: skip
 
+Key = TypeVar("Key", str, FoundLine)
 Texts = tuple[Sequence[str], Int64s]  # distinct texts, and the row of each record's, -1 for none
 
 
@@ -93,36 +96,25 @@ class Columns:
         return list(self._names), np.array(self._name, np.int64)
 
 
+@dataclass(frozen=True, slots=True)
 class ColumnStats(Stats):
-    """Stats that are at hand as columns.
+    """Stats that are at hand as columns, by name."""
 
-    Args:
-        columns: Each stat's, by name.
-    """
-
-    def __init__(self, columns: Mapping[str, StatColumn]) -> None:
-        """Keep them."""
-        self._columns = columns
+    columns: Mapping[str, StatColumn]
 
     def integers(self, name: str) -> StatColumn:
         """Give the events with an integer of this name."""
-        column = self._columns.get(name, StatColumn())
+        column = self.columns.get(name, StatColumn())
         return StatColumn() if column.texts else column
 
     def texts(self, name: str) -> StatColumn:
         """Give the events with a text of this name."""
-        column = self._columns.get(name, StatColumn())
+        column = self.columns.get(name, StatColumn())
         return column if column.texts else StatColumn()
 
     def of_event(self, event: int) -> dict[str, StatValue]:
         """Give every stat of one event."""
-        stats: dict[str, StatValue] = {}
-        for name, column in self._columns.items():
-            at = int(np.searchsorted(column.events, event))
-            if at < len(column) and column.events[at] == event:
-                value = int(column.values[at])
-                stats[name] = column.texts[value] if column.texts else value
-        return stats
+        return values_at(self.columns, event)
 
 
 def on_streams(device: Int64s, stream: Int64s) -> tuple[list[FoundLine], Int64s]:
@@ -215,6 +207,14 @@ def facts_of(
     }  # fmt: skip
 
 
+def _joined(columns: Sequence[tuple[Sequence[Key], Int64s]]) -> tuple[list[Key], Int64s]:
+    """Join rows of distinct values, -1 for none: the distinct values of all, and the row of each."""
+    distinct, rows = number_values(value for values, _ in columns for value in values)
+    last = np.cumsum([len(values) for values, _ in columns])
+    parts = zip(np.split(rows, last[:-1]), columns, strict=True)
+    return distinct, np.concatenate([np.append(part, -1)[row] for part, (_, row) in parts])
+
+
 def trace_of(
     source: str, recorder: str, records: Sequence[Records], facts: Mapping[str, PlaneStats] | None = None
 ) -> Trace:  # fmt: skip
@@ -223,26 +223,18 @@ def trace_of(
     Raises:
         TraceFormatError: There is none, or they lie too far apart.
     """
-    lines: dict[FoundLine, int] = {}
-    names: dict[str, int] = {}
-    sums = [0, *np.cumsum([one.begin_ns.size for one in records]).tolist()]
-    line, name, begin, end = (np.zeros(sums[-1], np.int64) for _ in range(4))
-    integers: dict[str, Int64s] = {}
-    texts: dict[str, tuple[dict[str, int], Int64s]] = {}
-    for first, one in zip(sums, records, strict=False):
-        part = slice(first, first + one.begin_ns.size)
-        own_lines = [lines.setdefault(own_line, len(lines)) for own_line in one.lines]
-        line[part] = np.array(own_lines, np.int64)[one.line]
-        name[part] = np.array([names.setdefault(n, len(names)) for n in one.names], np.int64)[
-            one.name
-        ]
-        begin[part], end[part] = one.begin_ns, one.end_ns
-        for key, values in one.integers.items():
-            integers.setdefault(key, np.full(sums[-1], -1, np.int64))[part] = values
-        for key, (own_texts, rows) in one.texts.items():
-            own_codes, column = texts.setdefault(key, ({}, np.full(sums[-1], -1, np.int64)))
-            codes = [own_codes.setdefault(text, len(own_codes)) for text in own_texts]
-            column[part] = np.array([*codes, -1], np.int64)[rows]
+    lines, line = _joined([(one.lines, one.line) for one in records])
+    names, name = _joined([(one.names, one.name) for one in records])
+    begin = np.concatenate([one.begin_ns for one in records])
+    end = np.concatenate([one.end_ns for one in records])
+    missing = [np.full(one.begin_ns.size, -1, np.int64) for one in records]
+    kinds = list(zip(records, missing, strict=True))
+    stats_of: dict[str, tuple[Sequence[str], Int64s]] = {
+        key: ((), np.concatenate([one.integers.get(key, none) for one, none in kinds]))
+        for key in dict.fromkeys(chain.from_iterable(one.integers for one in records))
+    }
+    for key in dict.fromkeys(chain.from_iterable(one.texts for one in records)):
+        stats_of[key] = _joined([one.texts.get(key, ((), none)) for one, none in kinds])
     is_whole = (begin >= 0) & (end >= begin) & (end < np.iinfo(np.int64).max)
     if not is_whole.any():
         raise TraceFormatError(
@@ -254,26 +246,23 @@ def trace_of(
         raise TraceFormatError(
             f"Records lie {(last - origin) / 86_400e9:,.0f} days apart. Export again."
         )
-    missing = is_whole.size - rows.size
+    left = is_whole.size - rows.size
 
     def stats(order: Int64s) -> ColumnStats:
         of_trace = rows[order]
         columns = {}
-        for key, values in integers.items():
+        for key, (texts, values) in stats_of.items():
             events = np.flatnonzero(values[of_trace] >= 0)
-            columns[key] = StatColumn(events, values[of_trace[events]])
-        for key, (texts_of_key, values) in texts.items():
-            events = np.flatnonzero(values[of_trace] >= 0)
-            columns[key] = StatColumn(events, values[of_trace[events]], tuple(texts_of_key))
+            columns[key] = StatColumn(events, values[of_trace[events]], tuple(texts))
         return ColumnStats(columns)
 
     planes = dict.fromkeys(one.plane for one in lines)
     plane_facts = facts or {}
     return assemble_trace(
-        source, list(lines), line[rows], name[rows], (begin[rows] - origin) * PS_PER_NS,
+        source, lines, line[rows], name[rows], (begin[rows] - origin) * PS_PER_NS,
         (end - begin)[rows] * PS_PER_NS, StringTable.of(names),
         stats=stats,
         is_op_name=np.zeros(len(names), np.bool_),
-        left_out=(f"{missing:,} records have no begin or no end.",) if missing else (),
+        left_out=(f"{left:,} records have no begin or no end.",) if left else (),
         plane_stats={plane: {RECORDER: recorder, **plane_facts.get(plane, {})} for plane in planes},
     )  # fmt: skip
