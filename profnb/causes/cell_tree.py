@@ -39,10 +39,8 @@ PHASE_OF_STEPS = {
 }  # fmt: skip
 _SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
-_OF_TRACE = (
-    parts.INPUT,
-    parts.FRAMEWORK,
-)  # which looks see, too, and the trace knows of every step
+# What looks see, too, and the trace knows of every step.
+_OF_TRACE = (parts.INPUT, parts.FRAMEWORK)
 _WAITS = (parts.FRAMEWORK, parts.WAITING)
 _OF_DEVICE = (
     "device compute", "device to device", "device collectives", "kernel launch", "input", "output",
@@ -486,18 +484,13 @@ def _shares_of_side(study: Study, side: str) -> tuple[list[tuple[str, float]], s
     layers, ops, kind = study.layers.table, study.ops.table, LAYER
     names, spent = layers.layer, layers.layer_part_ps.sum(axis=1)
     if not layers.has_models or layers.side != side:
-        names, spent, kind = (
-            tuple(
-                plain_type(kind) or op for kind, op in zip(ops.op_type, ops.op_name, strict=True)
-            ),
-            np.where(ops.is_device == (side == "device"), ops.self_ps, 0),
-            OP,
-        )
+        both = zip(ops.op_type, ops.op_name, strict=True)
+        names, kind = tuple(plain_type(of_type) or op for of_type, op in both), OP
+        spent = np.where(ops.is_device == (side == "device"), ops.self_ps, 0)
+    beside = PIPELINE if kind == LAYER else DATASET  # on threads of its own
     total: dict[str, float] = {}
     for name, value in zip(names, spent.tolist(), strict=True):
-        if name == (
-            PIPELINE if kind == LAYER else DATASET
-        ):  # on threads of its own, beside the steps
+        if name == beside:
             continue
         total[name or "unnamed"] = total.get(name or "unnamed", 0.0) + value
     largest = sorted((one for one in total.items() if one[1] > 0), key=lambda one: -one[1])
