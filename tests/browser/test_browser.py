@@ -288,7 +288,7 @@ def test_without_svg_and_script_the_answer_still_reads(open_page, tmp_path):
     said = page.page.inner_text(".profnb")
     assert page.count("svg") == 0
     head, rest = said.split("What to change")
-    assert "train steps" in head and "part of the cell" in head and "█" in head
+    assert "train steps" in head and "part of the recorded window" in head and "█" in head
     assert "Use twice the batch" in rest
     assert "The GPU is idle 42.7 % of the time" in rest
     assert "device compute 46.3 %" in rest

@@ -235,6 +235,6 @@ def test_a_callback_of_short_python_in_each_batch_is_named(monkeypatch, works):
         model.fit(x, y, batch_size=8, verbose=0, callbacks=[Watch(), Other()])
     tree = p.cell_tree
     took = tree[tree.self_ms > 0].groupby("name").self_ms.sum().drop("reading")  # of what was captured, in real time
-    assert took.to_dict() == {f"{works}.on_train_batch_end": pytest.approx(149), "": pytest.approx(1)}  # behind the last batch nothing is told
+    assert took.to_dict() == {f"{works}.on_train_batch_end": pytest.approx(149), "block": pytest.approx(1)}  # behind the last batch nothing is told
     assert [f"`{works}.on_train_batch_end`" in advice.title for advice in p.advice if advice.rule == "callback"] == [True]
     assert sys.getprofile() is None

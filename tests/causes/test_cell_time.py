@@ -742,7 +742,7 @@ def test_names_are_data():
     evil = "<img src=x onerror=alert(1)>`\x1b[31m"
     seen = records((CALLS, evil, 3, 900, 400), (CALLBACKS, f"{evil}.on_epoch_end", 3, 800, 400))
     seen.tree = [TreeNode(-1, WHOLE), TreeNode(0, CALLS, evil, self_ns=900), TreeNode(0, CALLBACKS, f"{evil}.on_epoch_end", self_ns=800)]
-    report = build_report(None, title="t", notes=[], overhead_ps=None, cell=break_down_cell(seen, None), tree=grow_tree(seen, None))
+    report = build_report(None, title="t", notes=[], overhead_ps=None, tree=grow_tree(seen, None))
     assert "<img" not in report.html
     assert "&lt;img" in report.html
     assert "\x1b" not in report.text()
