@@ -130,7 +130,8 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
         return
     if is_jax_step(model, batch):
-        how = "XLA's own plan of the step's memory, compiled at each size; nothing ran. Convolutions on a CPU may take twice as much."
+        how = "XLA's own plan of the step's memory, compiled at each size; nothing ran. "
+        how += "Convolutions on a CPU may take twice as much."
         yield _Measuring(
             lambda size: (0.0, planned_peak(model, _resized(batch, size, is_shape=True))),
             how,
