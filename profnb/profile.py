@@ -307,9 +307,8 @@ class Profile(Tables, SharedResult):
 
         report = self._report
         if as_html:
-            _ = [
-                one.html for one in report.sections
-            ]  # kept for the page, most of whose time they are
+            for section in report.sections:
+                _ = section.html  # most of the page's time; kept for it
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
         self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)

@@ -359,10 +359,10 @@ def _cell_sentence(cell: CellWords) -> Markup:
     named = []
     for row, share in enumerate(cell.shares):
         name = with_names(share.name)
-        name = square.format(share.colour, name) if share.colour else name
-        name = (
-            name if share.node is None else led.format(share.node, name)
-        )  # a square stays with it
+        if share.colour:  # part of the name, so that neither stands alone at the end of a line
+            name = square.format(share.colour, name)
+        if share.node is not None:
+            name = led.format(share.node, name)
         remark = Markup(" ({})").format(with_names(share.remark)) if share.remark else ""
         end = "." if row == last else ","
         named.append(

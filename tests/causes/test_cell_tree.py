@@ -1,6 +1,8 @@
 """The tree of a cell: by made looks to the nanosecond, of real programs, and of traces that others recorded."""
 
 from collections import Counter
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ from profnb.capture.parts.stack_parts import part_of_stack
 from profnb.capture.parts.part_records import TRACING, NodeKey
 from profnb.capture.parts.part_records import LINES
 from profnb.capture.step_records import CALL, USER
+from profnb.causes.cell_tree import _steps_of
+from profnb.steps.windows import Steps
 
 ITERATOR = ("OwnedIterator.__init__", f"{TENSORFLOW}/data/ops/iterator_ops.py", 700, 730)
 TRACES = ("trace_function", f"{TENSORFLOW}/eager/polymorphic_function/tracing_compilation.py", 100, 120)
@@ -205,6 +209,17 @@ def test_the_tree_of_a_trace_that_another_program_recorded(cpu_trace_path):
 
 
 @pytest.mark.tensorflow
+def test_steps_that_wait_for_a_further_pass_count_and_those_that_trace_do_not():
+    """Of six steps the first is slow, the third waits behind the end of an epoch, the fifth traces."""
+    begin = np.arange(6, dtype=np.int64) * 100
+    steps = Steps.between(begin, begin + 50, ("train",) * 6, "by hand")
+    warm, ends = np.zeros((2, 6), np.bool_)
+    warm[[0, 2, 4]], ends[1] = True, True
+    steps = replace(steps, is_warmup=warm, ends_epoch=ends)
+    assert _steps_of(SimpleNamespace(steps=steps), "train").tolist() == [1, 2, 3, 5]
+    assert _steps_of(SimpleNamespace(steps=steps), "test").size == 0
+
+
 def test_the_parts_of_a_cell_are_those_of_its_tree():
     """Steps, what profnb did and the whole take as long in both: what is below a step is the step's."""
     records = fit_whose_callback_predicts(epochs=3)[0].recording.cell

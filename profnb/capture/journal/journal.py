@@ -1,8 +1,8 @@
 """A thread that keeps on disk what a capture has seen, every second, for an answer if the process dies.
 
 It asks nothing of the code that runs: it reads what the capture keeps anyway, and writes what is new since it
-wrote last. Of the user's source it keeps the names of functions and the
-numbers of lines, no path and no text: files of the user's are numbered.
+wrote last. Of the user's source it keeps the names of functions and the numbers of lines, no path and no
+text: files of the user's are numbered.
 """
 
 from __future__ import annotations  # array[int] cannot be subscripted at run time before 3.12
@@ -82,8 +82,8 @@ class Journal:
         self._step_ends = array("q")  # of the steps that are written, whose begin may be taken back
         self._names: dict[str, int] = {}
         self._looks = self._stacks = self._named = 0
-        self._frames: dict[tuple[int, int], int] = {}
-        self._rows: dict[tuple[int, int], int] = {}
+        self._frames: dict[tuple[int, int], int] = {}  # the row of each that was seen
+        self._rows: dict[tuple[int, int], int] = {}  # of each that is written
         self._files: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
         self._has_trace = False
