@@ -69,4 +69,5 @@ def _advice_of(proposal: Proposal, model: Model, saves_ms: tuple[float, float]) 
     return Advice(
         proposal.rule, proposal.title, proposal.evidence, saves_ms, model.tree.whole_ps / PS_PER_MS,
         proposal.code, proposal.link, proposal.where, edit=proposal.edit,
+        own_ms=model.own_ps / PS_PER_MS,
     )  # fmt: skip

@@ -14,7 +14,8 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import LEFT, QUARTER
-from profnb.causes.python_work import computing_shares, python_alone_share
+from profnb.causes.pieces import computing_of_programs
+from profnb.causes.python_work import python_alone_share
 from profnb.causes.repeats import Passes, find_passes
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
@@ -22,6 +23,7 @@ from profnb.steps.program_kind import ProgramKind
 from profnb.steps.summary import OTHERS
 from profnb.subjects.advising import cell_ps, steps_share
 from profnb.subjects.layers.memory_kinds import KindRow
+from profnb.subjects.ops.op_execution import shares_of_kernels
 from profnb.subjects.study import Study
 
 _BETWEEN = (parts.GAPS, parts.EPOCH_ENDS)
@@ -110,7 +112,10 @@ class Model:
     @cached_property
     def kernel_shares(self) -> tuple[float, float]:
         """Of the time of ops that are started one by one, the least and the most that is computing."""
-        return (0.0, 1.0) if self.study is None else computing_shares(self.study)
+        study = self.study
+        if study is None or study.program.is_jax:
+            return 0.0, 1.0 if study is None else computing_of_programs(study)
+        return shares_of_kernels(study.trace, study.parent)
 
     @cached_property
     def main_steps(self) -> list[int]:

@@ -30,6 +30,7 @@ class Advice:
         target: The nodes of ``p.cell_tree`` that it takes time from.
         edit: The change in the words of ``p.what_if``; None where it has none.
         once_ms: What the change costs once, when it is new: compiling. Not taken off what it saves.
+        own_ms: What profnb took of the wall time.
     """
 
     rule: str
@@ -43,6 +44,7 @@ class Advice:
     target: tuple[int, ...] = ()
     edit: Mapping[str, object] | None = None
     once_ms: tuple[float, float] = (0.0, 0.0)
+    own_ms: float = 0.0
 
     @property
     def bound_fraction(self) -> float:
@@ -52,7 +54,8 @@ class Advice:
     def of_cell(self, wall_ms: float) -> "Advice":
         """The same of a cell in which profnb has taken more since."""
         low, high = (ms * wall_ms / self.wall_ms for ms in self.saves_ms)
-        return replace(self, saves_ms=(low, high), wall_ms=wall_ms)
+        own_ms = self.own_ms + wall_ms - self.wall_ms
+        return replace(self, saves_ms=(low, high), wall_ms=wall_ms, own_ms=own_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Proposal:
     is_needed: bool = False
 
 
+_HARDLY = 0.01  # of the wall time: of less nobody needs to know
 Proposals = Iterator[Proposal]
 # One text for all, or by framework: of UNKNOWN where one has none of its own.
 Texts = str | Mapping[str, str]
@@ -115,11 +119,15 @@ def as_advice(finding: Finding, whole_ps: float) -> Advice:
 
 
 def saves_text(advice: Advice) -> str:
-    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all, or is nothing."""
+    """What it saves of what, in words: "2.4 to 2.7 s of 3.1 s"; "" where that may be all, or is nothing.
+
+    Of a cell without profnb, whose seconds are those of the tree.
+    """
     low, high = advice.saves_ms
     if math.isnan(high) or not high or (low < 0.01 * high and high > NEARLY_ALL * advice.wall_ms):
         return ""
-    low_ps, high_ps = low * PS_PER_MS, high * PS_PER_MS
+    ran = 1 - advice.own_ms / advice.wall_ms
+    low_ps, high_ps, ran_ps = (ms * ran * PS_PER_MS for ms in (low, high, advice.wall_ms))
     is_open = low < 0.01 * high
     said = f"up to {duration_text(high_ps)}" if is_open else durations_text(low_ps, high_ps)
-    return f"{said} of {duration_text(advice.wall_ms * PS_PER_MS)}"
+    return f"{said} of {duration_text(ran_ps)}{' without profnb' * (ran < 1 - _HARDLY)}"

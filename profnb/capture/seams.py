@@ -58,6 +58,7 @@ _NO_JAX_MARKERS = "JAX's trace has no step markers"
 _JAX_STEP = "jax:profiler.StepTraceAnnotation"
 JAX_START = Seam("jax:profiler.start_trace", _NO_JAX, 1, ("profiler_options",), cost=_ONCE)
 JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0, cost=_ONCE)
+JAX_SESSION = Seam("jax._src.profiler:_profile_state", "stopping JAX's profiler takes longer")
 JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler has levels of its own", 0)
 JAX_ANNOTATION = Seam("jax:profiler.TraceAnnotation", _NO_JAX_MARKERS)
 JAX_STEP = Seam(_JAX_STEP, _NO_JAX_MARKERS)

@@ -42,7 +42,7 @@ from profnb.subjects.advising import (
     usual_share_beyond,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.op_execution import find_growth, shares_of_kernels
+from profnb.subjects.ops.op_execution import find_growth
 from profnb.subjects.study import Study
 from profnb.trace.names import HLO_MODULE, JIT_CALL, PYTHON_OPS, RUN_ID
 
@@ -154,13 +154,6 @@ def _with_pauses(study: Study, events: Int64s, longest_ps: int) -> Spans:
     begin, end = spans_of(study, events)
     pauses = _pauses(study, events)
     return begin, np.where(pauses <= longest_ps, end + np.maximum(pauses, 0), end)
-
-
-def computing_shares(study: Study) -> tuple[float, float]:
-    """Of the time of ops that are started one by one, the least and the most that is computing."""
-    if study.program.is_jax:
-        return 0.0, share_of(study, "device compute") + share_of(study, "host compute")
-    return shares_of_kernels(study.trace, study.parent)
 
 
 # What one call of a function, or of an op outside of any, is made in.

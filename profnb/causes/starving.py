@@ -12,6 +12,7 @@ from profnb.capture.source.source_records import CAPTURED
 from profnb.causes.numbers import FEWEST, LONG_OP_PS
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
+from profnb.steps.nesting import is_inside
 from profnb.steps.streams import covered_ps
 from profnb.subjects.advising import (
     LEAST_INPUT,
@@ -222,20 +223,30 @@ def find_network_files(study: Study) -> tuple[str, str] | None:
     )
 
 
-def find_loaders(study: Study) -> tuple[bool, bool]:
+def find_loaders(study: Study) -> tuple[bool, bool, bool]:
     """Whether the steps wait for a loader of PyTorch's without workers, and for one with some.
 
     A training's loader may have workers and its validation's none: the one that takes more of the counted
     steps is meant.
+
+    Returns:
+        Also whether the one without workers does nothing but take examples from tensors, one by one.
     """
-    without, with_workers = (
-        covered_share(
-            study,
-            np.flatnonzero(study.trace.select_names(lambda name: loader in name)),  # noqa: B023
-        )
+    names = study.trace.select_names
+    loaders = [
+        np.flatnonzero(names(lambda name: loader in name))  # noqa: B023
         for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
+    ]
+    without, with_workers = (covered_share(study, events) for events in loaders)
+    is_taken = names(lambda name: name == "aten::select")
+    took, is_loader = (
+        study.trace.events.duration_ps[loaders[0]].sum(),
+        np.zeros(is_taken.size, np.bool_),
     )
-    return without > with_workers, with_workers > 0 and with_workers >= without
+    is_loader[loaders[0]] = True
+    taken = is_inside(study.groups.parent, is_loader, np.flatnonzero(is_taken)).sum()
+    by_index = without > with_workers and taken * LONG_OP_PS > took
+    return without > with_workers, with_workers > 0 and with_workers >= without, bool(by_index)
 
 
 def input_work_share(study: Study) -> float:
@@ -301,8 +312,7 @@ def maps_the_same(study: Study) -> bool:
     kinds = set(table.kind)
     if not kinds & _MADE_BY_MAPS or any(kind.endswith("Cache") for kind in kinds):
         return False
-    ops = {op for functions in table.function_ops for op, *_ in functions}
-    return not any("Random" in op for op in ops) and not input_runs_python(study)
+    return not table.draws and not input_runs_python(study)
 
 
 def room_for_batch(study: Study) -> tuple[int, float, float]:

@@ -61,7 +61,7 @@ MEANINGS = {
     "output": "copying results to the host, or waiting for results",
     "compilation": "XLA compiling, or functions being traced",
     OTHERS: "no op active: mostly Python",
-    GAP: "callbacks, logging, fetching data in Python",
+    GAP: "callbacks, metrics, fetching data, other Python",
     GAP_WORK: "a new iterator of the input is made before each step",
 }
 _IDLE_CLAUSES = {

@@ -343,9 +343,10 @@ def test_the_first_version_and_the_one_for_any_shape_are_their_due(versions):
     assert "recompiling" not in said(compiles(versions))
 
 
-def fetches(kind, took=400, period=1000):
+def fetches(kind, took=400, period=1000, examples=0):
     def step(at, base):
         yield op(f"enumerate(DataLoader)#{kind}.__next__", base + 5, took)
+        yield from (op("aten::select", base + 6 + number * took / examples, 2) for number in range(examples))
         yield op("aten::mm", base + took + 10, period - 100 - took)
 
     return said(loop(step, period=period)).get("waiting-for-input")
@@ -363,3 +364,9 @@ def test_what_a_loader_makes_faster_than_a_worker_hands_it_over_needs_no_workers
     found = fetches("_SingleProcessDataLoaderIter")  # 0.4 ms a batch
     assert "num_workers" not in found.code and "torch.randperm" in found.code
     assert 0.15 < found.saves_ms[0] / found.wall_ms < 0.25 and found.bound_fraction == pytest.approx(0.4, abs=0.01)
+
+
+@pytest.mark.parametrize(("examples", "by_index"), [(64, True), (8, False)], ids=["22 us each", "175 us each"])
+def test_a_loader_that_only_takes_examples_from_tensors_needs_no_workers(examples, by_index):
+    found = fetches("_SingleProcessDataLoaderIter", took=1400, period=3000, examples=examples)
+    assert ("torch.randperm" in found.code) is by_index and ("num_workers" in found.code) is not by_index

@@ -183,16 +183,16 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     is_short = share * period_ps(study) < HAND_OVER_PS * study.summary.counted.size
     if not share or (is_keras and is_short):
         return
-    on_the_spot, has_workers = (False, False) if is_keras else find_loaders(study)
+    on_the_spot, has_workers, by_index = find_loaders(study)
     why = "The trace does not show how batches are made."
     code, remains = study.program.text_of(READY), (0.0, 1.0)
     title = "Have the next batch ready"
     if is_keras:
         why = "Keras makes each batch only when a step asks for data."
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
-    elif on_the_spot and is_short:
+    elif by_index or (on_the_spot and is_short):
         title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
-        why = "Worker processes would not help: handing a batch over takes longer than making it."
+        why = "The DataLoader takes the examples one by one, and collects them again."
     elif on_the_spot:
         remains = _on_all_cores(model, share, share)
         why = "The DataLoader has no workers: the training process makes each batch on request."

@@ -40,7 +40,6 @@ from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
 
-_FUNCTION_GUIDE = f"{GUIDE}/function"
 _IN_ONE_CALL, _TINY_BATCH = 16, 2
 _OF_FIT = (
     f"model.compile(..., steps_per_execution={_IN_ONE_CALL}) runs {_IN_ONE_CALL} steps in one call."
@@ -125,8 +124,7 @@ def _with_steps_inside(model: Model, row: int) -> Proposals:
 
 def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposals:
     tree = model.tree
-    # In a session ops are made for a graph, and not run; of JAX's the trace tells which are too small.
-    if model.program.is_graph or model.program.is_jax:
+    if model.program.is_graph:  # ops are made for it, and not run
         return
     name = tree.name[row] and quoted(tree.name[row])
     what, between = (
@@ -134,15 +132,31 @@ def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = No
         "" if eager is None else " between the steps",
     )
     yield _function_of(
-        f"the ops of {what}" if between else what,
+        model, f"the ops of {what}" if between else what,
         f"{what[:1].upper()}{what[1:]} runs eagerly{between}, {duration_text(took)} in all. Compiled, the "
         "ops start together.",
-        name if name and not between else _OPS_RUN, [compiled_at(model, row, eager)], tree.line[row],
+        name if name and not between else _OPS_RUN, [compiled_at(model, row, eager)],
+        model.own_line(row) if between else tree.line[row],
         {"compiled": tree.name[row]} if name and eager is None else None,
     )  # fmt: skip
 
 
+_COMPILED = {UNKNOWN: "a tf.function", JAX: "one jax.jit", PYTORCH: "torch.compile"}
+_HOW = {
+    UNKNOWN: "Put @tf.function(reduce_retracing=True) over {}. Keep reads of values (float(t), t.numpy(), an "
+    "if on a tensor) outside of the function.",
+    JAX: "Put @jax.jit over {}. To read many values of an array, index np.asarray(x) instead.",
+    PYTORCH: "Put @torch.compile over {}. Keep reads of values (float(t), t.item()) outside of the function.",
+}
+_HOW_DOCS = {
+    UNKNOWN: f"{GUIDE}/function",
+    JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
+    PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
+}
+
+
 def _function_of(
+    model: Model,
     what: str,
     evidence: str,
     over: str,
@@ -154,10 +168,8 @@ def _function_of(
     if last:
         evidence += f" Compiling takes {durations_text(first, last)} once."
     return Proposal(
-        "eager-ops", f"Put {what} into a tf.function", evidence,
-        f"Put @tf.function(reduce_retracing=True) over {over}. Keep reads of values (float(t), t.numpy(), an "
-        "if on a tensor) outside of the function.",
-        _FUNCTION_GUIDE, edits, where, edit,
+        "eager-ops", f"Put {what} into {model.program.text_of(_COMPILED)}", evidence,
+        model.program.text_of(_HOW).format(over), model.program.text_of(_HOW_DOCS), edits, where, edit,
     )  # fmt: skip
 
 
@@ -172,12 +184,14 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     where = line or tree.line[row]
     what = name or f"the code at {where}"
     left, has_device = 1 - python / took, model.is_traced and model.program.has_device
-    meanwhile = "the device idled" if has_device else "nothing computed"
+    meanwhile = " while the device idled" if has_device else " while nothing computed"
+    if 2 * sum(int(tree.self_ps[at]) for at in rows if tree.kind[at] == FRAMEWORK) > took:
+        meanwhile = ", mostly in calls of the framework"
     most, page = left + (1 - left) * LEFT, "data_performance"
     yield Proposal(
         "own-python", f"Do less in {what}",
-        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)} "
-        f"while {meanwhile}.",
+        f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)}"
+        f"{meanwhile}.",
         f"Run this code every {SELDOM}th time only, vectorize it, or move the work to "
         f"{'the device or to ' * has_device}a thread beside the steps.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
@@ -326,7 +340,7 @@ def python_in_the_step(model: Model, study: Study) -> Proposals:
         f"time. For {percent_text(share)} of the time no other op of the step runs.",
         "Replace tf.numpy_function or tf.py_function by TensorFlow's ops. Or return the arguments from the "
         "step and call Python once for many steps.",
-        _FUNCTION_GUIDE,
+        _HOW_DOCS[UNKNOWN],
         [model.some_of(("host compute", OTHERS), share, (0.0, LEFT))], where,
     )  # fmt: skip
 
@@ -348,7 +362,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
     edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""
-    advice = _function_of("the step", _one_by_one(runs, many, took), over, edits)
+    advice = _function_of(model, "the step", _one_by_one(runs, many, took), over, edits)
     if study.program.is_fit:
         compiled = "model.compile(..., run_eagerly=False). run_eagerly=True is for debugging."
         advice = replace(advice, title="Let Keras compile the step", code=compiled)
@@ -364,7 +378,7 @@ def eager_ops_between(model: Model, study: Study) -> Proposals:
     is_asked = not model.has_looks and not study.steps.is_window and study.program.is_own_loop
     if is_asked and (runs := find_eager_runs(study, between=True)):
         yield _function_of(
-            "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
+            model, "the ops between steps", _one_by_one(runs, "ops a step", " between the steps"),
             f"{_OPS_RUN} (a called model, updated metrics)",
             [_started_together(model, runs, ("host compute", parts.GAPS), is_between=True)],
         )  # fmt: skip

@@ -39,6 +39,7 @@ _ONCE = {
     "fit": "Call model.fit once over all data, with epochs=N. For single batches call "
     "model.train_on_batch(x, y), without set-up.",
 }
+_ONCE_ONLY = (parts.IMPORTS, parts.FIRST, parts.TRACING, parts.BUILDING)
 _APART = (parts.CALLBACKS, parts.CHECKPOINTING, parts.LINES)
 
 
@@ -121,8 +122,13 @@ def callbacks(model: Model) -> Proposals:
 
 
 def _less_often(model: Model, rows: Sequence[int]) -> Edit:
-    """What is done every fifth time only, or never."""
-    return scale(model.tree, rows, 0.0, 1 / SELDOM)
+    """What is done every fifth time only, or never; what is there once stays."""
+    tree = model.tree
+    stays = tree.with_below(
+        [row for at in rows for row in tree.rows_below(at) if tree.kind[row] in _ONCE_ONLY]
+    )
+    repeated = np.setdiff1d(tree.with_below(rows), stays)
+    return scale(tree, repeated.tolist(), 0.0, 1 / SELDOM, with_below=False)
 
 
 @of_cell
@@ -210,9 +216,16 @@ def unlearned(model: Model, study: Study) -> Proposals:
     for kind, work in find_unlearned(study, (SAME, DATA) if epochs > 1 else (SAME,)):
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
-        edit = model.some_of(kinds, work.share, (left, most))
-        # of what runs these alone
-        edit = replace(edit, most_ps=edit.most_ps + work.count * model.costs.tracing_ps)
+        edits = [model.some_of(kinds, work.share, (left, most))]
+        if (
+            first := model.tree.rows(parts.FIRST) if kind == DATA else []
+        ):  # traced in a smaller program
+            rows = model.tree.with_below(first)
+            traced_ps = float(model.tree.self_ps[rows].sum()) * work.share
+            edits.append(Edit(rows, QUARTER * traced_ps, (1 - QUARTER) * traced_ps, work.share))
+        else:  # of what runs these alone
+            tracing_ps = work.count * model.costs.tracing_ps
+            edits[0] = replace(edits[0], most_ps=edits[0].most_ps + tracing_ps)
         what = work.layers and quoted(work.layers)
         what = what or f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
@@ -220,7 +233,7 @@ def unlearned(model: Model, study: Study) -> Proposals:
         evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}"
         yield Proposal(
             "unlearned", title.format(what=what), evidence, code,
-            "https://keras.io/guides/transfer_learning/", [edit], work.line,
+            "https://keras.io/guides/transfer_learning/", edits, work.line,
         )  # fmt: skip
 
 
@@ -338,8 +351,11 @@ def retracing(model: Model, study: Study) -> Proposals:
     if again is None:
         return
     name = printable(again.function)
-    spent = duration_text(int(study.trace.events.duration_ps[again.events].sum()))
-    times = f"in {count_text(again.traced)} of its {count_text(again.calls)} calls, {spent} in all"
+    edit = _traced_once(model, study, again)
+    spent_ps = float(study.trace.events.duration_ps[again.events].sum())
+    if model.has_looks:  # of all calls, not of the recorded ones alone
+        spent_ps = float(model.tree.self_ps[edit.rows].sum()) * edit.share
+    times = f"in {count_text(again.traced)} of {count_text(again.calls)} calls"
     if again.is_made:
         evidence = (
             f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new function."
@@ -357,8 +373,9 @@ def retracing(model: Model, study: Study) -> Proposals:
         if again.is_keras:
             code = "Give every batch one shape and type: .batch(n, drop_remainder=True), or pad to lengths."
     yield Proposal(
-        "retracing", f"{'Define' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once", evidence, code,
-        _RETRACING, [_traced_once(model, study, again)], again.where,
+        "retracing", f"{'Define' if again.is_made else 'Trace'} {name[:LONGEST_NAME]} once",
+        f"{evidence} Calls that traced took {duration_text(spent_ps)} in all.", code,
+        _RETRACING, [edit], again.where,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.cell_counters import InFlight, TimedCalls
 from profnb.capture.parts.part_records import CALL as RUN_CALL
-from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey
+from profnb.capture.parts.part_records import EPOCH, CellPart, CellRecords, NodeKey, TreeNode
 from profnb.capture.parts.stack_parts import (
     RUN,
     CellTree,
@@ -157,7 +157,23 @@ def divide_cell(
     exact = _votes_of(timed, spans, is_short, paths)
     calls = _divide_between(spans, made, met, is_short, exact, paths)
     _place_steps(spans, made, met, paths)
-    return _records(counts, made, calls, _count(made, counts.log, spans.gaps))
+    tree = made.tree.nodes(_count(made, counts.log, spans.gaps), _calls_by_path(counts.log, met))
+    return _records(counts, made, calls, tree)
+
+
+def _calls_by_path(log: StepLog, looks: "_Looks") -> Counter[Path]:
+    """Count Keras' runs by the ways that looks took to them; those that no look met are like the others."""
+    begin, end = np.array(log.run_spans, np.int64).reshape(-1, 2).T
+    run = begin.searchsorted(looks.times, "right") - 1
+    seen: dict[int, Path] = {}
+    for look in np.flatnonzero((run >= 0) & (looks.times < np.append(end, 0)[run])).tolist():
+        path = looks.part[look].path
+        depths = [depth for depth, place in enumerate(path, 1) if place.kind == parts.CALL]
+        if depths:
+            seen[int(run[look])] = path[: depths[0]]
+    return Counter(
+        {path: round(n * end.size / len(seen)) for path, n in Counter(seen.values()).items()}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,7 +610,7 @@ def _count(made: _Parts, log: StepLog, gaps: Counter[str]) -> _Counted:
 
 
 def _records(
-    counts: CellCounts, made: _Parts, calls: Sequence[_Call], counted: _Counted
+    counts: CellCounts, made: _Parts, calls: Sequence[_Call], tree: list[TreeNode]
 ) -> CellRecords:
     """Give the rows as values; of the code's own lines the longest."""
     lines = [key for key in made.rows if key[0] == parts.OTHER and key[2]]
@@ -612,7 +628,7 @@ def _records(
         listed.append(
             CellPart(*key[:2], *counts_of_row, *[*placed, ("", 0)][0], is_counted=row.is_counted)
         )
-    records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=made.tree.nodes(counted))
+    records = CellRecords(counts.end_ns - counts.begin_ns, listed, tree=tree)
     files = {part.file for part in listed}
     records.cells = {file: number for file, number in number_cells().items() if file in files}
     rows = {key: row for row, key in enumerate(order) if key[0] in _TIMED_PARTS}

@@ -355,33 +355,36 @@ class CellTree:
             waiting += below.values()
         return names
 
-    def nodes(self, occurrences: Mapping[tuple[str, str, str], int]) -> list[TreeNode]:
+    def nodes(
+        self, occurrences: Mapping[tuple[str, str, str], int], calls: Mapping[Path, int]
+    ) -> list[TreeNode]:
         """List the nodes, each behind the one above; siblings in the order in which they first began.
 
         Args:
             occurrences: How often what has a kind and a name happened in all runs of a method ("" for
-                anywhere). Where two nodes have them, how often each did is not known.
+                anywhere).
+            calls: The same by the way to a node, where several have one kind and name.
         """
-        listed: list[tuple[int, NodeKey, _Node, tuple[str, str, str]]] = []
+        listed: list[tuple[int, NodeKey, _Node, tuple[str, str, str], Path]] = []
 
-        def walk(parent: int, place: NodeKey, node: _Node, run: str) -> None:
+        def walk(parent: int, path: Path, node: _Node, run: str) -> None:
+            place = path[-1] if path else NodeKey(parts.CELL)
             row, key = len(listed), (place.kind, place.name, run)
-            listed.append(
-                (parent, place, node, key if key in occurrences else (place.kind, place.name, ""))
-            )
+            key = key if key in occurrences else (place.kind, place.name, "")
+            listed.append((parent, place, node, key, path))
             run = place.name if place.kind == parts.CALL else run
             for place_below, below in sorted(node.below.items(), key=lambda item: item[1].first_ns):
-                walk(row, place_below, below, run)
+                walk(row, (*path, place_below), below, run)
 
         if self._root.below or self._root.self_ns:
-            walk(-1, NodeKey(parts.CELL), self._root, "")
-        times = Counter(key for *_, key in listed)
+            walk(-1, (), self._root, "")
+        nodes = Counter(key for *_, key, _ in listed)
         return [
             TreeNode(
                 parent, place.kind, place.name, place.file, place.line,
-                occurrences.get(key, 0) if times[key] == 1 else 0, node.self_ns, node.looks,
+                occurrences.get(key, 0) if nodes[key] == 1 else calls.get(path, 0), node.self_ns, node.looks,
             )
-            for parent, place, node, key in listed
+            for parent, place, node, key, path in listed
         ]  # fmt: skip
 
 
@@ -451,8 +454,7 @@ class Paths:
             is_of_run = part.kind in (parts.AROUND, parts.EPOCH_ENDS, parts.GAPS)
             path = self.to_run(part.name) if is_of_run else ()
         ends_in_run = bool(path) and path[-1].kind == parts.CALL and part.kind != parts.OTHER
-        end = (NodeKey(part.kind),) if ends_in_run else ()
-        return (*in_epochs(path, is_inside=is_inside), *end)
+        return (*in_epochs(path, is_inside=is_inside), *([NodeKey(part.kind)] * ends_in_run))
 
     def of_steps(
         self,

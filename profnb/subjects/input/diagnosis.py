@@ -43,8 +43,8 @@ _BATCHING = ("Batch", "PaddedBatch", "ParallelBatch", "MapAndBatch")
 CAUSES = {
     "python": (
         "runs Python ({api}), one element at a time (GIL)",
-        "Write the function with TensorFlow ops, or prepare the data once and read with "
-        "tf.data.TFRecordDataset. Python runs one thread at a time, but processes help: "
+        "Write the function with TensorFlow ops. Or prepare the data once: keep arrays in memory, or read "
+        "with tf.data.TFRecordDataset. Python runs one thread at a time, but processes help: "
         "keras.utils.PyDataset(workers=4, use_multiprocessing=True).",
     ),
     "small files": (
@@ -155,7 +155,9 @@ def diagnose_input(
         return InputDiagnosis(sentence=f"{waits}, {innocent}.")
     what, fix = CAUSES[cause]
     python_ops = [name for name, *_ in table.function_ops[row] if name in PYTHON_OPS]
-    api = _PYTHON_APIS.get(python_ops[0], "tf.numpy_function") if python_ops else "from_generator"
+    api = "a generator or PyDataset"
+    if python_ops and table.kind[row] != "Generator":
+        api = _PYTHON_APIS.get(python_ops[0], "tf.numpy_function")
     what = what.format(api=api)
     if not runs_ahead(table) and cause not in ("no prefetch", "python"):
         fix += f" The input stands still while the model works. {CAUSES['no prefetch'][1]}"

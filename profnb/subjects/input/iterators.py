@@ -35,6 +35,7 @@ OP_VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _MOST_OPS_NAMED = 3
+_DRAWS = re.compile(r"(?i)random(?!shuffle)")
 _MOST_CODES = 1 << 20  # so many are counted without sorting
 _FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
 _WITH_FUNCTION = frozenset(
@@ -253,6 +254,15 @@ def find_function_ops(
             at, code = divmod(pair, len(codes))
             spent[at].append((kinds[code], time, count))
     return tuple(tuple(sorted(ops, key=lambda op: -op[1])[:_MOST_OPS_NAMED]) for ops in spent)
+
+
+def draws_numbers(trace: Trace, tree: IteratorTree, outside: Int32s) -> bool:
+    """Tell if a function of tf.data runs an op that draws numbers, or one of a layer that does.
+
+    The op that draws is mostly too short to be recorded; ``random_flip_1/SelectV2`` tells of the layer.
+    """
+    is_drawn = np.array([bool(_DRAWS.search(text)) for text in trace.names.texts], np.bool_)
+    return bool(is_drawn.any() and _ops_of_runs(trace, tree, outside, is_drawn)[0].size)
 
 
 def _count(codes: Int64s) -> tuple[Int64s, Int64s, Int64s]:

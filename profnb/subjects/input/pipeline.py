@@ -23,6 +23,7 @@ from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
     IteratorTree,
     OpShare,
+    draws_numbers,
     find_function_ops,
     label_of,
     name_functions,
@@ -52,6 +53,7 @@ class InputPipeline(RowColumns):
     function_ps: Int64s
     # the ops that took most of that, as (type, time, how often)
     function_ops: tuple[tuple[OpShare, ...], ...]
+    draws: bool  # whether an op of a function draws numbers
     waited_ps: Int64s
     # calls of the function at once, as last set; 0 if the trace does not say, shape (N,)
     parallelism: Int64s
@@ -140,6 +142,7 @@ def tabulate_input_pipeline(
         function_occurrences=sum_by(tree.run_node, 1, count),
         function_ps=sum_by(tree.run_node, tree.run_busy_ps, count),
         function_ops=find_function_ops(trace, tree, outside),
+        draws=draws_numbers(trace, tree, outside),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
         is_autotuned=np.array([text == "true" for text in autotune], np.bool_),
