@@ -2,8 +2,8 @@
 
 A model of Keras' is saved and runs in a fresh process, whose memory is measured. A step of PyTorch's runs
 here, on small batches, measured by its allocators, one of TensorFlow 1 by the RunMetadata of its session
-runs; a step of JAX's is compiled and does not run; any other step runs here, and the process' memory is
-measured.
+runs; of a step of JAX's XLA's plan is read, and on a CPU it runs, too; any other step runs here, and the
+process' memory is measured.
 """
 
 import json
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
     from profnb.forecast.memory_forecast import MemoryForecast
 
 _FIRST, _MOST_BATCH, _EXAMPLES = 8, 1 << 16, 64
-_LEAST_POINTS, _VISIBLE = 4, 128e6  # bytes that a process grows by, for its grain not to matter
+_LEAST_POINTS = 4
+_GROWTH = 8  # times the first peak: results, or the update of the weights, hide small batches
+_LEAST_PEAK = 16e6  # bytes: a process takes memory in pieces
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
-_ENOUGH_PLANNED = 8  # what runs nowhere may be large: XLA hides small batches in the step's results
 _EVEN = 0.9  # of the last rise, the one before
 _SHARE = 10  # of the limit, the part that measuring may take
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
@@ -54,14 +55,12 @@ class _Measuring:
         how: How, in a sentence.
         limit: The most memory there may be.
         held_bytes: What a process holds besides; None where an allocator tells, which has no more.
-        enough: How many times what the first batch took memory has to grow by.
     """
 
     meter: _Meter
     how: str
     limit: _Limit
     held_bytes: int | None = None
-    enough: int = 1
 
 
 def fits(
@@ -76,7 +75,7 @@ def fits(
 
     A few small batches run, which take at most a tenth of the limit: of a compiled Keras model in a process
     of its own, on copies of its weights. Of your own loop give the step and a batch,
-    ``profnb.fits(step, batch)``; what the step changes is put back, and a step of JAX's does not run at all.
+    ``profnb.fits(step, batch)``; what the step changes is put back.
 
     Args:
         model: A compiled Keras model; or a function that takes a batch and trains on it.
@@ -130,13 +129,11 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
         return
     if is_jax_step(model, batch):
-        how = "XLA's own plan of the step's memory, compiled at each size; nothing ran. "
-        how += "Convolutions on a CPU may take twice as much."
+        how = "XLA's own plan of the step's memory. On a CPU it ran, too, for what kernels take besides."
         yield _Measuring(
-            lambda size: (0.0, planned_peak(model, _resized(batch, size, is_shape=True))),
+            lambda size: (0.0, planned_peak(model, _resized(batch, size))),
             how,
             _beside_process(limit, 0.0),
-            enough=_ENOUGH_PLANNED,
         )
         return
     with put_back(model) as kept:
@@ -166,25 +163,26 @@ def _measure(
     Returns:
         The batches; what was there before the first, and what each took on top.
     """
+    from profnb.forecast.memory_forecast import lay_line
+
     most = measuring.limit[0] / _SHARE if measuring.limit else float("inf")
     is_process = measuring.held_bytes is not None
+    origin = [0] if is_process else []
     batches: list[int] = []
     peaks: list[float] = []
-    first_before, size = 0.0, chosen[0] if chosen else _FIRST
+    first_before, size = 0.0, _FIRST
     while chosen is None or len(batches) < len(chosen):
         size = chosen[len(batches)] if chosen else size
-        if len(batches) > 1 or (batches and is_process):
-            first = (batches[0], peaks[0]) if len(batches) > 1 else (0, 0.0)
-            slope = (peaks[-1] - first[1]) / (batches[-1] - first[0])
-            while chosen is None and slope * size > most and size > 2 * batches[-1]:
-                size //= 2
-            if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
-                break
-            if slope * size > most:
-                raise CaptureError(
-                    f"A batch of {count_text(size)} would take more than a tenth of the "
-                    f"{bytes_text(most * _SHARE)} there are. Give smaller batch_sizes."
-                )
+        slope, _ = lay_line(origin + batches, [*origin, *peaks], is_process=is_process)
+        while chosen is None and slope * size > most and size > 2 * batches[-1]:
+            size //= 2
+        if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
+            break
+        if slope * size > most:
+            raise CaptureError(
+                f"A batch of {count_text(size)} would take more than a tenth of the "
+                f"{bytes_text(most * _SHARE)} there are. Give smaller batch_sizes."
+            )
         try:
             before, more = measuring.meter(size)
         except CaptureError:
@@ -197,12 +195,11 @@ def _measure(
         first_before = first_before if batches else before
         batches.append(size)
         peaks.append(more)
-        grown = peaks[-1] - peaks[0]
-        least = _VISIBLE if is_process else measuring.enough * peaks[0]
-        is_enough = grown >= least and len(peaks) >= _LEAST_POINTS
-        if chosen is None and (size >= _MOST_BATCH or (is_enough and _is_even(batches, peaks))):
+        grown = (peaks[-1] - peaks[0]) / (_GROWTH * max(peaks[0], _LEAST_PEAK))
+        is_enough = grown >= 1 and len(peaks) >= _LEAST_POINTS and _is_even(batches, peaks)
+        if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
-        size *= 8 if is_process and grown < _VISIBLE / 8 and len(batches) > 1 else 2
+        size *= 8 if grown < 1 / _GROWTH and len(batches) > 1 else 2
     if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, first_before, peaks
@@ -316,22 +313,20 @@ def _answer_of(process: Any, line: str) -> dict[str, Any]:
     )
 
 
-def _resized(batch: tuple[Any, ...], size: int, *, is_shape: bool = False) -> tuple[Any, ...]:
-    """The batch with so many examples: its own, again and again; where shapes will do, those."""
-    return tuple(_resize(part, size, is_shape=is_shape) for part in batch)
+def _resized(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
+    """The batch with so many examples: its own, again and again."""
+    return tuple(_resize(part, size) for part in batch)
 
 
-def _resize(part: Any, size: int, *, is_shape: bool) -> Any:
+def _resize(part: Any, size: int) -> Any:
     import numpy as np
 
     if isinstance(part, dict):
-        return {name: _resize(one, size, is_shape=is_shape) for name, one in part.items()}
+        return {name: _resize(one, size) for name, one in part.items()}
     shape: Any = getattr(part, "shape", ())
     if not len(shape):
         is_listed = isinstance(part, list | tuple)
-        return type(part)(_resized(tuple(part), size, is_shape=is_shape)) if is_listed else part
-    if is_shape:
-        return sys.modules["jax"].ShapeDtypeStruct((size, *shape[1:]), part.dtype)
+        return type(part)(_resized(tuple(part), size)) if is_listed else part
     rows = np.resize(np.arange(int(shape[0])), size)
     tensorflow: Any = sys.modules.get("tensorflow")
     if tensorflow is not None and tensorflow.is_tensor(part):

@@ -49,8 +49,9 @@ class MemoryForecast(Result):
     spread_bytes: float
 
     def peak_bytes(self, batch_size: int) -> float:
-        """The most memory that a step of this batch size takes."""
-        return self.fixed_bytes + self.per_example_bytes * batch_size
+        """The most memory that a step of this batch size takes: no less than the smallest that ran."""
+        line = self.fixed_bytes + self.per_example_bytes * batch_size
+        return max(line, float(self.table.peak_bytes.min()))
 
     def summary(self) -> str:
         """The answer as text."""
@@ -107,6 +108,21 @@ class MemoryForecast(Result):
         return {"text/html": html, "text/plain": self.summary()}
 
 
+def lay_line(
+    batches: Sequence[int], peaks: Sequence[float], *, is_process: bool
+) -> tuple[float, float]:
+    """Lay a line through peaks: what each example adds, and what is fixed.
+
+    A peak is the most of several moments (forward, backward, the update), each of which grows evenly: memory
+    bends upwards only, and the last two tell. Those of a process are uneven: all of them tell together.
+    """
+    count = len(batches) if is_process else 2
+    if len(batches) < 2:
+        return 0.0, float(sum(peaks))
+    slope, fixed = np.polyfit(np.asarray(batches[-count:], np.float64), peaks[-count:], 1)
+    return float(slope), float(fixed)
+
+
 def make_forecast(
     batches: Sequence[int],
     peaks: Sequence[float],
@@ -115,7 +131,7 @@ def make_forecast(
     held_bytes: int | None = None,
     input_bytes: float | None = None,
 ) -> MemoryForecast:
-    """Lay a line through peaks, all but the last batch's, which checks it; then through all.
+    """Forecast by a line through peaks, first without the last batch's, which checks it.
 
     Args:
         batches: The batch sizes that ran, ascending, three or more that differ.
@@ -129,16 +145,14 @@ def make_forecast(
 
     others_bytes = held_bytes or 0
     size, peak = np.asarray(batches, np.float64), np.asarray(peaks, np.float64)
-    slope, fixed = np.polyfit(size[:-1], peak[:-1], 1)
-    off = abs(float(fixed + slope * size[-1] - peak[-1]))
-    slope, fixed = np.polyfit(size, peak, 1)
-    slope, fixed = max(float(slope), 0.0), float(fixed) + others_bytes
-    forecast = fixed + slope * size
-    spread = max(
-        float(np.abs(peak + others_bytes - forecast).max()),
-        off / 2,
-        0 if held_bytes is None else _GRAIN,
-    )
+    is_process = held_bytes is not None
+    slope, fixed = lay_line(batches[:-1], peaks[:-1], is_process=is_process)
+    off = abs(round(fixed + slope * float(size[-1]) - peaks[-1]))
+    slope, fixed = lay_line(batches, peaks, is_process=is_process)
+    slope, fixed = max(slope, 0.0), fixed + others_bytes
+    forecast = np.maximum(fixed + slope * size, peak.min() + others_bytes)
+    apart = float(np.abs(peak + others_bytes - forecast).max()) if is_process else 0.0
+    spread = max(apart, off / 2, _GRAIN if is_process else 0)
     notes = list(because)
     share = off / float(peak[-1] + others_bytes)
     notes.append(

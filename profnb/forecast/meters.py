@@ -1,8 +1,8 @@
 """The memory of a step: of the process, of PyTorch's allocators, of session runs, as XLA plans it.
 
 Of the process, the system keeps the most that was ever resident, which may be set back: only on Linux.
-Source: proc(5), /proc/self/clear_refs and VmHWM; torch.profiler (``profile_memory``), whose events of memory
-have no public reader; jax.stages.Compiled.memory_analysis.
+Source: proc(5), /proc/self/clear_refs and VmHWM; mallopt(3), M_MMAP_THRESHOLD; torch.profiler
+(``profile_memory``), whose events of memory have no public reader; jax.stages.Compiled.memory_analysis.
 """
 
 import ctypes
@@ -10,7 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -26,32 +26,55 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _PEAK = re.compile(rb"^VmHWM:\s+(\d+) kB", re.MULTILINE)
 _KB = 1024
 _RUNS = 3
+# glibc's options by number, and what it sets itself once a block of the largest size that it keeps was freed.
+_MAP_FROM, _TRIM_FROM = -3, -1
+_OWN_PAGES, _LARGEST_KEPT = 1 << 16, 1 << 25
 
 
 def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     """The memory of the process before something runs again, and the most that running takes on top.
 
-    What the first run makes and keeps (graphs, the optimizer's state) is there before. Memory that was freed
-    goes back to the system, so that none of it hides what a run takes.
+    What the first run makes and keeps (graphs, the optimizer's state) is there before. Blocks of a small
+    batch have pages of their own meanwhile, as a large one's have: freed, they leave no holes.
 
     Raises:
         CaptureError: The system does not tell.
     """
-    run()
-    gc.collect()
-    with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).malloc_trim(0)
-    before = resident_bytes()
-    try:
-        _CLEAR.write_text("5", "ascii")
+    with _own_pages() as trim:
+        run()
+        gc.collect()
+        trim(0)
+        before = resident_bytes()
+        try:
+            _CLEAR.write_text("5", "ascii")
+        except OSError:
+            before = None
         for _ in range(_RUNS):
             run()
-        peak = _PEAK.search(_STATUS.read_bytes())
-    except OSError:
-        peak = None
+        peak = None if before is None else _PEAK.search(_STATUS.read_bytes())
     if peak is None or before is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
     return float(before), max(int(peak[1]) * float(_KB) - before, 0.0)
+
+
+@contextmanager
+def _own_pages() -> Iterator[Callable[[int], object]]:
+    """Give each block of 64 kB and more pages of its own, and a function that gives back what is free.
+
+    Another C library than glibc stays as it is.
+    """
+    try:
+        library = ctypes.CDLL(None)
+        option, trim = library.mallopt, library.malloc_trim
+    except (OSError, AttributeError, TypeError):
+        yield int
+        return
+    option(_MAP_FROM, _OWN_PAGES)
+    try:
+        yield trim
+    finally:
+        option(_MAP_FROM, _LARGEST_KEPT)
+        option(_TRIM_FROM, 2 * _LARGEST_KEPT)
 
 
 def session_peak(run: Callable[[], object]) -> tuple[float, float]:
@@ -116,26 +139,28 @@ def living_bytes() -> float:
 
 
 def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:
-    """The memory that XLA plans for a step of JAX's, which is compiled and does not run.
+    """The memory that a step of JAX's takes: as XLA plans it, and on a CPU as it runs, if that is more.
 
-    An array that the step closes over is a constant of the program, which its plan leaves out.
+    The scratch memory of a CPU's kernels is in no plan. A step that prints, calls back or donates its
+    arguments does not run. An array that the step closes over is a constant, which the plan leaves out.
     """
     jax: Any = sys.modules["jax"]
     lower = step.lower if hasattr(step, "lower") else jax.jit(step).lower
-    plan = lower(*arguments).compile().memory_analysis()
+    compiled = lower(*arguments).compile()
+    plan = compiled.memory_analysis()
     if plan is None:
         raise CaptureError("XLA does not tell the memory of a step here.")
-    closed_over = {id(one): one for one in _constants_of(jax.make_jaxpr(step)(*arguments))}
+    program = jax.make_jaxpr(step)(*arguments)
+    closed_over = {id(one): one for one in _constants_of(program)}
     given = [*jax.tree_util.tree_leaves(arguments), *closed_over.values()]
     given_bytes = sum(
         prod(one.shape) * one.dtype.itemsize for one in given if hasattr(one, "dtype")
     )
-    return float(
-        max(plan.argument_size_in_bytes, given_bytes)
-        + plan.output_size_in_bytes
-        + plan.temp_size_in_bytes
-        - plan.alias_size_in_bytes
-    )
+    more = plan.output_size_in_bytes + plan.temp_size_in_bytes - plan.alias_size_in_bytes
+    if jax.default_backend() == "cpu" and not (program.effects or plan.alias_size_in_bytes):
+        with suppress(CaptureError):  # not on Linux
+            more = max(more, resident_peak(lambda: jax.block_until_ready(compiled(*arguments)))[1])
+    return float(max(plan.argument_size_in_bytes, given_bytes) + more)
 
 
 def _constants_of(program: Any) -> Iterator[Any]:

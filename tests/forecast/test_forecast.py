@@ -41,6 +41,20 @@ def test_what_does_not_grow_evenly_is_said_and_widens_the_interval():
     assert forecast.largest_batch == forecast.interval[0] < forecast.interval[1]
 
 
+def test_where_another_moment_of_the_step_takes_most_the_last_batches_tell():
+    """The update of the weights takes 400 bytes at any batch; the backward pass 100 and 10 for each example."""
+    peaks = [max(400, 100 + 10 * size) for size in (8, 16, 32, 64)]
+    forecast = make_forecast([8, 16, 32, 64], peaks, (10_100, "the GPU"), [])
+    assert (forecast.peak_bytes(512), forecast.peak_bytes(8)) == (pytest.approx(100 + 10 * 512), 400)
+    assert forecast.largest_batch <= 1000 <= forecast.interval[1]
+
+
+def test_the_peaks_of_a_process_all_tell_together():
+    """They lie up to 10 bytes beside 10 bytes for each example. The last two alone tell 10.6, all of them 10.1."""
+    forecast = make_forecast([8, 16, 32, 64], [90, 150, 310, 650], (GB, "the machine"), [], 0)
+    assert forecast.per_example_bytes == pytest.approx(10.13, abs=0.01)
+
+
 def test_a_limit_that_no_batch_fits_in_is_said():
     forecast = make_forecast([1, 2, 4], [2000, 2100, 2300], (1500, "the container"), [])
     assert forecast.largest_batch == 0
