@@ -290,6 +290,13 @@ def test_lines_end_where_the_terminal_ends_and_nothing_is_lost(capsys):
         assert sorted("".join(text.split())) == sorted("".join(plain.split()))
 
 
+def test_a_timeline_is_as_wide_as_the_terminal():
+    for columns in (60, 100):
+        lines = in_terminal(columns, sys.executable, "-m", "profnb", "timeline", TRACE).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert [line.count("|") for line in lines[2:]] == [2] * len(lines[2:])
+
+
 @pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_a_terminal_without_colours_gets_none(settings):
     shown = in_terminal(80, sys.executable, "-m", "profnb", "report", TRACE, **settings)
