@@ -484,7 +484,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
-        print(printable_lines(f"profnb: {error}"), file=sys.stderr)
+        said = str(error)
+        if isinstance(error, OSError) and error.filename is not None:
+            said = f"{error.strerror}: {error.filename}."
+        print(printable_lines(f"profnb: {said}"), file=sys.stderr)
         return 1
     return status or 0
 

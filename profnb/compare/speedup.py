@@ -225,7 +225,7 @@ class Difference:
 
     def _about_spread(self) -> str:
         """Say how runs vary, where a side has too few to tell."""
-        spread, repeat = self.spread, "Repeat the runs (--repeat)."
+        spread, repeat = self.spread, "Repeat the runs (in a notebook: --repeat 5)."
         if spread is None:
             return f"Other runs may differ more. {repeat}" if min(self.runs) == 1 else ""
         if not self.is_open:

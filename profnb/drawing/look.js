@@ -8,6 +8,7 @@ ${TABLE} :is(td,th)[align=right]{text-align:right;font-variant-numeric:tabular-n
 ${TABLE} td[align=right]:not([role]){white-space:nowrap}
 ${TABLE}:has(td[style$="white-space:pre"]) td:not([role]){border-bottom:0;padding-top:0;padding-bottom:0}
 ${TABLE} td>[aria-hidden]{letter-spacing:-1px;white-space:pre;font-family:'DejaVu Sans Mono',Menlo,Consolas,monospace}
+.profnb-clip{display:-webkit-box;-webkit-box-orient:vertical;-webkit-line-clamp:var(--profnb-lines,99);overflow:hidden}
 @media (max-width:600px){
 ${TABLE} :is(td,th){padding:3px 4px}
 ${TABLE} td>[aria-hidden]{font-size:7px}

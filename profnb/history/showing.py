@@ -108,7 +108,7 @@ class History:
         if self.path is None:
             return "No runs are kept here. `profnb.configure(history=True)` keeps them from now on."
         if not self.rows:
-            return "No run has been kept yet. From now on each profiled cell is kept."
+            return "No run has been kept yet. From now on each profiled cell or script is kept."
         alarms = self.sentences()
         if alarms:
             return alarms[-1]

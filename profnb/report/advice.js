@@ -1,7 +1,5 @@
-// Makes the advice of a report handy: a button copies each piece of code that is to be written, and all rows but the
-// first two are folded. Without it the code can be selected, and every row is shown.
-
-const ROWS_OF_ADVICE = 2;
+// Makes the advice of a report handy: a button copies each piece of code that is to be written, and the first screen is
+// as short as a screen. Without it the code can be selected, and all is shown.
 
 /** Copies text, by the old way where a page may not use the clipboard. @param {HTMLElement} code @returns {Promise<string>} what came of it */
 async function copyCode(code) {
@@ -62,20 +60,33 @@ function upgradeCode(code) {
   if (insert) addSmallButton(copyCell, 'insert below', change, async () => await insert(cell) ? 'inserted' : copyWhole());
 }
 
-/** @param {HTMLElement} box */
-function upgradeAdvice(box) {
-  const rest = /** @type {HTMLElement[]} */ (Array.from(box.querySelectorAll('li'))).slice(ROWS_OF_ADVICE);
-  if (!rest.length) return;
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.setAttribute('style', 'font:inherit;color:inherit;background:none;border:0;padding:3px 0;cursor:pointer;text-decoration:underline');
+// How much is shown of the first screen, closed: rows of advice, and lines of each text. The first that fits is taken.
+const SHORTER = [[2, 99], [2, 6], [2, 4], [2, 3], [1, 4], [1, 3], [1, 2]], SCREEN = 700;
+
+/** Cuts the first screen to 700 px, whatever its texts say; a button shows the rest. @param {HTMLElement} root */
+function upgradeScreen(root) {
+  const rows = /** @type {HTMLElement[]} */ (Array.from(root.querySelectorAll('.profnb-advice li'))), texts = Array.from(root.querySelectorAll('.profnb-clip'));
+  const above = root.querySelector('.profnb-advice ul') || root.querySelector('.profnb-icicle'), last = root.querySelector('[role=tablist]') || root;
+  if (!above) return;
+  const button = addButton(root, '', () => show(!isOpen));
+  above.after(button);
+  let isOpen = false, wide = 0;
   /** @param {boolean} on */
   function show(on) {
-    rest.forEach((row) => { row.style.display = on ? 'flex' : 'none'; });
-    button.setAttribute('aria-expanded', on ? 'true' : 'false');
-    button.textContent = on ? 'show the first two' : `${rest.length} more`;
+    isOpen = on;
+    for (const [count, lines] of on ? [[rows.length, 99]] : SHORTER) {
+      rows.forEach((row, at) => { row.style.display = at < count ? 'flex' : 'none'; });
+      root.style.setProperty('--profnb-lines', String(lines));
+      const hidden = rows.length - Math.min(count, rows.length), isCut = texts.some((text) => text.scrollHeight > text.clientHeight + 1);
+      button.textContent = on ? 'show less' : hidden ? `${hidden} more` : 'more';
+      button.style.display = on || hidden || isCut ? '' : 'none';
+      if (last.getBoundingClientRect().bottom - root.getBoundingClientRect().top <= SCREEN) break;
+    }
+    button.setAttribute('aria-expanded', String(on));
   }
-  button.onclick = () => show(button.getAttribute('aria-expanded') !== 'true');
-  box.querySelector('ul')?.after(button);
+  new ResizeObserver(() => {
+    if (root.clientWidth && root.clientWidth !== wide && !isOpen) show(false);
+    wide = root.clientWidth;
+  }).observe(root);
   show(false);
 }

@@ -94,7 +94,7 @@ def advice_html(
 ) -> Markup:
     """The advice as HTML, a row each: the gain, what, why, how; without any, what took longest.
 
-    The script adds a button to each piece of code that copies it, and folds all rows but the first two.
+    The script adds a button to each piece of code that copies it, and folds what is more than a screen.
 
     Args:
         listed: The advice, in order.
@@ -123,14 +123,14 @@ def _row_html(advice: Advice, line: str) -> Markup:
     """A row: what it saves; what to do, and why; the line as it is, and what to write."""
     at = Markup(' <span style="{}">at</span> {}')
     place = _place_of(advice)
-    before = Markup('<div><span style="{}">{}</span> {}</div>')
+    before = Markup('<div class="profnb-clip"><span style="{}">{}</span> {}</div>')
     mark = Markup('<span style="{}">{}</span> ')
     return Markup(
         '<li style="display:flex;flex-wrap:wrap;margin:0;padding:5px 0;list-style:none;'
         'border-top:1px solid rgba(128,128,128,0.25)">'
         '<div style="flex:none;width:225px;padding-right:8px" title="{meaning}">{gain}</div>'
-        '<div style="flex:1;min-width:250px"><b>{title}</b> <span>{evidence}</span>{before}'
-        "<div>{mark}{code}{where}{link}</div></div></li>"
+        '<div style="flex:1;min-width:250px"><div class="profnb-clip"><b>{title}</b> <span>{evidence}</span>'
+        '</div>{before}<div class="profnb-clip">{mark}{code}{where}{link}</div></div></li>'
     ).format(
         meaning=explain("saving") if saves_text(advice) else _UNBOUNDED,
         gain=_gain_html(advice),

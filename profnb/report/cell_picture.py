@@ -16,16 +16,6 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.capture.parts import part_records as parts
-from profnb.capture.parts.part_records import (
-    CALL,
-    CELL,
-    COMPILATION,
-    EAGER,
-    EPOCH,
-    FRAMEWORK,
-    LINES,
-    WAITING,
-)  # fmt: skip
 from profnb.causes.cell_tree import CELL_TREE, LAYER, OP, STEPS, CellTree
 from profnb.compare.tree_differences import GONE, NEW, compare_nodes
 from profnb.core.columns import group
@@ -48,12 +38,12 @@ _TAB = "Tree"
 _MOST_DRAWN, _MOST_LISTED, _LEAST_LISTED, _SHOWN = 400, 12, 0.02, 8
 _MILLION = 1_000_000  # widths are whole millionths of the cell, so that neighbours abut
 _BAR_LENGTH, _INDENT = 24, "\u00a0\u00a0"
-_HOLDS, _HELD = (CELL, CALL, EPOCH), "holds others"
+_HOLDS, _HELD = (parts.CELL, parts.CALL, parts.EPOCH), "holds others"
 _TITLES = {
-    **dict.fromkeys((parts.FIRST, parts.SLOW_FIRST, parts.TRACING, COMPILATION), "tracing, compiling"),
+    **dict.fromkeys((parts.FIRST, parts.SLOW_FIRST, parts.TRACING, parts.COMPILATION), "tracing, compiling"),
     **dict.fromkeys(STEPS[:-2], "steps"),
     **dict.fromkeys((parts.AROUND, parts.SETTING_UP), kind_title(parts.AROUND)),
-    **dict.fromkeys((LINES, parts.OTHER, parts.EAGER, parts.FRAMEWORK, parts.WAITING), "Python"),
+    **dict.fromkeys((parts.LINES, parts.OTHER, parts.EAGER, parts.FRAMEWORK, parts.WAITING), "Python"),
     **dict.fromkeys((parts.IMPORTS, parts.BUILDING), "imports, building"),
 }  # fmt: skip
 _GROWN, _SHRUNK, _LEAST_SEEN = "#c62828", "#2e7d32", 0.005  # of the longer cell
@@ -65,8 +55,8 @@ _MOST_SAID, _LEAST_SAID, _LEAST_REST = 3, 0.03, 0.005
 _MOST_NAMED_LINES, _MOST_PARTS, _WORTH_NAMING, _WORTH_A_REMARK = 3, 2, 0.25, 0.1
 _REST = "other parts"
 _NAMELESS = ("others", "unnamed")
-_OUTER = (CELL, CALL, EPOCH)
-_CALLED_BY_NAME = (parts.CALLBACKS, parts.CALLS, LINES)
+_OF_ABOVE = {parts.EAGER, parts.FRAMEWORK, parts.WAITING}
+_CALLED_BY_NAME = (parts.CALLBACKS, parts.CALLS, parts.LINES)
 
 
 def cell_picture(tree: CellTree, places: Places) -> Markup:
@@ -253,7 +243,7 @@ def _largest(tree: CellTree) -> Markup:
 
 
 def _colour(tree: CellTree, row: int) -> str:
-    return look_of(tree, row)[1] or CELL_COLOURS[CELL]
+    return look_of(tree, row)[1] or CELL_COLOURS[parts.CELL]
 
 
 def _order(tree: CellTree) -> list[int]:
@@ -298,6 +288,11 @@ def tree_section(tree: CellTree) -> Section:
         )  # fmt: skip
 
 
+def _share_text(fraction: float) -> str:
+    """Write a share as a sentence says it: without a fraction of a per cent."""
+    return f"{fraction * 100:.0f} %" if fraction > 0.005 else "<1 %"
+
+
 @dataclass(frozen=True, slots=True)
 class CellShare:
     """A part of the cell in the sentence.
@@ -319,7 +314,7 @@ class CellShare:
     @property
     def percent(self) -> str:
         """Its share as the sentence says it."""
-        return f"{self.fraction * 100:.0f} %" if self.fraction > 0.005 else "<1 %"
+        return _share_text(self.fraction)
 
     @property
     def text(self) -> str:
@@ -353,7 +348,7 @@ def cell_words(tree: CellTree) -> CellWords:
     rows: dict[str, list[int]] = {}
     for row, at in enumerate(named):
         above = int(tree.parent[at])
-        whose = above if tree.kind[at] == EAGER and tree.kind[above] == LINES else at
+        whose = above if tree.kind[at] == parts.EAGER and tree.kind[above] == parts.LINES else at
         rows.setdefault(_title(tree, whose, is_outer=whose in outer), []).append(row)
     share = {title: float(tree.self_ps[of].sum()) / tree.whole_ps for title, of in rows.items()}
     order = sorted(share, key=lambda title: -share[title])
@@ -385,33 +380,33 @@ def longest_text(tree: CellTree) -> str:
         for same in group((tree.title(row), row) for row in rows).values()
     }
     longest = sorted(spent.items(), key=lambda one: -one[1])[:_MOST_SAID]
-    named = [f"{name} {percent_text(share)}" for name, share in longest if share >= _LEAST_SAID]
+    named = [f"{name} {_share_text(share)}" for name, share in longest if share >= _LEAST_SAID]
     first = sum(float(tree.fraction[row]) for row in tree.rows(parts.FIRST, parts.SLOW_FIRST))
     said = [f"Longest by name: {', '.join(named)} of {tree.whole}."] if named else []
     if first >= _WORTH_NAMING:
         said.append(
-            f"First steps ({percent_text(first)}) come once: train longer and the share falls."
+            f"First steps ({_share_text(first)}) come once: train longer and the share falls."
         )
     return " ".join(said)
 
 
 def _named_nodes(tree: CellTree, outer: Collection[int]) -> list[int]:
     """Of each node the one above it, or itself, by whose name its time goes."""
-    named: list[int] = []
-    for row, kind in enumerate(tree.kind):
-        above = int(tree.parent[row])
-        is_of_above = above >= 0 and (kind in (FRAMEWORK, WAITING) or named[above] not in outer)
-        named.append(named[above] if is_of_above else row)
+    named = [0]
+    for row, kind in enumerate(tree.kind[1:], 1):
+        above = named[int(tree.parent[row])]
+        is_own = kind not in (parts.FRAMEWORK, parts.WAITING) and above in outer
+        named.append(row if is_own else above)
     return named
 
 
 def _is_outer(tree: CellTree, row: int) -> bool:
     """Tell whether a node is named by what it holds: half of the cell in one function says little."""
-    if tree.kind[row] != LINES or not tree.name[row]:
-        return tree.kind[row] in (*_OUTER, LINES)
+    if tree.kind[row] != parts.LINES or not tree.name[row]:
+        return tree.kind[row] in (*_HOLDS, parts.LINES)
     below = [kind for kind, above in zip(tree.kind, tree.parent, strict=True) if above == row]
     is_large = 2 * tree.wall_ps[row] > tree.whole_ps
-    return tree.has_steps(row) or (is_large and not set(below) <= {EAGER, FRAMEWORK, WAITING})
+    return tree.has_steps(row) or (is_large and not set(below) <= _OF_ABOVE)
 
 
 def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
@@ -423,10 +418,10 @@ def _title(tree: CellTree, row: int, *, is_outer: bool) -> str:
         return f"{kind} {quoted(name)}"
     if kind == parts.MARKED and name:
         return node_title(kind, printable(name))
-    if kind in (LINES, CELL):
-        return f"your {kind_title(LINES)}"
-    is_set_up = kind == parts.SETTING_UP and tree.kind[int(tree.parent[row])] == CALL
-    return kind_title(parts.AROUND if is_set_up or kind in (CALL, EPOCH) else kind)
+    if kind in (parts.LINES, parts.CELL):
+        return f"your {kind_title(parts.LINES)}"
+    is_set_up = kind == parts.SETTING_UP and tree.kind[int(tree.parent[row])] == parts.CALL
+    return kind_title(parts.AROUND if is_set_up or kind in (parts.CALL, parts.EPOCH) else kind)
 
 
 def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
@@ -434,16 +429,17 @@ def _remark(tree: CellTree, node: int, rows: Sequence[int]) -> str:
     kind = tree.kind[node]
     if kind in (parts.FIRST, parts.SLOW_FIRST):
         return "tracing, compiling"
-    if kind in (*STEPS, parts.GAPS) and tree.fraction[node] > _WORTH_A_REMARK:
-        return _inside(tree, node)
     if kind in (parts.AROUND, parts.SETTING_UP):
         return _runs(tree, rows)
-    return _lines(tree, rows) if kind in (LINES, CELL, EAGER) else ""
+    if kind in (parts.LINES, parts.CELL, parts.EAGER):
+        return _lines(tree, rows)
+    is_asked = kind in STEPS or not tree.name[node]
+    return _inside(tree, node) if is_asked and tree.fraction[node] > _WORTH_A_REMARK else ""
 
 
 def _lines(tree: CellTree, rows: Sequence[int]) -> str:
     """Name the lines that have most of own code, or say that it is ops."""
-    eager = [row for row in rows if tree.kind[row] == EAGER]
+    eager = [row for row in rows if tree.kind[row] == parts.EAGER]
     whole = tree.self_ps[list(rows)].sum()
     if 2 * tree.self_ps[eager].sum() > whole:
         return "eager ops"
@@ -458,13 +454,15 @@ def _lines(tree: CellTree, rows: Sequence[int]) -> str:
 
 
 def _inside(tree: CellTree, node: int) -> str:
-    """Name what most of a node's time goes to, as far down as one node has most; else its largest parts."""
+    """Name what most of a node's time goes to, as far down as one node has most, and its largest parts."""
     at, below = node, _largest_below(tree, node)
     while below and 2 * tree.wall_ps[below[0]] > tree.wall_ps[node]:
         at, below = below[0], _largest_below(tree, below[0])
     large = [row for row in below if tree.wall_ps[row] > _WORTH_NAMING * tree.wall_ps[node]]
+    if not tree.name[at]:  # a name is what a reader can look for, however small
+        large = large or [row for row in below if tree.title(row) not in _NAMELESS]
     parts_of_it = ", ".join(
-        f"{_named(tree, row)} {percent_text(float(tree.fraction[row]))}"
+        f"{_named(tree, row)} {_share_text(float(tree.fraction[row]))}"
         for row in large[: _MOST_PARTS - (at != node)]
     )
     if at == node:
@@ -481,7 +479,9 @@ def _named(tree: CellTree, row: int) -> str:
 
 
 def _largest_below(tree: CellTree, node: int) -> list[int]:
+    """Find the parts of a node: what a line calls of a framework is the line's."""
     below = [row for row in range(node + 1, len(tree)) if tree.parent[row] == node]
+    below = [row for row in below if tree.kind[row] not in _OF_ABOVE]
     return sorted(below, key=lambda row: -int(tree.wall_ps[row]))
 
 
@@ -490,7 +490,7 @@ def _runs(tree: CellTree, rows: Sequence[int]) -> str:
     runs: dict[str, int] = {}
     for row in rows:
         above = int(tree.parent[row])
-        if tree.kind[row] == parts.AROUND and tree.kind[above] == CALL:
+        if tree.kind[row] == parts.AROUND and tree.kind[above] == parts.CALL:
             runs[tree.name[above]] = max(
                 runs.get(tree.name[above], 0), int(tree.occurrences[above])
             )

@@ -192,7 +192,6 @@ function run() {
   once('.profnb table', upgradeHead, 'head');
   once('.profnb-table[data-rows]', (box) => { new ReportTable(box); }, 'ready');
   once('.profnb-code', upgradeCode, 'ready');
-  once('.profnb-advice', upgradeAdvice, 'ready');
   once('.profnb-fold', upgradeFold, 'ready');
   once('.profnb-tab div:has(> table)', upgradeLong, 'long');
   once('.profnb-figure[data-figure]', upgradeFigure, 'ready');
@@ -201,6 +200,7 @@ function run() {
   once('.profnb-icicle', (box) => { /** @type {any} */ (box).icicle = new Icicle(box); }, 'ready');
   once('.profnb-name', upgradeName, 'ready');
   once('.profnb-piece', upgradePiece, 'ready');
+  once('.profnb:not(.profnb-timeline)', upgradeScreen, 'screen');
   once('.profnb', keepKeys, 'keys');
   once('.profnb:not(.profnb-timeline)', showTips, 'tips');
 }

@@ -201,13 +201,13 @@ def _head_html(report: Report) -> Markup:
     alarm = f"{report.alarm} {report.unmeasured}".strip()
     amber = Markup(
         '<div style="border-left:4px solid #c98500;background:rgba(201,133,0,.15);padding:4px 10px;'
-        'margin:2px 0 4px"><b>{}</b></div>'
+        'margin:2px 0 4px"><b class="profnb-clip">{}</b></div>'
     )
     first = Markup(
-        '<div role="heading" aria-level="2" style="font-size:18px;font-weight:600;line-height:1.3;'
-        'margin:4px 0 2px">{}</div>'
+        '<div role="heading" aria-level="2" class="profnb-clip" style="font-size:18px;font-weight:600;'
+        'line-height:1.3;margin:4px 0 2px">{}</div>'
     )
-    line = Markup('<div style="{};margin:0 0 6px">{}</div>')
+    line = Markup('<div class="profnb-clip" style="{};margin:0 0 6px">{}</div>')
     rate = [fact.value for fact in report.facts if fact.name == THROUGHPUT]
     said = [report.headline, *rate]
     parts = [amber.format(alarm) if alarm else Markup("")]

@@ -80,14 +80,15 @@ def note_window(study: Study) -> str:
         lines = " Your lines are in the source table." if study.source.lines else ""
         return f"No TensorFlow ran during the capture, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
-        again = "running the cell again skips building, tracing and compiling."
-        if any(message.startswith(NOT_ENDED) for message in recording.messages):
-            none = f"None of {counted_text(len(steps), 'step')} was traced, all were timed"
-            return f"{none}; {again}"
-        return (
-            f"The window closed before the first step ended, so none of {counted_text(len(steps), 'step')} "
-            f"was traced. -t SECONDS keeps the window open longer, or {again}"
+        steps_text, has_name = (
+            counted_text(len(steps), "step"),
+            recording.cell and recording.cell.name,
         )
+        again = [] if has_name else ["running the cell again skips building, tracing and compiling"]
+        if any(message.startswith(NOT_ENDED) for message in recording.messages):
+            return f"{'; '.join([f'None of {steps_text} was traced, all were timed', *again])}."
+        longer = ", or ".join(["-t SECONDS keeps the window open longer", *again])
+        return f"The window closed before the first step ended, so none of {steps_text} was traced. {longer}."
     # The functions that were called from outside of any other, in order.
     calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
     once = [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]

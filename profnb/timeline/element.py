@@ -11,6 +11,7 @@ no script runs (GitHub, an untrusted notebook, a terminal), so it uses nothing t
 A saved timeline holds what fits; while the kernel lives, zooming in asks it for the events of the window.
 """
 
+import sys
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.core.printable import for_terminal, printable
+from profnb.core.printable import for_terminal, printable, terminal_columns
 from profnb.core.units import count_text, counted_text, duration_text, percent_text
 from profnb.drawing.live_outputs import show_bridge
 from profnb.drawing.markup import Cell, html_table, plain_table, without_controls
@@ -41,7 +42,11 @@ _PARTS = (
     "numbers", "marks", "frames", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel",
     "search", "lane_menu", "detail", "viewer", "hands", "pair", "start",
 )  # fmt: skip
-_BINS = 60
+_FIRST, _BINS, _BESIDE_STRIP = (
+    "thread or stream",
+    60,
+    35,
+)  # marks of the still picture, and characters beside them
 _MOST_LANES_DRAWN = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ARE_NUMBERS = (False, False, True, True, True)  # of the columns
@@ -294,16 +299,23 @@ def still_picture(scene: Scene) -> Still:
 
 
 def _headings(width: str) -> tuple[str, ...]:
-    return ("thread or stream", width, "busy", "busy %", "events")
+    return (_FIRST, width, "busy", "busy %", "events")
 
 
 def still_text(still: Still) -> str:
-    """Write the picture for a terminal."""
+    """Write the picture for a terminal, as wide as that is."""
+    labels = [printable(label)[:28] for label, *_ in still.rows]
+    room = (terminal_columns() or sys.maxsize) - max(map(len, (*labels, _FIRST))) - _BESIDE_STRIP
+    begins = range(0, _BINS, -(-_BINS // max(room, 8)))  # a mark is the highest of so many
     table = [
-        (printable(label)[:28], f"|{strip}|", *_numbers(*numbers))
-        for label, _, strip, *numbers in still.rows
+        (
+            label,
+            f"|{''.join(max(strip[at : at + begins.step]) for at in begins)}|",
+            *_numbers(*numbers),
+        )
+        for label, (_, _, strip, *numbers) in zip(labels, still.rows, strict=True)
     ]
-    head = _headings(f"|{duration_text(still.span_ps):^{_BINS}}|")
+    head = _headings(f"|{duration_text(still.span_ps):^{len(begins)}}|")
     text = plain_table([head, *table], _ARE_NUMBERS)
     return text + (f"\nand {still.hidden_lines} more" if still.hidden_lines else "")
 

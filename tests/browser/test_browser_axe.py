@@ -5,11 +5,12 @@ no axe-core is tested.
 """
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from chromium import browser, one_page, open_page  # noqa: F401
+from chromium import browser, one_page, open_page, settle  # noqa: F401
 from made_hosts import hosts_of
 
 import profnb
@@ -111,3 +112,35 @@ def test_advice_is_folded_copied_and_unfolded(open_page, pages, tmp_path):
     page.get_by_role("button", name="copy %%tfprofile --vs before").click()
     page.get_by_role("button", name="copied %%tfprofile --vs before").wait_for()
     assert page.evaluate("navigator.clipboard.readText()") == "%%tfprofile --vs before"
+
+
+@pytest.mark.parametrize("width", [1366, 1100, 400])
+def test_whatever_its_texts_say_the_first_screen_is_one(open_page, tmp_path, width):
+    from dataclasses import replace
+
+    from test_report import profile_of, steps_of
+
+    from profnb.advice.proposals import Advice
+    from profnb.report.report import page_html
+
+    words = "Each of these many words takes room of the screen. " * 20
+    profile = profile_of(steps_of(6))
+    ends = []
+    for texts, count in (("", 1), (words, 5)):
+        listed = [Advice(f"r{at}", f"Do {at}", f"It is slow. {texts}", (0.0, 500.0 - 100 * at), 1000.0, f"Write it. {texts}", "") for at in range(count)]
+        report = replace(profile._report, advice=listed, again="%%tfprofile --vs before", alarm=texts, idle=texts)
+        (tmp_path / "page.html").write_text(page_html(report, profile.study), "utf-8")
+        page = open_page((tmp_path / "page.html").as_uri(), width=width).page
+        page.get_by_role("tab").first.wait_for()
+        settle(page)
+        ends.append(page.evaluate("document.querySelector('[role=tablist]').getBoundingClientRect().bottom + scrollY"))
+        rows, more = page.locator(".profnb-advice li"), page.get_by_text(re.compile("more$"))
+        assert more.is_visible() == bool(texts)  # what is short is all there
+    assert ends[1] <= 780
+    assert rows.first.is_visible()
+    assert rows.nth(4).is_hidden()
+    more.click()
+    assert rows.nth(4).is_visible()
+    assert page.evaluate("[...document.querySelectorAll('.profnb-clip')].every(e => e.scrollHeight <= e.clientHeight + 1)")
+    page.get_by_role("button", name="show less").click()
+    assert page.evaluate("document.querySelector('[role=tablist]').getBoundingClientRect().bottom + scrollY") == ends[1]

@@ -488,7 +488,7 @@ def test_one_run_a_side_is_held_against_how_runs_vary():
     unknown = compare_runs(one, two, spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD))
     assert unknown.verdict("a", "b") == (
         "One run each is no proof: b takes 1.05 of the time of a (95 % interval 0.97 to 1.13, 100 + 100 steps). "
-        "Even on an idle machine two runs of the same code can differ by 8 %. Repeat the runs (--repeat)."
+        "Even on an idle machine two runs of the same code can differ by 8 %. Repeat the runs (in a notebook: --repeat 5)."
     )
     assert not compare_runs(one, RunSet("c", (3 * two.step_ps[0],)), spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD)).is_different  # nobody knows
     three = RunSet("b", tuple(two.step_ps[0] * by for by in (0.99, 1.0, 1.01)))

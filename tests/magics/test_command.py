@@ -205,6 +205,12 @@ def test_a_wrong_line_of_any_command_is_one_sentence_and_two(words, capsys):
     assert said.err.endswith("--help` has all.\n")
 
 
+@pytest.mark.parametrize("words", [("clean", "no.ipynb"), ("table", "no.ipynb")])
+def test_a_file_that_is_not_there_is_one_sentence_and_one(words, capsys):
+    assert main(words) == 1
+    assert capsys.readouterr().err == "profnb: No such file or directory: no.ipynb.\n"
+
+
 def test_the_options_of_a_capture_are_those_of_the_magic(capsys):
     from profnb.magics import ProfnbMagics
 
@@ -282,6 +288,13 @@ def test_lines_end_where_the_terminal_ends_and_nothing_is_lost(capsys):
         text = re.sub(r"\x1b\[\d*m", "", shown)
         assert max(map(len, text.splitlines())) <= columns
         assert sorted("".join(text.split())) == sorted("".join(plain.split()))
+
+
+def test_a_timeline_is_as_wide_as_the_terminal():
+    for columns in (60, 100):
+        lines = in_terminal(columns, sys.executable, "-m", "profnb", "timeline", TRACE).splitlines()
+        assert max(map(len, lines)) <= columns
+        assert [line.count("|") for line in lines[2:]] == [2] * len(lines[2:])
 
 
 @pytest.mark.parametrize("settings", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -408,6 +421,8 @@ def test_a_training_has_its_steps_and_layers_and_is_kept(number, tmp_path):
     assert (profiled.stdout, profiled.returncode) == (plain.stdout, plain.returncode)
     said = profiled.stderr.decode()
     assert plain.returncode == -number and "train steps, median" in said and f"Trace: {tmp_path / 'logs'}" in said
+    assert " of the script. A node holds" in said
+    assert re.findall(r"[^.\n]*\bcells?\b[^.\n]*", said) == []  # no sentence speaks of a notebook
     kept = run(sys.executable, "-m", "profnb", "table", "logs", "layers", cwd=tmp_path)
     assert b"dense" in kept.stdout
 

@@ -35,8 +35,8 @@ def test_what_ran_has_its_name_and_what_took_longest_in_it_is_said_by_name():
     rows = (1, LINES, "count_words", 500, 3), (2, EAGER, "", 100, 0), (1, CALLS, "step", 300, 5), (1, LINES, "", 60, 4), (1, LINES, "plot", 40, 9)
     script = tree(*rows, whole="script")
     assert (script.title(0), script.whole, tree(*rows).whole) == ("script", "the script", "the cell")
-    assert longest_text(script) == "Longest by name: `count_words` 50.0 %, `step` 30.0 %, Cell [5]:4 6.0 % of the script."
-    assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps (60.0 %) come once: train longer and the share falls."
+    assert longest_text(script) == "Longest by name: `count_words` 50 %, `step` 30 %, Cell [5]:4 6 % of the script."
+    assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps (60 %) come once: train longer and the share falls."
 
 
 def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():
@@ -87,7 +87,7 @@ def test_lines_of_the_cell_are_python_and_where_most_of_it_is():
     [
         (((1, MARKED, "augment", 600, 9), (1, MARKED, "step", 400, 9)), "augment steps 60 %, steps 40 %."),
         (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 600, 0), (3, "layer", "net/dense", 400, 0)), "train steps 100 % (most of it `conv2d`)."),
-        (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 500, 0), (3, "layer", "net/4", 400, 0), (3, "layer", "b", 100, 0)), "train steps 100 % (host compute: `conv2d` 50.0 %)."),
+        (((1, TRAIN, "", 0, 9), (2, "host compute", "", 0, 0), (3, "layer", "net/conv2d", 500, 0), (3, "layer", "net/4", 400, 0), (3, "layer", "b", 100, 0)), "train steps 100 % (host compute: `conv2d` 50 %)."),
         (((1, LINES, "update", 10, 6), (2, EAGER, "", 900, 0), (2, FIRST, "f", 90, 1)), "`update` itself 91 % (eager ops), first steps 9 % (tracing, compiling)."),
     ],
 )  # fmt: skip

@@ -154,6 +154,9 @@ def test_a_window_without_a_first_step_is_told_once():
     seen = {"steps": records(0, 0, 0), "closed_by": "seconds", "messages": [message], "environment": {"TensorFlow": "2.21.0"}}
     study = study_of(eager, **seen)
     assert notes_of(study)[0] == "None of 3 steps was traced, all were timed; running the cell again skips building, tracing and compiling."
+    script = CellRecords()
+    script.call("script")  # which builds and compiles anew
+    assert notes_of(study_of(eager, cell=script, **seen))[0] == "None of 3 steps was traced, all were timed."
     p = Profile(trace=study.trace, recording=study.recording)
     assert p.notes[:2] == [message, notes_of(study)[0]]
     assert not any("Details cover" in note for note in p.notes)

@@ -195,7 +195,7 @@ def test_a_profile_has_them_with_and_without_a_trace():
     p = Profile(recording=recording)
     assert len(p.system) == 82
     assert p.energy.joules.tolist() == pytest.approx([3000])
-    assert any("was throttled for 100 % of the cell (power cap)" in note for note in p.notes)
+    assert any("was throttled for 100 % of the time (power cap)" in note for note in p.notes)
     assert Profile(recording=Recording()).system.empty
     assert Profile(recording=Recording()).energy.empty
 

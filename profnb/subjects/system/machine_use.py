@@ -198,7 +198,7 @@ def throttling_notes(use: MachineUse | None) -> list[str]:
             continue
         why = " or ".join(reason for reason, _ in reasons.most_common(2))
         notes.append(
-            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the cell ({why}): "
+            f"{source.source} was throttled for {100 * held / look_count:.0f} % of the time ({why}): "
             f"held-back clocks in {count_text(held)} of {count_text(look_count)} samples."
         )
     return notes
