@@ -7,6 +7,7 @@ from advised import advised
 from test_advice import MS, US, loop
 
 from profnb.capture.marking.open_steps import OpenSteps
+from profnb.capture.step_records import StepLog
 from profnb.capture.marking.step_recorder import StepRecorder
 from profnb.capture.recording import Recording
 from profnb.report.text import fact_rows
@@ -30,6 +31,7 @@ def _takes_time(clock, monkeypatch):
         monkeypatch.setattr(owner, name, works)
 
     then_work(OpenSteps, "begin", BEGINS)
+    then_work(StepLog, "end_step", ENDS)
 
 
 def recorder_by(clock, is_tracing=lambda: True):
@@ -43,14 +45,7 @@ def recorder_by(clock, is_tracing=lambda: True):
             clock.work(UNMARKS)
 
     door = SimpleNamespace(mark_step=Marker)
-    class Latest(list):
-        def append(self, row):
-            super().append(row)
-            clock.work(ENDS)
-
-    recorder = StepRecorder(is_tracing, lambda _: None, lambda: door)
-    recorder.open.log.stored = 0, (), Latest()
-    return recorder, door
+    return StepRecorder(is_tracing, lambda _: None, lambda: door), door
 
 
 def iterate(recorder, door, clock):

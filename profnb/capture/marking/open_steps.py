@@ -48,7 +48,7 @@ from profnb.capture.hooks import Library, watched_call
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import callers
-from profnb.capture.step_records import CALL, KINDS, MOST_LATE, TAPE, USER, OpenStep, StepLog
+from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
 _COUNTED, _CACHE_BYTES = 31, 1 << 20  # 3 ms of two slow cores
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
@@ -167,7 +167,8 @@ class OpenSteps:
         """It ended and is a step; steps inside it are none."""
         name = span.name
         was_traced = was_traced or (span.was_traced and self.is_tracing())
-        row = (
+        self.log.end_step(
+            span.first_record,  # calls inside it are part of it
             span.begin_ns,
             end_ns,
             name,
@@ -178,11 +179,6 @@ class OpenSteps:
             span.step_num,
             self.runs.get(name, 0) if self.is_in_run else 0,
         )
-        settled, _, late = self.log.stored
-        if span.first_record == settled + len(late) and len(late) < MOST_LATE:
-            late.append(row)  # a call less than ``end_step``
-        else:  # calls inside it are part of it
-            self.log.end_step(span.first_record, *row)
         if was_traced or (not self.counts_only and self.is_tracing()):
             self._count(span, end_ns, was_traced=was_traced)
         elif end_ns >= self.gaps.next_ns and not self.gaps.is_on:
