@@ -23,7 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 _WIDTH, _TRACED, _AT_NAME = len(COLUMNS), COLUMNS.index("was_traced"), COLUMNS.index("name")
 _PACKED = Struct(f"{_WIDTH}q").pack
-_MOST_LATE = 512
+MOST_LATE = 512
 _RECENT = 64  # steps, by which a typical one is known
 
 
@@ -212,7 +212,7 @@ class StepLog:
             others: The other columns of ``StepRecords``, in their order.
         """
         settled, _, late = self.stored
-        if first != settled + len(late) or len(late) >= _MOST_LATE:
+        if first != settled + len(late) or len(late) >= MOST_LATE:
             late = self.truncate(first)
         late.append((begin_ns, end_ns, name, *others))
 
@@ -223,7 +223,7 @@ class StepLog:
             self._store(self._cells()[: length * _WIDTH])
         else:
             del late[length - settled :]
-            if len(late) >= _MOST_LATE:
+            if len(late) >= MOST_LATE:
                 self.stored = settled + len(late), (*chunks, self._packed(late)), []
         return self.stored[2]
 

@@ -41,6 +41,7 @@ from profnb.capture.step_records import (
     INVOKE,
     KERAS,
     KINDS,
+    MOST_LATE,
     RUN,
     SESSION_RUN,
     TRAIN,
@@ -412,8 +413,11 @@ class SessionRuns:
             return True
         self._session_runs = number + 1
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
-            columns = _RUN_ROW, False, False, 1, number, 0
-            opened.log.end_step(first, begin_ns, end_ns, SESSION_RUN, *columns)
+            row = begin_ns, end_ns, SESSION_RUN, _RUN_ROW, False, False, 1, number, 0
+            if len(late) < MOST_LATE:
+                late.append(row)
+            else:
+                opened.log.end_step(first, *row)
             if end_ns >= gaps.next_ns:
                 gaps.begin()
         return not gaps.is_on
