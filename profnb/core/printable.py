@@ -8,7 +8,7 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from textwrap import fill, wrap
 
@@ -30,6 +30,14 @@ def printable(text: str) -> str:
         if text.isprintable()
         else "".join(char if char.isprintable() or char == _NBSP else "\ufffd" for char in text)
     )
+
+
+def first_of(
+    names: Sequence[str], most: int, between: str = ", ", rest: str = " and {} more"
+) -> str:
+    """List the first few of many names, and say how many more there are."""
+    more = len(names) - most
+    return between.join(names[:most]) + (rest.format(f"{more:,}") if more > 0 else "")
 
 
 def printable_lines(text: str) -> str:

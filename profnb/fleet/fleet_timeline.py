@@ -15,8 +15,8 @@ import numpy as np
 from markupsafe import Markup
 
 from profnb.core.columns import Int64s, span_at
-from profnb.core.printable import printable
-from profnb.core.units import count_text, duration_text
+from profnb.core.printable import first_of, printable
+from profnb.core.units import duration_text
 from profnb.drawing.markup import note_list
 from profnb.drawing.theme import ROOT
 from profnb.fleet.merging import Clocks, Merged
@@ -258,14 +258,11 @@ def _clock_note(clocks: Clocks, names: Sequence[str]) -> str:
     """Say how far each host's events may lie from where they are drawn."""
     early = (clocks.offset_ps - clocks.low_ps).tolist()
     late = (clocks.high_ps - clocks.offset_ps).tolist()
-    rows = sorted(range(1, len(names)), key=lambda row: -(early[row] + late[row]))[:_MOST_NAMES]
-    deviations_text = ", ".join(
+    deviations = [
         f"{names[row]} up to {duration_text(early[row])} earlier or {duration_text(late[row])} later"
-        for row in rows
-    )
-    left = len(names) - 1 - len(rows)
-    more = f"; {count_text(left)} more by less" if left > 0 else ""
+        for row in sorted(range(1, len(names)), key=lambda row: -(early[row] + late[row]))
+    ]
     return (
         f"Clocks are joined to {names[0]}'s by the order of leaving collectives. Events may lie off the "
-        f"drawn place: {deviations_text}{more}."
+        f"drawn place: {first_of(deviations, _MOST_NAMES, rest='; {} more by less')}."
     )

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
+from profnb.core.printable import first_of
 from profnb.core.units import PS_PER_NS, count_text
 from profnb.fleet.collectives import Key
 from profnb.fleet.digest import DEVICE_COMPUTE, OWN_CATEGORIES, Digest, count_of, noun_of
@@ -251,12 +252,12 @@ def find_meeting(digests: Sequence[Digest]) -> Meeting:
     if not group:
         return Meeting((), (*notes, _why_nobody(digests)))
     if others:
-        alone = _listed([one.host for one in others])
+        alone = first_of([one.host for one in others], _MOST_HOSTS)
         notes.append(
             f"{alone} shared no collective with the rest, so this covers {count_text(len(group))} "
             f"of {count_of(digests)}."
         )
-        apart = _listed([one.host for one in _largest_group(others)[0]])
+        apart = first_of([one.host for one in _largest_group(others)[0]], _MOST_HOSTS)
         if apart and noun_of(digests) == "host":
             notes.append(
                 f"{apart} exchange among themselves: profnb.load_fleet([their files]) shows them."
@@ -294,18 +295,13 @@ def _largest_group(digests: Sequence[Digest]) -> tuple[list[Digest], list[Digest
     return [digests[row] for row in chosen], others
 
 
-def _listed(names: Sequence[str]) -> str:
-    left = len(names) - _MOST_HOSTS
-    return ", ".join(names[:_MOST_HOSTS]) + (f" and {left} more" if left > 0 else "")
-
-
 def _missing_ranks(digests: Sequence[Digest]) -> list[str]:
     """Ranks that left no trace, of as many as a trace tells of, else of those below the highest."""
     ranks = {one.rank for one in digests if one.rank >= 0}
     if len(ranks) < len(digests):
         return []
     count = max([*ranks, *(one.ranks - 1 for one in digests)], default=-1) + 1
-    missing = _listed([str(rank) for rank in range(count) if rank not in ranks])
+    missing = first_of([str(rank) for rank in range(count) if rank not in ranks], _MOST_HOSTS)
     sentence = f"There is no trace of rank {missing}: the cause of waiting may be there."
     return [sentence] if missing else []
 

@@ -19,26 +19,9 @@ from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
 from profnb.core.units import PS_PER_S, count_text
+from profnb.lite import conversion, lite_data
 from profnb.lite.advice import advise_lite
-from profnb.lite.conversion import (
-    Converted,
-    KerasSide,
-    convert_model,
-    is_keras,
-    layers_of,
-    read_file,
-    stripped,
-)
 from profnb.lite.findings import KERAS, LiteFindings, LiteModel, judge_outputs
-from profnb.lite.lite_data import (
-    LiteData,
-    match_inputs,
-    padded,
-    random_data,
-    read_arrays,
-    read_data,
-    read_examples,
-)
 from profnb.lite.op_study import OpStudy
 from profnb.lite.process.interpreters import (
     Bench,
@@ -67,35 +50,37 @@ def measure_models(
         CaptureError: Nothing could be converted or run.
         ValueError: The data do not fit the models.
     """
-    given = read_data(data)
-    examples, source = read_examples(representative, given, _MOST_CALIBRATED)
+    given = lite_data.read_data(data)
+    examples, source = lite_data.read_examples(representative, given, _MOST_CALIBRATED)
     with tempfile.TemporaryDirectory(prefix=folder_prefix()) as name:
-        converted: list[Converted] = []
+        converted: list[conversion.Converted] = []
         kerases: list[tuple[str, Any]] = []
         notes: list[str] = []
         layers: dict[str, list[tuple[str, str]]] = {}
         sources = _sources(model, Path(name))
         for at, (called, one) in enumerate(sources):
-            if isinstance(one, Converted):
+            if isinstance(one, conversion.Converted):
                 converted.append(one)
                 continue
-            plain, trained = stripped(one)
+            plain, trained = conversion.stripped(one)
             if trained:
                 what = "trained for int8" if trained == "int8" else trained
                 notes.append(f"{called} is {what} with tensorflow-model-optimization.")
-            if is_keras(plain):
+            if conversion.is_keras(plain):
                 if len(given):  # a wrong shape is said before anything is converted
-                    KerasSide(plain, [array.shape for array in given.inputs], given.names)
+                    conversion.KerasSide(
+                        plain, [array.shape for array in given.inputs], given.names
+                    )
                 kerases.append((called, plain))
             folder = Path(name) / str(at)
             folder.mkdir()
-            made = convert_model(
+            made = conversion.convert_model(
                 plain, kinds, folder, examples=examples, names=given.names, batch_size=batch_size,
                 allow=allow, fixed_batch=fixed_batch or batch_size > 1, is_trained=trained == "int8",
             )  # fmt: skip
             if len(sources) > 1:
                 made = [replace(each, name=f"{called} {each.name}") for each in made]
-            layers |= {each.name: layers_of(plain) for each in made}
+            layers |= {each.name: conversion.layers_of(plain) for each in made}
             converted += made
         if len(kerases) > 1:
             notes.append(f"All models are compared with the Keras model {kerases[0][0]}.")
@@ -127,8 +112,8 @@ def _sources(model: Any, folder: Path) -> list[tuple[str, Any]]:
 def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
     if isinstance(model, bytes | bytearray):
         called = name or "model"
-        return called, read_file(folder / f"{called}.tflite", bytes(model))
-    if is_keras(model):
+        return called, conversion.read_file(folder / f"{called}.tflite", bytes(model))
+    if conversion.is_keras(model):
         return name or str(model.name), model
     if not isinstance(model, str | os.PathLike):
         raise ValueError(  # noqa: TRY004 - what is given may be of many types
@@ -145,7 +130,7 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
 
         return name or path.stem, keras.saving.load_model(path)
     name = name or path.stem
-    return name, replace(read_file(path), name=name)
+    return name, replace(conversion.read_file(path), name=name)
 
 
 @dataclass
@@ -156,8 +141,8 @@ class _Measuring:
     """
 
     bench: Bench
-    converted: Sequence[Converted]
-    given: LiteData
+    converted: Sequence[conversion.Converted]
+    given: lite_data.LiteData
     calibrated: tuple[int, str]
     threads: tuple[int, ...]
     seconds: float
@@ -175,10 +160,10 @@ class _Measuring:
         usable = [one for one in models if not one.error]
         if not usable:
             return LiteFindings(title, models=tuple(models))
-        data = self.given if len(self.given) else random_data(inputs[usable[0].name])
-        data = padded(data, bench.batch)
+        data = self.given if len(self.given) else lite_data.random_data(inputs[usable[0].name])
+        data = lite_data.padded(data, bench.batch)
         shapes = [x.shape for x in data.inputs]
-        side = None if keras is None else KerasSide(keras, shapes, data.names)
+        side = None if keras is None else conversion.KerasSide(keras, shapes, data.names)
         for model in usable:  # the models of one conversion have the same inputs
             bench.order = self._match(model, inputs[model.name], data)
         try:
@@ -233,7 +218,7 @@ class _Measuring:
         return models, inputs
 
     def _match(
-        self, model: LiteModel, details: Sequence[Mapping[str, Any]], data: LiteData
+        self, model: LiteModel, details: Sequence[Mapping[str, Any]], data: lite_data.LiteData
     ) -> list[int]:
         """The order of the arrays as a model takes them."""
         fixed = details[0]["open"][0] if details[0]["open"] else 1
@@ -244,14 +229,14 @@ class _Measuring:
             )
         names = [one["name"] for one in details]
         shapes = [[-1, *(one["open"] or one["shape"])[1:]] for one in details]
-        return match_inputs(names, shapes, [x.shape for x in data.inputs], data.names)
+        return lite_data.match_inputs(names, shapes, [x.shape for x in data.inputs], data.names)
 
     def _time(
         self,
         process: InterpreterProcess,
         usable: Sequence[LiteModel],
-        data: LiteData,
-        side: KerasSide | None,
+        data: lite_data.LiteData,
+        side: conversion.KerasSide | None,
     ) -> list[LiteModel]:
         """All models by turns, in another order each round, so that drift hits all alike."""
         bench = self.bench
@@ -293,8 +278,8 @@ class _Measuring:
         self,
         process: InterpreterProcess,
         rows: Sequence[LiteModel],
-        data: LiteData,
-        side: KerasSide | None,
+        data: lite_data.LiteData,
+        side: conversion.KerasSide | None,
     ) -> LiteFindings:
         """Accuracy or error of each model over the data, and how far it agrees with Keras."""
         bench, given = self.bench, self.given
@@ -321,7 +306,7 @@ class _Measuring:
                 if path not in by_file:  # threads do not change what comes out
                     target = str(bench.folder / "outputs.npz")
                     process.ask("outputs", id=one.name, source=source, target=target)
-                    by_file[path] = read_arrays(target)
+                    by_file[path] = lite_data.read_arrays(target)
                 outputs_by_model[one.name] = by_file[path]
         labels = None if given.labels is None else given.labels[:count]
         metric, figures = judge_outputs(outputs_by_model, labels, KERAS)

@@ -26,17 +26,8 @@ from profnb.steps.streams import (
     raw_device_lines,
 )
 from profnb.steps.windows import Steps
+from profnb.trace import names as trace_names
 from profnb.trace.model import Trace
-from profnb.trace.names import (
-    BACKEND_CALLS,
-    FUNCTION_CALL,
-    FUNCTION_RUNS,
-    HLO_MODULE,
-    NEXT_BATCH,
-    is_host_collective,
-    is_host_transfer,
-    parse_op,
-)
 
 CATEGORIES = (
     "device compute", "device to device", "device collectives", "host compute", "kernel launch", "input",
@@ -117,7 +108,7 @@ _COMPILES = re.compile(r"Compile(?!r)")
 # PyTorch's torch.compile: one function, and the backward pass of one.
 FRAME_COMPILES, _BACKWARD_COMPILES = "compile_inner (dynamo_timed)", "_backward_impl (dynamo_timed)"
 # What tf.data does for an element, on whatever thread, and its own threads.
-_OF_PIPELINES = ("Iterator::", "PrefetchProduce", FUNCTION_RUNS)
+_OF_PIPELINES = ("Iterator::", "PrefetchProduce", trace_names.FUNCTION_RUNS)
 _PIPELINE_THREADS = ("tf_data_",)
 
 
@@ -153,7 +144,7 @@ def find_activities(
     of_name, usual, runtime = (
         (_activity_beside_device, DISPATCH, _RUNTIME_PREFIXES)
         if has_device
-        else (_activity_without_device, HOST_COMPUTE, BACKEND_CALLS)
+        else (_activity_without_device, HOST_COMPUTE, trace_names.BACKEND_CALLS)
     )
     texts = trace.names.texts
     by_name = np.fromiter(map(of_name, texts), np.int8, len(texts))
@@ -168,7 +159,7 @@ def find_activities(
         _mark_exchange(trace, activity)
         activity[work_of_pipelines(trace, activity == HOST_COMPUTE, function_runs)] = NOTHING
         is_program = trace.select_names(lambda name: name.startswith(XLA_ON_CPU))
-        is_program[trace.stats.texts(HLO_MODULE).events] = True
+        is_program[trace.stats.texts(trace_names.HLO_MODULE).events] = True
         activity[is_program & (activity == HOST_COMPUTE)] = _PROGRAM
         _mark_tracing(trace, parent, activity)
     activity[steps.roots] = NOTHING  # a marker covers its whole step and explains none of it
@@ -205,7 +196,7 @@ def _is_input_wait(name: str) -> bool:
     batch on the spot where there are no workers. TF1's queues feed by dequeuing, a staging area by unstaging,
     readers by reading; a queue of tokens only synchronises workers.
     """
-    if name == NEXT_BATCH or name.startswith("enumerate(DataLoader)"):
+    if name == trace_names.NEXT_BATCH or name.startswith("enumerate(DataLoader)"):
         return True
     if name.rpartition(":")[2].startswith(_TAKES_ELEMENTS):
         return "token" not in name
@@ -224,7 +215,9 @@ def _mark_beside_device(
     trace: Trace, device: int | None, parent: Int32s, function_runs: FunctionRuns, activity: Int8s
 ) -> None:
     """Charge the host's launches by what they launch, its own ops to it, and the device's work to that."""
-    activity[trace.select_names(is_host_collective) & (activity == DISPATCH)] = EXCHANGING
+    activity[trace.select_names(trace_names.is_host_collective) & (activity == DISPATCH)] = (
+        EXCHANGING
+    )
     _mark_tracing(trace, parent, activity)
     on_device = trace.lines.events_of(trace.is_device_line)
     of_direction = [_COPY_ACTIVITIES.get(direction, DEVICE_COMPUTE) for direction in DIRECTIONS]
@@ -260,21 +253,21 @@ def _mark_exchange(trace: Trace, activity: Int8s) -> None:
     Without such an event nothing changes: a call that runs a function is then as much work as its ops.
     """
     on_host = activity == HOST_COMPUTE
-    exchanges = trace.select_names(is_host_collective) & on_host
-    transfers = trace.select_names(is_host_transfer) & on_host
+    exchanges = trace.select_names(trace_names.is_host_collective) & on_host
+    transfers = trace.select_names(trace_names.is_host_transfer) & on_host
     if not exchanges.any() and not transfers.any():
         return
-    is_op = trace.select_names(lambda name: parse_op(name) is not None)
+    is_op = trace.select_names(lambda name: trace_names.parse_op(name) is not None)
     if trace.is_op_name is not None:
         is_op = trace.is_op_name[trace.events.name]
-    is_op[trace.stats.texts(HLO_MODULE).events] = True
+    is_op[trace.stats.texts(trace_names.HLO_MODULE).events] = True
     activity[on_host & ~is_op] = _FRAME
     activity[transfers] = _TRANSFERRING
     activity[exchanges] = EXCHANGING
 
 
 def _traced_calls(trace: Trace) -> Int64s:
-    calls = trace.stats.texts(FUNCTION_CALL)
+    calls = trace.stats.texts(trace_names.FUNCTION_CALL)
     traced = [row for row, text in enumerate(calls.texts) if text.startswith("traced")]
     return calls.events[np.isin(calls.values, traced)]
 
@@ -304,7 +297,7 @@ def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
     """Find the ops that compute on the CPU beside a device: outermost ones, long, that launch nothing."""
     if trace.is_op_name is None:
         is_op = trace.select_names(
-            lambda name: parse_op(name) is not None and not name.startswith("Iterator")
+            lambda name: trace_names.parse_op(name) is not None and not name.startswith("Iterator")
         )
     else:
         is_op = trace.is_op_name[trace.events.name]
@@ -321,7 +314,7 @@ def _cpu_ops(trace: Trace, parent: Int32s, is_call: Bools) -> Int64s:
 
 def find_function_runs(trace: Trace) -> FunctionRuns:
     """Find the runs of users' functions, by the ids that the executor's events on any thread carry, too."""
-    is_run = trace.select_names(lambda name: name.startswith(FUNCTION_RUNS))
+    is_run = trace.select_names(lambda name: name.startswith(trace_names.FUNCTION_RUNS))
     runs = np.flatnonzero(is_run & trace.is_host_event)
     of_event = np.full(len(trace.events), -1, np.int32)
     ids = trace.stats.integers("id")

@@ -46,23 +46,9 @@ from profnb.core.joining import Keyed, Links, link_by_key
 from profnb.steps.nesting import find_parents
 from profnb.steps.streams import busiest_device, find_launches, raw_device_lines
 from profnb.steps.windows import Steps
+from profnb.trace import names as trace_names
 from profnb.trace.enqueued import find_enqueued, is_program
 from profnb.trace.model import Trace
-from profnb.trace.names import (
-    CONSUMER_ID,
-    CONSUMER_TYPE,
-    CORRELATION_ID,
-    EXECUTOR_PROCESS,
-    GROUP_ID,
-    HLO_MODULE,
-    JIT_CALL,
-    PRODUCER_ID,
-    PRODUCER_TYPE,
-    RUN_ID,
-    XLA_OPS_LINE,
-    called_function,
-    compiled_program,
-)
 
 _REGION_START = "ThreadpoolListener::StartRegion"
 _REGION_STOP = "ThreadpoolListener::StopRegion"
@@ -209,16 +195,19 @@ def _find_links(trace: Trace) -> Iterator[Links]:
     keys of no two kinds are in memory.
     """
     yield link_by_key(
-        _keyed_by(trace, PRODUCER_TYPE, PRODUCER_ID), _keyed_by(trace, CONSUMER_TYPE, CONSUMER_ID)
+        _keyed_by(trace, trace_names.PRODUCER_TYPE, trace_names.PRODUCER_ID),
+        _keyed_by(trace, trace_names.CONSUMER_TYPE, trace_names.CONSUMER_ID),
     )
     if trace.names.rows_where(_is_iterator_wait).any():
         iterations = _keyed_by(trace, "id", "iter_num")
         is_wait = trace.are_named(iterations.events, _is_iterator_wait)
-        is_run = trace.are_named(iterations.events, lambda name: name == EXECUTOR_PROCESS)
+        is_run = trace.are_named(
+            iterations.events, lambda name: name == trace_names.EXECUTOR_PROCESS
+        )
         yield link_by_key(iterations.where(is_run), iterations.where(is_wait))
-    correlated = trace.stats.integers(CORRELATION_ID)
+    correlated = trace.stats.integers(trace_names.CORRELATION_ID)
     is_on_device = trace.is_device_line[trace.lines.of_event[correlated.events]]
-    if len(trace.stats.integers(RUN_ID)):
+    if len(trace.stats.integers(trace_names.RUN_ID)):
         calls, runs = find_enqueued(trace)
         yield link_by_key(Keyed(*calls), Keyed(*runs))
     if is_on_device.any():
@@ -305,7 +294,10 @@ def _follow_programs(trace: Trace, step: Int32s) -> None:
     begin_ps, end_ps = trace.events.begin_ps, trace.events.end_ps
     programs = programs[np.argsort(begin_ps[programs], kind="stable")]
     plane = trace.lines.plane[trace.lines.of_event[programs]]
-    is_ops = trace.lines.names.rows_where(lambda name: name == XLA_OPS_LINE) & trace.is_device_line
+    is_ops = (
+        trace.lines.names.rows_where(lambda name: name == trace_names.XLA_OPS_LINE)
+        & trace.is_device_line
+    )
     for number in np.unique(plane).tolist():
         of_plane = programs[plane == number]
         ops = trace.lines.events_of(is_ops & (trace.lines.plane == number))
@@ -316,8 +308,8 @@ def _follow_programs(trace: Trace, step: Int32s) -> None:
 
 def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
     """Pair calls of JAX's functions with runs of their programs, where a trace has no device."""
-    modules = trace.stats.texts(HLO_MODULE)
-    is_call = trace.names.rows_where(lambda name: name.startswith(JIT_CALL))
+    modules = trace.stats.texts(trace_names.HLO_MODULE)
+    is_call = trace.names.rows_where(lambda name: name.startswith(trace_names.JIT_CALL))
     if not len(modules) or not is_call.any() or trace.is_device_line.any():
         return
     name = trace.events.name
@@ -327,7 +319,7 @@ def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
     calls = calls[~is_repeat]
     calls = calls[np.argsort(trace.events.begin_ps[calls], kind="stable")]
     for row in np.unique(name[calls]).tolist():
-        module = compiled_program(called_function(trace.names[row]))
+        module = trace_names.compiled_program(trace_names.called_function(trace.names[row]))
         is_module = np.array([text.rstrip("_") == module for text in modules.texts], np.bool_)
         runs = _runs_of(trace, calls[name[calls] == row], modules.events[is_module[modules.values]])
         if runs is not None:
@@ -336,7 +328,7 @@ def _find_program_runs(trace: Trace, parent: Int32s) -> Iterator[ProgramRuns]:
 
 def _runs_of(trace: Trace, calls: Int64s, events: Int64s) -> ProgramRuns | None:
     """The runs, by their numbers; else ended by the instruction, of those once in each, last in the first."""
-    ids = trace.stats.integers(RUN_ID)
+    ids = trace.stats.integers(trace_names.RUN_ID)
     distinct, run = np.unique(ids.of(events).astype(np.int64), return_inverse=True)
     if distinct.size == calls.size and np.isin(events, ids.events).all():
         ends_ps = np.zeros(calls.size, np.int64)
@@ -377,7 +369,7 @@ def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:
     Where events 4 and 9 carry the recorded group 7 and only event 4 belongs to a step, event 9 goes to
     the same step. Where a group's events belong to several, its first one decides.
     """
-    recorded = trace.stats.integers(GROUP_ID)
+    recorded = trace.stats.integers(trace_names.GROUP_ID)
     if not len(recorded):
         return
     group = np.asarray(recorded.values, np.int64)
@@ -390,7 +382,9 @@ def _adopt_recorded_groups(trace: Trace, step: Int32s) -> None:
 
 def links_threads(trace: Trace) -> bool:
     """Tell whether a trace says anywhere what threads did for one another."""
-    return any(len(trace.stats.integers(stat)) for stat in (CONSUMER_ID, GROUP_ID))
+    return any(
+        len(trace.stats.integers(stat)) for stat in (trace_names.CONSUMER_ID, trace_names.GROUP_ID)
+    )
 
 
 def _place_by_time(trace: Trace, steps: Steps, step: Int32s) -> None:

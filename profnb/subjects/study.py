@@ -13,7 +13,7 @@ from typing import Generic
 import numpy as np
 
 from profnb.capture.memory.memory_records import CPU
-from profnb.capture.source.source_records import GraphShapes, SourceRecords
+from profnb.capture.source.source_records import GraphShapes
 from profnb.core.columns import Bools, Int64s, look_up
 from profnb.core.table import T
 from profnb.steps.spine import Spine
@@ -43,7 +43,7 @@ from profnb.subjects.input.pipeline import find_buffers, tabulate_buffers, tabul
 from profnb.subjects.input.waiting import charge_waiting, find_waiting
 from profnb.subjects.layers.called_scopes import CalledScopes, find_called_scopes
 from profnb.subjects.layers.flops import product_flops
-from profnb.subjects.layers.layer_rows import LAYER_PARTS, LayerRows
+from profnb.subjects.layers.layer_rows import LayerRows
 from profnb.subjects.layers.layer_table import LayerTable, tabulate_layers
 from profnb.subjects.layers.layer_times import LayerTimes, hand_out_ops
 from profnb.subjects.layers.memory_kinds import AllocatorPeak, name_peak, name_program
@@ -96,21 +96,14 @@ class Input(_Subject):
 
     iterators = _Value(lambda s: find_iterators(s.trace, s.parent, s.function_runs))
     charges = _Value(lambda s: charge_waiting(s.trace, s.input.iterators))
-    pipeline = _Value(
-        lambda s: tabulate_input_pipeline(
-            s.trace, s.input.iterators, s.input.charges, s.parent, s.recording.datasets
-        )
-    )
+    pipeline = _Value(lambda s: tabulate_input_pipeline(s, s.input.iterators, s.input.charges))
     # The user's line at which each iterator's function stands; "" where that is not known.
     function_lines = _Value(
         lambda s: name_functions(s.input.pipeline.dataset, s.recording.dataset_lines)
     )
     waiting = _Value(
-        lambda s: find_waiting(
-            s.trace, s.steps, s.gaps, s.summary.counted, s.input.iterators, s.input.charges,
-            s.input.pipeline.parallelism
-        )
-    )  # fmt: skip
+        lambda s: find_waiting(s, s.input.iterators, s.input.charges, s.input.pipeline.parallelism)
+    )
     feeding = _Value(find_feeding)
     first_element = _Value(
         lambda s: explain_first_element(s.trace, s.input.pipeline, s.input.waiting)
@@ -318,16 +311,9 @@ class Layers(_Subject):
 
     def _times_of(self, rows: Int64s, within: Bools) -> LayerTimes:
         study = self.study
+        runs, is_input = study.ops.runs, study.ops.iterator > NOT_INPUT
         return hand_out_ops(
-            study.ops.runs,
-            within,
-            study.ops.iterator > NOT_INPUT,
-            study.xla.hlo,
-            study.recording.models,
-            max(int(study.steps.iterations[rows].sum()), 1),
-            study.summary.phase or "",
-            self.called,
-            self.products,
+            study, rows, within, runs, is_input, study.xla.hlo, self.called, self.products
         )
 
     @cached_property
@@ -385,18 +371,11 @@ class Layers(_Subject):
 
     def _tabulate(self, times: LayerTimes, roofline: OpRoofline | None) -> LayerTable:
         study = self.study
-        has_gradients = bool(times.time_ps[:, :, LAYER_PARTS.index("backward")].any())
         largest = max(
             study.memory.allocators, key=lambda a: (a.is_device, int(a.in_use.max())), default=None
         )
-        return tabulate_layers(
-            times,
-            [] if largest is None else tabulate_peak(study.trace, largest, study.steps),
-            roofline,
-            batch_size=None if study.steps.is_window else study.summary.batch_size,
-            is_training=has_gradients or study.summary.phase == "train",
-            has_device=study.program.has_device,
-        )
+        alive = [] if largest is None else tabulate_peak(study.trace, largest, study.steps)
+        return tabulate_layers(study, times, alive, roofline)
 
 
 class Source(_Subject):
@@ -443,21 +422,12 @@ class Source(_Subject):
         ``within`` tells which events count, ``times_ps`` the begins and ends of what Python's time is of;
         None for all.
         """
-        study, ops, records = self.study, self.study.ops, self.study.recording.source
-        if records is None and self.stacks is None:
+        study, ops = self.study, self.study.ops
+        if study.recording.source is None and self.stacks is None:
             return None
         kept = within[ops.runs.events]
-        return tabulate_source_lines(
-            study.trace,
-            study.xla.hlo,
-            runs_within(ops.runs, kept),
-            ops.iterator[kept],
-            records or SourceRecords(),
-            has_device=study.program.has_device,
-            within=times_ps,
-            stacks=self.stacks,
-            untraced=study.clock,
-        )
+        runs, input_of = runs_within(ops.runs, kept), ops.iterator[kept]
+        return tabulate_source_lines(study, study.xla.hlo, runs, input_of, times_ps, self.stacks)
 
 
 class Python(_Subject):

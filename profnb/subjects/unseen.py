@@ -3,6 +3,7 @@
 import numpy as np
 
 from profnb.capture.recording import NOT_ENDED
+from profnb.core.printable import first_of
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.windows import outermost
 from profnb.subjects.memory.allocators import ALLOCATOR_EVENTS
@@ -93,12 +94,9 @@ def note_window(study: Study) -> str:
     calls = outermost(study.trace, study.trace.stats.texts(FUNCTION_CALL).events)
     once = [study.trace.names[row] for row in study.trace.events.name[calls].tolist()]
     if once:
-        more = f" and {len(once) - _MOST_CALLS} more" if len(once) > _MOST_CALLS else ""
+        listed = first_of([name[:60] for name in once], _MOST_CALLS)
         each = "once" if len(once) == 1 else "once each"
-        return (
-            f"{', '.join(name[:60] for name in once[:_MOST_CALLS])}{more} ran {each}: no loop, so no steps. "
-            "The whole capture is one window."
-        )
+        return f"{listed} ran {each}: no loop, so no steps. The whole capture is one window."
     if study.program.is_tensorflow:
         return (
             f"No loop was found among {count_text(len(study.trace.events))} events: no step markers, no "

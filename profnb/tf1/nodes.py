@@ -33,7 +33,7 @@ _MOST_SHOWN = 64  # outputs of a node, dimensions of a shape
 _LATEST_US = (1 << 62) // 1000
 _LONGEST_WAIT_NS = 3_600_000_000_000  # longer, and "scheduled" is of another clock, as in TF 2.15
 
-_TYPES = (
+TENSOR_TYPES = (
     "invalid", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64",
     "int64", "bool", "qint8", "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16",
     "complex128", "float16", "resource", "variant", "uint32", "uint64", "float8_e5m2",
@@ -100,7 +100,7 @@ class Nodes:
         for row, (slot, kind, raw) in enumerate(columns):
             if raw not in shape_texts:
                 shape_texts[raw] = _shape_text(shapes.rows(slice(row, row + 1)))
-            name = _TYPES[kind] if 0 <= kind < len(_TYPES) else f"type {kind}"
+            name = TENSOR_TYPES[kind] if 0 <= kind < len(TENSOR_TYPES) else f"type {kind}"
             texts.append(f"{slot}: {name}[{shape_texts[raw]}]")
         return _join_by(outputs.parents, texts, len(nodes))
 

@@ -286,14 +286,7 @@ def test_ops_that_the_input_pipeline_runs_are_input():
 
 def replace_window(study):
     """The layers of all events, whichever step they belong to."""
-    from profnb.subjects.input.iterators import find_input_work
-    from profnb.subjects.layers.layer_table import tabulate_layers
-    from profnb.subjects.layers.layer_times import hand_out_ops
-
-    everything = np.ones(len(study.trace.events), np.bool_)
-    is_input = find_input_work(study.trace, study.input.iterators, study.groups.parent, study.ops.runs.events) > -2
-    times = hand_out_ops(study.ops.runs, everything, is_input, study.xla.hlo, (), 1)
-    return tabulate_layers(times, [], batch_size=None, is_training=True, has_device=False)
+    return study.layers.table_of(np.arange(len(study.steps)), np.ones(len(study.trace.events), np.bool_))
 
 
 def test_on_a_gpu_the_rows_are_device_time_and_the_host_is_told_besides():

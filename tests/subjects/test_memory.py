@@ -104,7 +104,8 @@ def test_a_device_that_is_nearly_full_is_said():
 
 def test_kinds_of_numbers_are_those_of_tensorflows_types_proto():
     names = {1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64", 9: "int64", 10: "bool",
-             14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64"}  # fmt: skip
+             14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource", 21: "variant", 22: "uint32", 23: "uint64",
+             11: "qint8", 12: "quint8", 13: "qint32", 15: "qint16", 16: "quint16"}  # fmt: skip
     held = [allocate(number * MS, number, number * (number + 1) // 2, number, f"op {number}", dtype=number) for number in range(1, 24)]
     trace = read(host(line("p", event("train", 0, 99 * MS, step_num=0, _r=1), *held)))
     rows = tabulate_peak(trace, find_allocators(trace)[0], Study(trace).steps)

@@ -20,7 +20,6 @@ from traces import event, gpu, host, line, read
 import profnb
 from profnb.subjects.source.code_times import busy_within, find_busy, follow_lines, read_clock
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex
-from profnb.subjects.source.source_lines import tabulate_source_lines
 from profnb.subjects.study import Study
 from profnb.capture.source import user_code
 from profnb.capture.source.source_records import ENTERED, LEFT, GraphLines, LineRecords, SourceRecords
@@ -312,7 +311,8 @@ def test_gradients_are_counted_once_and_shown_at_the_tape_as_well():
 
 def test_a_trace_without_a_clock_still_has_the_lines_of_graphs():
     trace = read(host(line("worker", event("MatMul:MatMul", 0, 100))))
-    lines = tabulate_source_lines(trace, Study(trace).xla.hlo, Study(trace).ops.runs, np.array([-2]), SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),)), has_device=False)
+    source = SourceRecords(places=[("a.py", 1)], graphs=(graph("f", ("MatMul", "MatMul", 0)),))
+    lines = Study(trace, recording=Recording(source=source)).source.lines
     assert (lines.file, lines.host_ps.tolist()) == (("a.py",), [100])
 
 

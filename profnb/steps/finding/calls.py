@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.core.columns import Int32s, Int64s, sum_by
+from profnb.core.printable import first_of
 from profnb.steps.windows import Steps, outermost
 from profnb.tf1.run_metadata import name_programs
 from profnb.trace.model import Trace
@@ -218,17 +219,13 @@ def _phases_of_calls(trace: Trace, calls: Int64s) -> Steps | None:
     for anchor in np.unique(turns.anchor).tolist():
         members = dict.fromkeys(names[turns.roots[anchor_of_root == anchor]].tolist())
         if len(members) > 1:
-            titles[trace.names[anchor]] = _listed([trace.names[row] for row in members], " + ")
+            member_names = [trace.names[row] for row in members]
+            titles[trace.names[anchor]] = first_of(member_names, _MOST_NAMED, " + ", " + {} more")
     phase = tuple(trace.names[name] for name in turns.anchor.tolist())
     distinct = [titles.get(name, name) for name in dict.fromkeys(phase)]
-    origin = f"repeated calls of {_listed(distinct, ', ', ' and ')}"
+    origin = f"repeated calls of {first_of(distinct, _MOST_NAMED)}"
     steps = Steps.of_roots(trace, calls[turns.roots], phase, origin, turns.first_root)
     return replace(steps, together=tuple(titles.items()))
-
-
-def _listed(names: list[str], between: str, before_more: str = " + ") -> str:
-    more = len(names) - _MOST_NAMED
-    return between.join(names[:_MOST_NAMED]) + (f"{before_more}{more} more" if more > 0 else "")
 
 
 def _work_of_calls(trace: Trace, names: Int64s, codes: Int64s) -> Int64s | None:

@@ -46,6 +46,7 @@ import numpy as np
 
 from profnb.capture.step_records import CALL, SESSION_RUN
 from profnb.core.columns import Bools, Int32s, Int64s, flags_at, number_values
+from profnb.core.printable import first_of
 from profnb.steps.activities import was_compiled_during
 from profnb.steps.finding.calls import called_steps, find_phases, graph_runs
 from profnb.steps.finding.loops import eager_steps, taped_steps
@@ -137,9 +138,7 @@ def repeated_ranges(trace: Trace, ranges: Int64s) -> list[str]:
 
 def listed(names: list[str]) -> str:
     """Write names of ranges as code, the first few of many."""
-    more = len(names) - _MOST_RANGES_LISTED
-    shown = ", ".join(f"`{name[:_LONGEST_NAME]}`" for name in names[:_MOST_RANGES_LISTED])
-    return shown + (f" and {more:,} more" if more > 0 else "")
+    return first_of([f"`{name[:_LONGEST_NAME]}`" for name in names], _MOST_RANGES_LISTED)
 
 
 def check_range(trace: Trace, name: str) -> None:

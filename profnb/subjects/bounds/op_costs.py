@@ -68,10 +68,6 @@ _BYTES_OF_TYPE = {
     "int16": 2, "uint16": 2, "float32": 4, "int32": 4, "uint32": 4, "float64": 8, "int64": 8, "uint64": 8,
     "complex64": 8, "complex128": 16,
 }  # fmt: skip
-_WIDTHS = {
-    "float8_e4m3fn": "8-bit", "float8_e5m2": "8-bit", "float16": "16-bit", "bfloat16": "16-bit",
-    "float32": "32-bit", "float64": "64-bit",
-}  # fmt: skip
 _LONGEST_WINDOW = 60  # of a window, as text
 _MATRICES = PRODUCTS | BATCH_PRODUCTS
 _PRODUCT_TYPES = _MATRICES | CONVOLUTIONS | INPUT_GRADIENTS | FILTER_GRADIENTS | {"Einsum"}
@@ -114,8 +110,9 @@ class OpTensors:
     @property
     def width(self) -> str:
         """The width of the numbers it computes with: of the first floating-point ones it takes."""
-        widths = (_WIDTHS.get(one.dtype, "") for one in (*self.inputs, *self.outputs))
-        return next(filter(None, widths), "")
+        dtypes = (one.dtype for one in (*self.inputs, *self.outputs) if "float" in one.dtype)
+        sizes = (_BYTES_OF_TYPE[dtype] for dtype in dtypes if dtype in _BYTES_OF_TYPE)
+        return next((f"{8 * size}-bit" for size in sizes), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,20 +29,10 @@ import numpy as np
 from profnb.core.columns import Floats, Int64s, RowColumns, number_values, ratio, sum_by
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
+from profnb.steps import streams
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.breakdown import category_column
 from profnb.steps.spine import Spine
-from profnb.steps.streams import (
-    COLLECTIVE,
-    COMPUTE,
-    COPY,
-    DIRECTIONS,
-    by_device_clock,
-    covered_ps,
-    directions_of_copies,
-    kinds_of_work,
-    raw_device_lines,
-)
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import Allocator
 from profnb.trace.model import Trace
@@ -90,21 +80,22 @@ def window_of_steps(steps: Steps) -> tuple[int, int]:
 
 def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
     """Sum up each device's time inside the steps' window."""
-    work = trace.lines.events_of(raw_device_lines(trace) & bool(len(steps)))
+    work = trace.lines.events_of(streams.raw_device_lines(trace) & bool(len(steps)))
     window = window_of_steps(steps)
     begin = np.clip(trace.events.begin_ps[work], *window)
     end = np.clip(trace.events.end_ps[work], *window)
     plane = trace.lines.plane[trace.lines.of_event[work]]
-    kind = kinds_of_work(trace, work)
+    kind = streams.kinds_of_work(trace, work)
     planes = np.unique(plane)
     rows = np.zeros((planes.size, 5), np.int64)
     for row, number in enumerate(planes.tolist()):
         is_of_device = plane == number
         compute, copy, collective = (
-            is_of_device & (kind == wanted) for wanted in (COMPUTE, COPY, COLLECTIVE)
+            is_of_device & (kind == wanted)
+            for wanted in (streams.COMPUTE, streams.COPY, streams.COLLECTIVE)
         )
         parts = (is_of_device, compute, copy, collective, compute | collective)
-        rows[row] = [covered_ps(begin[part], end[part]) for part in parts]
+        rows[row] = [streams.covered_ps(begin[part], end[part]) for part in parts]
     busy, compute_ps, copy_ps, collective_ps, either_ps = rows.T.copy()
     return DeviceTable(
         tuple(trace.planes[number].name for number in planes.tolist()),
@@ -260,8 +251,8 @@ def _parse_details(text: str) -> tuple[str, str, int]:
 
 def tabulate_copies(trace: Trace) -> CopyTable:
     """Sum up the copies and memsets of a trace's devices."""
-    work = trace.lines.events_of(raw_device_lines(trace))
-    directions = directions_of_copies(trace, work)
+    work = trace.lines.events_of(streams.raw_device_lines(trace))
+    directions = streams.directions_of_copies(trace, work)
     copies, directions = work[directions >= 0], directions[directions >= 0]
     names, kind = np.unique(trace.events.name[copies], return_inverse=True)
     matches = [_KINETO_KINDS.match(trace.names[name]) for name in names.tolist()]
@@ -276,10 +267,10 @@ def tabulate_copies(trace: Trace) -> CopyTable:
         kind = np.where(row >= 0, row + len(kinds), kind)
         kinds += [row[:2] for row in parsed]
     keys, codes = number_values(
-        (DIRECTIONS[direction], *kinds[at])
+        (streams.DIRECTIONS[direction], *kinds[at])
         for direction, at in zip(directions.tolist(), kind.tolist(), strict=True)
     )
-    begin, end = by_device_clock(trace, copies)
+    begin, end = streams.by_device_clock(trace, copies)
     duration, is_sized = end - begin, moved >= 0
     columns = (1, duration, is_sized, moved * is_sized, duration * is_sized)
     sums = np.stack([sum_by(codes, column, len(keys)) for column in columns])
@@ -290,8 +281,10 @@ def tabulate_copies(trace: Trace) -> CopyTable:
 
 def are_of_program(trace: Trace) -> bool:
     """Tell whether XLA's own instructions are most of the time of copies from the host."""
-    copies = trace.lines.events_of(raw_device_lines(trace))
-    to_device = directions_of_copies(trace, copies) == DIRECTIONS.index("host to device")
+    copies = trace.lines.events_of(streams.raw_device_lines(trace))
+    to_device = streams.directions_of_copies(trace, copies) == streams.DIRECTIONS.index(
+        "host to device"
+    )
     of_xla = trace.are_named(copies, lambda name: name.lstrip("%").startswith("copy-"))
     spent = trace.events.duration_ps[copies]
     return bool(2 * spent[to_device & of_xla].sum() > spent[to_device].sum())

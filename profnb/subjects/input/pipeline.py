@@ -5,11 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.environment import Chain
 from profnb.core.columns import (
     Bools,
     Floats,
-    Int32s,
     Int64s,
     RowColumns,
     flags_at,
@@ -19,6 +17,7 @@ from profnb.core.columns import (
     sum_by,
 )
 from profnb.core.table import Column, Table, field_column
+from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
     IteratorTree,
@@ -113,15 +112,9 @@ def _texts_of(trace: Trace, tree: IteratorTree, stat: str) -> list[str]:
     return [stats.texts[row] if row >= 0 else "" for row in _last_of(tree, stats).tolist()]
 
 
-def tabulate_input_pipeline(
-    trace: Trace, tree: IteratorTree, charges: Pieces, outside: Int32s, chains: Sequence[Chain] = ()
-) -> InputPipeline:
-    """Sum up the iterators of a trace.
-
-    ``chains`` are the user's pipelines, which have the names of functions. ``outside`` is each event's parent
-    on its line, or -1, shape (E,).
-    """
-    count = len(tree)
+def tabulate_input_pipeline(spine: Spine, tree: IteratorTree, charges: Pieces) -> InputPipeline:
+    """Sum up the iterators of a trace."""
+    trace, count = spine.trace, len(tree)
     duration = trace.events.duration_ps[tree.events]
     longest = np.zeros(count, np.int64)
     np.maximum.at(longest, tree.node, duration)
@@ -134,15 +127,15 @@ def tabulate_input_pipeline(
     return InputPipeline(
         tree=tree,
         dataset=dataset,
-        function=name_functions(dataset, chains),
+        function=name_functions(dataset, spine.recording.datasets),
         occurrences=np.bincount(tree.node, minlength=count),
         total_ps=sum_by(tree.node, duration, count),
         self_ps=sum_by(tree.node, tree.self_ps, count),
         longest_ps=longest,
         function_occurrences=sum_by(tree.run_node, 1, count),
         function_ps=sum_by(tree.run_node, tree.run_busy_ps, count),
-        function_ops=find_function_ops(trace, tree, outside),
-        draws=draws_numbers(trace, tree, outside),
+        function_ops=find_function_ops(trace, tree, spine.parent),
+        draws=draws_numbers(trace, tree, spine.parent),
         waited_ps=charges.sum_by_iterator(count).sum(axis=1),
         parallelism=_last_of(tree, trace.stats.integers("parallelism"), 0),
         is_autotuned=np.array([text == "true" for text in autotune], np.bool_),

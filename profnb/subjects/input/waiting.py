@@ -24,7 +24,7 @@ import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at, stable_order, sum_by
 from profnb.core.table import Column, Table, field_column
-from profnb.steps.windows import Gaps, Steps
+from profnb.steps.spine import Spine
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
 
@@ -270,21 +270,11 @@ class _Periods:
         return np.append(self.counted, False)[self.of(times)]
 
 
-def find_waiting(
-    trace: Trace,
-    steps: Steps,
-    gaps: Gaps,
-    counted_rows: Int64s,
-    tree: IteratorTree,
-    charges: Pieces,
-    parallelism: Int64s,
-) -> Waiting:
-    """Assign the training's waiting to steps.
-
-    ``counted_rows`` are the steps that averages are of, ``parallelism`` calls of each function at once.
-    """
-    counted = flags_at(counted_rows, len(steps))
-    periods = _Periods(steps.begin_ps, steps.duration_ps + gaps.own_ps, counted)
+def find_waiting(spine: Spine, tree: IteratorTree, charges: Pieces, parallelism: Int64s) -> Waiting:
+    """Assign the training's waiting to steps; ``parallelism`` is calls of each function at once."""
+    trace, steps = spine.trace, spine.steps
+    counted = flags_at(spine.summary.counted, len(steps))
+    periods = _Periods(steps.begin_ps, steps.duration_ps + spine.gaps.own_ps, counted)
     roots = tree.events[tree.parent[tree.node] < 0] if tree.node.size else tree.events
     begins = trace.events.begin_ps[roots]
     first = int(begins.argmin()) if roots.size else -1

@@ -212,17 +212,15 @@ _INPUT_SCOPE = re.compile(
     r"(Anonymous|MultiDevice)?Iterator[A-Za-z:]*(_\d+)?|Optional[A-Z].*|Infeed.*"
 )
 _APPLIES = re.compile(r"(Resource)?(Sparse)?Apply[A-Z].*|ResourceApply.*")
-_LOSSES = frozenset(
-    {
-        "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
-        "categorical_focal_crossentropy", "categorical_hinge", "circle", "compile_loss", "compute_loss",
-        "cosine_similarity", "ctc", "dice", "hinge", "huber", "huber_loss", "kl_divergence",
-        "kullback_leibler_divergence", "log_cosh", "logcosh", "loss", "loss_fn", "losses",
-        "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
-        "mean_squared_logarithmic_error", "poisson", "softmax_cross_entropy_loss",
-        "sparse_categorical_crossentropy", "squared_hinge", "tversky", "weighted_loss",
-    }
-)  # fmt: skip
+_LOSSES = frozenset({
+    "binary_crossentropy", "binary_focal_crossentropy", "categorical_crossentropy",
+    "categorical_focal_crossentropy", "categorical_hinge", "circle", "compile_loss", "compute_loss",
+    "cosine_similarity", "ctc", "dice", "hinge", "huber", "huber_loss", "kl_divergence",
+    "kullback_leibler_divergence", "log_cosh", "logcosh", "loss", "loss_fn", "losses",
+    "mean_absolute_error", "mean_absolute_percentage_error", "mean_squared_error",
+    "mean_squared_logarithmic_error", "poisson", "softmax_cross_entropy_loss",
+    "sparse_categorical_crossentropy", "squared_hinge", "tversky", "weighted_loss",
+})  # fmt: skip
 _REGULARIZERS = ("Regularizer", "ActivityRegularizer")
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.core.units import rate_text
+from profnb.steps.spine import Spine
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
 from profnb.subjects.layers.flops import backward_factor, forward_flops
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OTHERS, LayerRows
@@ -188,23 +189,21 @@ LAYERS = Table[LayerTable](
 
 
 def tabulate_layers(
-    times: LayerTimes,
-    peak: Sequence[PeakRow],
-    roofline: OpRoofline | None = None,
-    *,
-    batch_size: int | None,
-    is_training: bool,
-    has_device: bool,
+    spine: Spine, times: LayerTimes, peak: Sequence[PeakRow], roofline: OpRoofline | None
 ) -> LayerTable:
     """Put together what is known of each layer.
 
     ``peak`` is what was alive when most memory was in use.
     """
+    has_device, phase = spine.program.has_device, spine.summary.phase
     rows, side = times.rows, int(has_device)
     order, parent = _order_rows(times)
     position = {row: at for at, row in enumerate(order)}
     names = rows.names
     kinds = [layer.kind for layer in rows.layers] + [""] * len(OTHERS) + [SCOPE] * len(rows.scopes)
+    has_gradients = times.time_ps[:, :, LAYER_PARTS.index("backward")].any()
+    batch_size = None if spine.steps.is_window else spine.summary.batch_size
+    is_training = bool(has_gradients) or phase == "train"
     flops = _count_flops(times, batch_size, is_training=is_training)
     search = _search_words(rows, times.row_of_op)
     layers = [rows.layers[row] if row < len(rows.layers) else None for row in order]

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from profnb.capture.models.layer_facts import ModelFacts
 from profnb.core.columns import Bools, Floats, Int64s, flags_at, look_up, sum_by
+from profnb.steps.spine import Spine
 from profnb.subjects.layers.called_scopes import CalledScopes
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OUTSIDE, LayerRows, OpPlace
 from profnb.subjects.ops.op_table import OpRuns
@@ -117,20 +117,18 @@ def _group_runs(
 
 
 def hand_out_ops(
-    runs: OpRuns, within: Bools, is_input: Bools, hlo: HloOps, models: Sequence[ModelFacts],
-    iterations: int, phase: str = "", called: CalledScopes | None = None,
-    products: tuple[Int64s, Floats] | None = None,
+    spine: Spine, counted: Int64s, within: Bools, runs: OpRuns, is_input: Bools, hlo: HloOps,
+    called: CalledScopes | None, products: tuple[Int64s, Floats],
 ) -> LayerTimes:  # fmt: skip
     """Hand the self time of ops out to rows.
 
     Args:
-        runs: Every run of an op.
+        spine: The steps, and the models that may have run.
+        counted: Rows of the steps that the counted events are of.
         within: Which events count, shape (E,).
+        runs: Every run of an op.
         is_input: True for the input pipeline's runs, shape (N,).
         hlo: XLA's instructions and modules.
-        models: The models that may have run.
-        iterations: Iterations of training that the counted events are of.
-        phase: The work of those: "train", "test", "predict".
         called: What called each run, where names of ops do not tell.
         products: Events that multiply, and the operations of each, where the trace tells.
     """
@@ -140,6 +138,7 @@ def hand_out_ops(
     names.update(name for fusion in fusions.values() for name in fusion.amounts)
     names.update(served for row in fusions if (served := hlo.ops[row].served))
     callers = () if called is None else called.scopes
+    models, phase = spine.recording.models, spine.summary.phase or ""
     rows, sums = LayerRows(models, sorted(names), phase, callers), _Sums()
     row_of_op: dict[str, int] = {}
     most_of_op: dict[str, int] = {}
@@ -162,8 +161,9 @@ def hand_out_ops(
         sums.occurrences[side, place.row] += occurrences
         if place.layer_part == _FORWARD:
             sums.forward[place.row].append(occurrences)
-    if products is not None and called is not None:
+    if called is not None:
         _add_products(runs, within, called, products, rows, sums)
+    iterations = max(int(spine.steps.iterations[counted].sum()), 1)
     return _as_columns(rows, sums, row_of_op, iterations)
 
 

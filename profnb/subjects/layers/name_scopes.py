@@ -47,22 +47,20 @@ _GRAD = "_grad"
 _LONGEST_OP, _DEEPEST_SCOPE = 2000, 100
 
 # Scopes that ops and Keras' own functions open inside a layer; compared without a number at the end.
-_OF_OPS = frozenset(
-    {
-        "add", "and", "assert", "batchnorm", "bidirectional_rnn", "boolean_mask", "cast", "clip_by_norm",
-        "clip_by_value", "concat", "convolution", "cumsum", "depthwise", "div", "div_no_nan", "dropout",
-        "einsum", "elu", "embedding_lookup", "equal", "exp", "expand_dims", "floordiv", "gelu", "greater",
-        "hinge", "l2_normalize", "leaky_relu", "less", "log", "log_softmax", "logistic_loss", "matmul", "max",
-        "maximum", "mean", "min", "minimum", "mod", "moments", "mul", "ndim", "neg", "noise_shape",
-        "normalize_moments", "not", "num_elements", "one_hot", "ones", "ones_like", "or", "pad", "pow",
-        "random_normal", "random_uniform", "range", "reduce", "relu", "reshape", "resize", "rsqrt",
-        "separable_conv2d", "shape", "sigmoid", "size", "softmax", "softplus", "split", "sqrt", "square",
-        "squeeze", "stack", "stateless_dropout", "stateless_random_normal", "stateless_random_uniform",
-        "strided_slice", "sub", "sufficient_statistics", "sum", "swish", "tanh", "tile", "transpose",
-        "truediv", "truncated_normal", "unstack", "weighted_loss", "where", "xw_plus_b",
-        "zeros", "zeros_like",
-    }
-)  # fmt: skip
+_OF_OPS = frozenset({
+    "add", "and", "assert", "batchnorm", "bidirectional_rnn", "boolean_mask", "cast", "clip_by_norm",
+    "clip_by_value", "concat", "convolution", "cumsum", "depthwise", "div", "div_no_nan", "dropout",
+    "einsum", "elu", "embedding_lookup", "equal", "exp", "expand_dims", "floordiv", "gelu", "greater",
+    "hinge", "l2_normalize", "leaky_relu", "less", "log", "log_softmax", "logistic_loss", "matmul", "max",
+    "maximum", "mean", "min", "minimum", "mod", "moments", "mul", "ndim", "neg", "noise_shape",
+    "normalize_moments", "not", "num_elements", "one_hot", "ones", "ones_like", "or", "pad", "pow",
+    "random_normal", "random_uniform", "range", "reduce", "relu", "reshape", "resize", "rsqrt",
+    "separable_conv2d", "shape", "sigmoid", "size", "softmax", "softplus", "split", "sqrt", "square",
+    "squeeze", "stack", "stateless_dropout", "stateless_random_normal", "stateless_random_uniform",
+    "strided_slice", "sub", "sufficient_statistics", "sum", "swish", "tanh", "tile", "transpose",
+    "truediv", "truncated_normal", "unstack", "weighted_loss", "where", "xw_plus_b",
+    "zeros", "zeros_like",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

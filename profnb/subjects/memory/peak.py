@@ -26,18 +26,12 @@ from profnb.core.table import Table, field_column
 from profnb.core.units import MISSING, PS_PER_NS, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
-from profnb.tf1.nodes import GraphStats
+from profnb.tf1.nodes import TENSOR_TYPES, GraphStats
 from profnb.trace.memory.allocations import BLOCKS
 from profnb.trace.model import Trace
 from profnb.trace.names import GROUP_ID
 
 UNATTRIBUTED = "(held since before the trace began)"
-# TensorFlow's DataType (tensorflow/core/framework/types.proto).
-_DTYPES = {
-    1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string", 8: "complex64",
-    9: "int64", 10: "bool", 14: "bfloat16", 17: "uint16", 18: "complex128", 19: "float16", 20: "resource",
-    21: "variant", 22: "uint32", 23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn"
-}  # fmt: skip
 _HEADROOM = 0.95
 _GROWING_STEPS, _GROWTH_SHARE = 4, 0.7
 _SUMS = ("total_bytes", "peak_bytes", "live_bytes")  # without what is kept for good
@@ -83,7 +77,8 @@ def tabulate_peak(
     lasting = (begin >= 0) & (alive < begin) & (allocator.until[alive] >= end)
     op = [allocator.op_names[at] for at in alive.tolist()]
     region, shape = (texts_of(trace, stat, events) for stat in ("region_type", "shape"))
-    dtype = [_DTYPES.get(k, "") for k in trace.stats.integers("data_type").of(events).tolist()]
+    kinds = trace.stats.integers("data_type").of(events)
+    dtype = [TENSOR_TYPES[k] if 0 < k < len(TENSOR_TYPES) else "" for k in kinds.tolist()]
     sums = BlockSums()
     sizes, blocks = allocator.size[alive], trace.stats.integers(BLOCKS).of(events, 1)
     for *key, size, count in zip(

@@ -36,13 +36,11 @@ _EAGER_OP = -2
 # A call that runs a program of XLA's on the CPU (TensorFlow 2.21): its ops are recorded on their own, on
 # whatever thread, and the rest of it waits for them.
 _PROGRAMS = ("CpuExecutable::ExecuteAsyncOnStream",)
-OPTIMIZERS = frozenset(
-    {
-        "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
-        "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
-        "rmsprop", "sgd",
-    }
-)  # fmt: skip
+OPTIMIZERS = frozenset({
+    "adadelta", "adafactor", "adagrad", "adam", "adamax", "adamw", "ftrl", "gradientdescent", "lamb",
+    "lion", "loss_scale_optimizer", "lossscaleoptimizer", "momentum", "muon", "nadam", "optimizer",
+    "rmsprop", "sgd",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
 from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, fractions_of, sum_by
 from profnb.core.table import Column, Table, field_column
-from profnb.steps.untraced import UntracedClock
+from profnb.steps.spine import Spine
 from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
 from profnb.subjects.source.code_times import (
@@ -42,7 +42,6 @@ from profnb.subjects.source.code_times import (
 from profnb.subjects.source.op_lines import NOWHERE, LineIndex, OpLine
 from profnb.subjects.source.torch_lines import CalledRows, StackLines
 from profnb.subjects.xla.hlo_ops import HloOps
-from profnb.trace.model import Trace
 
 _FUNCTION_SEPARATOR = "__"
 
@@ -136,30 +135,20 @@ SOURCE_LINES = Table[SourceLines](
 
 
 def tabulate_source_lines(
-    trace: Trace,
-    hlo: HloOps,
-    runs: OpRuns,
-    input_of: Int64s,
-    records: SourceRecords,
-    *,
-    has_device: bool,
-    within: tuple[Int64s, Int64s] | None = None,
-    stacks: StackLines | None = None,
-    untraced: UntracedClock | None = None,
-) -> SourceLines:
+    spine: Spine, hlo: HloOps, runs: OpRuns, input_of: Int64s,
+    within: tuple[Int64s, Int64s] | None, stacks: StackLines | None,
+) -> SourceLines:  # fmt: skip
     """Charge the time of all ops to source lines.
 
     Args:
-        trace: The trace.
+        spine: The trace, and what the capture knows of the user's source.
         hlo: Its HLO instructions.
         runs: Its runs of ops.
         input_of: The iterator of tf.data whose function each is of (``find_input_work``), shape (N,).
-        records: What the capture knows of the user's source.
-        has_device: Whether anything ran on a device.
         within: Begins and ends of what Python's time is of, in order; None for the whole capture.
         stacks: What PyTorch's stacks tell, where the lines were not followed.
-        untraced: What took the cost of tracing out of the trace's times.
     """
+    trace, records = spine.trace, spine.recording.source or SourceRecords()
     clock = read_clock(trace)
     none = np.empty(0, np.int64)
     history, calls = LineHistory(none, none, none, ()), Calls(none, none, none, ())
@@ -167,8 +156,7 @@ def tabulate_source_lines(
     if clock is not None:
         thread_line = clock.thread_line
         history = follow_lines(records.lines, clock, int(trace.events.end_ps.max(initial=0)))
-        if untraced is not None:
-            history = replace(history, begin_ps=untraced.read(history.begin_ps))
+        history = replace(history, begin_ps=spine.read_clock(history.begin_ps))
         calls, busy = find_calls(trace, thread_line), find_busy(trace, thread_line)
     places: dict[tuple[str, int], int] = {("", 0): 0}
     rows: _SourceRows | CalledRows
@@ -198,6 +186,7 @@ def tabulate_source_lines(
     elif records.lines.is_sampled:
         table[_BEGUN] = -1
     remarks = _remarks(records.lines, stacks, is_called=trace.is_op_name is not None)
+    has_device = spine.program.has_device
     return _tabulate(table, list(places), records, stacks, remarks, has_device=has_device)
 
 

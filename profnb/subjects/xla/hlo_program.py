@@ -36,12 +36,10 @@ from profnb.core.errors import TraceFormatError
 from profnb.trace.hlo import CONVOLUTION, DOT, WINDOW, HloModule
 from profnb.trace.wire import Messages
 
-_MOVES = frozenset(
-    {
-        "bitcast", "broadcast", "concatenate", "constant", "copy", "get-tuple-element", "iota", "parameter",
-        "reshape", "slice", "transpose",
-    }
-)  # fmt: skip
+_MOVES = frozenset({
+    "bitcast", "broadcast", "concatenate", "constant", "copy", "get-tuple-element", "iota", "parameter",
+    "reshape", "slice", "transpose",
+})  # fmt: skip
 _PRODUCTS = frozenset({"dot", "convolution"})
 _EXPANDED = "select_and_scatter"
 _FORWARD_SCOPE = re.compile(r"jvp\(.*\)")
@@ -203,23 +201,19 @@ class Served:
         return users
 
 
-_ELEMENTWISE = frozenset(
-    {
-        "abs", "add", "and", "ceil", "clamp", "clz", "compare", "complex", "convert", "divide", "floor",
-        "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real",
-        "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "select", "shift-left",
-        "shift-right-arithmetic", "shift-right-logical", "sign", "stochastic-convert", "subtract", "xor",
-    }
-)  # fmt: skip
+_ELEMENTWISE = frozenset({
+    "abs", "add", "and", "ceil", "clamp", "clz", "compare", "complex", "convert", "divide", "floor",
+    "imag", "is-finite", "maximum", "minimum", "multiply", "negate", "not", "or", "popcnt", "real",
+    "reduce-precision", "remainder", "round-nearest-afz", "round-nearest-even", "select", "shift-left",
+    "shift-right-arithmetic", "shift-right-logical", "sign", "stochastic-convert", "subtract", "xor",
+})  # fmt: skip
 _NESTED = frozenset({"fusion", "call", "map", "async-start"})
 _REDUCTIONS = frozenset({"reduce", "reduce-window", "select-and-scatter", "scatter", "all-reduce"})
-_FREE = frozenset(
-    {
-        "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "add-dependency",
-        "while", "conditional", "call", "async-start", "async-update", "async-done", "partition-id",
-        "replica-id", "domain",
-    }
-)  # fmt: skip
+_FREE = frozenset({
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "add-dependency",
+    "while", "conditional", "call", "async-start", "async-update", "async-done", "partition-id",
+    "replica-id", "domain",
+})  # fmt: skip
 IN_FLIGHT = ("copy-start", "copy-done")  # their time is not that of the copy
 _READS_A_PART = frozenset({"slice", "dynamic-slice", "gather"})
 _PRODUCT_CALLS = ("gemm", "matmul", "dot")

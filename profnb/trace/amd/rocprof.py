@@ -21,17 +21,7 @@ from profnb.core.printable import printable
 from profnb.trace.assemble import PlaneStats
 from profnb.trace.chrome.event_args import parse_value
 from profnb.trace.model import Trace
-from profnb.trace.nvidia.records import (
-    COPY_COLUMNS,
-    KERNEL_COLUMNS,
-    Columns,
-    Records,
-    copies_of,
-    facts_of,
-    host_records,
-    kernels_of,
-    trace_of,
-)
+from profnb.trace.nvidia import records as nvidia
 
 _TOOL, _OF_TRACKS = "rocprofiler-sdk-tool", (b'"begin_ns":', b'"corr_id":')
 _BEGINNINGS, _AT_DEVICE = ("X", "B", "b"), {"src": "DEVICE_TO", "dst": "TO_DEVICE"}
@@ -55,13 +45,13 @@ def read_rocprof(buffer: Bytes, source: str) -> Trace:
             "for a shorter time."
         )
     tools = _list(whole.get(_TOOL)) or [whole.get(_TOOL, _tool_of(_list(whole.get("traceEvents"))))]
-    records: list[Records] = []
+    records: list[nvidia.Records] = []
     facts: dict[str, PlaneStats] = {}
     for tool in map(_dict, tools[:_MOST_TOOLS]):
         one = _Tool(tool)
         records += [one.kernels(), one.copies(), one.calls(), one.ranges()]
         facts |= one.facts()
-    return trace_of(source, "rocprofv3", records, facts)
+    return nvidia.trace_of(source, "rocprofv3", records, facts)
 
 
 def _dict(value: object) -> dict[str, Any]:
@@ -135,9 +125,9 @@ class _Tool:
     def _each(self, kind: str) -> Iterator[dict[str, Any]]:
         return (one for one in _list(self._records.get(kind)) if isinstance(one, dict))
 
-    def kernels(self) -> Records:
+    def kernels(self) -> nvidia.Records:
         """Read the kernels; a queue is a line where no stream is told."""
-        rows = Columns(*KERNEL_COLUMNS)
+        rows = nvidia.Columns(*nvidia.KERNEL_COLUMNS)
         for one in self._each("kernel_dispatch"):
             sent = _dict(one.get("dispatch_info"))
             symbol = self._symbols.get(_integer(sent.get("kernel_id")), {})
@@ -155,11 +145,11 @@ class _Tool:
                 "registersPerThread": _integer(symbol.get("arch_vgpr_count")),
                 "staticSharedMemory": static, "dynamicSharedMemory": dynamic,
             })  # fmt: skip
-        return kernels_of(rows.all(), *rows.names())
+        return nvidia.kernels_of(rows.all(), *rows.names())
 
-    def copies(self) -> Records:
+    def copies(self) -> nvidia.Records:
         """Read the copies; they lie on the line of their device."""
-        rows = Columns(*COPY_COLUMNS)
+        rows = nvidia.Columns(*nvidia.COPY_COLUMNS)
         for one in self._each("memory_copy"):
             agents = one.get("src_agent_id"), one.get("dst_agent_id")
             ends = [self._gpu_of.get(_integer(agent), -1) for agent in agents]
@@ -167,20 +157,20 @@ class _Tool:
                 **_begun(one), "deviceId": max(ends), "streamId": _integer(one.get("stream_id")),
                 "bytes": _integer(one.get("bytes")), "copyKind": _COPY_KINDS[ends[0] >= 0, ends[1] >= 0],
             })  # fmt: skip
-        return copies_of(rows.all(), {})
+        return nvidia.copies_of(rows.all(), {})
 
-    def calls(self) -> Records:
+    def calls(self) -> nvidia.Records:
         """Read the calls of HIP."""
         rows = self._on_threads("hip_api", self._operation)
-        return host_records(rows.all(), *rows.names(), {})
+        return nvidia.host_records(rows.all(), *rows.names(), {})
 
-    def ranges(self) -> Records:
+    def ranges(self) -> nvidia.Records:
         """Read what the program marked with ROCTx."""
         rows = self._on_threads("marker_api", self._mark)
-        return host_records(rows.all()[:3], *rows.names(), {})
+        return nvidia.host_records(rows.all()[:3], *rows.names(), {})
 
-    def _on_threads(self, kind: str, name_of: Callable[[dict[str, Any]], str]) -> Columns:
-        rows = Columns("start", "end", "thread", "correlationId")
+    def _on_threads(self, kind: str, name_of: Callable[[dict[str, Any]], str]) -> nvidia.Columns:
+        rows = nvidia.Columns("start", "end", "thread", "correlationId")
         for one in self._each(kind):
             thread = _integer(one.get("thread_id"))
             rows.add(name_of(one) or kind, {**_begun(one), "thread": thread})
@@ -201,7 +191,7 @@ class _Tool:
         gpus = self._gpus[:1000]
         names = [_text(gpu.get("product_name")) or _text(gpu.get("name")) for gpu in gpus]
         cores = [_integer(gpu.get("cu_count")) or -1 for gpu in gpus]
-        return facts_of(range(len(gpus)), names, {"core_count": cores}, "AMD")
+        return nvidia.facts_of(range(len(gpus)), names, {"core_count": cores}, "AMD")
 
 
 def _begun(one: Mapping[str, Any]) -> dict[str, int]:

@@ -18,20 +18,11 @@ from profnb.core.errors import TraceFormatError
 from profnb.core.jit import compiled
 from profnb.core.units import counted_text
 from profnb.trace.assemble import FoundLine, PlaneStats
+from profnb.trace.chrome import json_scan
 from profnb.trace.chrome.event_args import ChromeStats, parse_value, text_of
-from profnb.trace.chrome.json_scan import (
-    FIELDS,
-    EventSpans,
-    distinct_spans,
-    read_decimals,
-    scan_events,
-    skip_space,
-    skip_value,
-    string_end,
-)
 from profnb.trace.model import StatColumn
 
-_PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(FIELDS))
+_PH, _NAME, _CAT, _TS, _DUR, _PID, _TID, _ARGS = range(len(json_scan.FIELDS))
 _LONGEST_US = (1 << 61) // 1_000_000  # 26 days: sums of two times stay inside int64 picoseconds
 _MOST_METADATA = 200_000
 _MOST_DOCUMENTS = 1_000
@@ -163,7 +154,7 @@ def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | Non
 
     end = buffer.size
     has_mark = buffer[begin : begin + 3].tobytes() == b"\xef\xbb\xbf"
-    at = skip_space(buffer, begin + 3 * has_mark, end)
+    at = json_scan.skip_space(buffer, begin + 3 * has_mark, end)
     if is_at(at, b"["):
         return at, None
     if not is_at(at, b"{"):
@@ -174,23 +165,23 @@ def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | Non
         )
     header: dict[str, Any] = {}
     for _ in range(_MOST_MEMBERS):
-        at = skip_space(buffer, at + 1, end)  # behind the bracket or a comma
-        after = string_end(buffer, at, end) if is_at(at, b'"') else -1
+        at = json_scan.skip_space(buffer, at + 1, end)  # behind the bracket or a comma
+        after = json_scan.string_end(buffer, at, end) if is_at(at, b'"') else -1
         if after < 0:
             break
         key = text_of(buffer[at:after].tobytes())
-        at = skip_space(buffer, after, end)
+        at = json_scan.skip_space(buffer, after, end)
         if not is_at(at, b":"):
             break
-        at = skip_space(buffer, at + 1, end)
+        at = json_scan.skip_space(buffer, at + 1, end)
         if key == "traceEvents" and is_at(at, b"["):
             return at, header
-        after = skip_value(buffer, at, end)
+        after = json_scan.skip_value(buffer, at, end)
         if after < 0:
             break
         if after - at <= _MOST_HEADER:
             header[key] = parse_value(buffer[at:after].tobytes())
-        at = skip_space(buffer, after, end)
+        at = json_scan.skip_space(buffer, after, end)
         at -= not is_at(at, b",")
     keys = ", ".join(sorted(header)[:8]) or "none"
     raise TraceFormatError(
@@ -202,27 +193,31 @@ def _find_list(buffer: Bytes, begin: int = 0) -> tuple[int, dict[str, Any] | Non
 def _find_next_document(buffer: Bytes, after: int, *, is_bare: bool) -> int:
     """Find where another JSON document begins behind one whose list of events has ended; -1 for nowhere."""
     end = buffer.size
-    at = skip_space(buffer, after, end)
+    at = json_scan.skip_space(buffer, after, end)
     for _ in range(0 if is_bare else _MOST_MEMBERS):
         if at >= end or buffer[at] != ord(","):
             break
-        colon = string_end(buffer, skip_space(buffer, at + 1, end), end)
-        value = skip_space(buffer, colon, end) + 1 if colon > 0 else end
-        value_end = skip_value(buffer, skip_space(buffer, value, end), end) if value < end else -1
+        colon = json_scan.string_end(buffer, json_scan.skip_space(buffer, at + 1, end), end)
+        value = json_scan.skip_space(buffer, colon, end) + 1 if colon > 0 else end
+        value_end = (
+            json_scan.skip_value(buffer, json_scan.skip_space(buffer, value, end), end)
+            if value < end
+            else -1
+        )
         if value_end < 0:
             return -1
-        at = skip_space(buffer, value_end, end)
+        at = json_scan.skip_space(buffer, value_end, end)
     if not is_bare:
         if at >= end or buffer[at] != ord("}"):
             return -1
-        at = skip_space(buffer, at + 1, end)
+        at = json_scan.skip_space(buffer, at + 1, end)
     return at if at < end and buffer[at] in b"[{" else -1
 
 
-def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, int]:
+def _scan_documents(buffer: Bytes) -> tuple[json_scan.EventSpans, dict[str, Any] | None, int]:
     """Find the events of every JSON document in a file, the members before the first list, and how many."""
     at, header = _find_list(buffer)
-    listed = scan_events(buffer, at)
+    listed = json_scan.scan_events(buffer, at)
     spans, documents, is_bare = [listed.spans], 1, header is None
     while listed.is_closed and not listed.damaged and documents < _MOST_DOCUMENTS:
         begin = _find_next_document(buffer, listed.after, is_bare=is_bare)
@@ -232,7 +227,7 @@ def _scan_documents(buffer: Bytes) -> tuple[EventSpans, dict[str, Any] | None, i
             break
         if at < 0:
             break
-        listed, is_bare, documents = scan_events(buffer, at), other is None, documents + 1
+        listed, is_bare, documents = json_scan.scan_events(buffer, at), other is None, documents + 1
         spans.append(listed.spans)
     return replace(listed, spans=np.concatenate(spans)), header, documents
 
@@ -309,7 +304,7 @@ def read_raw_events(buffer: Bytes) -> RawEvents:
     )
 
 
-def _damage(listed: EventSpans, size: int) -> Iterator[str]:
+def _damage(listed: json_scan.EventSpans, size: int) -> Iterator[str]:
     """Write what is missing of a list that is damaged, or that a program left unclosed."""
     *inside, last = listed.damaged or (-1,)
     if last >= 0 and listed.is_closed:
@@ -338,7 +333,7 @@ def _phases(buffer: Bytes, spans: Int64s) -> Bytes:
 def _decimals(buffer: Bytes, spans: Int64s) -> tuple[Int64s, Int64s, Bools]:
     whole, part = (np.zeros(len(spans), np.int64) for _ in range(2))
     valid = np.zeros(len(spans), np.bool_)
-    read_decimals(buffer, spans[:, 0].copy(), spans[:, 1].copy(), whole, part, valid)
+    json_scan.read_decimals(buffer, spans[:, 0].copy(), spans[:, 1].copy(), whole, part, valid)
     return whole, part, valid
 
 
@@ -363,7 +358,7 @@ def _since(origin_us: int, whole: Int64s, part: Int64s) -> Int64s:
 def _texts(buffer: Bytes, spans: Int64s) -> tuple[list[str], Int64s]:
     """Find the distinct texts of N spans and the row of each, shape (N,)."""
     begins, ends = spans[:, 0].copy(), spans[:, 1].copy()
-    code, first = distinct_spans(buffer, begins, ends)
+    code, first = json_scan.distinct_spans(buffer, begins, ends)
     raw = (text_of(buffer[begins[at] : ends[at]].tobytes()) for at in first.tolist())
     texts, row = number_values(raw)
     return texts, row[code]

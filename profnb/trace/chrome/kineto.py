@@ -16,35 +16,18 @@ from typing import Any
 import numpy as np
 
 from profnb.core.columns import Bools, Int64s
+from profnb.trace import names as trace_names
 from profnb.trace.assemble import FoundLine, PlaneStats
 from profnb.trace.chrome.events import Derived, RawEvents, Reading, number_of, row_of
-from profnb.trace.names import (
-    ALLOCATION,
-    CLOCK_EVENT,
-    CLOCK_NS,
-    DEALLOCATION,
-    EXAMPLES,
-    IS_ABANDONED,
-    ITERATIONS,
-    KINETO_CLOCK,
-    KINETO_FACTS,
-    KINETO_SCOPE,
-    KINETO_STEP,
-    ROOT_LEVEL,
-    STEP_NUM,
-    USER_RANGE,
-)
 
 _KINETO_OPS = frozenset({"cpu_op", "Operator"})
 _KINETO_DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"})
 # Categories that nobody else writes, in files without a single op (``activities=[ProfilerActivity.CUDA]``).
-_KINETO_ONLY = frozenset(
-    {
-        "cuda_runtime", "cuda_driver", "cuda_sync", "xpu_runtime", "xpu_driver", "gpu_memcpy", "gpu_memset",
-        "gpu_user_annotation", "python_function", "cpu_instant_event", "privateuse1_runtime",
-        "privateuse1_driver", "mtia_runtime", "mtia_ccp_events", "glow_runtime", "hpu_op"
-    }
-)  # fmt: skip
+_KINETO_ONLY = frozenset({
+    "cuda_runtime", "cuda_driver", "cuda_sync", "xpu_runtime", "xpu_driver", "gpu_memcpy", "gpu_memset",
+    "gpu_user_annotation", "python_function", "cpu_instant_event", "privateuse1_runtime",
+    "privateuse1_driver", "mtia_runtime", "mtia_ccp_events", "glow_runtime", "hpu_op"
+})  # fmt: skip
 _KINETO_OLD = frozenset({"Kernel", "Runtime"})  # before 2022; together they are Kineto's
 _KINETO_HEADER = frozenset({"schemaVersion", "deviceProperties"})
 # Ranges of ``record_function``, and those that PyTorch and profnb mark themselves.
@@ -120,7 +103,12 @@ def read_kineto(
     in_ops = np.isin(raw.category, [r for r, c in enumerate(raw.categories) if c in _KINETO_OPS])
     is_op = np.zeros(len(raw.names), np.bool_)
     is_op[raw.name[in_ops]] = True
-    ours = (KINETO_STEP, KINETO_FACTS, KINETO_SCOPE, KINETO_CLOCK)
+    ours = (
+        trace_names.KINETO_STEP,
+        trace_names.KINETO_FACTS,
+        trace_names.KINETO_SCOPE,
+        trace_names.KINETO_CLOCK,
+    )
     is_op[[row for row, name in enumerate(raw.names) if name.startswith(ours)]] = False
     steps, renamed = _kineto_steps(raw)
     allocations, records, frees = _allocations(raw)
@@ -130,16 +118,16 @@ def read_kineto(
     is_own = np.array([not name.startswith(_FRAMEWORK_RANGES) for name in raw.names], np.bool_)
     ranges = np.flatnonzero((raw.category == row_of(raw.categories, _RANGES)) & is_own[raw.name])
     if ranges.size:
-        derived[USER_RANGE] = ranges, np.ones(ranges.size, np.int64)
+        derived[trace_names.USER_RANGE] = ranges, np.ones(ranges.size, np.int64)
     # What Python's clock read as an event ``profnb.clock#1234`` was begun.
-    readings = _numbers_behind(raw.names, KINETO_CLOCK, _CLOCK_DIGITS)
+    readings = _numbers_behind(raw.names, trace_names.KINETO_CLOCK, _CLOCK_DIGITS)
     if readings:
         clock_events = np.flatnonzero(np.isin(raw.name, list(readings)))
         values = [readings[row] for row in raw.name[clock_events].tolist()]
-        derived[CLOCK_NS] = clock_events, np.array(values, np.int64)
-        renamed |= dict.fromkeys(readings, CLOCK_EVENT)
+        derived[trace_names.CLOCK_NS] = clock_events, np.array(values, np.int64)
+        renamed |= dict.fromkeys(readings, trace_names.CLOCK_EVENT)
     names = [renamed.get(row, name) for row, name in enumerate(raw.names)]
-    names += [ALLOCATION, DEALLOCATION]
+    names += [trace_names.ALLOCATION, trace_names.DEALLOCATION]
     name_rows, is_op = raw.name.copy(), np.append(is_op, [False, False])
     name_rows[records] = len(raw.names) + frees
     facts = _facts_of_devices(raw.header)
@@ -254,21 +242,25 @@ def _kineto_steps(raw: RawEvents) -> tuple[dict[str, tuple[Int64s, Int64s]], dic
     profnb's own markers end with an event ``profnb.step#1009 test profnb_abandoned=1`` that says more. Where
     others have one, a marker without was cut short, and is given up too.
     """
-    numbers = _numbers_behind(raw.names, KINETO_STEP, _DIGITS)
+    numbers = _numbers_behind(raw.names, trace_names.KINETO_STEP, _DIGITS)
     number = np.full(len(raw.names), -1, np.int64)
     number[list(numbers)] = list(numbers.values())
     events = np.flatnonzero((number[raw.name] >= 0) & ~raw.is_instant)
     derived = {
-        STEP_NUM: (events, number[raw.name[events]]),
-        ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
+        trace_names.STEP_NUM: (events, number[raw.name[events]]),
+        trace_names.ROOT_LEVEL: (events, np.ones(events.size, np.int64)),
     }
     facts = _facts_of(raw, events)
     if not facts:
         return derived, {}
     phases: dict[int, str] = {}
-    stats: dict[str, dict[int, int]] = {IS_ABANDONED: {}, ITERATIONS: {}, EXAMPLES: {}}
+    stats: dict[str, dict[int, int]] = {
+        trace_names.IS_ABANDONED: {},
+        trace_names.ITERATIONS: {},
+        trace_names.EXAMPLES: {},
+    }
     for event in events.tolist():
-        phase, *words = facts.get(event, ["", f"{IS_ABANDONED}=1"])
+        phase, *words = facts.get(event, ["", f"{trace_names.IS_ABANDONED}=1"])
         if phase:
             row = int(raw.name[event])
             phases[row] = f"{phase}#{numbers[row]}"
@@ -288,7 +280,7 @@ def _facts_of(raw: RawEvents, markers: Int64s) -> dict[int, list[str]]:
     facts = {
         row: words
         for row, name in enumerate(raw.names)
-        if name.startswith(KINETO_FACTS) and (words := name.split(" ")[1:])
+        if name.startswith(trace_names.KINETO_FACTS) and (words := name.split(" ")[1:])
     }
     is_fact = np.zeros(len(raw.names), np.bool_)
     is_fact[list(facts)] = True

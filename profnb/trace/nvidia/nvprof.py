@@ -11,17 +11,8 @@ import numpy as np
 
 from profnb.trace.assemble import PlaneStats
 from profnb.trace.model import Trace
+from profnb.trace.nvidia import records as nvidia
 from profnb.trace.nvidia.database import Database, Strings
-from profnb.trace.nvidia.records import (
-    COPY_COLUMNS,
-    KERNEL_COLUMNS,
-    Records,
-    copies_of,
-    facts_of,
-    host_records,
-    kernels_of,
-    trace_of,
-)
 
 STRINGS = "StringTable"
 _KERNELS = "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL"
@@ -65,11 +56,11 @@ def read_nvprof(database: Database, source: str) -> Trace:
     strings = Strings(database, STRINGS, "_id_")
     records = []
     for table in _KERNELS:
-        *columns, name = database.integers(table, *KERNEL_COLUMNS, "name")
-        records.append(kernels_of(columns, *strings.of(name)))
+        *columns, name = database.integers(table, *nvidia.KERNEL_COLUMNS, "name")
+        records.append(nvidia.kernels_of(columns, *strings.of(name)))
     for table in (*_COPY_TABLES, _MEMSET):
-        columns = database.integers(table, *COPY_COLUMNS)
-        records.append(copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET))
+        columns = database.integers(table, *nvidia.COPY_COLUMNS)
+        records.append(nvidia.copies_of(columns, _MEMORY_KINDS, is_set=table == _MEMSET))
     for table, (prefix, names_of_calls) in _CALLS.items():
         (begin, end, correlation, call), (threads,) = database.rows(
             table, ["start", "end", "correlationId", "cbid"], ["threadId"]
@@ -77,9 +68,11 @@ def read_nvprof(database: Database, source: str) -> Trace:
         calls, row = np.unique(call, return_inverse=True)
         names = [names_of_calls.get(one, f"{prefix} {one}") for one in calls.tolist()]
         thread = np.array([_number(text) for text in threads], np.int64)
-        records.append(host_records((begin, end, thread, correlation), names, row.reshape(-1), {}))
+        records.append(
+            nvidia.host_records((begin, end, thread, correlation), names, row.reshape(-1), {})
+        )
     records.append(_ranges(database, strings))
-    return trace_of(source, "nvprof", records, _facts(database, strings))
+    return nvidia.trace_of(source, "nvprof", records, _facts(database, strings))
 
 
 def _number(text: str, first_byte: int = 0) -> int:
@@ -89,7 +82,7 @@ def _number(text: str, first_byte: int = 0) -> int:
     return int(text) & 0xFFFFFFFF if text.isdecimal() and len(text) < 20 else 0
 
 
-def _ranges(database: Database, strings: Strings) -> Records:
+def _ranges(database: Database, strings: Strings) -> nvidia.Records:
     """Join the begins and ends of ranges by their id; the begin has the name and the thread."""
     (when, flags, number, name), (objects,) = database.rows(
         _MARKERS, ["timestamp", "flags", "id", "name"], ["objectId"]
@@ -103,11 +96,11 @@ def _ranges(database: Database, strings: Strings) -> Records:
     is_closed = (np.append(ended, -1)[at] == number[begins]) & (number[begins] >= 0)
     begins, ends = begins[is_closed], ends[first][at[is_closed]]
     thread = np.array([_number(objects[row], 4) for row in begins.tolist()], np.int64)
-    return host_records((when[begins], when[ends], thread), *strings.of(name[begins]), {})
+    return nvidia.host_records((when[begins], when[ends], thread), *strings.of(name[begins]), {})
 
 
 def _facts(database: Database, strings: Strings) -> dict[str, PlaneStats]:
     device, name_id, *columns = database.integers(_DEVICES, "id", "name", *_FACTS)
     names, row = strings.of(name_id)
     columns_of = dict(zip(_FACTS.values(), map(np.ndarray.tolist, columns), strict=True))
-    return facts_of(device.tolist(), [names[at] for at in row.tolist()], columns_of)
+    return nvidia.facts_of(device.tolist(), [names[at] for at in row.tolist()], columns_of)

@@ -21,18 +21,7 @@ from profnb.core.columns import Bytes
 from profnb.core.errors import TraceFormatError
 from profnb.trace.assemble import FoundLine
 from profnb.trace.model import Trace
-from profnb.trace.nvidia.records import (
-    COPY_COLUMNS,
-    KERNEL_COLUMNS,
-    MEMSET,
-    Columns,
-    Records,
-    copies_of,
-    facts_of,
-    host_records,
-    kernels_of,
-    trace_of,
-)
+from profnb.trace.nvidia import records as nvidia
 
 _MOST_ROWS, _HEAD_ROWS = 5_000_000, 200
 _LATEST_NS = 1 << 62
@@ -65,37 +54,40 @@ _Row = Mapping[str, str]
 def is_printed(start: bytes) -> bool:
     """Tell whether a file begins as nvprof prints, or has a row of CSV that names begin and duration."""
     text = start.decode("utf-8", "replace")
-    return "NVPROF is profiling" in text or any(
-        line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration"))
-        for line in text.splitlines()
-    )
+    return "NVPROF is profiling" in text or any(map(_is_header, text.splitlines()))
+
+
+def _is_header(line: str) -> bool:
+    return line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration"))
 
 
 def read_printed(buffer: Bytes, source: str) -> Trace:
     """Read what nvprof or nsys printed."""
     lines = buffer.tobytes().decode("utf-8", "replace").splitlines()
-    kernels, copies = Columns(*KERNEL_COLUMNS), Columns(*COPY_COLUMNS)
-    calls, others = Columns(*_CALL_COLUMNS), Columns("start", "end", "deviceId")
+    kernels, copies = nvidia.Columns(*nvidia.KERNEL_COLUMNS), nvidia.Columns(*nvidia.COPY_COLUMNS)
+    calls, others = nvidia.Columns(*_CALL_COLUMNS), nvidia.Columns("start", "end", "deviceId")
     devices: dict[int, str] = {}
     try:
         for row in islice(_rows(lines), _MOST_ROWS):
-            _put(row, kernels, copies, calls, others, devices)
+            _put(row, (kernels, copies, calls, others), devices)
     except csv.Error as error:
         raise TraceFormatError(f"No CSV as nvprof prints it ({error}). Print again.") from None
     threads = {0: "calls"}  # which thread made them is not printed
     records = [
-        kernels_of(kernels.all(), *kernels.names()),
-        copies_of(copies.all(), dict(enumerate(_KINDS_OF_MEMORY))),
-        host_records(calls.all(), *calls.names(), threads),
+        nvidia.kernels_of(kernels.all(), *kernels.names()),
+        nvidia.copies_of(copies.all(), dict(enumerate(_KINDS_OF_MEMORY))),
+        nvidia.host_records(calls.all(), *calls.names(), threads),
         _unified(others),
     ]
-    return trace_of(source, "nvprof", records, facts_of(devices, devices.values(), {}))
+    return nvidia.trace_of(
+        source, "nvprof", records, nvidia.facts_of(devices, devices.values(), {})
+    )
 
 
 def _rows(lines: Sequence[str]) -> Iterator[_Row]:
     """Split the lines below the header into cells by column, each number with its unit."""
     for at, line in enumerate(lines[:_HEAD_ROWS]):
-        if line.replace('"', "").startswith(("Start,Duration", "Start (ns),Duration")):
+        if _is_header(line):
             header, *rest = csv.reader(lines[at : at + 2])
             titles = [title.partition(" (") for title in header]
             units = [_DECIMAL.get(unit.rstrip(")"), unit.rstrip(")")) for _, _, unit in titles]
@@ -133,10 +125,9 @@ def _quantity(text: str) -> int:
     return round(value) if isfinite(value) and 0 <= value < _LATEST_NS else -1
 
 
-def _put(
-    row: _Row, kernels: Columns, copies: Columns, calls: Columns, others: Columns, devices: dict[int, str]
-) -> None:  # fmt: skip
+def _put(row: _Row, tables: Sequence[nvidia.Columns], devices: dict[int, str]) -> None:
     """Put a row to those of its kind; one without begin or duration is none."""
+    kernels, copies, calls, others = tables
     begin, duration = (_quantity(row.get(title, "")) for title in ("Start", "Duration"))
     name = row.get("Name", "").strip()
     if begin < 0 or duration < 0 or not name:
@@ -159,7 +150,7 @@ def _put(
         _, source_end, target_end = (part or "" for part in copy.groups())
         direction = f"{source_end[:1]}to{target_end[:1]}" if target_end else source_end
         is_set = copy[1].lower() == "memset"
-        kind = MEMSET if is_set else _DIRECTIONS.get(direction.lower(), 0)
+        kind = nvidia.MEMSET if is_set else _DIRECTIONS.get(direction.lower(), 0)
         kinds = {kind: number for number, kind in enumerate(_KINDS_OF_MEMORY)}
         titles = "SrcMemType", "DstMemType"
         source, target = (kinds.get(row.get(title, "").lower(), -1) for title in titles)
@@ -186,7 +177,7 @@ def _shape(row: _Row) -> dict[str, int]:
     return shape
 
 
-def _unified(others: Columns) -> Records:
+def _unified(others: nvidia.Columns) -> nvidia.Records:
     """Give what the driver did for unified memory a line of its own beside the device's work."""
     begin, end, device = others.all()
     devices, line = np.unique(device, return_inverse=True)
@@ -194,4 +185,4 @@ def _unified(others: Columns) -> Records:
         FoundLine(f"/device:GPU:{one}", "device", "Unified Memory", repeats=True)
         for one in devices.tolist()
     ]
-    return Records(lines, line.reshape(-1), *others.names(), begin, end)
+    return nvidia.Records(lines, line.reshape(-1), *others.names(), begin, end)
