@@ -103,6 +103,13 @@ def test_a_saving_is_said_as_a_range_of_the_wall_time(saves, words):
     assert saves_text(Advice("r", "t", "e", saves, 1000.0, "c", "")) == words
 
 
+def test_seconds_of_a_saving_are_those_of_the_cell_without_profnb():
+    advice = Advice("r", "t", "e", (410.0, 520.0), 1000.0, "c", "", own_ms=200.0)
+    assert saves_text(advice) == "328 to 416 ms of 800 ms without profnb"
+    later = advice.of_cell(1200.0)  # profnb made the page meanwhile: the same share of the same seconds
+    assert (later.own_ms, saves_text(later)) == (400.0, saves_text(advice))
+
+
 @pytest.mark.parametrize("address", ["javascript:alert(1)", "http://x.test", "data:text/html,x", "", "https:"])
 def test_only_a_web_page_becomes_a_link(address):
     assert Row(advice_html([Advice("r", "t", "e", (0.0, 1.0), 2.0, "c", address)])).links == []

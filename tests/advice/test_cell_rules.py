@@ -1,7 +1,7 @@
 """Rules that ask the tree of the cell, each on the guilty and on the innocent; cells of made looks, so every number is known."""
 
 import pytest
-from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, callback_list, saves
+from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, callback_list, imports, saves
 
 from profnb.advice.advise import advise
 from profnb.advice.cell_model import Model
@@ -74,6 +74,20 @@ def test_calls_of_several_methods_in_one_loop_are_one_piece_of_advice(cell):
     assert advice.saves_ms[0] > 600
 
 
+def test_calls_from_two_functions_are_counted_and_told_apart(cell):
+    for _ in range(10):
+        for name, times in (("act", 1), ("replay", 3)):
+            with cell.within(mine(name)):
+                for _ in range(times):
+                    with cell.run("predict"):
+                        cell.work(40, MAKES_ITERATOR)
+                        cell.step(5, name="predict")
+    replay, act = advise(model_of(cell))
+    assert replay.rule == act.rule == "predict-in-a-loop"
+    assert "ran 30 times" in replay.evidence and "1.20 s, 40.0 ms each" in replay.evidence
+    assert "ran 10 times" in act.evidence and "400 ms, 40.0 ms each" in act.evidence
+
+
 @pytest.mark.parametrize(("calls", "steps", "set_up", "retraced"), [
     (4, 1, 50, False),  # few calls: the first is too large a part
     (20, 20, 2, False),  # of many batches each
@@ -128,6 +142,12 @@ def test_what_a_callback_calls_is_said(cell):
 @pytest.mark.parametrize(("name", "ms", "epochs"), [("Score.on_epoch_end", 1, 8), ("Score.on_train_end", 400, 1)], ids=["short", "once"])
 def test_callbacks_that_are_short_or_run_once_are_left_alone(cell, name, ms, epochs):
     fit_with(cell, name, ms, epochs)
+    assert rules(cell) == []
+
+
+def test_what_a_callback_does_once_is_not_done_less_often(cell):
+    imported = iter([400])
+    fit_with(cell, "TensorBoard.on_epoch_end", inside=lambda: (cell.work(next(imported, 0), *imports("tensorboard")), cell.work(1)))
     assert rules(cell) == []
 
 
