@@ -129,7 +129,7 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
         return
     if is_jax_step(model, batch):
-        how = "XLA's own plan of the step's memory. On a CPU it ran, too, for what kernels take besides."
+        how = "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more."
         yield _Measuring(
             lambda size: (0.0, planned_peak(model, _resized(batch, size))),
             how,
