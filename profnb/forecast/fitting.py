@@ -40,7 +40,7 @@ _LEAST_POINTS = 4
 _GROWTH = 8  # times the first peak: results, or the update of the weights, hide small batches
 _LEAST_PEAK = 16e6  # bytes: a process takes memory in pieces
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
-_EVEN = 0.9  # of the last rise, the one before
+_EVEN = 0.9  # of what each example adds, what it added without the last batch
 _SHARE = 10  # of the limit, the part that measuring may take
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
@@ -129,7 +129,7 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
         return
     if is_jax_step(model, batch):
-        how = "XLA's own plan of the step's memory. On a CPU it ran, too, for what kernels take besides."
+        how = "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more."
         yield _Measuring(
             lambda size: (0.0, planned_peak(model, _resized(batch, size))),
             how,
@@ -170,12 +170,10 @@ def _measure(
     origin = [0] if is_process else []
     batches: list[int] = []
     peaks: list[float] = []
-    first_before, size = 0.0, _FIRST
+    first_held, size = 0.0, _FIRST
     while chosen is None or len(batches) < len(chosen):
         size = chosen[len(batches)] if chosen else size
         slope, _ = lay_line(origin + batches, [*origin, *peaks], is_process=is_process)
-        while chosen is None and slope * size > most and size > 2 * batches[-1]:
-            size //= 2
         if slope * size > most and len(batches) >= _LEAST_POINTS - 1:
             break
         if slope * size > most:
@@ -184,7 +182,7 @@ def _measure(
                 f"{bytes_text(most * _SHARE)} there are. Give smaller batch_sizes."
             )
         try:
-            before, more = measuring.meter(size)
+            held, more = measuring.meter(size)
         except CaptureError:
             raise
         except Exception as error:
@@ -192,25 +190,20 @@ def _measure(
                 f"The step cannot run with {counted_text(size, 'example')} ({type(error).__name__}: "
                 f"{str(error)[:200]}). Give other batch_sizes, or a batch that it takes."
             ) from error
-        first_before = first_before if batches else before
+        first_held = first_held if batches else held
         batches.append(size)
         peaks.append(more)
-        grown = (peaks[-1] - peaks[0]) / (_GROWTH * max(peaks[0], _LEAST_PEAK))
-        is_enough = grown >= 1 and len(peaks) >= _LEAST_POINTS and _is_even(batches, peaks)
+        before, last = (
+            lay_line(batches[:end], peaks[:end], is_process=is_process)[0] for end in (-1, None)
+        )
+        is_even = len(peaks) >= _LEAST_POINTS and before >= _EVEN * last
+        is_enough = is_even and more - peaks[0] >= _GROWTH * max(peaks[0], _LEAST_PEAK)
         if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
-        size *= 8 if grown < 1 / _GROWTH and len(batches) > 1 else 2
+        size *= 2
     if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
-    return batches, first_before, peaks
-
-
-def _is_even(batches: Sequence[int], peaks: Sequence[float]) -> bool:
-    """Tell whether memory has come to grow evenly: the update of the weights may take most before."""
-    before, last = (
-        (peaks[at] - peaks[at - 1]) / (batches[at] - batches[at - 1]) for at in (-2, -1)
-    )
-    return before >= _EVEN * last
+    return batches, first_held, peaks
 
 
 def _beside_process(limit: _Limit, living: float) -> _Limit:

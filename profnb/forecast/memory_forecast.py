@@ -1,6 +1,6 @@
 """The forecast: a line through the peaks of small batches, checked by one batch more."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,44 +59,32 @@ class MemoryForecast(Result):
 
     @property
     def _headline(self) -> str:
-        line = (
-            f"A step takes {bytes_text(self.fixed_bytes)} and {bytes_text(self.per_example_bytes)} per "
-            "example."
-        )
-        if self.largest_batch is None or self.limit_bytes is None:
-            return line
-        if not self.largest_batch:
-            return f"{line} No batch fits in the {bytes_text(self.limit_bytes)} of {self.limit_of}."
-        return (
-            f"A batch of {count_text(self.largest_batch)} fits in the {bytes_text(self.limit_bytes)} of "
-            f"{self.limit_of}. {line}"
-        )
+        fixed, more = bytes_text(self.fixed_bytes), bytes_text(self.per_example_bytes)
+        line = f"A step takes {fixed} and {more} per example."
+        limit = f"in the {bytes_text(self.limit_bytes or 0)} of {self.limit_of}."
+        if self.largest_batch:
+            return f"A batch of {count_text(self.largest_batch)} fits {limit} {line}"
+        return line if self.largest_batch is None else f"{line} No batch fits {limit}"
 
     @property
     def figure(self) -> dict[str, Any]:
         """Peak memory against batch size, with the limit as a line, in plotly's schema."""
         ran = self.table.batch_size.tolist()
-        last = max([*ran, *((self.interval or (0, 0))[1:])]) * 1.2
-        ends = [0, round(last)]
-        lines: list[dict[str, Any]] = [
-            {
-                "type": "scatter", "mode": "lines", "name": "forecast", "x": ends,
-                "y": [self.peak_bytes(at) / GB for at in ends],
-                "line": {"color": COLOURS["host compute"]}
-            },
-            {
-                "type": "scatter", "mode": "markers", "name": "measured", "x": ran,
-                "y": (self.table.peak_bytes / GB).tolist(),
-                "marker": {"color": COLOURS["device compute"], "size": 8}
-            }
-        ]  # fmt: skip
+        ends = [0, round(max([*ran, *(self.interval or ())]) * 1.2)]
+        blue = {"line": {"color": COLOURS["host compute"]}}
+        marks = {"mode": "markers", "marker": {"color": COLOURS["device compute"], "size": 8}}
+        curves: list[tuple[str, list[int], Iterable[float], Any]] = [
+            ("forecast", ends, map(self.peak_bytes, ends), blue),
+            ("measured", ran, self.table.peak_bytes, marks),
+        ]
         if self.limit_bytes is not None:
-            lines.append(
-                {
-                    "type": "scatter", "mode": "lines", "name": f"limit: {self.limit_of}", "x": ends,
-                    "y": [self.limit_bytes / GB] * 2, "line": {"color": "#888", "dash": "dash"}
-                }
-            )  # fmt: skip
+            dashes = {"line": {"color": "#888", "dash": "dash"}}
+            curves.append((f"limit: {self.limit_of}", ends, [self.limit_bytes] * 2, dashes))
+        lines = [
+            {"type": "scatter", "mode": "lines", "name": name, "x": x} | style
+            | {"y": [one / GB for one in y]}
+            for name, x, y, style in curves
+        ]  # fmt: skip
         layout = figure_layout("Peak memory of a step", 280)
         layout |= {"xaxis": axis("batch size"), "yaxis": axis("GB")}
         return {"data": lines, "layout": layout}
@@ -169,7 +157,7 @@ def make_forecast(
         }
     )
     largest = interval = None
-    grows = slope - (slope if input_bytes is None else input_bytes)
+    grows = 0.0 if input_bytes is None else slope - input_bytes
     if grows >= 1:
         notes.append(
             f"Recomputing activations frees at most {bytes_text(grows)} per example, 16 bits instead of 32 "

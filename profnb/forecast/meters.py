@@ -10,7 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import accumulate
 from math import prod
 from pathlib import Path
@@ -40,41 +40,33 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
     Raises:
         CaptureError: The system does not tell.
     """
-    with _own_pages() as trim:
+    _map_blocks_from(_OWN_PAGES)
+    try:
         run()
         gc.collect()
-        trim(0)
-        before = resident_bytes()
-        try:
+        _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
+        before, status = resident_bytes(), b""
+        with suppress(OSError):
             _CLEAR.write_text("5", "ascii")
-        except OSError:
-            before = None
-        for _ in range(_RUNS):
+            status = _STATUS.read_bytes()
+        for _ in range(_RUNS if status else 0):
             run()
-        peak = None if before is None else _PEAK.search(_STATUS.read_bytes())
+            status = _STATUS.read_bytes()
+    finally:
+        _map_blocks_from(_LARGEST_KEPT)
+    peak = _PEAK.search(status)
     if peak is None or before is None:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
     return float(before), max(int(peak[1]) * float(_KB) - before, 0.0)
 
 
-@contextmanager
-def _own_pages() -> Iterator[Callable[[int], object]]:
-    """Give each block of 64 kB and more pages of its own, and a function that gives back what is free.
-
-    Another C library than glibc stays as it is.
-    """
-    try:
+def _map_blocks_from(size: int) -> None:
+    """Have glibc give blocks of this size and more pages of their own, and the system what is free."""
+    with suppress(OSError, AttributeError, TypeError):  # another C library
         library = ctypes.CDLL(None)
-        option, trim = library.mallopt, library.malloc_trim
-    except (OSError, AttributeError, TypeError):
-        yield int
-        return
-    option(_MAP_FROM, _OWN_PAGES)
-    try:
-        yield trim
-    finally:
-        option(_MAP_FROM, _LARGEST_KEPT)
-        option(_TRIM_FROM, 2 * _LARGEST_KEPT)
+        library.mallopt(_MAP_FROM, size)
+        library.mallopt(_TRIM_FROM, 2 * size)
+        library.malloc_trim(0)
 
 
 def session_peak(run: Callable[[], object]) -> tuple[float, float]:
