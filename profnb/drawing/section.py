@@ -26,7 +26,7 @@ from profnb.drawing.markup import (
     plain_table,
     plain_text,
     with_names,
-)
+)  # fmt: skip
 from profnb.drawing.theme import MUTED
 
 Key = float | str | None

@@ -118,7 +118,7 @@ def report_data(
         "source": source,
         "is_shortened": False,
         "environment": dict(list(environment.items())[:_MOST_OTHERS]),
-        "headline": report.first_line,
+        "headline": f"{report.alarm} {report.headline}".strip(),
         "answer": report.answer,
         "steps": _steps(study, step_times) if study is not None and has_steps else None,
         "tracing_cost": _tracing_cost(study),

@@ -15,7 +15,7 @@ from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
 from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
-from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.core.units import PS_PER_NS, count_text, counted_text, duration_text
 from profnb.drawing.section import Section
 from profnb.report.cell_picture import cell_picture, cell_words, longest_text, tree_section
 from profnb.report.report import Report
@@ -212,8 +212,7 @@ def _report_without_trace(
         phase, count = Counter(times.phase).most_common(1)[0]
         of_phase = np.array(times.phase) == phase
         median = duration_text(float(np.median(times.duration_ps[of_phase])))
-        steps = f"{phase} step" if count == 1 else f"{phase} steps"
-        headline = f"{count_text(count)} {steps}, median {median}, not traced"
+        headline = f"{counted_text(count, f'{phase} step')}, median {median}, not traced"
     sections = [*_tree_sections(tree), *machine]
     return Report(title, headline, notes=notes, sections=sections, **_of_cell(tree, None))
 

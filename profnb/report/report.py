@@ -122,11 +122,6 @@ class Report:
     lines: Mapping[str, str] = field(default_factory=dict)
     sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
 
-    @property
-    def first_line(self) -> str:
-        """The alarm and the headline, for plain text and programs."""
-        return f"{self.alarm} {self.headline}".strip()
-
     def text(self) -> str:
         """The report as plain text, for a terminal: what it says first, then its tables without details."""
         return self.sharing.text(_plain_text(self))
