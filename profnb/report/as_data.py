@@ -316,7 +316,8 @@ class _Plain:
         item = getattr(value, "item", None)
         number = item() if callable(item) else value
         if isinstance(number, float):
-            return _rounded(number)
+            is_finite = math.isfinite(number)
+            return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if is_finite else None
         # None, and pandas' signs of what is missing
         return number if isinstance(number, int) else None
 
@@ -326,8 +327,3 @@ class _Plain:
             return text
         self.has_cut = True
         return text.encode(errors="replace")[: self.most_bytes].decode(errors="ignore") + "…"
-
-
-def _rounded(number: float) -> float | None:
-    """A number with the digits that measurements have; None where it is none."""
-    return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if math.isfinite(number) else None

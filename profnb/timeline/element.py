@@ -322,9 +322,8 @@ def still_html(still: Still) -> Markup:
         shown = strip.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append([label[:40], (shown, f"{_STRIP};color:{colour}"), *_numbers(*numbers)])
     table = html_table(_headings(f"busy over {duration_text(still.span_ps)}"), rows, _ARE_NUMBERS)
-    if not still.hidden_lines:
-        return table
-    return table + Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)
+    more = Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)
+    return table + more if still.hidden_lines else table
 
 
 def _numbers(events: float, busy_ps: float, share: float) -> tuple[str, str, str]:
