@@ -33,6 +33,7 @@ _BREAKS = re.compile(r"(?<=[/:])(?=[^/:])")
 _BAR = re.compile(r"[\s·]*[\u2580-\u259f][\u2580-\u259f\s·]*|·{2,}")
 _LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
 _NOTHING = Markup("")
+CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 
 
 def without_controls(html: Markup) -> Markup:
@@ -167,6 +168,16 @@ def html_table(
     row_element = Markup("<tr>{}</tr>").format
     return Markup('<div style="overflow-x:auto"><table cellpadding="4">{}</table></div>').format(
         _NOTHING.join(row_element(_NOTHING.join(line)) for line in lines)
+    )
+
+
+def with_names(text: str) -> Markup:
+    """Text whose names stand in backticks, with them in a font for code instead."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:  # a name has one itself
+        return Markup("{}").format(text)
+    return Markup("").join(
+        (CODE_FONT if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
     )
 
 

@@ -18,7 +18,15 @@ from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
 from profnb.core.table import Column, T, Table
 from profnb.core.units import MISSING, bar_text
-from profnb.drawing.markup import Cell, fitted, html_table, json_attribute, plain_table, plain_text
+from profnb.drawing.markup import (
+    Cell,
+    fitted,
+    html_table,
+    json_attribute,
+    plain_table,
+    plain_text,
+    with_names,
+)  # fmt: skip
 from profnb.drawing.theme import MUTED
 
 Key = float | str | None
@@ -185,7 +193,7 @@ def _declared(column: Column[T], value: T) -> Shown:
 
 
 def _section_html(section: Section) -> Markup:
-    said = Markup('<div style="{}">{}</div>').format(MUTED, section.sentence)
+    said = Markup('<div style="{}">{}</div>').format(MUTED, with_names(section.sentence))
     sentence = (said if section.sentence else Markup("")) + (section.strip or Markup(""))
     section = without_empty_columns(section)
     if not section.sort_keys:

@@ -18,12 +18,12 @@ from profnb.advice.proposals import Advice, saves_text
 from profnb.causes.numbers import LEAST_SHARE
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
+from profnb.drawing.markup import CODE_FONT, with_names
 from profnb.drawing.theme import CHIP, MUTED
 
 _ADVICE_WIDTH = 110
 _NOTHING_TO_CHANGE = f"No known change saves {LEAST_SHARE * 100:.0f} %."
 _UNBOUNDED = "The saving is unknown in this trace."
-_CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _CHIP = Markup('<code class="profnb-code" style="{}">{}</code>')
 _LAST_RESULT = "_tfprofile"
 _NAME_BEGINS = re.compile(r"`[^`]+`|(?<![\w.'\"/])[@.]?[A-Za-z_]\w*")
@@ -136,10 +136,10 @@ def _row_html(advice: Advice, line: str) -> Markup:
         gain=_gain_html(advice),
         title=with_names(f"{advice.title}."),
         evidence=with_names(advice.evidence),
-        before=before.format(MUTED, f"{advice.where}:", _CODE_FONT.format(line)) if line else "",
+        before=before.format(MUTED, f"{advice.where}:", CODE_FONT.format(line)) if line else "",
         mark=mark.format(MUTED, "change:") if advice.code else "",
         code=Markup("").join(map(_piece_html, code_pieces(advice.code))),
-        where=at.format(MUTED, _CODE_FONT.format(place)) if place and not line else "",
+        where=at.format(MUTED, CODE_FONT.format(place)) if place and not line else "",
         link=_link_html(advice.link),
     )
 
@@ -154,20 +154,10 @@ def _gain_html(advice: Advice) -> Markup:
     ).format(MUTED, saves, MUTED, whole)
 
 
-def with_names(text: str) -> Markup:
-    """Text whose names stand in backticks, with them in a font for code instead."""
-    pieces = text.split("`")
-    if len(pieces) % 2 == 0:  # a name has one itself
-        return Markup("{}").format(text)
-    return Markup("").join(
-        (_CODE_FONT if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
-    )
-
-
 def _piece_html(piece: CodePiece) -> Markup:
     if piece.is_to_write:
         return _CHIP.format(CHIP, piece.text)
-    return (_CODE_FONT if piece.is_code else Markup("{}")).format(piece.text)
+    return (CODE_FONT if piece.is_code else Markup("{}")).format(piece.text)
 
 
 def _link_html(address: str) -> Markup:

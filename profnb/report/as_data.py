@@ -118,7 +118,7 @@ def report_data(
         "source": source,
         "is_shortened": False,
         "environment": dict(list(environment.items())[:_MOST_OTHERS]),
-        "headline": report.first_line,
+        "headline": f"{report.alarm} {report.headline}".strip(),
         "answer": report.answer,
         "steps": _steps(study, step_times) if study is not None and has_steps else None,
         "tracing_cost": _tracing_cost(study),
@@ -316,7 +316,8 @@ class _Plain:
         item = getattr(value, "item", None)
         number = item() if callable(item) else value
         if isinstance(number, float):
-            return _rounded(number)
+            is_finite = math.isfinite(number)
+            return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if is_finite else None
         # None, and pandas' signs of what is missing
         return number if isinstance(number, int) else None
 
@@ -326,8 +327,3 @@ class _Plain:
             return text
         self.has_cut = True
         return text.encode(errors="replace")[: self.most_bytes].decode(errors="ignore") + "…"
-
-
-def _rounded(number: float) -> float | None:
-    """A number with the digits that measurements have; None where it is none."""
-    return float(f"{number:.{_SIGNIFICANT_DIGITS}g}") if math.isfinite(number) else None

@@ -15,7 +15,7 @@ from profnb.causes.cell_tree import CellTree
 from profnb.causes.python_work import share_around_ops
 from profnb.causes.starving import busy_text
 from profnb.core.columns import Floats
-from profnb.core.units import PS_PER_NS, count_text, duration_text
+from profnb.core.units import PS_PER_NS, count_text, counted_text, duration_text
 from profnb.drawing.section import Section
 from profnb.report.cell_picture import cell_picture, cell_words, longest_text, tree_section
 from profnb.report.report import Report
@@ -103,9 +103,9 @@ def build_report(
     steps, summary = study.steps, study.summary
     headline = headline_text(study)
     explanation, has_host = _explain_largest(study), has_thread(study)
-    answer = answer_text(
-        summary, _device_spoken_of(study), has_host=has_host, explanation=explanation
-    )
+    place, several = study.program.device, len(working_devices(study.trace)) > 1
+    device = study.trace.planes[place].name if several and place is not None else ""
+    answer = answer_text(summary, device, has_host=has_host, explanation=explanation)
     if nothing_ran(study):
         headline, answer = headline_without_work(study), ""
     elif is_of_memory(study) and study.memory.use:
@@ -212,8 +212,7 @@ def _report_without_trace(
         phase, count = Counter(times.phase).most_common(1)[0]
         of_phase = np.array(times.phase) == phase
         median = duration_text(float(np.median(times.duration_ps[of_phase])))
-        steps = f"{phase} step" if count == 1 else f"{phase} steps"
-        headline = f"{count_text(count)} {steps}, median {median}, not traced"
+        headline = f"{counted_text(count, f'{phase} step')}, median {median}, not traced"
     sections = [*_tree_sections(tree), *machine]
     return Report(title, headline, notes=notes, sections=sections, **_of_cell(tree, None))
 
@@ -250,13 +249,6 @@ def with_cell(report: Report, tree: CellTree, study: Study | None) -> Report:
     is_of_cell = report.cell is not None and before in report.cell.head
     headline = f"{duration_text(tree.whole_ps)}, {why}" if is_of_cell else report.headline
     return replace(report, headline=headline, sections=sections, **_of_cell(tree, study))
-
-
-def _device_spoken_of(study: Study) -> str:
-    """The device that the breakdown is of, where several worked; else ""."""
-    device = study.program.device
-    several = len(working_devices(study.trace)) > 1
-    return study.trace.planes[device].name if several and device is not None else ""
 
 
 def _sections(study: Study) -> list[Section]:

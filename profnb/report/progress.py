@@ -24,7 +24,7 @@ from markupsafe import Markup
 
 from profnb.capture.recording import Recording
 from profnb.capture.seams import KERNEL, PUBLISH, PUBLISHER, SOCKET
-from profnb.capture.step_records import KerasRun, Standing, recent_step_ns
+from profnb.capture.step_records import Standing, recent_step_ns
 from profnb.core.printable import printable, shortened
 from profnb.core.units import NS_PER_S, PS_PER_NS, count_text, duration_text
 from profnb.drawing.markup import html_table
@@ -198,7 +198,8 @@ class LiveText:
         run = standing.run
         parts = [_head(standing)]
         if run is not None and not standing.is_tracing and run.batches_ended + run.epochs_ended:
-            parts.append(_place(run))
+            of_all = f" of {count_text(run.total)}" if run.total else ""
+            parts.append(f"{_RUN_TITLES[run.phase][0]} {count_text(run.done)}{of_all}")
         if not math.isnan(standing.step_ns):
             parts.append(f"{duration_text(standing.step_ns * PS_PER_NS)} a step")
         elif run is None or not run.done:
@@ -236,13 +237,6 @@ def _head(standing: Standing) -> str:
     if standing.is_tracing:
         return "tracing, no step is over yet"
     return "trace closed, timing only" if standing.was_tracing else "running, nothing traced yet"
-
-
-def _place(run: KerasRun) -> str:
-    name = _RUN_TITLES[run.phase][0]
-    if run.total:
-        return f"{name} {count_text(run.done)} of {count_text(run.total)}"
-    return f"{name} {count_text(run.done)}"
 
 
 class Progress:

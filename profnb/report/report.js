@@ -193,7 +193,7 @@ function run() {
   once('.profnb-table[data-rows]', (box) => { new ReportTable(box); }, 'ready');
   once('.profnb-code', upgradeCode, 'ready');
   once('.profnb-fold', upgradeFold, 'ready');
-  once('.profnb-tab div:has(> table)', upgradeLong, 'long');
+  once('.profnb:not(.profnb-timeline) div:has(> table)', upgradeLong, 'long');
   once('.profnb-figure[data-figure]', upgradeFigure, 'ready');
   once('.profnb', upgradeTabs, 'tabs');
   once('.profnb[data-live]', goLive, 'asked');

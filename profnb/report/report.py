@@ -24,12 +24,13 @@ from profnb.drawing.markup import (
     note_list,
     plain_table,
     script_element,
+    with_names,
     without_controls,
 )
 from profnb.drawing.programs import joined
 from profnb.drawing.section import Section, section_block, section_text, titled_block
 from profnb.drawing.theme import MUTED, ROOT, colour_of, ink_on
-from profnb.report.advice import advice_html, advice_section_text, first_change, with_names
+from profnb.report.advice import advice_html, advice_section_text, first_change
 from profnb.report.cell_picture import CellWords
 from profnb.report.step_chart import (
     StepChart,
@@ -120,11 +121,6 @@ class Report:
     again: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
     sharing: Sharing = Sharing()  # noqa: RUF009 - frozen
-
-    @property
-    def first_line(self) -> str:
-        """The alarm and the headline, for plain text and programs."""
-        return f"{self.alarm} {self.headline}".strip()
 
     def text(self) -> str:
         """The report as plain text, for a terminal: what it says first, then its tables without details."""

@@ -236,6 +236,5 @@ def step_table_html(chart: StepChart) -> Markup:
     ]
     rest = len(chart.labels) - len(shown)
     table = html_table(("slowest steps", "", "step time"), rows, (False, False, True))
-    if not rest:
-        return table
-    return table + Markup('<div style="{}">and {} faster ones</div>').format(MUTED, rest)
+    more = Markup('<div style="{}">and {} faster ones</div>').format(MUTED, rest)
+    return table + more if rest else table

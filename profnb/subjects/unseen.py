@@ -81,10 +81,8 @@ def note_window(study: Study) -> str:
         lines = " Your lines are in the source table." if study.source.lines else ""
         return f"No TensorFlow ran during the capture, so there are no steps.{lines}"
     if len(steps) and not any(steps.was_traced) and recording.closed_by == "seconds":
-        steps_text, has_name = (
-            counted_text(len(steps), "step"),
-            recording.cell and recording.cell.name,
-        )
+        steps_text = counted_text(len(steps), "step")
+        has_name = recording.cell is not None and any(one.name for one in recording.cell.tree[:1])
         again = [] if has_name else ["running the cell again skips building, tracing and compiling"]
         if any(message.startswith(NOT_ENDED) for message in recording.messages):
             return f"{'; '.join([f'None of {steps_text} was traced, all were timed', *again])}."

@@ -42,11 +42,8 @@ _PARTS = (
     "numbers", "marks", "frames", "bands", "picture", "ruler", "minimap", "tracks", "range_table", "panel",
     "search", "lane_menu", "detail", "viewer", "hands", "pair", "start",
 )  # fmt: skip
-_FIRST, _BINS, _BESIDE_STRIP = (
-    "thread or stream",
-    60,
-    35,
-)  # marks of the still picture, and characters beside them
+_FIRST = "thread or stream"
+_BINS, _BESIDE_STRIP = 60, 35  # marks of the still picture, and characters beside them
 _MOST_LANES_DRAWN = 12
 _LEVELS = " ▁▂▃▄▅▆▇█"
 _ARE_NUMBERS = (False, False, True, True, True)  # of the columns
@@ -307,16 +304,11 @@ def still_text(still: Still) -> str:
     labels = [printable(label)[:28] for label, *_ in still.rows]
     room = (terminal_columns() or sys.maxsize) - max(map(len, (*labels, _FIRST))) - _BESIDE_STRIP
     begins = range(0, _BINS, -(-_BINS // max(room, 8)))  # a mark is the highest of so many
-    table = [
-        (
-            label,
-            f"|{''.join(max(strip[at : at + begins.step]) for at in begins)}|",
-            *_numbers(*numbers),
-        )
-        for label, (_, _, strip, *numbers) in zip(labels, still.rows, strict=True)
-    ]
-    head = _headings(f"|{duration_text(still.span_ps):^{len(begins)}}|")
-    text = plain_table([head, *table], _ARE_NUMBERS)
+    table = [_headings(f"|{duration_text(still.span_ps):^{len(begins)}}|")]
+    for label, (_, _, strip, *numbers) in zip(labels, still.rows, strict=True):
+        marks = "".join(max(strip[at : at + begins.step]) for at in begins)
+        table.append((label, f"|{marks}|", *_numbers(*numbers)))
+    text = plain_table(table, _ARE_NUMBERS)
     return text + (f"\nand {still.hidden_lines} more" if still.hidden_lines else "")
 
 
@@ -330,9 +322,8 @@ def still_html(still: Still) -> Markup:
         shown = strip.replace(" ", "\N{NO-BREAK SPACE}")
         rows.append([label[:40], (shown, f"{_STRIP};color:{colour}"), *_numbers(*numbers)])
     table = html_table(_headings(f"busy over {duration_text(still.span_ps)}"), rows, _ARE_NUMBERS)
-    if not still.hidden_lines:
-        return table
-    return table + Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)
+    more = Markup('<div style="{}">and {} more</div>').format(MUTED, still.hidden_lines)
+    return table + more if still.hidden_lines else table
 
 
 def _numbers(events: float, busy_ps: float, share: float) -> tuple[str, str, str]:

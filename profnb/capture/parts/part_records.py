@@ -155,11 +155,6 @@ class CellRecords:
     long_wall_ns: array[int] = field(default_factory=lambda: array("q"))
     tree: list[TreeNode] = field(default_factory=list)
 
-    @property
-    def name(self) -> str:
-        """The name of what ran; "" for a cell."""
-        return self.tree[0].name if self.tree else ""
-
     def call(self, whole: str) -> None:
         """Name what ran: "script"; "" for a cell."""
         self.tree[:1] = [replace((self.tree or [TreeNode(-1, CELL)])[0], name=whole)]
