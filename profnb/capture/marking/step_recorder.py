@@ -413,11 +413,9 @@ class SessionRuns:
             return True
         self._session_runs = number + 1
         if (opened.batch is None and not opened.stack) or not opened.is_inside_step:
-            row = begin_ns, end_ns, SESSION_RUN, _RUN_ROW, False, False, 1, number, 0
-            if len(late) < MOST_LATE:
-                late.append(row)
-            else:
-                opened.log.end_step(first, *row)
+            if len(late) >= MOST_LATE:
+                late = opened.log.truncate(first)
+            late.append((begin_ns, end_ns, SESSION_RUN, _RUN_ROW, False, False, 1, number, 0))
             if end_ns >= gaps.next_ns:
                 gaps.begin()
         return not gaps.is_on
