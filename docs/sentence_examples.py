@@ -3,6 +3,7 @@
 # Whatever the source says that it is.
 EXAMPLES = {
     "duration_text": "1.24 s",
+    "first_of": "worker-1 and 3 more",
     "percent_text": "38.2 %",
     "count_text": "1,204",
     "counted_text": "",
@@ -44,6 +45,10 @@ EXAMPLES = {
     "version": "2.19.0",
     "kind": "Map",
     # In one file, by the file's name.
+    "fleet_timeline.first_of": "worker-1 up to 1.24 s earlier or 62.0 ms later; 1,204 more by less",
+    "sources.first_of": "`conv2d_1` and 3 more",
+    "unseen.first_of": "conv2d_1 and 12 more",
+    "calls.first_of": "train_step and 3 more",
     "magics.name": "tfprofile",
     "magics.line": "--label before",
     "__main__.name": "layer",

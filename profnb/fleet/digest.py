@@ -279,12 +279,12 @@ def _is_one(times: list[tuple[int, int]]) -> bool:
 
 def _ops_of(study: Study, work: Int64s) -> dict[str, float]:
     """Time of a mean step by op of the work of a device; the ops that took most."""
-    ops = name_device_work(study.trace, work, study.xla.hlo)
-    spent = sum_by(ops.code, own_times(study.trace, work), len(ops.keys))
+    ops, op_rows = name_device_work(study.trace, work, study.xla.hlo)
+    spent = sum_by(op_rows, own_times(study.trace, work), len(ops))
     steps = max(int(study.summary.counted.size), 1)
     named: dict[str, float] = {}
     for row in np.argsort(-spent, kind="stable")[:_MOST_OPS_OF_HOST].tolist():
-        _add(named, ops.keys[row][0], float(spent[row]) / steps)
+        _add(named, ops[row][0], float(spent[row]) / steps)
     return named
 
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -135,9 +136,8 @@ def find_scalars(buffers: Iterable[Bytes], run: str = "") -> tuple[Scalars, int]
 def _together(parts: Iterable[Scalars]) -> Scalars:
     none = np.empty(0)
     listed = [Scalars((), (), none.astype(np.int64), none, none), *parts]
-    runs, tags, *numbers = zip(
-        *((p.run, p.tag, p.step, p.time_s, p.value) for p in listed), strict=True
-    )
+    columns = attrgetter("run", "tag", "step", "time_s", "value")
+    runs, tags, *numbers = zip(*map(columns, listed), strict=True)
     return Scalars(tuple(chain(*runs)), tuple(chain(*tags)), *map(np.concatenate, numbers))
 
 

@@ -218,9 +218,9 @@ def test_almost_all_device_time_of_the_v100_trace_has_an_op(shared_traces):
     """The official tool finds 0 device ops there: it reads tf_op only (xprof 2.24.2)."""
     trace = read_trace(shared_traces / "gpu-v100x8-bert" / "host0.xplane.pb")
     work = np.flatnonzero(raw_device_lines(trace)[trace.lines.of_event])
-    ops = name_device_work(trace, work)
+    keys, codes = name_device_work(trace, work)
     event_names = [trace.names[row] for row in trace.events.name[work]]
-    named = np.array([ops.keys[code][0] != name for code, name in zip(ops.code, event_names, strict=True)])
+    named = np.array([keys[code][0] != name for code, name in zip(codes, event_names, strict=True)])
     duration = trace.events.duration_ps[work]
     assert duration[named].sum() / duration.sum() > 0.99
 

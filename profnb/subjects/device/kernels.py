@@ -96,19 +96,14 @@ _ELIGIBLE_PARTS = ("BatchMatMul", "CudnnRNNV", "CudnnRNNForward", "CudnnRNNBackp
 _OpKey = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceOps:
-    """The op of each event of interest."""
+def name_device_work(
+    trace: Trace, events: Int64s, hlo: HloOps = NO_HLO
+) -> tuple[list[_OpKey], Int64s]:
+    """Find the op of N device events, which ascend.
 
-    # distinct (op name, op type); the type is "" where the trace does not say
-    keys: tuple[_OpKey, ...]
-    code: Int64s  # row of ``keys`` for each of the N events, shape (N,)
-
-
-def name_device_work(trace: Trace, events: Int64s, hlo: HloOps = NO_HLO) -> DeviceOps:
-    """Find the op of device events.
-
-    ``events`` ascend.
+    Returns:
+        The distinct (op name, op type), the type "" where the trace does not say; and the row of each event's
+        op, shape (N,).
     """
     codes: dict[_OpKey, int] = {}
     code = np.full(events.size, -1)
@@ -116,7 +111,7 @@ def name_device_work(trace: Trace, events: Int64s, hlo: HloOps = NO_HLO) -> Devi
         numbers = [-1 if key is None else codes.setdefault(key, len(codes)) for key in keys]
         event_codes = np.array([*numbers, -1], np.int64)[row]
         code = np.where(event_codes >= 0, event_codes, code)
-    return DeviceOps(tuple(codes), code)
+    return list(codes), code
 
 
 def _sources_of_ops(
@@ -296,12 +291,12 @@ def find_kernels(trace: Trace) -> Int64s:
 def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
     """Sum up the kernels of a trace."""
     kernels = find_kernels(trace)
-    ops = name_device_work(trace, kernels, hlo)
+    ops, op_rows = name_device_work(trace, kernels, hlo)
     shapes, shape_of_kernel = _launch_shapes(trace, kernels)
     # Each plane has rows of its own: one kernel on eight devices, eight rows.
     distinct, row_of_text = number_values(trace.names.texts)
     names = row_of_text[trace.events.name[kernels]]
-    packed = (names * len(ops.keys) + ops.code) * (len(shapes) + 1) + shape_of_kernel + 1
+    packed = (names * len(ops) + op_rows) * (len(shapes) + 1) + shape_of_kernel + 1
     _, first, row = np.unique(packed, return_index=True, return_inverse=True)
     begin, end = by_device_clock(trace, kernels)
     total = sum_by(row, end - begin, first.size)
@@ -311,7 +306,7 @@ def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
     order = np.lexsort((first, -total))
     first = first[order]  # of each row of the table
     kernel_names = tuple(distinct[name] for name in names[first].tolist())
-    op_keys = [ops.keys[code] for code in ops.code[first].tolist()]
+    op_keys = [ops[at] for at in op_rows[first].tolist()]
     used = np.array(list(map(uses_tensor_core, kernel_names)), np.bool_)
     eligible = np.array([is_tensor_core_eligible(f"/{op}") for op, _ in op_keys], np.bool_)
     lowered = [name.lower() for name in kernel_names]

@@ -99,13 +99,13 @@ def find_op_runs(trace: Trace, hlo: HloOps, step: Int32s | None = None) -> OpRun
     begins = np.ones(host.size, np.bool_)
     work = trace.lines.events_of(raw_device_lines(trace))
     if work.size:
-        device = name_device_work(trace, work, hlo)
+        device_keys, of_device = name_device_work(trace, work, hlo)
         begin, end = by_device_clock(trace, work)
         # An execution is of an instruction, where XLA ran one, else of its op.
         instruction = hlo.codes_of(work)
-        unit = np.where(instruction >= 0, instruction + int(device.code.max()) + 1, device.code)
-        keys += device.keys
-        code = np.append(code, device.code + len(host_keys))
+        unit = np.where(instruction >= 0, instruction + int(of_device.max()) + 1, of_device)
+        keys += device_keys
+        code = np.append(code, of_device + len(host_keys))
         events = np.append(host, work)
         total_ps = np.append(total_ps, end - begin)
         self_ps = np.append(self_ps, own_times(trace, work))

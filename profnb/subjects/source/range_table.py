@@ -199,18 +199,18 @@ def _sum_up(
 
 
 def _scope_rows(spine: Spine, work: Int64s, is_kernel: Bools, hlo: HloOps) -> Iterator[RangeRow]:
-    ops = name_device_work(spine.trace, work, hlo)
+    ops, op_rows = name_device_work(spine.trace, work, hlo)
     path_rows: dict[Path, int] = {(): -1}
     paths: list[tuple[int, str]] = []
     of_op = []
-    for name, _ in ops.keys:
+    for name, _ in ops:
         scopes = parse_scope(name).path[:-1][:_DEEPEST] if "jit(" in name else ()
         for end in range(1, len(scopes) + 1):
             if scopes[:end] not in path_rows:
                 path_rows[scopes[:end]] = len(paths)
                 paths.append((path_rows[scopes[: end - 1]], scopes[end - 1]))
         of_op.append(path_rows[scopes])
-    path = np.array([*of_op, -1], np.int64)[ops.code]
+    path = np.array([*of_op, -1], np.int64)[op_rows]
     texts = _texts_of(paths)
     for at, (busy_ps, kernels) in _sum_up(spine, work, is_kernel, path, paths).items():
         yield RangeRow(texts[at], SCOPE, np.nan, np.nan, busy_ps, kernels)
