@@ -59,7 +59,7 @@ def out_of_memory(model: Model) -> Proposals:
     said = [*_kept(model, shortage, rows)]
     said += _smaller_steps(model, shortage, sums) if trains else ()
     yield Proposal(
-        "out-of-memory", "Make the cell fit into memory",
+        "out-of-memory", "Make it fit into memory",
         " ".join(said) or "What filled the memory is not known here.",
         model.program.text_of(_FITTING) if trains else _LESS_DATA, model.program.text_of(_FITTING_GUIDES), (),
         shortage.where, is_needed=True,
