@@ -192,8 +192,8 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
         "own-python", f"Do less in {what}",
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)}"
         f"{meanwhile}.",
-        f"Vectorize it, or move the work to {'the device or to ' * has_device}a thread beside the steps. Where "
-        f"it need not run each time, run it every {SELDOM}th time.",
+        f"Vectorize it, or move the work to {'the device or to ' * has_device}a thread beside the steps. "
+        f"Where it need not run each time, run it every {SELDOM}th time.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
         [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(tree.times_of(row), python)],
