@@ -14,8 +14,7 @@ from profnb.capture.parts.part_records import CellRecords
 from profnb.capture.source.user_code import file_title
 from profnb.causes.cell_tree import PHASE_OF_STEPS, STEADY_STEPS, CellTree
 from profnb.causes.numbers import LEFT, QUARTER
-from profnb.causes.pieces import computing_of_programs
-from profnb.causes.python_work import python_alone_share
+from profnb.causes.python_work import python_alone_share, share_without_programs
 from profnb.causes.repeats import Passes, find_passes
 from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
@@ -109,12 +108,17 @@ class Model:
         """Share of the traced time in which only Python ran; 1 without a trace."""
         return 1.0 if self.study is None else python_alone_share(self.study)
 
-    @cached_property
-    def kernel_shares(self) -> tuple[float, float]:
-        """Of the time of ops that are started one by one, the least and the most that is computing."""
+    def kernel_shares(self, took_ps: float) -> tuple[float, float]:
+        """Of what ops take that are started one by one, the least and the most that is computing.
+
+        JAX's may wait for a program: in all of them together no more is saved than passes without any.
+        """
         study = self.study
-        if study is None or study.program.is_jax:
-            return 0.0, 1.0 if study is None else computing_of_programs(study)
+        if study is None or (study.program.is_jax and not len(study.xla.hlo)):
+            return 0.0, 1.0
+        if study.program.is_jax:
+            idle_ps = share_without_programs(study) * (self.tree.whole_ps - self.own_ps)
+            return (1 - min(idle_ps / max(took_ps, 1), 1.0),) * 2
         return shares_of_kernels(study.trace, study.parent)
 
     @cached_property

@@ -113,15 +113,23 @@ def find_programs(study: Study) -> Pieces | None:
     """
     if not study.has_steps or study.program.has_device:
         return None
-    calls, names, largest, is_beside = _jit_calls(study)
-    hlo, is_counted = study.xla.hlo, in_periods(study, study.trace.events.begin_ps[calls])
-    calls = calls[is_counted]
-    names = [name for name, is_in in zip(names, is_counted, strict=True) if is_in]
+    trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
+    is_call = trace.select_names(lambda name: name.startswith(JIT_CALL)) & trace.is_host_event
+    if roots.size:
+        is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
+    calls = outermost_of(is_call, study.groups.parent)
+    calls = calls[in_periods(study, trace.events.begin_ps[calls])]
+    names = [called_function(trace.names[row]) for row in trace.events.name[calls].tolist()]
+    largest = _largest_program(study, set(names))
     others = calls[np.array([name != largest for name in names], np.bool_)]
     each = others.size / study.summary.counted.size
     if each < FEWEST:
         return None
+    is_beside = np.array(
+        [op.module.rstrip("_") == compiled_program(largest) for op in hlo.ops], np.bool_
+    )
     is_product = np.array([width_of_hlo(hlo, op)[1] for op in hlo.ops], np.bool_)
+    is_beside = is_beside[hlo.code]
     runs = hlo.events[~is_beside]
     spans, starts = _with_pauses(study, others, calls)
     begin, end = (np.concatenate(both) for both in zip(spans, spans_of(study, runs), strict=True))
@@ -130,34 +138,6 @@ def find_programs(study: Study) -> Pieces | None:
         each, starts, runs, is_product[hlo.code][~is_beside], (begin, end),
         spans_of(study, hlo.events[is_beside]), tuple(often), largest,
     )  # fmt: skip
-
-
-def _jit_calls(study: Study) -> tuple[Int64s, list[str], str, Bools]:
-    """Give the calls of JAX's programs on the loop's thread.
-
-    Returns:
-        The calls; the function of each; the function whose program takes most; which ops are of that program.
-    """
-    trace, roots, hlo = study.trace, study.steps.roots, study.xla.hlo
-    is_call = trace.select_names(lambda name: name.startswith(JIT_CALL)) & trace.is_host_event
-    if roots.size:
-        is_call &= trace.lines.of_event == trace.lines.of_event[roots[0]]
-    calls = outermost_of(is_call, study.groups.parent)
-    names = [called_function(trace.names[row]) for row in trace.events.name[calls].tolist()]
-    largest = _largest_program(study, set(names))
-    is_beside = np.array(
-        [op.module.rstrip("_") == compiled_program(largest) for op in hlo.ops], np.bool_
-    )
-    return calls, names, largest, is_beside[hlo.code]
-
-
-def computing_of_programs(study: Study) -> float:
-    """The most that is computing, of the time in which Python starts JAX's programs beside the largest."""
-    calls, names, largest, is_beside = _jit_calls(study)
-    others = calls[np.array([name != largest for name in names], np.bool_)]
-    took_ps = study.trace.events.duration_ps
-    starting, runs = float(took_ps[others].sum()), study.xla.hlo.events[~is_beside]
-    return min(float(took_ps[runs].sum()) / starting, 1.0) if starting else 1.0
 
 
 def _largest_program(study: Study, functions: set[str]) -> str:

@@ -28,6 +28,7 @@ from profnb.steps.activities import (
     HOST_COMPUTE,
     SYNCHRONISING,
 )
+from profnb.steps.streams import covered_ps
 from profnb.steps.windows import outermost
 from profnb.subjects.advising import (
     Spans,
@@ -40,6 +41,7 @@ from profnb.subjects.advising import (
     share_of_spans,
     spans_of,
     usual_share_beyond,
+    window_of,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
 from profnb.subjects.ops.op_execution import find_growth
@@ -341,6 +343,12 @@ def python_alone_share(study: Study) -> float:
     spent = breakdown.picoseconds[rows].sum(axis=0) + gaps
     alone = spent[-1] + (gaps[CATEGORIES.index("host compute")] if study.program.has_device else 0)
     return float(alone / spent.sum()) if spent.any() else 1.0
+
+
+def share_without_programs(study: Study) -> float:
+    """Share of what was recorded in which no op of XLA's ran."""
+    computing = covered_ps(*spans_of(study, study.xla.hlo.events)) / max(window_of(study), 1)
+    return max(1 - computing, 0.0)
 
 
 def find_python_in_steps(study: Study) -> tuple[float, Int64s]:

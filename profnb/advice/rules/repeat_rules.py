@@ -11,13 +11,13 @@ import numpy as np
 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_cell, of_steps, of_trace
-from profnb.advice.replay import Edit, once, scale
+from profnb.advice.replay import Edit, once, replay, scale
 from profnb.advice.what_if import epochs_restart_free
 from profnb.capture.parts import part_records as parts
 from profnb.causes import slowing
 from profnb.causes.cell_tree import STEPS
 from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing_steps
-from profnb.causes.numbers import FEWEST, QUARTER, SELDOM
+from profnb.causes.numbers import FEWEST, LEAST_SHARE, QUARTER, SELDOM
 from profnb.causes.repeats import (
     DATA,
     SAME,
@@ -217,9 +217,11 @@ def unlearned(model: Model, study: Study) -> Proposals:
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
-        if (
-            first := model.tree.rows(parts.FIRST) if kind == DATA else []
-        ):  # traced in a smaller program
+        least_ps = LEAST_SHARE * (model.tree.whole_ps - model.own_ps)
+        if replay(model.tree, edits).middle_ps < least_ps:
+            continue  # what is traced once anyway is no reason
+        first = model.tree.rows(parts.FIRST) if kind == DATA else []
+        if first:  # traced in a smaller program
             rows = model.tree.with_below(first)
             traced_ps = float(model.tree.self_ps[rows].sum()) * work.share
             edits.append(Edit(rows, QUARTER * traced_ps, (1 - QUARTER) * traced_ps, work.share))
