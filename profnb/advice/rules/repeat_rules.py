@@ -218,9 +218,8 @@ def unlearned(model: Model, study: Study) -> Proposals:
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
         least_ps = LEAST_SHARE * (model.tree.whole_ps - model.own_ps)
-        if replay(model.tree, edits).middle_ps < least_ps:
-            continue  # what is traced once anyway is no reason
-        first = model.tree.rows(parts.FIRST) if kind == DATA else []
+        pays = kind == DATA and replay(model.tree, edits).middle_ps >= least_ps
+        first = model.tree.rows(parts.FIRST) if pays else []  # tracing once is no reason alone
         if first:  # traced in a smaller program
             rows = model.tree.with_below(first)
             traced_ps = float(model.tree.self_ps[rows].sum()) * work.share
