@@ -11,6 +11,7 @@ from traces import event, host, line, read
 
 import profnb
 from profnb import Profile
+from profnb.causes.starving import maps_the_same
 from profnb.report.notes import note_starvation, notes_of
 from profnb.subjects.input.diagnosis import CAUSES, runs_in_batch
 from profnb.subjects.input.iterators import keras_array_rows, label_of
@@ -31,7 +32,7 @@ def iterators_of(trace):
     return Study(trace).input.iterators
 
 
-def starved(count=8, **more):
+def starved(count=8, op="decode/MatMul:MatMul", **more):
     """So many steps; the training waits 10 ms for each element, behind which a map takes 8 and its input 1."""
     steps = [one for at in range(count) for one in (event("train", at * 20 * MS, 8 * MS, step_num=at, _r=1), event("m/Relu:Relu", at * 20 * MS, 8 * MS))]
     waits, feeds = [], []
@@ -44,7 +45,7 @@ def starved(count=8, **more):
             event("InstantiatedCapturedFunction::Run", begin + 2 * MS, 7 * MS, id=70 + at),
         ]  # fmt: skip
     runs = [event("ExecutorState::Process", at * 20 * MS + 11 * MS, 6 * MS, id=70 + at) for at in range(count)]
-    ops = [event("decode/MatMul:MatMul", at * 20 * MS + 11 * MS, 5 * MS) for at in range(count)]
+    ops = [event(op, at * 20 * MS + 11 * MS, 5 * MS) for at in range(count)]
     return read(host(line("python", *steps, *waits), line("tf_data_1", *feeds, line_id=2), line("pool", *runs, *ops, line_id=3)), **more)
 
 
@@ -228,6 +229,15 @@ def test_behind_a_parallel_map_its_function_comes_first_and_then_its_input():
     charges = charge_waiting(trace, tree)
     assert (charges.sum_by_iterator(2) / MS).tolist() == [[1, 7], [2, 0]]
     assert (charges.sum_by_iterator(2, charges.begin_ps >= 11 * MS) / MS).tolist() == [[1, 7], [0, 0]]
+
+
+@pytest.mark.parametrize(("op", "draws"), [
+    ("decode/MatMul:MatMul", False), ("random_flip_1/SelectV2:SelectV2", True), ("map/uniform:StatelessRandomUniformV2", True),
+])  # fmt: skip
+def test_a_function_that_draws_numbers_is_seen_by_its_op_or_by_its_layer(op, draws):
+    study = Study(starved(7, op))
+    assert study.input.pipeline.draws is draws
+    assert maps_the_same(study) is not draws  # what may be cached
 
 
 def test_the_table_and_the_diagnosis_by_hand():
