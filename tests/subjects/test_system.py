@@ -168,7 +168,7 @@ def test_throttling_is_said_where_it_was_seen(held, bits, said):
     if not said:
         assert notes == []
         return
-    assert notes == [f"GPU 0 (H100) was throttled for {said} of the cell (power cap): held-back clocks in {held} of 41 samples."]
+    assert notes == [f"GPU 0 (H100) was throttled for {said} of the time (power cap): held-back clocks in {held} of 41 samples."]
 
 
 def test_the_strip_and_the_table_say_the_same():
