@@ -110,7 +110,7 @@ class _TraceAlone:
         self._session = session
 
     def stop_and_export(self, folder: str) -> None:
-        written = Path(folder) / "plugins/profile/1/jax.xplane.pb"
+        written = Path(folder) / f"plugins/profile/{time.time_ns()}/jax.xplane.pb"
         written.parent.mkdir(parents=True)
         written.write_bytes(self._session.stop())
 
