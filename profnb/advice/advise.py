@@ -47,7 +47,7 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = left if refine is None else refine(model, left)
     needed = [one for one in left if one.is_needed]
     left = [one for one in left if not one.is_needed]
-    least_ps = LEAST_SHARE * (model.tree.whole_ps - model.own_ps)
+    least_ps = LEAST_SHARE * model.ran_ps
     if model.has_looks:
         least_ps = max(least_ps, LEAST_PS)
     taken: Saving | None = None

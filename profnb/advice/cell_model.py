@@ -76,6 +76,11 @@ class Model:
         """What profnb itself took."""
         return int(self.tree.self_ps[self.tree.rows(parts.PROFNB)].sum())
 
+    @property
+    def ran_ps(self) -> int:
+        """What the cell took without profnb."""
+        return self.tree.whole_ps - self.own_ps
+
     def saves_ms(self, saving: Saving) -> tuple[float, float]:
         """The least and the most of the cell's wall time that is saved, in milliseconds.
 
@@ -83,7 +88,7 @@ class Model:
         without it. Where profnb takes little both are the same.
         """
         whole = self.tree.whole_ps
-        of_cell = whole / max(whole - self.own_ps, 1)
+        of_cell = whole / max(self.ran_ps, 1)
         low, high = (min(ps * of_cell, whole) / PS_PER_MS for ps in (saving.low_ps, saving.high_ps))
         return low, high
 
@@ -117,7 +122,7 @@ class Model:
         if study is None or (study.program.is_jax and not len(study.xla.hlo)):
             return 0.0, 1.0
         if study.program.is_jax:
-            idle_ps = share_without_programs(study) * (self.tree.whole_ps - self.own_ps)
+            idle_ps = share_without_programs(study) * self.ran_ps
             return (1 - min(idle_ps / max(took_ps, 1), 1.0),) * 2
         return shares_of_kernels(study.trace, study.parent)
 

@@ -10,6 +10,7 @@ import numpy as np
 from profnb.capture.environment import CORES, INTER_OP, INTRA_OP
 from profnb.capture.source.source_records import CAPTURED
 from profnb.causes.numbers import FEWEST, LONG_OP_PS
+from profnb.core.columns import flags_at
 from profnb.core.units import bytes_text, count_text, counted_text, duration_text, percent_text
 from profnb.steps.activities import AWAITING, SYNCHRONISING
 from profnb.steps.nesting import is_inside
@@ -238,15 +239,13 @@ def find_loaders(study: Study) -> tuple[bool, bool, bool]:
         for loader in ("_SingleProcessDataLoaderIter", "_MultiProcessingDataLoaderIter")
     ]
     without, with_workers = (covered_share(study, events) for events in loaders)
-    is_taken = names(lambda name: name == "aten::select")
-    took, is_loader = (
-        study.trace.events.duration_ps[loaders[0]].sum(),
-        np.zeros(is_taken.size, np.bool_),
-    )
-    is_loader[loaders[0]] = True
-    taken = is_inside(study.groups.parent, is_loader, np.flatnonzero(is_taken)).sum()
-    by_index = without > with_workers and taken * LONG_OP_PS > took
-    return without > with_workers, with_workers > 0 and with_workers >= without, bool(by_index)
+    on_the_spot = without > with_workers
+    takes = np.flatnonzero(names(lambda name: name == "aten::select"))
+    is_loader = flags_at(loaders[0], len(study.trace.events))
+    taken = is_inside(study.groups.parent, is_loader, takes).sum()
+    took_ps = study.trace.events.duration_ps[loaders[0]].sum()
+    by_index = on_the_spot and bool(taken * LONG_OP_PS > took_ps)
+    return on_the_spot, with_workers > 0 and not on_the_spot, by_index
 
 
 def input_work_share(study: Study) -> float:

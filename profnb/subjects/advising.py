@@ -21,6 +21,8 @@ from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
 GUIDE = "https://www.tensorflow.org/guide"
+JIT_GUIDE = "https://docs.jax.dev/en/latest/jit-compilation.html"
+TORCH_COMPILE_GUIDE = "https://docs.pytorch.org/docs/stable/torch.compiler.html"
 KERAS_TRAINING = "https://keras.io/api/models/model_training_apis/"
 _JAX_GUIDE = "https://docs.jax.dev/en/latest/gpu_performance_tips.html"
 _PYTORCH_GUIDE = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html"

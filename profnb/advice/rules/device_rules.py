@@ -29,7 +29,14 @@ from profnb.steps.activities import CATEGORIES, EXCHANGING
 from profnb.steps.grouping import has_replicas
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import READY, idle_share_of, input_shares, share_of
+from profnb.subjects.advising import (
+    JIT_GUIDE,
+    READY,
+    TORCH_COMPILE_GUIDE,
+    idle_share_of,
+    input_shares,
+    share_of,
+)
 from profnb.subjects.device.devices import are_of_program, is_mixed_precision
 from profnb.subjects.device.idle import IDLE_CAUSES
 from profnb.subjects.device.launches import is_launched_by_pool
@@ -265,8 +272,8 @@ _FUSE = {
 }
 _COMPILERS = {
     UNKNOWN: "https://www.tensorflow.org/xla",
-    JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
-    PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
+    JAX: JIT_GUIDE,
+    PYTORCH: TORCH_COMPILE_GUIDE,
 }
 _PRIVATE = "os.environ['TF_GPU_THREAD_MODE'] = 'gpu_private' before TensorFlow is imported."
 _LAUNCH_LESS: Words = ("Launch fewer, larger kernels", _FUSE, _COMPILERS)

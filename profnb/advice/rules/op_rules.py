@@ -34,6 +34,7 @@ from profnb.core.units import count_text, duration_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.subjects.advising import (
     GUIDE,
+    JIT_GUIDE,
     covered_share,
     period_ps,
     share_of,
@@ -47,7 +48,6 @@ _MOST_NAMES = 4
 _JIT_OF_SESSIONS = (
     "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1"
 )
-_JAX_DOCS = "https://docs.jax.dev/en/latest/jit-compilation.html"
 _XLA_DOCS = "https://www.tensorflow.org/xla"
 _TORCH_DOCS = "https://docs.pytorch.org/docs/stable/torch.compiler_troubleshooting.html"
 
@@ -91,7 +91,7 @@ def _programs(study: Study, pieces: Pieces, share: str, edit: Edit) -> Proposals
         if is_keras
         else "Put @jax.jit over one function with the whole step, these operations included. Return the "
         "values for the loop.",
-        _JAX_DOCS, [edit],
+        JIT_GUIDE, [edit],
     )  # fmt: skip
 
 
@@ -197,7 +197,7 @@ _ONE_SHAPE = {
     PYTORCH: "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
     "DataLoader(..., drop_last=True). Python numbers: pass them as tensors.",
 }
-_COMPILER_DOCS = {UNKNOWN: _XLA_DOCS, JAX: _JAX_DOCS, PYTORCH: _TORCH_DOCS}
+_COMPILER_DOCS = {UNKNOWN: _XLA_DOCS, JAX: JIT_GUIDE, PYTORCH: _TORCH_DOCS}
 
 
 @of_trace

@@ -35,7 +35,7 @@ from profnb.core.printable import LONGEST_NAME, printable, quoted
 from profnb.core.units import count_text, counted_text, duration_text, durations_text, percent_text
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import GUIDE, guide, share_of
+from profnb.subjects.advising import GUIDE, JIT_GUIDE, TORCH_COMPILE_GUIDE, guide, share_of
 from profnb.subjects.study import Study
 from profnb.subjects.unseen import is_fed
 from profnb.trace.names import PYTHON_OPS, parse_op
@@ -150,8 +150,8 @@ _HOW = {
 }
 _HOW_DOCS = {
     UNKNOWN: f"{GUIDE}/function",
-    JAX: "https://docs.jax.dev/en/latest/jit-compilation.html",
-    PYTORCH: "https://docs.pytorch.org/docs/stable/torch.compiler.html",
+    JAX: JIT_GUIDE,
+    PYTORCH: TORCH_COMPILE_GUIDE,
 }
 
 
@@ -177,7 +177,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree = model.tree
     took = int(tree.self_ps[rows].sum())
-    python = min(model.python_share * (tree.whole_ps - model.own_ps), took)
+    python = min(model.python_share * model.ran_ps, took)
     if not python:
         return
     name = "" if line else tree.name[row] and quoted(tree.name[row])

@@ -217,8 +217,7 @@ def unlearned(model: Model, study: Study) -> Proposals:
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
-        least_ps = LEAST_SHARE * (model.tree.whole_ps - model.own_ps)
-        pays = kind == DATA and replay(model.tree, edits).middle_ps >= least_ps
+        pays = kind == DATA and replay(model.tree, edits).middle_ps >= LEAST_SHARE * model.ran_ps
         first = model.tree.rows(parts.FIRST) if pays else []  # tracing once is no reason alone
         if first:  # traced in a smaller program
             rows = model.tree.with_below(first)

@@ -35,7 +35,6 @@ OP_VERSION = re.compile(r"V\d+$")
 _INDEX = re.compile(r"\[\d+\]$")
 OpShare = tuple[str, int, int]  # an op's type, its time in picoseconds, how often it ran
 _MOST_OPS_NAMED = 3
-_DRAWS = re.compile(r"(?i)random")
 _MOST_CODES = 1 << 20  # so many are counted without sorting
 _FEWEST_FILES, _LARGE_BYTES = 50, 1 << 20
 _WITH_FUNCTION = frozenset(
@@ -261,7 +260,7 @@ def draws_numbers(trace: Trace, tree: IteratorTree, outside: Int32s) -> bool:
 
     The op that draws is mostly too short to be recorded; ``random_flip_1/SelectV2`` tells of the layer.
     """
-    is_drawn = np.array([bool(_DRAWS.search(text)) for text in trace.names.texts], np.bool_)
+    is_drawn = trace.names.rows_where(lambda name: "random" in name.lower())
     return bool(is_drawn.any() and _ops_of_runs(trace, tree, outside, is_drawn)[0].size)
 
 
