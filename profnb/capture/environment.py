@@ -114,10 +114,10 @@ def describe_environment() -> dict[str, str]:
         del settings[KERAS_BACKEND]
     with contextlib.suppress(Exception):  # not every Keras has policies
         settings |= {"Precision policy": str(seams.POLICY.find()().name)}
-    if "tensorflow" not in sys.modules:
-        return settings
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
     settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
+    if "tensorflow" not in sys.modules:
+        return settings
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import
         threading = seams.THREADING.find()
         for title, ask, variable in (

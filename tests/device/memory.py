@@ -106,6 +106,7 @@ def forecast(framework, name):
 
 
 def took(framework, name, size):
+    """What a step takes that runs: of JAX's, without what XLA takes while it tries kernels, so it has tried them before."""
     step, batch, resized = {"torch": torch_step, "jax": jax_step}[framework](name)
     return {"measured": run_batch(framework, step, tuple(resized(one, int(size)) for one in batch))}
 
@@ -149,11 +150,11 @@ def kinds(framework, name):
     return {"kinds": p.memory_kinds.to_string(), "allocator": peak, "notes": list(p.notes), "summary": p.summary()[:1200]}
 
 
-def child(*words):
-    settings = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "KERAS_BACKEND": words[1], "TF_CPP_MIN_LOG_LEVEL": "3", "PROFNB_HISTORY": "0"}
+def child(*words, **more):
+    settings = {**more, "XLA_PYTHON_CLIENT_PREALLOCATE": "false", "KERAS_BACKEND": words[1], "TF_CPP_MIN_LOG_LEVEL": "3", "PROFNB_HISTORY": "0"}
     if words[0] == "ended":
         settings |= {"XLA_PYTHON_CLIENT_PREALLOCATE": "true", "XLA_PYTHON_CLIENT_MEM_FRACTION": "0.03"}
-    done = subprocess.run([sys.executable, __file__, "--child", *map(str, words)], capture_output=True, text=True, timeout=120, env=os.environ | settings)
+    done = subprocess.run([sys.executable, __file__, "--child", *map(str, words)], capture_output=True, text=True, timeout=90, env=os.environ | settings)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     return json.loads(lines[-1]) if lines else {"error": done.stderr[-1500:]}
 
@@ -166,19 +167,24 @@ def main():
     out, frameworks, told = Path(sys.argv[1]), sys.argv[2:], []
     out.mkdir(parents=True, exist_ok=True)
     for framework in frameworks:
-        for name in ("dense", "convolution", "normalised", "attention"):
-            row = child("forecast", framework, name)
-            if "error" not in row:
-                row |= child("took", framework, name, row["batch"])
-            told.append({"framework": framework, "model": name, **row})
-            off = row["forecast"] / row["measured"] - 1 if row.get("measured") else float("nan")
-            print(framework, name, f"{off:+.1%}", {key: value for key, value in row.items() if key != "because"}, flush=True)
-        for what, name in (("ended", "dense"), ("ended", "attention"), ("kinds", "convolution")):
+        for what, name in (("ended", "dense"), ("kinds", "convolution")):
             row = child(what, framework, name)
             told.append({"framework": framework, "model": name, "what": what, **row})
             print(framework, what, name, flush=True)
             for key, value in row.items():
                 print(f"  {key}: {value}", flush=True)
+        for name in ("dense", "convolution", "normalised", "attention")[: None if framework == "jax" else 1]:
+            row = child("forecast", framework, name)
+            if "error" not in row:
+                tried = out / f"{name}.pbtxt"
+                if framework == "jax":
+                    row["while compiling"] = child("took", framework, name, row["batch"], XLA_FLAGS=f"--xla_gpu_dump_autotune_results_to={tried}").get("measured")
+                    row |= child("took", framework, name, row["batch"], XLA_FLAGS=f"--xla_gpu_load_autotune_results_from={tried}")
+                else:
+                    row |= child("took", framework, name, row["batch"])
+            told.append({"framework": framework, "model": name, **row})
+            off = row["forecast"] / row["measured"] - 1 if row.get("measured") else float("nan")
+            print(framework, name, f"{off:+.1%}", {key: value for key, value in row.items() if key != "because"}, flush=True)
     (out / f"memory-{'-'.join(frameworks)}.json").write_text(json.dumps(told, indent=1))
 
 
