@@ -192,7 +192,7 @@ def _measure(
             ) from error
         first_held = first_held if batches else held
         batches.append(size)
-        # What a smaller batch left in the process is used anew: TensorFlow keeps what a recurrent layer stacked.
+        # What a smaller batch left in the process is used anew (what a recurrent layer stacked).
         peaks.append(max(more + held - first_held, 0.0))
         before, last = (
             lay_line(batches[:end], peaks[:end], is_process=is_process)[0] for end in (-1, None)
