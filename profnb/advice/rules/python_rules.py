@@ -4,7 +4,7 @@ Where a capture of ours looked at the cell, callbacks, own functions and ends of
 what is left between the steps is the framework's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -54,31 +54,32 @@ _ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
 @of_cell
 def own_functions(model: Model) -> Proposals:
     """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
-    tree = model.tree
+    tree, same = model.tree, dict[tuple[str, str | int, bool], list[int]]()
     is_python = not model.is_traced and set(tree.kind) <= _ONLY_PYTHON
-    rows = [] if is_python else tree.rows(LINES)
-    for row in rows:
-        above = int(tree.parent[row])
+    for row in [] if is_python else tree.rows(LINES):
+        above, has_steps = int(tree.parent[row]), tree.has_steps(row)
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
             continue
         if tree.kind[above] != CELL and not tree.has_steps(above):  # told with that one
             continue
-        if tree.has_steps(row):
-            yield from _with_steps_inside(model, row)
+        inner = row if has_steps else _innermost(model, row)
+        below = [] if has_steps else tree.rows_below(inner).tolist()
+        # Layers that are called for the first time are built, wherever that is.
+        if not any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
+            name, line = tree.name[inner], tree.line[inner]
+            same.setdefault((name, line if name else inner, has_steps), []).append(inner)
+    for (name, _, has_steps), rows in same.items():  # a function that is called from several places
+        if has_steps:
+            yield from _with_steps_inside(model, rows)
             continue
-        row = _innermost(model, row)  # noqa: PLW2901
-        below = tree.rows_below(row).tolist()
+        below = [at for row in rows for at in tree.rows_below(row).tolist()]
         eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         # What a line calls of a framework is that framework's; what an own function does is all its own.
-        kinds = (LINES, FRAMEWORK) if tree.name[row] else (LINES,)
-        python = [at for at in below if tree.kind[at] in kinds]
-        # Layers that are called for the first time are built, wherever that is.
-        if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
-            continue
-        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[row]):
-            yield from _compile(model, row, int(tree.wall_ps[row]))
+        kinds = (LINES, FRAMEWORK) if name else (LINES,)
+        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[rows].sum()):
+            yield from _compile(model, rows)
         else:
-            yield from _python(model, row, python)
+            yield from _python(model, rows, [at for at in below if tree.kind[at] in kinds])
 
 
 @of_cell
@@ -112,32 +113,36 @@ def _innermost(model: Model, row: int) -> int:
     return row
 
 
-def _with_steps_inside(model: Model, row: int) -> Proposals:
+def _with_steps_inside(model: Model, rows: Sequence[int]) -> Proposals:
     """What the function that has the loop does itself, beside the steps."""
-    tree, eager = model.tree, model.tree.rows(EAGER, below=row)
-    line = model.own_line(row)
+    eager = {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}
+    line = model.own_line(rows[0])
     if eager:
-        yield from _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
+        yield from _compile(model, list(eager), eager)
     elif line not in model.input_lines:
-        yield from _python(model, row, [row], line)
+        yield from _python(model, rows, rows, line)
 
 
-def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposals:
+def _compile(
+    model: Model, rows: Sequence[int], eager: Mapping[int, Sequence[int]] | None = None
+) -> Proposals:
+    """Compile an own function, or the ops of it that run between the steps, wherever it is called."""
     tree = model.tree
     if model.program.is_graph:  # ops are made for it, and not run
         return
-    name = tree.name[row] and quoted(tree.name[row])
-    what, between = (
-        name or f"the code at {tree.line[row]}",
-        "" if eager is None else " between the steps",
-    )
+    first, took = rows[0], rows if eager is None else [at for ops in eager.values() for at in ops]
+    name = tree.name[first] and quoted(tree.name[first])
+    what = name or f"the code at {tree.line[first]}"
+    between = "" if eager is None else " between the steps"
+    edits = [compiled_at(model, row, (eager or {}).get(row)) for row in rows]
+    edits[1:] = [replace(edit, once_ps=(0.0, 0.0)) for edit in edits[1:]]  # it is compiled once
     yield _function_of(
         model, f"the ops of {what}" if between else what,
-        f"{what[:1].upper()}{what[1:]} runs eagerly{between}, {duration_text(took)} in all. Compiled, the "
-        "ops start together.",
-        name if name and not between else _OPS_RUN, [compiled_at(model, row, eager)],
-        model.own_line(row) if between else tree.line[row],
-        {"compiled": tree.name[row]} if name and eager is None else None,
+        f"{what[:1].upper()}{what[1:]} runs eagerly{between}, "
+        f"{duration_text(int(tree.wall_ps[took].sum()))} in all. Compiled, the ops start together.",
+        name if name and not between else _OPS_RUN, edits,
+        model.own_line(first) if between else tree.line[first],
+        {"compiled": tree.name[first]} if name and eager is None else None,
     )  # fmt: skip
 
 
@@ -173,13 +178,14 @@ def _function_of(
     )  # fmt: skip
 
 
-def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Proposals:
+def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str = "") -> Proposals:
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
     tree = model.tree
     took = int(tree.self_ps[rows].sum())
     python = min(model.python_share * model.ran_ps, took)
     if not python:
         return
+    row = nodes[0]
     name = "" if line else tree.name[row] and quoted(tree.name[row])
     where = line or tree.line[row]
     what = name or f"the code at {where}"
@@ -196,7 +202,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
         f"Where it need not run each time, run it every {SELDOM}th time.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
         [scale(tree, rows, left, most, with_below=False),
-         *model.steps_behind(tree.times_of(row), python)],
+         *model.steps_behind(sum(map(tree.times_of, nodes)), python)],
         where, {"without": tree.name[row]} if name else None,
     )  # fmt: skip
 
