@@ -21,7 +21,7 @@ from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.environment import TRACED_CALLS
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH, SETTING_UP
-from profnb.causes.cell_tree import STEADY_STEPS
+from profnb.causes.cell_tree import STEADY_STEPS, CellTree
 from profnb.causes.starving import crowded_share, kept_by_host
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, durations_text, percent_text
@@ -175,12 +175,21 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
         return edits
+    if (
+        "Generator" in study.input.pipeline.kind
+    ):  # Python's stops there, and starts anew with its workers
+        edits.append(scale(tree, ends_of_epochs(tree), least, most, because))
     # The pipeline's own calls tell of waits, too, that no op asked for.
     share = float(np.nan_to_num(study.input.waiting.fraction if share is None else share))
     more = share - float(tree.wall_ps[nodes].sum()) / max(model.periods_ps, 1)
     if more > 0:
         edits.append(model.some_of((parts.GAPS, OTHERS), more, (least, most), because))
     return edits + held_up(model, least, most)
+
+
+def ends_of_epochs(tree: CellTree) -> list[int]:
+    """The nodes of what lies between the epochs of a fit, without callbacks and validation."""
+    return [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
 
 
 def held_up(model: Model, least: float, most: float) -> list[Edit]:

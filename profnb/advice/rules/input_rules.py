@@ -8,7 +8,7 @@ computing that itself uses one of them or all; with one thread beside the steps 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
-from profnb.advice.what_if import held_up, input_scaled
+from profnb.advice.what_if import ends_of_epochs, held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.recording import BEFORE, FEEDS
@@ -35,6 +35,10 @@ _IDS = {
     "each element": ("input-bound", "Batch before you map"),
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
+_FROM_ARRAYS = (
+    "If all examples fit into memory, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) takes them from "
+    "arrays without Python. More workers do not help: making a batch takes no longer than handing it over."
+)
 
 
 @of_trace
@@ -57,12 +61,14 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
         return
     rule, title = _IDS.get(diagnosis.cause, _FEED_FASTER)
     evidence, where = diagnosis.sentence, study.input.function_lines[diagnosis.iterator]
-    called = study.recording.python_functions
-    if diagnosis.cause == "python" and len(called) == 1:
-        evidence += f" This Python is {quoted(called[0][0])}."
-        where = called[0][1]
+    fix, called = diagnosis.fix, study.recording.python_functions
+    if diagnosis.cause == "python":
+        fix = _instead_of_python(study, diagnosis.iterator)
+        if len(called) == 1:
+            evidence += f" This Python is {quoted(called[0][0])}."
+            where = called[0][1]
     yield Proposal(
-        rule, title, evidence, diagnosis.fix, _LINK,
+        rule, title, evidence, fix, _LINK,
         input_scaled(model, *_remains(model, diagnosis.cause, diagnosis.iterator)), where, {"input": 0},
     )  # fmt: skip
 
@@ -77,9 +83,17 @@ def _held_up(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "python-input", "Feed the model without Python",
         f"{table.name(row)} runs Python beside the steps. Only one of the two runs at a time (GIL).",
-        CAUSES["python"][1], _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
+        _instead_of_python(study, row), _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
+
+
+def _instead_of_python(study: Study, row: int) -> str:
+    """What to write; of a generator that hands a batch over sooner than workers could, arrays."""
+    table = study.input.pipeline
+    batches = table.function_occurrences[row] / max(runs_in_batch(table, row), 1)
+    is_quick = table.kind[row] == "Generator" and table.function_ps[row] < HAND_OVER_PS * batches
+    return _FROM_ARRAYS if is_quick else CAUSES["python"][1]
 
 
 def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
@@ -223,8 +237,7 @@ def made_again(model: Model, study: Study) -> Proposals:
         or not (edits := input_scaled(model, 1 / times, 1 / times))
     ):
         return
-    ends = [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
-    edits.append(once(tree, ends, times, model.costs.restart_ps))
+    edits.append(once(tree, ends_of_epochs(tree), times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Cache the input after the first epoch",
