@@ -85,8 +85,7 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.tree.named(str(name))
-    took = f"took {_took(model, rows)}, with all calls below"
-    because = f"`{printable(str(name))}` {took}"
+    because = f"`{printable(str(name))}` took {_took(model, rows)}, with all calls below"
     return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 

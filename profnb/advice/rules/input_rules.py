@@ -146,12 +146,9 @@ def starved_by_queue(model: Model, study: Study) -> Proposals:
     starving = diagnose_queue(study)
     if starving is None:
         return
-    is_python = starving.cause == "python"
-    yield Proposal(
-        "python-input" if is_python else "input-bound",
-        "Fill the queue without Python" if is_python else "Fill the queue faster",
-        starving.sentence, starving.fix, _LINK, input_scaled(model, 0.0, LEFT),
-    )  # fmt: skip
+    edits = input_scaled(model, 0.0, LEFT)
+    rule, title = _IDS.get(starving.cause, _FEED_FASTER)
+    yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
 
 
 @of_trace
@@ -231,11 +228,8 @@ def made_again(model: Model, study: Study) -> Proposals:
     times = max((int(tree.occurrences[row]) for row in epochs), default=0)
     if not epochs and study.program.is_own_loop and not model.passes.are_batches:
         times = model.passes.ends + 1
-    if (
-        times < 2
-        or not maps_the_same(study)
-        or not (edits := input_scaled(model, 1 / times, 1 / times))
-    ):
+    edits = input_scaled(model, 1 / times, 1 / times) if times > 1 and maps_the_same(study) else []
+    if not edits:
         return
     edits.append(once(tree, ends_of_epochs(tree), times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())

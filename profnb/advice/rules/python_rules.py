@@ -77,7 +77,7 @@ def own_functions(model: Model) -> Proposals:
         # What a line calls of a framework is that framework's; what an own function does is all its own.
         kinds = (LINES, FRAMEWORK) if name else (LINES,)
         if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[rows].sum()):
-            yield from _compile(model, rows)
+            yield from _compile(model, dict.fromkeys(rows))
         else:
             yield from _python(model, rows, [at for at in below if tree.kind[at] in kinds])
 
@@ -115,26 +115,23 @@ def _innermost(model: Model, row: int) -> int:
 
 def _with_steps_inside(model: Model, rows: Sequence[int]) -> Proposals:
     """What the function that has the loop does itself, beside the steps."""
-    eager = {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}
     line = model.own_line(rows[0])
-    if eager:
-        yield from _compile(model, list(eager), eager)
+    if eager := {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}:
+        yield from _compile(model, eager)
     elif line not in model.input_lines:
         yield from _python(model, rows, rows, line)
 
 
-def _compile(
-    model: Model, rows: Sequence[int], eager: Mapping[int, Sequence[int]] | None = None
-) -> Proposals:
-    """Compile an own function, or the ops of it that run between the steps, wherever it is called."""
-    tree = model.tree
+def _compile(model: Model, eager: Mapping[int, Sequence[int] | None]) -> Proposals:
+    """Compile an own function wherever it is called, or its ops between the steps; None for all it does."""
+    tree, first = model.tree, next(iter(eager))
     if model.program.is_graph:  # ops are made for it, and not run
         return
-    first, took = rows[0], rows if eager is None else [at for ops in eager.values() for at in ops]
+    took = [at for row, ops in eager.items() for at in ops or [row]]
     name = tree.name[first] and quoted(tree.name[first])
     what = name or f"the code at {tree.line[first]}"
-    between = "" if eager is None else " between the steps"
-    edits = [compiled_at(model, row, (eager or {}).get(row)) for row in rows]
+    between = " between the steps" if eager[first] else ""
+    edits = [compiled_at(model, row, ops) for row, ops in eager.items()]
     edits[1:] = [replace(edit, once_ps=(0.0, 0.0)) for edit in edits[1:]]  # it is compiled once
     yield _function_of(
         model, f"the ops of {what}" if between else what,
@@ -142,7 +139,7 @@ def _compile(
         f"{duration_text(int(tree.wall_ps[took].sum()))} in all. Compiled, the ops start together.",
         name if name and not between else _OPS_RUN, edits,
         model.own_line(first) if between else tree.line[first],
-        {"compiled": tree.name[first]} if name and eager is None else None,
+        {"compiled": tree.name[first]} if name and not between else None,
     )  # fmt: skip
 
 
@@ -153,11 +150,7 @@ _HOW = {
     JAX: "Put @jax.jit over {}. To read many values of an array, index np.asarray(x) instead.",
     PYTORCH: "Put @torch.compile over {}. Keep reads of values (float(t), t.item()) outside of the function.",
 }
-_HOW_DOCS = {
-    UNKNOWN: f"{GUIDE}/function",
-    JAX: JIT_GUIDE,
-    PYTORCH: TORCH_COMPILE_GUIDE,
-}
+_HOW_DOCS = {UNKNOWN: f"{GUIDE}/function", JAX: JIT_GUIDE, PYTORCH: TORCH_COMPILE_GUIDE}
 
 
 def _function_of(
@@ -361,10 +354,8 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     many, over = "ops a step", "the function that does one step"
     if is_window:
         many, over = "ops", _OPS_RUN
-    eager = [
-        (row, [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER])
-        for row in model.main_steps
-    ]
+    below = [(row, tree.rows_below(row).tolist()) for row in model.main_steps]
+    eager = [(row, [at for at in nodes if tree.kind[at] == EAGER]) for row, nodes in below]
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
     edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""

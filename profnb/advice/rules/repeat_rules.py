@@ -51,9 +51,8 @@ def runs_in_a_loop(model: Model) -> Proposals:
     for row in tree.rows(parts.CALL):
         times, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
         traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
-        if tree.name[row] in _ONCE and times >= max(
-            FEWEST, 2 * traced
-        ):  # else of a new model each time
+        # Else of a new model each time.
+        if tree.name[row] in _ONCE and times >= max(FEWEST, 2 * traced):
             loops.setdefault(int(tree.parent[row]), []).append(row)
     for loop, calls in loops.items():
         times, edits, took = 0, list[Edit](), tree.rows(parts.AROUND, below=loop)
@@ -103,10 +102,8 @@ def callbacks(model: Model) -> Proposals:
         inside, code = "", _SELDOM_IN_CALLBACK["batch_" in hook]
         if most:  # the outermost of them
             at = min(most)
-            inside = "eager ops"
-            if tree.kind[at] != parts.EAGER:
-                inside = quoted(tree.name[at])
-            inside = f", mostly in {inside}"
+            is_eager = tree.kind[at] == parts.EAGER
+            inside = f", mostly in {'eager ops' if is_eager else quoted(tree.name[at])}"
             calls = int(tree.occurrences[at])
             if calls > times and tree.name[at] in _ONCE:
                 inside += f" ({count_text(calls)} calls)"
