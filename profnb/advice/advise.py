@@ -47,9 +47,7 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = left if refine is None else refine(model, left)
     needed = [one for one in left if one.is_needed]
     left = [one for one in left if not one.is_needed]
-    least_ps = LEAST_SHARE * model.ran_ps
-    if model.has_looks:
-        least_ps = max(least_ps, LEAST_PS)
+    least_ps = max(LEAST_SHARE * model.ran_ps, LEAST_PS if model.has_looks else 0)
     taken: Saving | None = None
     advised = [_advice_of(one, model, _UNKNOWN) for one in needed]
     while left:

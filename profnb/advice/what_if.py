@@ -225,8 +225,8 @@ def cores(model: Model, value: object) -> list[Edit]:
     """A machine with other cores: waiting for input and computing take at least their share of them."""
     wanted = _factor(value, "cores")
     if not wanted or not model.cores:
-        had = model.cores or "an unknown number"
-        raise ValueError(f"cores takes a number of cores, got {value!r}. The machine had {had}.")
+        had = f"The machine had {model.cores or 'an unknown number'}."
+        raise ValueError(f"cores takes a number of cores, got {value!r}. {had}")
     ratio = model.cores / wanted
     nodes = model.tree.rows(parts.INPUT, "host compute")
     because = f"the machine had {count_text(model.cores)} cores; how much of the work can use more is unknown"

@@ -155,10 +155,11 @@ def starved_by_queue(model: Model, study: Study) -> Proposals:
 def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
     feeding = study.input.feeding
-    if feeding is None or not feeding.makes_input:
+    grows = (
+        find_growth(study.recording.graph_versions) is not None
+    )  # what Python makes there is ops
+    if feeding is None or not feeding.makes_input or grows:
         return
-    if find_growth(study.recording.graph_versions) is not None:
-        return  # what Python makes there is ops
     lines = feeding.named((FEEDS, BEFORE))
     yield Proposal(
         "python-input", "Feed the model without Python",
@@ -210,9 +211,9 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     elif has_workers:
         why = "The DataLoader's workers did not have the batch ready in time."
         code, remains = _MORE_WORKERS, (0.0, 1.0)
-    spent = f"{percent_text(share)} of the time the steps wait for the next batch."
     yield propose(
-        study, "waiting-for-input", (title, code, "data_performance"), f"{spent} {why}",
+        study, "waiting-for-input", (title, code, "data_performance"),
+        f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
         *input_scaled(model, *remains, share),
     )  # fmt: skip
 

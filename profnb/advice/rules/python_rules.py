@@ -118,7 +118,8 @@ def _with_steps_inside(model: Model, rows: Sequence[int]) -> Proposals:
     line = model.own_line(rows[0])
     if eager := {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}:
         yield from _compile(model, eager)
-    elif line not in model.input_lines:
+    # What passes where input is waited for is the pipeline's, whatever a look saw of it.
+    elif line not in {model.tree.line[row] for row in model.tree.rows(parts.INPUT)} - {""}:
         yield from _python(model, rows, rows, line)
 
 
@@ -173,12 +174,11 @@ def _function_of(
 
 def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str = "") -> Proposals:
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
-    tree = model.tree
+    tree, row = model.tree, nodes[0]
     took = int(tree.self_ps[rows].sum())
     python = min(model.python_share * model.ran_ps, took)
     if not python:
         return
-    row = nodes[0]
     name = "" if line else tree.name[row] and quoted(tree.name[row])
     where = line or tree.line[row]
     what = name or f"the code at {where}"
