@@ -291,6 +291,18 @@ def test_a_function_that_makes_tensors_of_lists_is_named(cell):
     assert advice.saves_ms[0] <= 450 * 0.75 and 400 <= advice.saves_ms[1]  # of its ops a quarter remains at most
 
 
+def test_a_function_that_makes_tensors_for_two_places_is_told_once(cell):
+    for at in range(2):
+        with cell.within(mine(f"loop_{at}", 60 + 20 * at)):
+            loop_that_converts(cell, 200)
+    (advice,) = [one for one in proposals_of(model_of(cell)) if one.rule == "values-to-tensors"]
+    alone = Cell()
+    loop_that_converts(alone, 200)
+    (once,) = [one for one in proposals_of(model_of(alone)) if one.rule == "values-to-tensors"]
+    assert (advice.title, advice.where) == (once.title, once.where)
+    assert advice.edits[0].most_ps == 2 * once.edits[0].most_ps > 0
+
+
 def test_a_compiled_function_makes_tensors_of_values_as_before(cell):
     loop_that_converts(cell, 40, eager=5)
     assert what_if(model_of(cell), {"compiled": "replay"}).saves_ms[1] < 50 + 60  # its ops, and what few looks are sure of

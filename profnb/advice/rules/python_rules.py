@@ -4,7 +4,7 @@ Where a capture of ours looked at the cell, callbacks, own functions and ends of
 what is left between the steps is the framework's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
-from profnb.causes.cell_tree import STEPS
+from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.causes.numbers import FEWEST, LEFT, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
     EagerRuns,
@@ -48,49 +48,57 @@ _OPS_RUN = "the function that runs these ops"
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
 # Of a cell that has nothing else, nothing waits for its Python.
 _ONLY_PYTHON = {CELL, LINES, FRAMEWORK, parts.PROFNB, parts.IMPORTS, parts.WAITING}
-_ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
+_ASIDE = {parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL}
 
 
 @of_cell
 def own_functions(model: Model) -> Proposals:
     """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
-    tree, same = model.tree, dict[tuple[str, str | int, bool], list[int]]()
+    tree, loops, others = model.tree, list[int](), list[int]()
     is_python = not model.is_traced and set(tree.kind) <= _ONLY_PYTHON
     for row in [] if is_python else tree.rows(LINES):
-        above, has_steps = int(tree.parent[row]), tree.has_steps(row)
+        above = int(tree.parent[row])
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
             continue
         if tree.kind[above] != CELL and not tree.has_steps(above):  # told with that one
             continue
-        inner = row if has_steps else _innermost(model, row)
-        below = [] if has_steps else tree.rows_below(inner).tolist()
+        inner = _innermost(model, row)
         # Layers that are called for the first time are built, wherever that is.
-        if not any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
-            name, line = tree.name[inner], tree.line[inner]
-            same.setdefault((name, line if name else inner, has_steps), []).append(inner)
-    for (name, _, has_steps), rows in same.items():  # a function that is called from several places
-        if has_steps:
-            yield from _with_steps_inside(model, rows)
-            continue
+        below = [at for at in tree.rows_below(inner).tolist() if tree.name[at] != "layers"]
+        if tree.has_steps(row):
+            loops.append(row)
+        elif not _ASIDE & {tree.kind[at] for at in below}:
+            others.append(inner)
+    for rows in _by_function(tree, loops):
+        yield from _with_steps_inside(model, rows)
+    for rows in _by_function(tree, others):
         below = [at for row in rows for at in tree.rows_below(row).tolist()]
         eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         # What a line calls of a framework is that framework's; what an own function does is all its own.
-        kinds = (LINES, FRAMEWORK) if name else (LINES,)
+        kinds = (LINES, FRAMEWORK) if tree.name[rows[0]] else (LINES,)
         if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[rows].sum()):
             yield from _compile(model, dict.fromkeys(rows))
         else:
             yield from _python(model, rows, [at for at in below if tree.kind[at] in kinds])
 
 
+def _by_function(tree: CellTree, rows: Sequence[int]) -> Iterable[list[int]]:
+    """Put nodes of one own function together, which several places may call."""
+    same: dict[object, list[int]] = {}
+    for row in rows:
+        same.setdefault((tree.name[row], tree.line[row]) if tree.name[row] else row, []).append(row)
+    return same.values()
+
+
 @of_cell
 def values_to_tensors(model: Model) -> Proposals:
     """TensorFlow takes Python's values to tensors, number by number where these are lists of arrays."""
     tree = model.tree
-    for row in tree.rows(EAGER):
-        around = int(tree.parent[row])
-        eager = tree.rows(EAGER, below=around)  # a look may fall on the next op instead
-        took = int(tree.self_ps[row])
-        if tree.name[row] != parts.TO_TENSORS or 2 * took < tree.self_ps[eager].sum():
+    for nodes in _by_function(tree, sorted({int(tree.parent[row]) for row in tree.rows(EAGER)})):
+        # A look may fall on the next op instead.
+        around, eager = nodes[0], [at for row in nodes for at in tree.rows(EAGER, below=row)]
+        took = sum(int(tree.self_ps[at]) for at in eager if tree.name[at] == parts.TO_TENSORS)
+        if not took or 2 * took < tree.self_ps[eager].sum():
             continue
         name = tree.name[around] and quoted(tree.name[around])
         where = model.own_line(around)
