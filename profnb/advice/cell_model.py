@@ -20,7 +20,7 @@ from profnb.core.units import PS_PER_MS
 from profnb.steps.activities import CATEGORIES
 from profnb.steps.program_kind import ProgramKind
 from profnb.steps.summary import OTHERS
-from profnb.subjects.advising import cell_ps, steps_share
+from profnb.subjects.advising import steps_ps
 from profnb.subjects.layers.memory_kinds import KindRow
 from profnb.subjects.ops.op_execution import shares_of_kernels
 from profnb.subjects.study import Study
@@ -146,7 +146,8 @@ class Model:
         study = self.study
         if study is None or study.steps.is_window:
             return float(self.tree.whole_ps)
-        return steps_share(study) * (cell_ps(study) or self.tree.whole_ps)
+        imports = int(self.tree.self_ps[self.tree.rows(parts.IMPORTS)].sum())
+        return steps_ps(study, self.ran_ps - imports)
 
     def some_of(
         self,

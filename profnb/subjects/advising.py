@@ -9,10 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.capture.parts.part_records import IMPORTS, PROFNB
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s, span_at
-from profnb.core.units import PS_PER_NS
 from profnb.steps.activities import COPYING_IN, FIRST_OF_DEVICE, HOST_TO_DEVICE, WAITING_FOR_INPUT
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import periods_of
@@ -71,30 +69,22 @@ def guide(study: Study, page: str) -> str:
     )
 
 
-def cell_ps(study: Study) -> int:
-    """The cell's wall time without imports and profnb; 0 where nobody looked."""
-    cell = study.recording.cell
-    parts = cell.parts if cell is not None else []
-    return sum(part.wall_ns for part in parts if part.part not in (IMPORTS, PROFNB)) * PS_PER_NS
-
-
-def steps_share(study: Study) -> float:
-    """Share of that time which the steady steps of the main phase and what lies between them take.
+def steps_ps(study: Study, most_ps: int) -> float:
+    """What the steady steps of the main phase and what lies between them take of so much time.
 
     By how many there were, traced or not, and what a traced one took; where none was counted, those of the
-    trace. 1 where it is not known: where only those in the window were counted, and it closed before the end.
+    trace. All where it is not known: where only those in the window were counted, and it closed before the
+    end.
     """
-    whole, times = cell_ps(study), study.step_times
-    if not whole or study.steps.is_window:
-        return 1.0
+    times, cell = study.step_times, study.recording.cell
+    is_cut = times.was_traced.all() and study.recording.closed_by
+    if cell is None or not cell.parts or study.steps.is_window or is_cut:
+        return most_ps
     steady_count = sum(
         phase == study.summary.phase and not retraced
         for phase, retraced in zip(times.phase, times.retraced.tolist(), strict=True)
     )
-    steady_count = steady_count or len(study.summary.counted)
-    if times.was_traced.all() and study.recording.closed_by:
-        return 1.0
-    return min(steady_count * study.summary.mean_period_ps / whole, 1.0)
+    return min((steady_count or len(study.summary.counted)) * study.summary.mean_period_ps, most_ps)
 
 
 def share_of(study: Study, category: str) -> float:
