@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from textwrap import fill, wrap
+from textwrap import fill
 
 # What we draw with and write, and what stands for it where there is only ASCII.
 _SIMPLER = {
@@ -46,11 +46,12 @@ def printable_lines(text: str) -> str:
 
 
 def terminal_columns() -> int | None:
-    """Count the columns of the terminal that standard output is; None where it is none."""
+    """Count the columns of the terminal that standard output is, or take $COLUMNS; None where it is none."""
     try:
         if not sys.stdout.isatty():
             return None
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        stated = int(os.environ.get("COLUMNS") or 0)
+        return stated or os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError, AttributeError):  # none, a closed one, or one that a program plays
         return None
 
@@ -59,12 +60,6 @@ def filled(text: str, most: int, indent: str = "") -> str:
     """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
     columns = terminal_columns() or most
     return fill(text, max(min(most, columns), _NARROWEST), subsequent_indent=indent)
-
-
-def column_lines(text: str, begin: int) -> list[str]:
-    """Break the last cell of a table's row, which begins so far right, where the terminal ends."""
-    room = (terminal_columns() or sys.maxsize) - begin
-    return wrap(text, room) if _NARROWEST <= room < len(text) else [text]
 
 
 def for_terminal(text: str) -> str:
