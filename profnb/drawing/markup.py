@@ -15,7 +15,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from textwrap import TextWrapper
 from typing import Any
 
@@ -201,17 +201,26 @@ def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
     """Write rows as aligned columns of plain text; number columns align right.
 
-    In a terminal that is narrower, the widest columns give way, and their cells go on below.
+    In a terminal that is narrower, the widest columns give way, and their cells go on below. Columns that do
+    not fit at all follow as a second table, which begins with the first column again.
     """
     if not rows:
         return ""
     rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     least = [
-        max(_LEAST_COLUMN, *(len(row[at]) for row in rows[1:] if is_number), 0)
-        for at, is_number in enumerate(numbers)
+        min(width, max(_LEAST_COLUMN, *(len(row[at]) for row in rows[1:] if is_number), 0))
+        for at, (width, is_number) in enumerate(zip(widths, numbers, strict=True))
     ]
-    room = (terminal_columns() or sys.maxsize) - 2 * (len(widths) - 1)
+    columns = terminal_columns() or sys.maxsize
+    fitting = sum(end <= columns + 2 for end in accumulate(width + 2 for width in least))
+    if 2 <= fitting < len(widths):
+        parts = (slice(1, fitting), slice(fitting, None))
+        return "\n".join(
+            plain_table([[row[0], *row[part]] for row in rows], [numbers[0], *numbers[part]])
+            for part in parts
+        )
+    room = columns - 2 * (len(widths) - 1)
     for giving in (True, False):  # what numbers are called, then texts
         while sum(widths) > room:
             wide = [

@@ -37,9 +37,7 @@ def clean_notebook(
     try:
         notebook = json.loads(source.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
-        raise ValueError(
-            f"{source} is not a notebook: no JSON. Give an .ipynb file."
-        ) from None
+        raise ValueError(f"{source} is not a notebook: no JSON. Give an .ipynb file.") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(  # noqa: TRY004 - the file is wrong, not the caller
             f"{source} is not a notebook of format 4: it has no list of cells."

@@ -135,6 +135,18 @@ def test_in_a_narrow_terminal_headings_give_way_first_and_names_break_behind_a_s
     ]
 
 
+def test_columns_that_do_not_fit_follow_below_with_the_names_again(monkeypatch):
+    rows = [("op", "first", "second", "third"), ("Relu", "1.25 ms", "2.25 ms", "3.25 ms"), ("Add", "1 us", "2 us", "3 us")]
+    assert lines_in(24, rows, (False, True, True, True), monkeypatch) == [
+        "op      first   second",
+        "Relu  1.25 ms  2.25 ms",
+        "Add      1 us     2 us",
+        "op      third",
+        "Relu  3.25 ms",
+        "Add      3 us",
+    ]
+
+
 def test_numbers_are_never_broken_however_narrow_it_is(monkeypatch):
     shown = lines_in(10, ROWS, (False, True, True), monkeypatch)
     assert any("1.25 ms" in line for line in shown) and any("3 us  1,000" in line for line in shown)
