@@ -16,12 +16,11 @@ import re
 import sys
 from collections.abc import Sequence
 from itertools import accumulate, zip_longest
-from textwrap import TextWrapper
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import cut_middle, printable, terminal_columns
+from profnb.core.printable import UnitWrapper, cut_middle, printable, terminal_columns
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED
 
@@ -39,7 +38,7 @@ CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
 _LEAST_COLUMN = 12  # characters of a word or a number with its unit, below which nothing reads
 
 
-class _CellWrapper(TextWrapper):
+class _CellWrapper(UnitWrapper):
     """Breaks a cell at spaces, and a name in it behind a slash, a colon or a dash."""
 
     wordsep_re = re.compile(r"(\s+|\S*?\w[/:-]+(?=[^\s/:-]))")
