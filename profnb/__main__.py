@@ -21,6 +21,7 @@ from profnb.core.arguments import Parser, count, counts, new_file, percentage
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, options_of
 from profnb.core.printable import (
+    cut_middle,
     for_terminal,
     printable,
     printable_lines,
@@ -193,11 +194,17 @@ def _table(arguments: argparse.Namespace) -> None:
         return
     _say(table.rows)
     if len(frame):
-        _say(
-            frame.to_string(
-                index=False, max_rows=_MOST_ROWS_PRINTED, na_rep="-", line_width=terminal_columns()
+        columns = terminal_columns()
+        settings = {"index": False, "max_rows": _MOST_ROWS_PRINTED, "na_rep": "-"}
+        text = frame.to_string(**settings)
+        if columns is not None and text.index("\n") > columns:  # names give way to what they have
+            cut = frame.apply(
+                lambda one: one.map(
+                    lambda x: cut_middle(x, columns // 5) if isinstance(x, str) else x
+                )
             )
-        )
+            text = cut.to_string(**settings, line_width=columns)
+        _say(text)
     if len(frame) > _MOST_ROWS_PRINTED:
         _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
     if not len(frame):

@@ -324,6 +324,17 @@ def test_lines_end_where_the_terminal_ends_and_nothing_is_lost(capsys):
         assert sorted("".join(text.split())) == sorted("".join(plain.split()))
 
 
+def test_a_table_keeps_an_op_and_its_numbers_on_a_line_where_the_terminal_has_room_for_them():
+    command = (sys.executable, "-m", "profnb", "table", TRACE, "ops")
+    lines = in_terminal(100, *command).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[1].split() == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction"]
+    assert lines[2].split()[:5] == ["host", "_MklNative…sedConv2D", "StatefulPa…2d_1/Relu", "8", "927.860"]
+    plain = run(*command, cwd=ROOT).stdout.decode()
+    assert "_MklNativeConv2DBackpropFilterWithBias" in plain and "…" not in plain
+    assert "…" not in in_terminal(250, *command)
+
+
 def test_columns_says_how_wide_a_terminal_is():
     shown = in_terminal(200, sys.executable, "-m", "profnb", "report", TRACE, COLUMNS="70")
     assert 60 < max(map(len, re.sub(r"\x1b\[\d*m", "", shown).splitlines())) <= 70
