@@ -228,7 +228,7 @@ def test_guards_are_said_before_the_verdict():
     found = compare(*sides, labels=("small", "large"))
     assert found.ratio_per_example == pytest.approx(found.ratio / 2)
     assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 2.00, 3 + 3 runs).")
-    assert found.verdict.endswith("A step takes 1.00 of the time, with 2 times the examples.")
+    assert found.verdict.endswith("A step takes 1.00 times as long, with 2 times the examples.")
     assert (found.is_different, found.leading.is_different) == (False, True)
     text = found.summary()
     assert text.index("Caution: Batch sizes differ") > text.index("large is 2.00x faster per example")
