@@ -28,6 +28,7 @@ from profnb.core.printable import (
     terminal_columns,
     with_look,
 )
+from profnb.core.units import percent_text
 from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
 from profnb.lite.entry import ALLOWED, KINDS
@@ -229,9 +230,8 @@ def _compare(arguments: argparse.Namespace) -> int:
         if isinstance(result, Comparison) and leading.is_open:
             _say("\nOne run a side proves nothing. Give several: a logdir counts as all its runs.")
         return 0
-    _say(
-        f"\nSlower{'' if leading is result.difference else ' per example'} by more than {limit:.1%}."
-    )
+    each = "" if leading is result.difference else " per example"
+    _say(f"\nSlower{each} by more than {percent_text(limit)}.")
     return 1
 
 

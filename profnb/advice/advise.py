@@ -28,8 +28,6 @@ Refinement = Callable[[Model, list[Proposal]], list[Proposal]]
 
 RULES = (*MEMORY_RULES, *REPEAT_RULES, *INPUT_RULES, *OP_RULES, *PYTHON_RULES, *DEVICE_RULES)
 
-_UNKNOWN = (math.nan, math.nan)
-
 
 def proposals_of(model: Model) -> list[Proposal]:
     """What the rules propose, in the order of their tables."""
@@ -47,11 +45,9 @@ def advise(model: Model, refine: Refinement | None = None) -> list[Advice]:
     left = left if refine is None else refine(model, left)
     needed = [one for one in left if one.is_needed]
     left = [one for one in left if not one.is_needed]
-    least_ps = LEAST_SHARE * model.ran_ps
-    if model.has_looks:
-        least_ps = max(least_ps, LEAST_PS)
+    least_ps = max(LEAST_SHARE * model.ran_ps, LEAST_PS if model.has_looks else 0)
     taken: Saving | None = None
-    advised = [_advice_of(one, model, _UNKNOWN) for one in needed]
+    advised = [_advice_of(one, model, (math.nan, math.nan)) for one in needed]
     while left:
         savings = [replay(model.tree, one.edits, taken) for one in left]
         best = max(range(len(left)), key=lambda at: savings[at].middle_ps)

@@ -238,11 +238,6 @@ class Model:
         of_all = (len(study.step_times) - 1) / gaps if self.has_looks else 1.0
         return replace(passes, count=round(passes.count * of_all), ends=round(passes.ends * of_all))
 
-    @property
-    def input_lines(self) -> set[str]:
-        """Lines that wait for input: what passes there is the pipeline's, whatever a look saw of it."""
-        return {self.tree.line[row] for row in self.tree.rows(parts.INPUT)} - {""}
-
     def own_line(self, row: int) -> str:
         """The line of an own function's file that takes most; where nobody knows, where it begins."""
         begin = self.tree.line[row]

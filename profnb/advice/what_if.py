@@ -21,7 +21,7 @@ from profnb.advice.replay import Edit, once, replay, scale
 from profnb.capture.environment import TRACED_CALLS
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH, SETTING_UP
-from profnb.causes.cell_tree import STEADY_STEPS
+from profnb.causes.cell_tree import STEADY_STEPS, CellTree
 from profnb.causes.starving import crowded_share, kept_by_host
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, count_text, duration_text, durations_text, percent_text
@@ -85,8 +85,7 @@ def _took(model: Model, nodes: Sequence[int]) -> str:
 def without(model: Model, name: object) -> list[Edit]:
     """What has a name is not called any more."""
     rows = model.tree.named(str(name))
-    took = f"took {_took(model, rows)}, with all calls below"
-    because = f"`{printable(str(name))}` {took}"
+    because = f"`{printable(str(name))}` took {_took(model, rows)}, with all calls below"
     return [Edit(model.tree.with_below(rows), 0.0, 0.0, because=because)]
 
 
@@ -175,12 +174,21 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
         return edits
+    if (
+        "Generator" in study.input.pipeline.kind
+    ):  # Python's stops there, and starts anew with its workers
+        edits.append(scale(tree, ends_of_epochs(tree), least, most, because))
     # The pipeline's own calls tell of waits, too, that no op asked for.
     share = float(np.nan_to_num(study.input.waiting.fraction if share is None else share))
     more = share - float(tree.wall_ps[nodes].sum()) / max(model.periods_ps, 1)
     if more > 0:
         edits.append(model.some_of((parts.GAPS, OTHERS), more, (least, most), because))
     return edits + held_up(model, least, most)
+
+
+def ends_of_epochs(tree: CellTree) -> list[int]:
+    """The nodes of what lies between the epochs of a fit, without callbacks and validation."""
+    return [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
 
 
 def held_up(model: Model, least: float, most: float) -> list[Edit]:
@@ -217,8 +225,8 @@ def cores(model: Model, value: object) -> list[Edit]:
     """A machine with other cores: waiting for input and computing take at least their share of them."""
     wanted = _factor(value, "cores")
     if not wanted or not model.cores:
-        had = model.cores or "an unknown number"
-        raise ValueError(f"cores takes a number of cores, got {value!r}. The machine had {had}.")
+        had = f"The machine had {model.cores or 'an unknown number'}."
+        raise ValueError(f"cores takes a number of cores, got {value!r}. {had}")
     ratio = model.cores / wanted
     nodes = model.tree.rows(parts.INPUT, "host compute")
     because = f"the machine had {count_text(model.cores)} cores; how much of the work can use more is unknown"

@@ -386,14 +386,16 @@ def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
     """Nodes in which the thread may wait for a step, the nearest first.
 
     Library code that the functions around the step call, and their own lines, in which JAX waits outside of
-    Python. Last library code anywhere: steps that no look met stand below the cell.
+    Python. Then library code anywhere: steps that no look met stand below the cell. Last profnb's stop, which
+    waits for what the device has not computed yet.
     """
     around, above = [], made[row].parent
     while above >= 0:
         around += [*_below(made, above, _WAITS), *_lines_of(made, above)]
         above = made[above].parent
     others = [at for at, node in enumerate(made) if node.kind in _WAITS and at not in around]
-    return [*around, *(at for at in others if made[made[at].parent].kind == parts.LINES)]
+    stops = [at for at, node in enumerate(made) if (node.kind, node.name) == (parts.PROFNB, "stop")]
+    return [*around, *(at for at in others if made[made[at].parent].kind == parts.LINES), *stops]
 
 
 def _move(made: list[TreeNode], rows: Sequence[int], to: int, most: int) -> None:

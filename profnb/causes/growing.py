@@ -15,6 +15,7 @@ import numpy as np
 from profnb.capture.memory.memory_errors import device_of
 from profnb.capture.memory.memory_records import ACTIVATIONS, CPU, DATA, HeldMemory
 from profnb.capture.source.user_code import file_title
+from profnb.causes.numbers import FEWEST
 from profnb.subjects.layers.memory_kinds import PROCESS
 from profnb.subjects.study import Study
 
@@ -71,7 +72,7 @@ def find_holder(study: Study, device: str, came_bytes: float) -> tuple[HeldMemor
     steps = len(study.step_times)
     for one in study.recording.memory.held:
         is_much = one.kind == ACTIVATIONS or 2 * one.bytes >= came_bytes
-        is_of_steps = one.device == device and 0 < steps <= 2 * one.blocks
+        is_of_steps = one.device == device and FEWEST <= steps <= 2 * one.blocks
         if one.kind in (ACTIVATIONS, DATA) and one.holder and is_of_steps and is_much:
             return one, _line_of(study, one.holder)
     return None, ""

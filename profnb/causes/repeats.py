@@ -226,7 +226,9 @@ def find_summaries(study: Study) -> tuple[int, float, float, float]:
     return made, covered_share(study, ops), writing, each_ps
 
 
-SAME, DATA, LEARNED = range(3)
+SAME, DATA, LEARNED, LOOKUP = range(4)
+_HANDS_ON = {"Identity", "Cast", "Reshape", "ExpandDims", "StopGradient", "PreventGradient"}
+_PRODUCTS, _BEHIND = {"MatMul", "BatchMatMulV2"}, {"BiasAdd", "AddV2"}
 _CHANGING_OPS = re.compile(
     r"^(?:Resource(?!Gather)|Assign|(?:Stateful)?PartitionedCall$|(?:Stateless)?(?:While|If)$|Scatter)"
 )
@@ -259,7 +261,7 @@ def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Un
 
     Args:
         study: The trace.
-        kinds: ``DATA``, ``SAME``.
+        kinds: ``DATA``, ``SAME``; ``LOOKUP`` for a product of one-hot rows and a weight.
 
     Yields:
         Of each kind what is worth saying; of ``DATA`` nothing where the input draws numbers.
@@ -271,7 +273,7 @@ def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Un
     whole = max(int(ops.self_ps[rows].sum()), 1)
     computing = share_of(study, study.program.computing)
     for kind in kinds:
-        levels = [_levels(graph, kind) for graph in graphs]
+        levels = [_lookups(graph) if kind == LOOKUP else _levels(graph, kind) for graph in graphs]
         chosen = {
             key
             for key, standing in places.items()
@@ -280,15 +282,18 @@ def find_unlearned(study: Study, kinds: Sequence[int]) -> Iterator[tuple[int, Un
         took = sum(int(ops.self_ps[row]) for row, key in keys.items() if key in chosen)
         share = took / whole * computing
         if share >= LEAST_SHARE and not (kind == DATA and _input_draws(study)):
-            work = _describe(study, chosen, took, share)
+            work = _describe(study, chosen, took, share, learns=kind == LOOKUP)
             if work.share >= LEAST_SHARE:
                 yield kind, work
 
 
-def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: float) -> Unlearned:
+def _describe(
+    study: Study, chosen: set[tuple[str, str]], took: int, share: float, *, learns: bool
+) -> Unlearned:
     """Say which layers or line the chosen ops are of, which took so many picoseconds.
 
-    What lies inside of a layer that learns (an LSTM turns its input about first) is nobody's to take out.
+    What lies inside of a layer that learns (an LSTM turns its input about first) is nobody's to take out, but
+    for what learns in another one.
     """
     table = study.layers.table
     runs, counted = study.ops.runs, study.summary.counted
@@ -309,7 +314,7 @@ def _describe(study: Study, chosen: set[tuple[str, str]], took: int, share: floa
     is_of_layers = 2 * sum(of_layer[path] for path in paths) > took
     inside = sum(of_layer.get(path, 0) for path in learning) / max(sum(of_layer.values()), 1)
     return Unlearned(
-        share * (1 - inside),
+        share * (1 - (0 if learns else inside)),
         _together(weighty or paths, whole_of) if is_of_layers else "",
         len(weighty),
         longest_line(study, within),
@@ -363,6 +368,35 @@ def _levels(graph: GraphShapes, kind: int) -> list[int]:
         of_tensor[begin:end] = [level] * (end - begin)
         levels.append(level)
     return _serving(graph, levels) if kind == SAME else levels
+
+
+def _lookups(graph: GraphShapes) -> list[int]:
+    """Mark as ``LOOKUP`` what makes one-hot rows, multiplies them by a weight, and learns that weight.
+
+    A product with anything but a variable mixes rows (experts, attention), which no embedding does.
+    """
+    maker = [row for row, count in enumerate(graph.outputs) for _ in range(count)]
+
+    def origin(tensor: int) -> int:
+        row = maker[tensor] if tensor >= 0 else -1
+        while row >= 0 and graph.op_types[row] in _HANDS_ON and graph.inputs[row]:
+            row = maker[graph.inputs[row][0]] if graph.inputs[row][0] >= 0 else -1
+        return row
+
+    levels, looked_up = [LEARNED] * len(graph.op_types), set[int]()
+    for row, op_type in enumerate(graph.op_types):
+        made_by = [origin(tensor) for tensor in graph.inputs[row]]
+        types = {graph.op_types[at] for at in made_by if at >= 0}
+        hot = {at for at in made_by if at >= 0 and graph.op_types[at] == "OneHot"}
+        is_gradient = bool(_OF_GRADIENTS.search(graph.op_names[row])) and hot <= looked_up
+        if op_type in _PRODUCTS and hot and ("ReadVariableOp" in types or is_gradient):
+            looked_up |= hot
+        elif op_type not in _BEHIND or not any(levels[at] == LOOKUP for at in made_by if at >= 0):
+            continue
+        levels[row] = LOOKUP
+    for row in looked_up:
+        levels[row] = LOOKUP
+    return levels
 
 
 def _serving(graph: GraphShapes, levels: list[int]) -> list[int]:

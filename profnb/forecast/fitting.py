@@ -192,12 +192,13 @@ def _measure(
             ) from error
         first_held = first_held if batches else held
         batches.append(size)
-        peaks.append(more)
+        # What a smaller batch left in the process is used anew (what a recurrent layer stacked).
+        peaks.append(max(more + held - first_held, 0.0))
         before, last = (
             lay_line(batches[:end], peaks[:end], is_process=is_process)[0] for end in (-1, None)
         )
         is_even = len(peaks) >= _LEAST_POINTS and before >= _EVEN * last
-        is_enough = is_even and more - peaks[0] >= _GROWTH * max(peaks[0], _LEAST_PEAK)
+        is_enough = is_even and peaks[-1] - peaks[0] >= _GROWTH * max(peaks[0], _LEAST_PEAK)
         if chosen is None and (is_enough or size >= _MOST_BATCH):
             break
         size *= 2

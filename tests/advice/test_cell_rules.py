@@ -3,7 +3,7 @@
 import pytest
 from made_cell import IMPORT, KERAS_3, MINE, NEXT_ELEMENT, TENSORFLOW, Cell, callback_list, imports, saves
 
-from profnb.advice.advise import advise
+from profnb.advice.advise import advise, proposals_of
 from profnb.advice.cell_model import Model
 from profnb.advice.what_if import what_if
 from profnb.causes.cell_tree import grow_tree
@@ -230,6 +230,43 @@ def test_the_function_that_holds_nearly_all_of_another_is_named(cell):
     assert [one.title for one in advise(model_of(both))] == ["Put `run` into a tf.function"]
 
 
+def loops_that_call(cell, *inside, ms=40):
+    """Two functions, each with a loop of steps, each of which calls a function of one's own beside them."""
+    for at, frames in enumerate(inside):
+        with cell.within(mine(f"loop_{at}", 60 + 20 * at)):
+            for _ in range(5):
+                trained(cell, 1, 10, kind=CALL, name=f"learn_{at}")
+                cell.work(ms, *frames)
+
+
+@pytest.mark.parametrize("frames", [(mine("score"), EAGER_OP), (mine("score"),)], ids=["ops", "Python"])
+def test_a_function_that_two_places_call_is_one_piece_of_advice(cell, frames):
+    loops_that_call(cell, frames, frames)
+    (advice,) = advise(model_of(cell))
+    alone = Cell()
+    loops_that_call(alone, frames, ms=80)
+    (same,) = advise(model_of(alone))
+    assert (advice.rule, advice.title, advice.where, advice.edit) == (same.rule, same.title, same.where, same.edit)
+    assert "400 ms" in advice.evidence and "400 ms" in same.evidence
+    assert sum(advice.saves_ms) > 0.9 * sum(same.saves_ms)
+    assert len(advice.target) == 2 * len(same.target)
+
+
+def test_what_a_function_costs_to_compile_counts_once_however_many_places_call_it(cell):
+    loops_that_call(cell, (mine("score"), EAGER_OP), (mine("score"), EAGER_OP))
+    (of_both,) = [one for one in proposals_of(model_of(cell)) if one.rule == "eager-ops"]
+    first, second = of_both.edits
+    assert first.once_ps[1] > 0 and second.once_ps == (0, 0)
+
+
+def test_functions_that_differ_are_told_apart(cell):
+    loops_that_call(cell, (mine("score"), EAGER_OP), (mine("judge", 90), EAGER_OP))
+    assert sorted(told(cell)) == [("eager-ops", f"Put `{name}` into a tf.function") for name in ("judge", "score")]
+    of_one_name = Cell()
+    loops_that_call(of_one_name, (mine("score"),), (mine("score", 90),))
+    assert [(one.title, one.where) for one in advise(model_of(of_one_name))] == [("Do less in `score`", f"me/mine.py:{at}") for at in (40, 90)]
+
+
 CONVERTS = (
     ("convert_to_tensor", f"{TENSORFLOW}/framework/ops.py", 100, 120),
     ("weak_tensor_op_wrapper", f"{TENSORFLOW}/ops/weak_tensor_ops.py", 80, 88),
@@ -252,6 +289,18 @@ def test_a_function_that_makes_tensors_of_lists_is_named(cell):
     assert advice.where == "me/mine.py:42"  # the line of it that takes most
     assert "`replay` took 400 ms to make tensors of Python lists and arrays." in advice.evidence
     assert advice.saves_ms[0] <= 450 * 0.75 and 400 <= advice.saves_ms[1]  # of its ops a quarter remains at most
+
+
+def test_a_function_that_makes_tensors_for_two_places_is_told_once(cell):
+    for at in range(2):
+        with cell.within(mine(f"loop_{at}", 60 + 20 * at)):
+            loop_that_converts(cell, 200)
+    (advice,) = [one for one in proposals_of(model_of(cell)) if one.rule == "values-to-tensors"]
+    alone = Cell()
+    loop_that_converts(alone, 200)
+    (once,) = [one for one in proposals_of(model_of(alone)) if one.rule == "values-to-tensors"]
+    assert (advice.title, advice.where) == (once.title, once.where)
+    assert advice.edits[0].most_ps == 2 * once.edits[0].most_ps > 0
 
 
 def test_a_compiled_function_makes_tensors_of_values_as_before(cell):

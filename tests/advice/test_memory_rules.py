@@ -79,6 +79,8 @@ def test_a_leak_is_named_with_its_steps():
     held = (*STATE, HeldMemory("activations", "losses", GPU, 32, 8))
     evidence = Profile(training(), recording=recorded(held)).advice[0].evidence
     assert "`losses` keeps 8 arrays: append float(x)" in evidence
+    held = (*STATE, HeldMemory("activations", "losses", GPU, 32, 8))
+    assert "keeps" not in Profile(training(count=4), recording=recorded(held)).advice[0].evidence  # of four steps nobody knows
     held = (*STATE, HeldMemory("activations", "outputs", GPU, 32, 3))
     assert "outputs" not in Profile(training(), recording=recorded(held)).advice[0].evidence
 

@@ -101,6 +101,25 @@ def test_categories_add_up_and_ops_are_seen():
     assert np.allclose(parts.sum(axis=1), p.steps.duration_ms, atol=1e-6)
 
 
+@pytest.mark.skipif(BACKEND != "torch", reason="JAX's weights are held by the model alone")
+def test_weights_and_what_an_optimizer_of_pytorchs_keeps_for_them_have_keras_layers():
+    """One layer of 3 by 5 and one of 5 by 2, whose modules PyTorch numbers otherwise; the model is in no variable."""
+    import torch
+
+    from profnb.capture.memory.held_memory import find_held
+
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, name="wide"), keras.layers.Dense(2, name="narrow")], name="mine")
+    optimizer = torch.optim.Adam(list(model.parameters()))
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    sizes = {(one.kind, one.holder): one.bytes for one in find_held({}, ()) if one.holder.startswith("mine/")}
+    wide, narrow = 4 * (15 + 5), 4 * (10 + 2)
+    assert {key: size for key, size in sizes.items() if key[0] != "optimizer state"} == {
+        ("weights", "mine/wide"): wide, ("gradients", "mine/wide"): wide, ("weights", "mine/narrow"): narrow, ("gradients", "mine/narrow"): narrow,
+    }  # fmt: skip
+    assert sizes["optimizer state", "mine/wide"] == 2 * wide + 2 * 4  # and how many steps there were, of kernel and bias
+
+
 def test_the_window_is_bounded_and_later_steps_are_timed():
     with profnb.profile(max_steps=10) as p:
         fit()

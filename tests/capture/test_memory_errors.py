@@ -22,6 +22,10 @@ TORCH_2 = (
 )
 TORCH_2_POOLS = TORCH_2.replace("allocated by PyTorch, and", "allocated by PyTorch, with 20.00 MiB allocated in private pools (e.g., CUDA Graphs), and").replace("capacity", "capacty")
 TORCH_1 = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.00 GiB total capacity; 9.25 GiB already allocated; 10.50 MiB free; 9.50 GiB reserved in total by PyTorch)"
+TORCH_ALLOWED = (  # as it came on an H200: the device has room, the process may not take it
+    "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.80 GiB of which 131.19 GiB is free. Including non-PyTorch memory, this process has "
+    "3.72 GiB memory in use. Process 531 has 4.88 GiB memory in use. 4.19 GiB allowed; Of the allocated memory 2.97 GiB is allocated by PyTorch, and 77.29 MiB is reserved by PyTorch but unallocated."
+)
 TORCH_ASYNC = "Allocation on device 0 would exceed allowed memory. (out of memory)\nCurrently allocated     : 5.00 GiB\nRequested               : 1.00 GiB\nDevice limit            : 8.00 GiB\nFree (according to CUDA): 10.00 MiB"
 TORCH_CPU = "[enforce fail at alloc_cpu.cpp:118] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 2359296 bytes. Error code 12 (Cannot allocate memory)"
 MPS = "MPS backend out of memory (MPS allocated: 8.00 GB, other allocations: 1.00 GB, max allowed: 9.00 GB). Tried to allocate 256.00 MB on private pool."
@@ -39,6 +43,7 @@ NUMPY = "Unable to allocate 7.50 GiB for an array with shape (1000000000,) and d
         (made("torch", "OutOfMemoryError", TORCH_2), "GPU:1", 2 * GIB, 512 * MIB, 6 * GIB, 5 * GIB // 4, 8 * GIB),
         (made("torch", "OutOfMemoryError", TORCH_2_POOLS), "GPU:1", 2 * GIB, 512 * MIB, 6 * GIB, 5 * GIB // 4, 8 * GIB),
         (RuntimeError(TORCH_1), "GPU:0", 20 * MIB, 21 * MIB // 2, 37 * GIB // 4, GIB // 4, 10 * GIB),
+        (made("torch", "OutOfMemoryError", TORCH_ALLOWED), "GPU:0", 2 * GIB, int(4.19 * GIB) - int(2.97 * GIB), int(2.97 * GIB), int(77.29 * MIB), int(4.19 * GIB)),
         (made("torch", "OutOfMemoryError", TORCH_ASYNC), "GPU:0", GIB, 10 * MIB, 5 * GIB, UNKNOWN, 8 * GIB),
         (RuntimeError(MPS), "GPU:0", 256 * MIB, UNKNOWN, 8 * GIB, UNKNOWN, 9 * GIB),
         (made("tensorflow.python.framework.errors_impl", "ResourceExhaustedError", TF, Exception), "GPU:0", 32 * 1024 * 64 * 64 * 4, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),

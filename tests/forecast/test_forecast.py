@@ -315,6 +315,17 @@ def test_a_keras_model_whose_inputs_have_names_is_forecast_and_stays_as_it_was()
     assert forecast.fixed_bytes > 3 * 1008 * 4000 * 4  # weights and Adam's two
 
 
+def test_what_a_step_keeps_until_the_next_one_counts():
+    """Each makes a megabyte for an example while the last step's still lives, as TensorFlow's recurrent layers do."""
+    kept = []
+
+    def step(batch):
+        kept[:] = [np.ones((len(batch), 1_000_000), np.uint8)]
+
+    forecast = profnb.fits(step, np.zeros((4, 2)), batch_sizes=[20, 40, 80, 160], limit_bytes=20 * GB)
+    assert forecast.per_example_bytes == pytest.approx(2_000_000, rel=0.1)
+
+
 @pytest.mark.tensorflow
 def test_a_step_of_a_session_is_forecast_by_its_run_metadata_and_its_variables_are_put_back():
     """Adam of one layer of 256 by 1024: variables alone are 3 MB and more. Of each example at least its inputs and outputs."""

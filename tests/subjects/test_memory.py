@@ -35,11 +35,11 @@ def free(at, size, total, addr, name="GPU_0_bfc", limit=100 * MB):
     )  # fmt: skip
 
 
-def training(leak=0):
+def training(leak=0, count=8):
     """Steps of 10 ms over 20 MB from before the trace: 8 MB of activations and 2 of workspace come and go."""
-    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1, batch_size=32) for at in range(8)]
+    steps = [event("train", at * 10 * MS, 9 * MS, step_num=at, _r=1, batch_size=32) for at in range(count)]
     work, held = [], 20 * MB
-    for at in range(8):
+    for at in range(count):
         begin = at * 10 * MS + MS
         work += [
             allocate(begin, 8 * MB, held + 8 * MB, 1, "conv/Conv2D", shape="[32,8]"),

@@ -8,7 +8,7 @@ computing that itself uses one of them or all; with one thread beside the steps 
 from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposal, Proposals, of_trace, propose
 from profnb.advice.replay import once
-from profnb.advice.what_if import held_up, input_scaled
+from profnb.advice.what_if import ends_of_epochs, held_up, input_scaled
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import EPOCH
 from profnb.capture.recording import BEFORE, FEEDS
@@ -35,6 +35,10 @@ _IDS = {
     "each element": ("input-bound", "Batch before you map"),
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
+_FROM_ARRAYS = (
+    "If all examples fit into memory, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) takes them from "
+    "arrays without Python. More workers do not help: making a batch takes no longer than handing it over."
+)
 
 
 @of_trace
@@ -57,12 +61,14 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
         return
     rule, title = _IDS.get(diagnosis.cause, _FEED_FASTER)
     evidence, where = diagnosis.sentence, study.input.function_lines[diagnosis.iterator]
-    called = study.recording.python_functions
-    if diagnosis.cause == "python" and len(called) == 1:
-        evidence += f" This Python is {quoted(called[0][0])}."
-        where = called[0][1]
+    fix, called = diagnosis.fix, study.recording.python_functions
+    if diagnosis.cause == "python":
+        fix = _instead_of_python(study, diagnosis.iterator)
+        if len(called) == 1:
+            evidence += f" This Python is {quoted(called[0][0])}."
+            where = called[0][1]
     yield Proposal(
-        rule, title, evidence, diagnosis.fix, _LINK,
+        rule, title, evidence, fix, _LINK,
         input_scaled(model, *_remains(model, diagnosis.cause, diagnosis.iterator)), where, {"input": 0},
     )  # fmt: skip
 
@@ -77,9 +83,17 @@ def _held_up(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "python-input", "Feed the model without Python",
         f"{table.name(row)} runs Python beside the steps. Only one of the two runs at a time (GIL).",
-        CAUSES["python"][1], _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
+        _instead_of_python(study, row), _LINK, held_up(model, 0.0, LEFT), study.input.function_lines[row],
         {"input": 0},
     )  # fmt: skip
+
+
+def _instead_of_python(study: Study, row: int) -> str:
+    """What to write; of a generator that hands a batch over sooner than workers could, arrays."""
+    table = study.input.pipeline
+    batches = table.function_occurrences[row] / max(runs_in_batch(table, row), 1)
+    is_quick = table.kind[row] == "Generator" and table.function_ps[row] < HAND_OVER_PS * batches
+    return _FROM_ARRAYS if is_quick else CAUSES["python"][1]
 
 
 def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
@@ -132,22 +146,20 @@ def starved_by_queue(model: Model, study: Study) -> Proposals:
     starving = diagnose_queue(study)
     if starving is None:
         return
-    is_python = starving.cause == "python"
-    yield Proposal(
-        "python-input" if is_python else "input-bound",
-        "Fill the queue without Python" if is_python else "Fill the queue faster",
-        starving.sentence, starving.fix, _LINK, input_scaled(model, 0.0, LEFT),
-    )  # fmt: skip
+    edits = input_scaled(model, 0.0, LEFT)
+    rule, title = _IDS.get(starving.cause, _FEED_FASTER)
+    yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
 
 
 @of_trace
 def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
     feeding = study.input.feeding
-    if feeding is None or not feeding.makes_input:
+    grows = (
+        find_growth(study.recording.graph_versions) is not None
+    )  # what Python makes there is ops
+    if feeding is None or not feeding.makes_input or grows:
         return
-    if find_growth(study.recording.graph_versions) is not None:
-        return  # what Python makes there is ops
     lines = feeding.named((FEEDS, BEFORE))
     yield Proposal(
         "python-input", "Feed the model without Python",
@@ -199,9 +211,9 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
     elif has_workers:
         why = "The DataLoader's workers did not have the batch ready in time."
         code, remains = _MORE_WORKERS, (0.0, 1.0)
-    spent = f"{percent_text(share)} of the time the steps wait for the next batch."
     yield propose(
-        study, "waiting-for-input", (title, code, "data_performance"), f"{spent} {why}",
+        study, "waiting-for-input", (title, code, "data_performance"),
+        f"{percent_text(share)} of the time the steps wait for the next batch. {why}",
         *input_scaled(model, *remains, share),
     )  # fmt: skip
 
@@ -217,14 +229,10 @@ def made_again(model: Model, study: Study) -> Proposals:
     times = max((int(tree.occurrences[row]) for row in epochs), default=0)
     if not epochs and study.program.is_own_loop and not model.passes.are_batches:
         times = model.passes.ends + 1
-    if (
-        times < 2
-        or not maps_the_same(study)
-        or not (edits := input_scaled(model, 1 / times, 1 / times))
-    ):
+    edits = input_scaled(model, 1 / times, 1 / times) if times > 1 and maps_the_same(study) else []
+    if not edits:
         return
-    ends = [row for row in tree.rows(parts.EPOCH_ENDS) if tree.is_inside(row, (EPOCH,), 0)]
-    edits.append(once(tree, ends, times, model.costs.restart_ps))
+    edits.append(once(tree, ends_of_epochs(tree), times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Cache the input after the first epoch",

@@ -299,8 +299,7 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
         "each switch costs.",
         f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
         f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
-        f"{_TF_API}data/ThreadingOptions",
-        [model.some_of(kinds, share, (cores / threads, 1.0))],
+        f"{_TF_API}data/ThreadingOptions", [model.some_of(kinds, share, (cores / threads, 1.0))],
     )  # fmt: skip
 
 
@@ -319,10 +318,8 @@ def summaries(model: Model, study: Study) -> Proposals:
         "Make summaries every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch "
         "the merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
-        [
-            model.some_of(("host compute",), making, seldom),
-            model.some_of((parts.GAPS,), writing, seldom),
-        ],
+        [model.some_of(("host compute",), making, seldom),
+         model.some_of((parts.GAPS,), writing, seldom)],
     )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ Where a capture of ours looked at the cell, callbacks, own functions and ends of
 what is left between the steps is the framework's.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from profnb.advice.replay import Edit, scale
 from profnb.advice.what_if import compiled_at
 from profnb.capture.parts import part_records as parts
 from profnb.capture.parts.part_records import CALL, CELL, EAGER, FRAMEWORK, LINES
-from profnb.causes.cell_tree import STEPS
+from profnb.causes.cell_tree import STEPS, CellTree
 from profnb.causes.numbers import FEWEST, LEFT, NEARLY_ALL, QUARTER, SELDOM
 from profnb.causes.python_work import (
     EagerRuns,
@@ -48,48 +48,57 @@ _OPS_RUN = "the function that runs these ops"
 _ONE_FUNCTION = "A loop of your own can put several steps into one tf.function."
 # Of a cell that has nothing else, nothing waits for its Python.
 _ONLY_PYTHON = {CELL, LINES, FRAMEWORK, parts.PROFNB, parts.IMPORTS, parts.WAITING}
-_ASIDE = (parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL)
+_ASIDE = {parts.INPUT, parts.CHECKPOINTING, parts.BUILDING, parts.IMPORTS, CALL}
 
 
 @of_cell
 def own_functions(model: Model) -> Proposals:
     """An own function that runs its ops one by one, or is Python; lines of the cell that are so."""
-    tree = model.tree
+    tree, loops, others = model.tree, list[int](), list[int]()
     is_python = not model.is_traced and set(tree.kind) <= _ONLY_PYTHON
-    rows = [] if is_python else tree.rows(LINES)
-    for row in rows:
+    for row in [] if is_python else tree.rows(LINES):
         above = int(tree.parent[row])
         if tree.is_inside(above, (CALL, parts.CALLBACKS, *STEPS), 0):
             continue
         if tree.kind[above] != CELL and not tree.has_steps(above):  # told with that one
             continue
+        inner = _innermost(model, row)
+        # Layers that are called for the first time are built, wherever that is.
+        below = [at for at in tree.rows_below(inner).tolist() if tree.name[at] != "layers"]
         if tree.has_steps(row):
-            yield from _with_steps_inside(model, row)
-            continue
-        row = _innermost(model, row)  # noqa: PLW2901
-        below = tree.rows_below(row).tolist()
+            loops.append(row)
+        elif not _ASIDE & {tree.kind[at] for at in below}:
+            others.append(inner)
+    for rows in _by_function(tree, loops):
+        yield from _with_steps_inside(model, rows)
+    for rows in _by_function(tree, others):
+        below = [at for row in rows for at in tree.rows_below(row).tolist()]
         eager = [at for at in below if tree.kind[at] == EAGER and not tree.name[at]]
         # What a line calls of a framework is that framework's; what an own function does is all its own.
-        kinds = (LINES, FRAMEWORK) if tree.name[row] else (LINES,)
-        python = [at for at in below if tree.kind[at] in kinds]
-        # Layers that are called for the first time are built, wherever that is.
-        if any(tree.kind[at] in _ASIDE and tree.name[at] != "layers" for at in below):
-            continue
-        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[row]):
-            yield from _compile(model, row, int(tree.wall_ps[row]))
+        kinds = (LINES, FRAMEWORK) if tree.name[rows[0]] else (LINES,)
+        if 2 * int(tree.wall_ps[eager].sum()) > int(tree.wall_ps[rows].sum()):
+            yield from _compile(model, dict.fromkeys(rows))
         else:
-            yield from _python(model, row, python)
+            yield from _python(model, rows, [at for at in below if tree.kind[at] in kinds])
+
+
+def _by_function(tree: CellTree, rows: Sequence[int]) -> Iterable[list[int]]:
+    """Put nodes of one own function together, which several places may call."""
+    same: dict[object, list[int]] = {}
+    for row in rows:
+        same.setdefault((tree.name[row], tree.line[row]) if tree.name[row] else row, []).append(row)
+    return same.values()
 
 
 @of_cell
 def values_to_tensors(model: Model) -> Proposals:
     """TensorFlow takes Python's values to tensors, number by number where these are lists of arrays."""
     tree = model.tree
-    for row in tree.rows(EAGER):
-        around = int(tree.parent[row])
-        eager = tree.rows(EAGER, below=around)  # a look may fall on the next op instead
-        took = int(tree.self_ps[row])
-        if tree.name[row] != parts.TO_TENSORS or 2 * took < tree.self_ps[eager].sum():
+    for nodes in _by_function(tree, sorted({int(tree.parent[row]) for row in tree.rows(EAGER)})):
+        # A look may fall on the next op instead.
+        around, eager = nodes[0], [at for row in nodes for at in tree.rows(EAGER, below=row)]
+        took = sum(int(tree.self_ps[at]) for at in eager if tree.name[at] == parts.TO_TENSORS)
+        if not took or 2 * took < tree.self_ps[eager].sum():
             continue
         name = tree.name[around] and quoted(tree.name[around])
         where = model.own_line(around)
@@ -112,32 +121,34 @@ def _innermost(model: Model, row: int) -> int:
     return row
 
 
-def _with_steps_inside(model: Model, row: int) -> Proposals:
+def _with_steps_inside(model: Model, rows: Sequence[int]) -> Proposals:
     """What the function that has the loop does itself, beside the steps."""
-    tree, eager = model.tree, model.tree.rows(EAGER, below=row)
-    line = model.own_line(row)
-    if eager:
-        yield from _compile(model, row, int(tree.wall_ps[eager].sum()), eager)
-    elif line not in model.input_lines:
-        yield from _python(model, row, [row], line)
+    line = model.own_line(rows[0])
+    if eager := {row: ops for row in rows if (ops := model.tree.rows(EAGER, below=row))}:
+        yield from _compile(model, eager)
+    # What passes where input is waited for is the pipeline's, whatever a look saw of it.
+    elif line not in {model.tree.line[row] for row in model.tree.rows(parts.INPUT)} - {""}:
+        yield from _python(model, rows, rows, line)
 
 
-def _compile(model: Model, row: int, took: int, eager: Sequence[int] | None = None) -> Proposals:
-    tree = model.tree
+def _compile(model: Model, eager: Mapping[int, Sequence[int] | None]) -> Proposals:
+    """Compile an own function wherever it is called, or its ops between the steps; None for all it does."""
+    tree, first = model.tree, next(iter(eager))
     if model.program.is_graph:  # ops are made for it, and not run
         return
-    name = tree.name[row] and quoted(tree.name[row])
-    what, between = (
-        name or f"the code at {tree.line[row]}",
-        "" if eager is None else " between the steps",
-    )
+    took = [at for row, ops in eager.items() for at in ops or [row]]
+    name = tree.name[first] and quoted(tree.name[first])
+    what = name or f"the code at {tree.line[first]}"
+    between = " between the steps" if eager[first] else ""
+    edits = [compiled_at(model, row, ops) for row, ops in eager.items()]
+    edits[1:] = [replace(edit, once_ps=(0.0, 0.0)) for edit in edits[1:]]  # it is compiled once
     yield _function_of(
         model, f"the ops of {what}" if between else what,
-        f"{what[:1].upper()}{what[1:]} runs eagerly{between}, {duration_text(took)} in all. Compiled, the "
-        "ops start together.",
-        name if name and not between else _OPS_RUN, [compiled_at(model, row, eager)],
-        model.own_line(row) if between else tree.line[row],
-        {"compiled": tree.name[row]} if name and eager is None else None,
+        f"{what[:1].upper()}{what[1:]} runs eagerly{between}, "
+        f"{duration_text(int(tree.wall_ps[took].sum()))} in all. Compiled, the ops start together.",
+        name if name and not between else _OPS_RUN, edits,
+        model.own_line(first) if between else tree.line[first],
+        {"compiled": tree.name[first]} if name and not between else None,
     )  # fmt: skip
 
 
@@ -148,11 +159,7 @@ _HOW = {
     JAX: "Put @jax.jit over {}. To read many values of an array, index np.asarray(x) instead.",
     PYTORCH: "Put @torch.compile over {}. Keep reads of values (float(t), t.item()) outside of the function.",
 }
-_HOW_DOCS = {
-    UNKNOWN: f"{GUIDE}/function",
-    JAX: JIT_GUIDE,
-    PYTORCH: TORCH_COMPILE_GUIDE,
-}
+_HOW_DOCS = {UNKNOWN: f"{GUIDE}/function", JAX: JIT_GUIDE, PYTORCH: TORCH_COMPILE_GUIDE}
 
 
 def _function_of(
@@ -173,9 +180,9 @@ def _function_of(
     )  # fmt: skip
 
 
-def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Proposals:
+def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str = "") -> Proposals:
     """Python of one's own, as far as nothing else was at work: a line may wait for a device, or copy."""
-    tree = model.tree
+    tree, row = model.tree, nodes[0]
     took = int(tree.self_ps[rows].sum())
     python = min(model.python_share * model.ran_ps, took)
     if not python:
@@ -196,7 +203,7 @@ def _python(model: Model, row: int, rows: Sequence[int], line: str = "") -> Prop
         f"Where it need not run each time, run it every {SELDOM}th time.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
         [scale(tree, rows, left, most, with_below=False),
-         *model.steps_behind(tree.times_of(row), python)],
+         *model.steps_behind(sum(map(tree.times_of, nodes)), python)],
         where, {"without": tree.name[row]} if name else None,
     )  # fmt: skip
 
@@ -355,10 +362,8 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     many, over = "ops a step", "the function that does one step"
     if is_window:
         many, over = "ops", _OPS_RUN
-    eager = [
-        (row, [at for at in tree.rows_below(row).tolist() if tree.kind[at] == EAGER])
-        for row in model.main_steps
-    ]
+    below = [(row, tree.rows_below(row).tolist()) for row in model.main_steps]
+    eager = [(row, [at for at in nodes if tree.kind[at] == EAGER]) for row, nodes in below]
     edits = [compiled_at(model, row, ops) for row, ops in eager if ops]
     edits = edits or [_started_together(model, runs, () if is_window else _IN_STEPS)]
     took = f" in {duration_text(study.summary.mean_period_ps)}" if is_window else ""

@@ -20,6 +20,7 @@ from profnb.causes.compiled_again import Retracing, find_retracing, find_tracing
 from profnb.causes.numbers import FEWEST, LEAST_SHARE, QUARTER, SELDOM
 from profnb.causes.repeats import (
     DATA,
+    LOOKUP,
     SAME,
     find_models_again,
     find_unlearned,
@@ -51,9 +52,8 @@ def runs_in_a_loop(model: Model) -> Proposals:
     for row in tree.rows(parts.CALL):
         times, below = int(tree.occurrences[row]), tree.rows_below(row).tolist()
         traced = sum(int(tree.occurrences[at]) for at in below if tree.kind[at] == parts.FIRST)
-        if tree.name[row] in _ONCE and times >= max(
-            FEWEST, 2 * traced
-        ):  # else of a new model each time
+        # Else of a new model each time.
+        if tree.name[row] in _ONCE and times >= max(FEWEST, 2 * traced):
             loops.setdefault(int(tree.parent[row]), []).append(row)
     for loop, calls in loops.items():
         times, edits, took = 0, list[Edit](), tree.rows(parts.AROUND, below=loop)
@@ -103,10 +103,8 @@ def callbacks(model: Model) -> Proposals:
         inside, code = "", _SELDOM_IN_CALLBACK["batch_" in hook]
         if most:  # the outermost of them
             at = min(most)
-            inside = "eager ops"
-            if tree.kind[at] != parts.EAGER:
-                inside = quoted(tree.name[at])
-            inside = f", mostly in {inside}"
+            is_eager = tree.kind[at] == parts.EAGER
+            inside = f", mostly in {'eager ops' if is_eager else quoted(tree.name[at])}"
             calls = int(tree.occurrences[at])
             if calls > times and tree.name[at] in _ONCE:
                 inside += f" ({count_text(calls)} calls)"
@@ -124,10 +122,8 @@ def callbacks(model: Model) -> Proposals:
 def _less_often(model: Model, rows: Sequence[int]) -> Edit:
     """What is done every fifth time only, or never; what is there once stays."""
     tree = model.tree
-    stays = tree.with_below(
-        [row for at in rows for row in tree.rows_below(at) if tree.kind[row] in _ONCE_ONLY]
-    )
-    repeated = np.setdiff1d(tree.with_below(rows), stays)
+    stay = [row for at in rows for row in tree.rows_below(at) if tree.kind[row] in _ONCE_ONLY]
+    repeated = np.setdiff1d(tree.with_below(rows), tree.with_below(stay))
     return scale(tree, repeated.tolist(), 0.0, 1 / SELDOM, with_below=False)
 
 
@@ -211,9 +207,9 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
 
 @of_steps
 def unlearned(model: Model, study: Study) -> Proposals:
-    """Ops depend on nothing learned: the same in each step, or of an example in each epoch."""
+    """Ops depend on nothing learned: the same in each step, or of an example in each epoch; or look it up."""
     epochs = max([1, *model.tree.occurrences[model.tree.rows(parts.EPOCH)].tolist()])
-    for kind, work in find_unlearned(study, (SAME, DATA) if epochs > 1 else (SAME,)):
+    for kind, work in find_unlearned(study, (LOOKUP, SAME, DATA) if epochs > 1 else (LOOKUP, SAME)):
         left = 1 / epochs if kind == DATA else 0.0
         kinds, most = (f"{study.layers.table.side} compute",), left + (1 - left) * QUARTER
         edits = [model.some_of(kinds, work.share, (left, most))]
@@ -226,30 +222,37 @@ def unlearned(model: Model, study: Study) -> Proposals:
         else:  # of what runs these alone
             tracing_ps = work.count * model.costs.tracing_ps
             edits[0] = replace(edits[0], most_ps=edits[0].most_ps + tracing_ps)
-        what = work.layers and quoted(work.layers)
-        what = what or f"the ops of {work.line or 'the step'}"
+        what = quoted(work.layers) if work.layers else f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
-        title, evidence, code = _UNLEARNED[kind]
+        rule, title, evidence, code = _UNLEARNED[kind]
         evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}"
+        page = (
+            "api/layers/core_layers/embedding/" if kind == LOOKUP else "guides/transfer_learning/"
+        )
         yield Proposal(
-            "unlearned", title.format(what=what), evidence, code,
-            "https://keras.io/guides/transfer_learning/", edits, work.line,
+            rule, title.format(what=what), evidence, code, f"https://keras.io/{page}", edits, work.line,
         )  # fmt: skip
 
 
 _UNLEARNED = {
+    LOOKUP: (
+        "one-hot", "Use an Embedding instead of {what}",
+        "One-hot rows times a weight only pick rows of the weight.",
+        "keras.layers.Embedding(categories, units) takes the integers themselves. It replaces one_hot and "
+        "the Dense layer behind.",
+    ),
     SAME: (
-        "Compute {what} once, before the loop",
+        "unlearned", "Compute {what} once, before the loop",
         "These ops use neither data nor weights, so each step computes the same.",
         "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
     ),
     DATA: (
-        "Run {what} once for all epochs",
+        "unlearned", "Run {what} once for all epochs",
         "Nothing in it is trained: {epochs} epochs compute the same for each example.",
         "features = frozen.predict(x), then fit the remaining layers on features. Targets and decoded data: "
         "dataset.map(...).cache() before shuffle. Skip this if each epoch augments the examples anew.",
     ),
-}
+}  # fmt: skip
 
 
 @of_cell
@@ -357,9 +360,7 @@ def retracing(model: Model, study: Study) -> Proposals:
         spent_ps = float(model.tree.self_ps[edit.rows].sum()) * edit.share
     times = f"in {count_text(again.traced)} of {count_text(again.calls)} calls"
     if again.is_made:
-        evidence = (
-            f"{name[:100]} was a new tf.function {times}. TensorFlow traces every new function."
-        )
+        evidence = f"{name[:100]} was a new tf.function {times}. TensorFlow traces each of them."
         code = "Make the tf.function once, before the loop, and pass changing values as tensors."
     else:
         why = ". A Python number, a new object or a new shape comes with each call."

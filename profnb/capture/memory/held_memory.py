@@ -83,14 +83,20 @@ def find_held(
     claims = _Claims()
     names = [*namespace.items(), *_frame_names(error)]
     values = [value for _, value in names]
-    torch_objects = _torch_objects()
-    with OwnFaults():  # somebody's objects may do anything when they are looked at
-        for model in (*models, *of_types(values, model_types())):
+    modules, optimizers, tensors = _torch_objects()
+    layers: dict[int, str] = {}  # by the weight of PyTorch's
+    of_keras = [one for one in modules if package_of(one) in KERAS_LIBRARIES]
+    inside = {id(part) for one in of_keras for part in parts_of(one)}
+    outermost = [one for one in of_keras if id(one) not in inside]
+    for model in (*models, *of_types(values, model_types()), *outermost):
+        with OwnFaults():  # somebody's objects may do anything when they are looked at
             for path, weight in _keras_weights(model, str(model.name), 0):
                 claims.claim(weight, WEIGHTS, path)
+                layers.setdefault(id(getattr(weight, "value", weight)), path)
             for state in _states_of(getattr(model, "optimizer", None)):
                 claims.claim(state, OPTIMIZER_STATE, "")
-        for kind, holder, array in _torch_claims(*torch_objects):
+    with OwnFaults():  # likewise
+        for kind, holder, array in _torch_claims(modules, optimizers, tensors, layers):
             claims.claim(array, kind, holder)
         for optimizer in values:
             for state in _states_of(optimizer):
@@ -99,7 +105,7 @@ def find_held(
         for name, array, is_state in _reached(names):
             claims.claim(array, OPTIMIZER_STATE if is_state else _kind_of(array), name)
     with OwnFaults():  # likewise
-        for array in (*torch_objects[2], *_jax_arrays()):
+        for array in (*tensors, *_jax_arrays()):
             claims.claim(array, _kind_of(array), "")
     return claims.held()
 
@@ -150,9 +156,16 @@ def torch_blocks() -> dict[int, int]:
 
 
 def _torch_claims(
-    modules: list[Any], optimizers: list[Any], tensors: list[Any]
+    modules: list[Any], optimizers: list[Any], tensors: list[Any], layers: dict[int, str]
 ) -> Iterator[tuple[str, str, Any]]:
-    """Give what PyTorch's modules, their gradients and optimizers hold, by kind and layer."""
+    """Give what PyTorch's modules, their gradients and optimizers hold, by kind and layer.
+
+    Args:
+        modules: The modules that live.
+        optimizers: Likewise.
+        tensors: Likewise.
+        layers: The layer of each weight whose layer is known, by the weight's number; others are added.
+    """
     inner = {id(part) for module in modules for part in module.children()}
     roots = [module for module in modules if id(module) not in inner]
     named = (
@@ -160,7 +173,6 @@ def _torch_claims(
         for root in roots
         for name, weight in (*root.named_parameters(), *root.named_buffers())
     )
-    layers: dict[int, str] = {}
     for root_name, name, weight in named:
         layer = "/".join([root_name, *name.split(".")[:-1]])
         yield WEIGHTS, layers.setdefault(id(weight), layer), weight

@@ -127,6 +127,10 @@ def _read(error: BaseException, text: str) -> MemoryShortage:
         facts["unused_bytes"] = reserved - facts["in_use_bytes"]
     if facts["asked_bytes"] < 0:
         facts["asked_bytes"] = _tensor_bytes(text)
+    if min(facts["free_bytes"], facts["in_use_bytes"], facts["limit_bytes"]) >= 0:
+        # A device may have more than the process is allowed.
+        left = facts["limit_bytes"] - facts["in_use_bytes"]
+        facts["free_bytes"] = max(min(facts["free_bytes"], left), 0)
     is_of_host = isinstance(error, MemoryError) or _CPU_ALLOCATOR in text
     device = CPU if is_of_host else device_of(text)
     op = _ASKING_OP.search(text)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.core.units import duration_text
+from profnb.core.units import duration_text, percent_text
 from profnb.subjects.input.iterators import count_first_fill, keras_array_rows, read_files
 from profnb.subjects.input.pipeline import InputPipeline
 from profnb.subjects.input.waiting import FUNCTION, Waiting
@@ -129,7 +129,7 @@ def diagnose_input(
     if not len(table) or not waiting.elements:
         return None
     fraction = waiting.fraction
-    waits = f"The steps wait {fraction:.1%} of the time for input"
+    waits = f"The steps wait {percent_text(fraction)} of the time for input"
     unit, each = ("examples", batch_size) if batch_size else ("batches", 1)
     model, made = waiting.model_per_second * each, waiting.pipeline_per_second * each
     by_iterator = waiting.charged_ps.sum(axis=1)
@@ -171,7 +171,7 @@ def diagnose_input(
     share = by_iterator[row] / by_iterator.sum()
     sentence = (
         f"The input delivers {_rate(made)} {unit}/s; training alone could use {_rate(model)} or more. "
-        f"{share:.0%} of the waiting is for {name}: it {what}{threads}."
+        f"{percent_text(share)} of the waiting is for {name}: it {what}{threads}."
     )
     severity = "high" if fraction >= HIGH else "moderate"
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} {what}")
