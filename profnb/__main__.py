@@ -14,12 +14,14 @@ from contextlib import redirect_stdout, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from profnb import __version__
+from profnb.core.arguments import Parser, count, counts, new_file, percentage
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, options_of
 from profnb.core.printable import (
+    cut_middle,
     for_terminal,
     printable,
     printable_lines,
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
 _MOST_ROWS_PRINTED = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
-_USAGE = 2
 
 
 def _say(text: str) -> None:
@@ -122,7 +123,7 @@ def _demo(arguments: argparse.Namespace) -> None:
     result = run_demo(arguments.out, arguments.steps, arguments.epochs)
     print()
     _answer(result.summary())
-    _say(f"\nReport: {Path(arguments.out).resolve()}")
+    _say(f"\nReport: {arguments.out}")
 
 
 def _load(arguments: argparse.Namespace) -> "Profile":
@@ -169,7 +170,7 @@ def _timeline(arguments: argparse.Namespace) -> None:
     result = _load(arguments)
     if arguments.out is None:
         _say(build_timeline(result.study).text)
-    elif arguments.out.endswith((".html", ".htm")):
+    elif arguments.out.suffix in {".html", ".htm"}:
         _say(f"Timeline: {result.to_html(arguments.out).resolve()}")
     else:
         _say(f"Chrome trace: {result.to_chrome_trace(arguments.out).resolve()}")
@@ -194,11 +195,17 @@ def _table(arguments: argparse.Namespace) -> None:
         return
     _say(table.rows)
     if len(frame):
-        _say(
-            frame.to_string(
-                index=False, max_rows=_MOST_ROWS_PRINTED, na_rep="-", line_width=terminal_columns()
+        columns = terminal_columns()
+        settings = {"index": False, "max_rows": _MOST_ROWS_PRINTED, "na_rep": "-"}
+        text = frame.to_string(**settings)
+        if columns is not None and text.index("\n") > columns:  # names give way to what they have
+            cut = frame.apply(
+                lambda one: one.map(
+                    lambda x: cut_middle(x, columns // 5) if isinstance(x, str) else x
+                )
             )
-        )
+            text = cut.to_string(**settings, line_width=columns)
+        _say(text)
     if len(frame) > _MOST_ROWS_PRINTED:
         _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
     if not len(frame):
@@ -228,21 +235,6 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 1
 
 
-def _new_file(text: str) -> Path:
-    """Take a path of this folder, which a program may leave before the file is written."""
-    path = Path(text).expanduser().absolute()
-    if not path.parent.is_dir():
-        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
-    return path
-
-
-def _percentage(text: str) -> float:
-    number = float(text.rstrip("%"))
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"a percentage that is not negative, got {text}")
-    return number / 100
-
-
 def _lite(arguments: argparse.Namespace) -> None:
     from profnb.lite.entry import is_saved, lite
 
@@ -254,7 +246,7 @@ def _lite(arguments: argparse.Namespace) -> None:
         arguments.data,
         kinds=arguments.kinds.split(","),
         representative=arguments.representative,
-        threads=[int(one) for one in arguments.threads.split(",")],
+        threads=arguments.threads,
         batch_size=arguments.batch_size,
         allow=[one for one in arguments.allow.split(",") if one],
         fixed_batch=arguments.fixed_batch,
@@ -300,17 +292,8 @@ def _clean(arguments: argparse.Namespace) -> None:
     _say("\n".join(changes) or "Nothing to repair.")
 
 
-class _Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong with a line, and where to read what it takes."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(
-            _USAGE, printable(f"{self.prog}: {message}; `{self.prog} --help` has all.") + "\n"
-        )
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="profnb",
         description="A TensorFlow, JAX and PyTorch profiler: in the notebook, and here.",
     )
@@ -333,7 +316,7 @@ def _parser() -> argparse.ArgumentParser:
 
     page = argparse.ArgumentParser(add_help=False)
     page.add_argument(
-        "-o", "--out", type=_new_file, metavar="FILE.html", help="write a page that works offline"
+        "-o", "--out", type=new_file, metavar="FILE.html", help="write a page that works offline"
     )
     path, saved = (argparse.ArgumentParser(add_help=False) for _ in range(2))
     path.add_argument("path", help="a trace of any format, run folder or logdir")
@@ -391,6 +374,7 @@ def _parser() -> argparse.ArgumentParser:
     timeline.add_argument(
         "-o",
         "--out",
+        type=new_file,
         help="FILE.html: a page that works offline; else a Chrome trace (.json, .json.gz)",
     )
 
@@ -406,7 +390,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.add_argument(
         "--fail-if-slower",
-        type=_percentage,
+        type=percentage,
         metavar="PERCENT",
         help="exit with 1 if B is slower than A by more than this, and surely so (for CI)",
     )
@@ -419,12 +403,14 @@ def _parser() -> argparse.ArgumentParser:
 
     clean = command(_clean, "repair a saved notebook for GitHub and nbviewer")
     clean.add_argument("notebook", help="the .ipynb file; changed in place unless -o is given")
-    clean.add_argument("-o", "--out", help="write the repaired notebook here")
+    clean.add_argument("-o", "--out", type=new_file, help="write the repaired notebook here")
 
     demo = command(_demo, "profile a small real training and write its report")
-    demo.add_argument("-o", "--out", default="profnb-demo.html", help="HTML file (%(default)s)")
-    demo.add_argument("--steps", type=int, default=200, help="steps per epoch (%(default)s)")
-    demo.add_argument("--epochs", type=int, default=2, help="epochs (%(default)s)")
+    demo.add_argument(
+        "-o", "--out", type=new_file, default="profnb-demo.html", help="HTML file (%(default)s)"
+    )
+    demo.add_argument("--steps", type=count, default=200, help="steps per epoch (%(default)s)")
+    demo.add_argument("--epochs", type=count, default=2, help="epochs (%(default)s)")
     return parser
 
 
@@ -450,12 +436,19 @@ def _add_lite_options(lite: argparse.ArgumentParser) -> None:
     lite.add_argument("--data", metavar="FILE.npz", help="examples: arrays x and y")
     lite.add_argument("--kinds", default=",".join(KINDS), help="what to convert to (%(default)s)")
     lite.add_argument("--representative", metavar="FILE.npz", help="what int8 is calibrated with")
-    lite.add_argument("--threads", default="1", metavar="N,N", help="threads (%(default)s)")
-    lite.add_argument("--batch-size", type=int, default=1, help="examples of a run (%(default)s)")
+    lite.add_argument(
+        "--threads", type=counts, default="1", metavar="N,N", help="threads (%(default)s)"
+    )
+    lite.add_argument("--batch-size", type=count, default=1, help="examples of a run (%(default)s)")
     lite.add_argument("--allow", default="", metavar="WHAT", help=f"of {', '.join(ALLOWED)}")
     lite.add_argument("--fixed-batch", action="store_true", help="convert for exactly this batch")
     lite.add_argument("--label", help="what to call the result")
-    lite.add_argument("--save", metavar="FILE", help="keep the result, to open or compare it later")
+    lite.add_argument(
+        "--save",
+        type=new_file,
+        metavar="FILE",
+        help="keep the result, to open or compare it later",
+    )
     lite.add_argument("--json", action="store_true", help="print it for programs, at most 8 kB")
 
 
@@ -467,7 +460,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the second is slower than allowed; 2 where the line itself is wrong; 141 where who reads what is
         printed has stopped, as `head` does. What a program of `run` raises is raised, ``SystemExit`` too.
     """
-    parsed = _parser().parse_args(arguments)
+    parsed, strangers = _parser().parse_known_args(arguments)
+    if strangers:
+        parsed.parser.error(f"there is no option or argument {' '.join(strangers)}")
     if parsed.run_command is _run:  # which leaves errors and streams as they are
         _run(parsed)
         return 0

@@ -160,7 +160,7 @@ class Comparison(Result):
             return self.difference.verdict(*self.labels)
         examples = sizes[1] / sizes[0]
         return (
-            f"{leading.verdict(*self.labels, of='per example')} A step takes {self.ratio:.2f} of the time, "
+            f"{leading.verdict(*self.labels, of='per example')} A step takes {self.ratio:.2f} times as long, "
             f"with {examples:.3g} times the examples."
         )
 

@@ -219,7 +219,7 @@ class Difference:
             sentence = f"{second} is {speed}{of} than {first}"
         else:
             said = "One run each is no proof" if self.is_open else "These runs show no difference"
-            sentence = f"{said}: {second} takes {self.ratio:.2f} of the time of {first}{of}"
+            sentence = f"{said}: {second} takes {self.ratio:.2f} times as long as {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
 

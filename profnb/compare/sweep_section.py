@@ -124,7 +124,7 @@ def _section(table: SweepTable) -> Section:
         ),
         title="Settings",
         tab="",
-        sentence=f"Worth the price: no other is surely better in throughput or in{weighed} without a loss."
+        sentence=f"Worth the price: any other setting loses in throughput or in{weighed}."
         if is_weighed
         else "",
         bar=Bar.of(np.nan_to_num(table.per_second), colours.__getitem__),

@@ -262,10 +262,11 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
         error = " ".join(point.error.split())[:_LONGEST_ERROR]
         notes.append(f"{setting_text(point.setting)}: {error}")
     if without_effect:
+        names = ", ".join(sorted(without_effect))
         notes.append(
-            f"{', '.join(sorted(without_effect))} had no effect. Perhaps the cell sets the value, compiles "
-            "no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow (threads). Or the "
-            "installed version cannot change the value. Rows with no further difference differ by chance."
+            f"{names} had no effect: rows that differ only in {names} differ by chance. Perhaps the cell "
+            "sets the value, compiles no model, fits no tf.data.Dataset (prefetch) or imports no TensorFlow "
+            "(threads). Or the installed version cannot change the value."
         )
     if any(point.was_traced for point in points):
         notes.append(

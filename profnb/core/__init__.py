@@ -1,6 +1,7 @@
 """The things that every room may use.
 
 errors, options     what profnb raises on purpose; what to record, also as a line takes it
+arguments           words of a command line, read or refused before anything runs
 units, printable    numbers to text; text of others for a terminal
 columns, joining    array types, and values looked up by key; rows of two tables by equal keys
 jit                 the door to Numba; plain Python while there is little to do

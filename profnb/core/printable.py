@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from textwrap import fill, wrap
+from textwrap import TextWrapper
 
 # What we draw with and write, and what stands for it where there is only ASCII.
 _SIMPLER = {
@@ -20,6 +20,8 @@ _SIMPLER = {
 _NARROWEST = 20  # columns below which nothing is broken
 LONGEST_NAME = 60  # of a name in a sentence, in characters: half a line
 _NBSP = "\u00a0"  # what indents, and commands nothing
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[pnµum]?s|%|[kMGT]?B)(?!\w))")
+_GLUE = "\x1f"  # stands for a space at which no line ends; no printable text has it
 _SAVING, _GREEN = re.compile(r"(?<=\()saves [^()]+(?=\))"), "\x1b[32m\\g<0>\x1b[0m"
 
 
@@ -46,25 +48,30 @@ def printable_lines(text: str) -> str:
 
 
 def terminal_columns() -> int | None:
-    """Count the columns of the terminal that standard output is; None where it is none."""
+    """Count the columns of the terminal that standard output is, or take $COLUMNS; None where it is none."""
     try:
         if not sys.stdout.isatty():
             return None
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None
+        stated = int(os.environ.get("COLUMNS") or 0)
+        return stated or os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError, AttributeError):  # none, a closed one, or one that a program plays
         return None
+
+
+class UnitWrapper(TextWrapper):
+    """Breaks a paragraph into lines, but no number from its unit."""
+
+    def wrap(self, text: str) -> list[str]:
+        """Give the lines."""
+        lines = super().wrap(_BEFORE_UNIT.sub(_GLUE, text))
+        return [line.replace(_GLUE, " ") for line in lines]
 
 
 def filled(text: str, most: int, indent: str = "") -> str:
     """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
     columns = terminal_columns() or most
-    return fill(text, max(min(most, columns), _NARROWEST), subsequent_indent=indent)
-
-
-def column_lines(text: str, begin: int) -> list[str]:
-    """Break the last cell of a table's row, which begins so far right, where the terminal ends."""
-    room = (terminal_columns() or sys.maxsize) - begin
-    return wrap(text, room) if _NARROWEST <= room < len(text) else [text]
+    width = max(min(most, columns), _NARROWEST)
+    return UnitWrapper(width, subsequent_indent=indent).fill(text)
 
 
 def for_terminal(text: str) -> str:

@@ -13,13 +13,14 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import column_lines, cut_middle, printable
+from profnb.core.printable import UnitWrapper, cut_middle, printable, terminal_columns
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED
 
@@ -34,6 +35,13 @@ _BAR = re.compile(r"[\s·]*[\u2580-\u259f][\u2580-\u259f\s·]*|·{2,}")
 _LONG_WORD, _LONGEST_WORD = re.compile(r"\S{49,}"), 48
 _NOTHING = Markup("")
 CODE_FONT = Markup('<span style="font-family:monospace">{}</span>')
+_LEAST_COLUMN = 12  # characters of a word or a number with its unit, below which nothing reads
+
+
+class _CellWrapper(UnitWrapper):
+    """Breaks a cell at spaces, and a name in it behind a slash, a colon or a dash."""
+
+    wordsep_re = re.compile(r"(\s+|\S*?\w[/:-]+(?=[^\s/:-]))")
 
 
 def without_controls(html: Markup) -> Markup:
@@ -192,26 +200,46 @@ def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
 def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
     """Write rows as aligned columns of plain text; number columns align right.
 
-    In a terminal that ends within the last column, its cells go on below.
+    In a terminal that is narrower, the widest columns give way, and their cells go on below. Columns that do
+    not fit at all follow as a second table, which begins with the first column again.
     """
     if not rows:
         return ""
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(numbers))]
-    begin = sum(width + 2 for width in widths[:-1])
-    rows = [
-        line
-        for row in rows
-        for line in zip_longest(
-            *([cell] for cell in row[:-1]),
-            *(column_lines(cell, begin) for cell in row[-1:]),
-            fillvalue="",
-        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    least = [
+        min(width, max(_LEAST_COLUMN, *(len(row[at]) for row in rows[1:] if is_number), 0))
+        for at, (width, is_number) in enumerate(zip(widths, numbers, strict=True))
     ]
+    columns = terminal_columns() or sys.maxsize
+    fitting = sum(end <= columns + 2 for end in accumulate(width + 2 for width in least))
+    if 2 <= fitting < len(widths):
+        parts = (slice(1, fitting), slice(fitting, None))
+        return "\n".join(
+            plain_table([[row[0], *row[part]] for row in rows], [numbers[0], *numbers[part]])
+            for part in parts
+        )
+    room = columns - 2 * (len(widths) - 1)
+    for giving in (True, False):  # what numbers are called, then texts
+        while sum(widths) > room:
+            wide = [
+                at for at, one in enumerate(numbers) if one is giving and widths[at] > least[at]
+            ]
+            if not wide:
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    cells = (
+        [
+            _CellWrapper(width).wrap(cell) if len(cell) > width else [cell]
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        for row in rows
+    )
     return "\n".join(
         "  ".join(
             cell.rjust(width) if is_number else cell.ljust(width)
-            for cell, width, is_number in zip(row, widths, numbers, strict=True)
+            for cell, width, is_number in zip(line, widths, numbers, strict=True)
         ).rstrip()
-        for row in rows
+        for row in cells
+        for line in zip_longest(*row, fillvalue="")
     )

@@ -33,7 +33,7 @@ function showTips(root) {
   /** @param {Event} event */
   const show = (event) => {
     const found = tipOf(event.target);
-    if (!found) { hide(); return; }
+    if (!found?.[0].isConnected) { hide(); return; }  // a click may take away what was clicked
     const [element, text] = found;
     tip.textContent = text;
     tip.style.display = '';

@@ -193,7 +193,7 @@ def _host_section(times: HostTimes, _: Merged) -> Section:
     if len(times.host) > _MOST_HOSTS:
         count = counted_text(len(times.host), times.noun)
         sentence += (
-            f" Of {count} the {_MOST_HOSTS} with the longest own work. All are in fleet.hosts."
+            f" Listed are the {_MOST_HOSTS} with the longest own work; fleet.hosts has all {count}."
         )
     columns = ("step_ms", "own_ms", "wait_ms", "exchange_ms", "caused_ms", "last_fraction")
     title = f"{times.noun.capitalize()}s"
@@ -241,8 +241,8 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     listed = "\n".join(f"{marks}  {printable(host)}" for marks, host in rows)
     return Section(
         title=_LATE,
-        sentence=f"One mark a step, from the first common step to the last: own work of the {times.noun} "
-        f"beyond the shortest. A full block is {duration_text(most)}.{several}",
+        sentence=f"One mark a common step: how much longer the {times.noun} worked than the fastest. "
+        f"A full block is {duration_text(most)}.{several}",
         headings=("steps", times.noun),
         rows=rows,
         numbers=(False, False),

@@ -156,10 +156,10 @@ def _slower(findings: LiteFindings) -> Iterator[Finding]:
         blamed = _slower_layers(findings, one, base)
         interval = range_text(f"{1 / high:.2f}", f"{1 / low:.2f}")
         evidence = (
-            f"It takes {1 / ratio:.2f}x as long as {base.name} ({interval}) on this machine{blamed}. Other "
-            "processors differ: time the model on the target device first."
+            f"{one.name} takes {1 / ratio:.2f} times as long ({interval}) on this machine{blamed}. Other "
+            "processors differ: time both on the target device first."
         )
-        title = f"{one.name} gains no time"
+        title = f"Keep {base.name}: {one.name} is slower"
         yield Finding("slower-than-float", title, evidence, 1 - ratio, "", _QUANTIZING)
 
 

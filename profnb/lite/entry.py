@@ -90,11 +90,11 @@ def lite(
     if isinstance(model, str | os.PathLike) and is_saved(Path(model)):
         return open_result(model)
     if isinstance(kinds, str) or not kinds or set(kinds) - set(KINDS):
-        raise ValueError(f"kinds are of {', '.join(KINDS)}, got {kinds!r}.")
+        raise ValueError(f"kinds takes a list of {', '.join(KINDS)}, got {kinds!r}.")
     if isinstance(allow, str) or set(allow) - set(ALLOWED):
         raise ValueError(f"allow takes a list of {', '.join(ALLOWED)}, got {allow!r}.")
     if not len(threads) or any(int(one) < 1 for one in threads):
-        raise ValueError(f"threads are whole numbers from 1 on, got {tuple(threads)}.")
+        raise ValueError(f"threads takes whole numbers from 1, got {tuple(threads)}.")
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}.")
     if not 0 < seconds < math.inf:

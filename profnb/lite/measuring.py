@@ -266,8 +266,8 @@ class _Measuring:
             if keras:
                 times[KERAS].append(keras() * PS_PER_S)
         bench.notes.append(
-            f"Times: {rounds} rounds, in each all models by turns, {burst} timed runs after an untimed one, "
-            "without a profiler" + ("." if is_compiled else ", by Interpreter.invoke.")
+            f"All models were timed by turns in {rounds} rounds, each with {burst} runs after an untimed "
+            "run. No profiler ran." + ("" if is_compiled else " Times are of Interpreter.invoke.")
         )
         timed = [replace(one, round_ps=tuple(times[one.name])) for one in rows]
         if side is not None:

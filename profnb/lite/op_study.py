@@ -337,8 +337,8 @@ class OpStudy:
         if costs:
             longer = longer_text(min(costs), max(costs))
             bench.notes.append(
-                f"Times of ops come from separate runs under the profiler. These runs took {longer}, "
-                "counted in whole microseconds."
+                "Times of ops come from separate runs, in whole microseconds. Under the profiler runs "
+                f"took {longer}."
             )
 
     def _profile_one(self, process: InterpreterProcess, one: LiteModel, source: str) -> float:

@@ -47,8 +47,9 @@ def lite_sections(findings: LiteFindings) -> list[Section]:
 def _ranged(
     value: float, low: float, high: float, text: Callable[[float], str]
 ) -> tuple[str, str, str]:
-    """Write a value, and its 95 % interval where it has one."""
-    return text(value), "", range_text(text(low), text(high)) if math.isfinite(low) else ""
+    """Write a value, and its 95 % interval where it has one that is not all the same in writing."""
+    interval = range_text(text(low), text(high)) if math.isfinite(low) else ""
+    return text(value), "", interval if interval != text(value) else ""
 
 
 def _number(heading: str, cell: Callable[[int], Cell], meaning: str) -> Shown:
@@ -356,7 +357,8 @@ def _speedup_text(ratio: float, low: float, high: float, other: str) -> str:
     if high < 1:
         factors, word = (1 / ratio, 1 / high, 1 / low), "slower"
     times, first, last = (f"{one:.1f}" if one >= 1.95 else f"{one:.2f}" for one in factors)
-    return f"{times}x {word} than {other} ({range_text(first, last)})"
+    interval = range_text(first, last)
+    return f"{times}x {word} than {other}" + (f" ({interval})" if interval != times else "")
 
 
 def difference_text(row: Any, labels: tuple[str, str], findings: LiteFindings) -> str:

@@ -64,7 +64,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     settings = combine(choices)
     if len(settings) > _MOST_SETTINGS:
         raise UsageError(
-            f"{len(settings):,} combinations; at most {_MOST_SETTINGS} run. Give fewer."
+            f"{len(settings):,} combinations are too many. Give fewer values: at most {_MOST_SETTINGS} run."
         )
     if awaits(shell, body):
         raise UsageError("The cell awaits something; cells that await cannot be repeated.")

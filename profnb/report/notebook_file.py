@@ -36,8 +36,8 @@ def clean_notebook(
     source = Path(path)
     try:
         notebook = json.loads(source.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{source} is not a notebook ({error}).") from None
+    except (ValueError, RecursionError):
+        raise ValueError(f"{source} is not a notebook: no JSON. Give an .ipynb file.") from None
     if not isinstance(notebook, dict) or not isinstance(notebook.get("cells"), list):
         raise ValueError(  # noqa: TRY004 - the file is wrong, not the caller
             f"{source} is not a notebook of format 4: it has no list of cells."
@@ -53,8 +53,8 @@ def clean_notebook(
 def _written(notebook: dict[str, Any], source: Path) -> bytes:
     try:
         text = json.dumps(notebook, indent=1, ensure_ascii=False) + "\n"
-    except RecursionError as error:
-        raise ValueError(f"{source} is not a notebook ({error}).") from None
+    except RecursionError:
+        raise ValueError(f"{source} is not a notebook: its JSON is too deep.") from None
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError:  # half a character, which JSON can only name

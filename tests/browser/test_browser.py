@@ -482,6 +482,8 @@ def test_a_tip_is_shown_to_who_points_touches_or_comes_by_keyboard(open_page, tm
     assert tip.is_visible()
     page.keyboard.press("ArrowUp")
     assert tip.inner_text().startswith("epoch")
+    page.locator(".profnb-icicle [role=treeitem]", has_text="Pause.on_epoch_end").tap()  # which is drawn anew, as wide as the page
+    assert not tip.is_visible()
     page.locator(".profnb-advice li > div").first.tap()
     assert "saves" in page.locator(".profnb-advice li").first.inner_text() and tip.is_visible()
     described = page.locator(".profnb-advice li > div").first

@@ -73,6 +73,24 @@ def test_a_search_sums_up_what_it_found_and_a_click_goes_to_one_of_the_longest(o
     assert page.errors == []
 
 
+def test_a_search_moves_nothing_and_tells_ops_by_their_ends_and_kernels_by_their_functors(open_trace):
+    kernel = "void cudnn::cnn::%s<float, 1024, 5>(int, int, int, float const*, float const*)"
+    events = [
+        event(kernel % "implicit_convolve_sgemm", 0, 4 * MS),
+        event("gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter", 4 * MS, 3 * MS),
+        event("convolve", 8 * MS, 2 * MS),
+    ]
+    page = open_trace(read(host(line("python", *events))), width=1366)
+    before = page.page.locator(CANVAS).bounding_box()
+    page.page.get_by_label("search events").fill("conv")
+    assert [row[0] for row in results(page)] == ["implicit_convolve_sgemm…", "…2D/Conv2DBackpropFilter", "convolve"]
+    page.page.keyboard.press("Enter")
+    assert "1 of 3" in page.page.inner_text(".profnb-timeline") and page.page.locator(CANVAS).bounding_box() == before
+    table = found(page).get_by_label("the longest matches")
+    assert table.evaluate("box => box.scrollWidth <= box.clientWidth")  # the lane, too, is seen
+    assert page.errors == []
+
+
 def wrapped():
     """main() calls a module through torch's _call_impl; a leaf of torch that calls nothing; a file of the user named like no library's."""
     return read(host(line(

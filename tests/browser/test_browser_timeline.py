@@ -91,7 +91,7 @@ def test_the_first_picture_is_drawn_offline_in_any_theme_and_width(open_page, cn
 
 def test_keys_and_wheel_zoom_and_pan(cnn):
     cnn.page.locator(CANVAS).focus()
-    cnn.page.mouse.move(box(cnn)["x"] + 600, box(cnn)["y"] + 120)
+    cnn.page.mouse.move(box(cnn)["x"] + 550, box(cnn)["y"] + 120)
     cnn.page.keyboard.press("w")
     first = view(cnn)
     assert first["to"] - first["from"] == pytest.approx(0.6, abs=0.01)

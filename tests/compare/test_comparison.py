@@ -228,7 +228,7 @@ def test_guards_are_said_before_the_verdict():
     found = compare(*sides, labels=("small", "large"))
     assert found.ratio_per_example == pytest.approx(found.ratio / 2)
     assert found.verdict.startswith("large is 2.00x faster per example than small (95 % interval 2.00, 3 + 3 runs).")
-    assert found.verdict.endswith("A step takes 1.00 of the time, with 2 times the examples.")
+    assert found.verdict.endswith("A step takes 1.00 times as long, with 2 times the examples.")
     assert (found.is_different, found.leading.is_different) == (False, True)
     text = found.summary()
     assert text.index("Caution: Batch sizes differ") > text.index("large is 2.00x faster per example")
@@ -346,7 +346,7 @@ def test_a_comparison_of_profiles_and_of_lists_of_them():
     one, two = profile(gap=1), profile(gap=4)
     found = compare(one, two, labels=("before", "after"))
     assert found.ratio == pytest.approx(12 / 9)  # from step to step: the gap counts
-    assert found.verdict.startswith("One run each is no proof: after takes 1.33 of the time of before (95 % interval 1.24 to 1.44, 12 + 12 steps)")
+    assert found.verdict.startswith("One run each is no proof: after takes 1.33 times as long as before (95 % interval 1.24 to 1.44, 12 + 12 steps)")
     assert not found.is_different
     assert all("One run each" in text for text in (found.summary(), found.to_markdown(), found._repr_mimebundle_()["text/html"]))
     assert found.table.difference_us.abs().is_monotonic_decreasing
@@ -487,7 +487,7 @@ def test_one_run_a_side_is_held_against_how_runs_vary():
     assert compare_runs(one, two).is_different  # where only the steps are asked
     unknown = compare_runs(one, two, spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD))
     assert unknown.verdict("a", "b") == (
-        "One run each is no proof: b takes 1.05 of the time of a (95 % interval 0.97 to 1.13, 100 + 100 steps). "
+        "One run each is no proof: b takes 1.05 times as long as a (95 % interval 0.97 to 1.13, 100 + 100 steps). "
         "Even on an idle machine two runs of the same code can differ by 8 %. Repeat the runs (in a notebook: --repeat 5)."
     )
     assert not compare_runs(one, RunSet("c", (3 * two.step_ps[0],)), spreads=(UNKNOWN_SPREAD, UNKNOWN_SPREAD)).is_different  # nobody knows

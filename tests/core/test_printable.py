@@ -72,3 +72,18 @@ def test_an_output_that_is_no_terminal_has_no_columns(monkeypatch, output):
     monkeypatch.setattr("sys.stdout", output)
     assert terminal_columns() is None
     assert filled("a " * 60, 40) == "\n".join(["a " * 19 + "a"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("It saves 842 ms to 1.89 s of the cell", ["It saves 842 ms to", "1.89 s of the cell"]),
+        ("This is 38 % of the whole cell", ["This is 38 % of the", "whole cell"]),
+        ("with memory of about 1.5 GB or more", ["with memory of about", "1.5 GB or more"]),
+        ("It ran for more than 3 steps of all", ["It ran for more than", "3 steps of all"]),
+        ("It ran for all of its 12 steps again", ["It ran for all of its", "12 steps again"]),
+        ("the first of all these is batch 12 so", ["the first of all", "these is batch 12 so"]),
+    ],
+)
+def test_a_line_ends_between_words_but_not_before_a_unit(text, lines):
+    assert filled(text, 21).split("\n") == lines

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from markupsafe import Markup
 
-from profnb.drawing.markup import figure_text, html_table, json_attribute, note_list, script_element
+from profnb.drawing import markup
+from profnb.drawing.markup import figure_text, html_table, json_attribute, note_list, plain_table, script_element
 from profnb.drawing.figures import figure_html
 
 PACKAGE = Path(__file__).parents[2] / "profnb"
@@ -105,3 +106,48 @@ def test_an_attribute_holds_json_that_no_quote_or_tag_ends():
 
 def test_a_program_ends_its_element_only_once():
     assert script_element("a('</script>')") == "<script>a('<\\/script>')</script>"
+
+
+def lines_in(columns, rows, numbers, monkeypatch):
+    monkeypatch.setattr(markup, "terminal_columns", lambda: columns)
+    return plain_table(rows, numbers).splitlines()
+
+
+ROWS = [("op", "a/long-name.pb", "runs"), ("model/dense_1/MatMul", "1.25 ms", "8"), ("Relu", "3 us", "1,000")]
+
+
+@pytest.mark.parametrize("columns", [None, 200, 43])
+def test_a_table_that_fits_is_left_alone(columns, monkeypatch):
+    assert lines_in(columns, ROWS, (False, True, True), monkeypatch) == [
+        "op                    a/long-name.pb   runs",
+        "model/dense_1/MatMul         1.25 ms      8",
+        "Relu                            3 us  1,000",
+    ]
+
+
+def test_in_a_narrow_terminal_headings_give_way_first_and_names_break_behind_a_slash(monkeypatch):
+    assert lines_in(35, ROWS, (False, True, True), monkeypatch) == [
+        "op                   a/long-   runs",
+        "                     name.pb",
+        "model/dense_1/       1.25 ms      8",
+        "MatMul",
+        "Relu                    3 us  1,000",
+    ]
+
+
+def test_columns_that_do_not_fit_follow_below_with_the_names_again(monkeypatch):
+    rows = [("op", "first", "second", "third"), ("Relu", "1.25 ms", "2.25 ms", "3.25 ms"), ("Add", "1 us", "2 us", "3 us")]
+    assert lines_in(24, rows, (False, True, True, True), monkeypatch) == [
+        "op      first   second",
+        "Relu  1.25 ms  2.25 ms",
+        "Add      1 us     2 us",
+        "op      third",
+        "Relu  3.25 ms",
+        "Add      3 us",
+    ]
+
+
+def test_numbers_are_never_broken_however_narrow_it_is(monkeypatch):
+    shown = lines_in(10, ROWS, (False, True, True), monkeypatch)
+    assert any("1.25 ms" in line for line in shown) and any("3 us  1,000" in line for line in shown)
+    assert lines_in(10, [], (), monkeypatch) == []

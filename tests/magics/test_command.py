@@ -205,6 +205,40 @@ def test_a_wrong_line_of_any_command_is_one_sentence_and_two(words, capsys):
     assert said.err.endswith("--help` has all.\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["demo", "-o", "/no/such/page.html"], "argument -o/--out: there is no folder '/no/such'"),
+        (["demo", "-o", "/"], "argument -o/--out: '/' is a folder; name a file in it"),
+        (["demo", "--steps", "0"], "argument --steps: takes a whole number from 1, got '0'"),
+        (["timeline", TRACE, "-o", "/no/such/t.json"], "argument -o/--out: there is no folder '/no/such'"),
+        (["clean", "a.ipynb", "-o", "/no/such/b.ipynb"], "argument -o/--out: there is no folder '/no/such'"),
+        (["lite", "a.tflite", "--save", "/"], "argument --save: '/' is a folder; name a file in it"),
+        (["lite", "a.tflite", "--threads", "1,x"], "argument --threads: takes a whole number from 1, got 'x'"),
+        (["compare", TRACE, TRACE, "--fail-if-slower", "5 ms"], "argument --fail-if-slower: takes a percentage such as 5, got '5 ms'"),
+        (["compare", TRACE, TRACE, "--fail-if-slower", "-5"], "argument --fail-if-slower: takes a percentage such as 5, got '-5'"),
+        (["report", TRACE, "--nothing", "x"], "there is no option or argument --nothing x"),
+        (["run", "--nothing", "a.py"], "there is no option or argument --nothing"),
+    ],
+)
+def test_a_wrong_line_is_refused_before_anything_runs(words, sentence, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert capsys.readouterr().err == f"profnb {words[0]}: {sentence}; `profnb {words[0]} --help` has all.\n"
+
+
+@pytest.mark.parametrize(("limit", "status"), [("0", 0), ("2.5%", 0), ("5", 0)])
+def test_a_percentage_is_read_with_and_without_its_sign(limit, status, capsys):
+    assert main(["compare", TRACE, TRACE, "--fail-if-slower", limit]) == status
+
+
+def test_what_is_no_notebook_is_said_without_a_parsers_words(tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("hello")
+    for file in (str(tmp_path / "a.txt"), TRACE):
+        assert main(["clean", file]) == 1
+        assert capsys.readouterr().err == f"profnb: {file} is not a notebook: no JSON. Give an .ipynb file.\n"
+
+
 @pytest.mark.parametrize("words", [("clean", "no.ipynb"), ("table", "no.ipynb")])
 def test_a_file_that_is_not_there_is_one_sentence_and_one(words, capsys):
     assert main(words) == 1
@@ -233,8 +267,8 @@ def test_the_answer_comes_once_however_the_program_ends(script, tmp_path):
 
 
 def test_a_page_that_cannot_be_written_changes_nothing_about_the_programs_end(tmp_path):
-    (tmp_path / "a.py").write_text("import sys; print('a'); sys.exit(4)")
-    done = run(*RUN, "-q", "-o", ".", "a.py", cwd=tmp_path)
+    (tmp_path / "a.py").write_text("import os, sys; print('a'); os.mkdir('page.html'); sys.exit(4)")
+    done = run(*RUN, "-q", "-o", "page.html", "a.py", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (4, b"a\n")
     assert done.stderr.startswith(b"profnb: the answer is not complete (IsADirectoryError: ") and done.stderr.count(b"\n") == 1
 
@@ -288,6 +322,22 @@ def test_lines_end_where_the_terminal_ends_and_nothing_is_lost(capsys):
         text = re.sub(r"\x1b\[\d*m", "", shown)
         assert max(map(len, text.splitlines())) <= columns
         assert sorted("".join(text.split())) == sorted("".join(plain.split()))
+
+
+def test_a_table_keeps_an_op_and_its_numbers_on_a_line_where_the_terminal_has_room_for_them():
+    command = (sys.executable, "-m", "profnb", "table", TRACE, "ops")
+    lines = in_terminal(100, *command).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert lines[1].split() == ["side", "op_type", "op_name", "occurrences", "total_us", "self_us", "self_fraction"]
+    assert lines[2].split()[:5] == ["host", "_MklNative…sedConv2D", "StatefulPa…2d_1/Relu", "8", "927.860"]
+    plain = run(*command, cwd=ROOT).stdout.decode()
+    assert "_MklNativeConv2DBackpropFilterWithBias" in plain and "…" not in plain
+    assert "…" not in in_terminal(250, *command)
+
+
+def test_columns_says_how_wide_a_terminal_is():
+    shown = in_terminal(200, sys.executable, "-m", "profnb", "report", TRACE, COLUMNS="70")
+    assert 60 < max(map(len, re.sub(r"\x1b\[\d*m", "", shown).splitlines())) <= 70
 
 
 def test_a_timeline_is_as_wide_as_the_terminal():

@@ -5,7 +5,7 @@ class LaneMenu {
   constructor(bar, below, viewer) {
     this.viewer = viewer;
     const style = BUTTON.replace('cursor:pointer;', '');
-    this.input = addElement('input', bar, style + 'flex:1 1 110px;max-width:170px');
+    this.input = addElement('input', bar, style + 'flex:1 1 110px;min-width:0;max-width:170px');
     this.input.type = 'search';
     this.input.placeholder = 'filter lanes';
     this.input.setAttribute('aria-label', 'filter lanes');

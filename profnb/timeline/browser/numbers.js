@@ -31,6 +31,11 @@ function bytesText(count) {
 /** A text cut to so many characters. @param {string} text @param {number} room */
 function shortened(text, room) { return text.length > room ? text.slice(0, Math.max(room - 1, 1)) + '…' : text; }
 
+/** A kernel's name from its functor on, which tells it apart; any other name as it is. @param {string} name */
+function functorOf(name) {
+  return name.startsWith('void ') ? name.slice(5).replace(/\b(?:[A-Za-z_]\w*::)+(?=[A-Za-z_{(])/g, '') : name;
+}
+
 /** @param {string} hex @param {number} brightness @param {number} alpha @returns {number} ABGR pixel */
 function pixelOf(hex, brightness, alpha) {
   const part = (/** @type {number} */ at) => Math.min(255, Math.round(parseInt(hex.slice(at, at + 2), 16) * brightness));

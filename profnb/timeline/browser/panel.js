@@ -11,7 +11,7 @@ const HELP = [
 ];
 
 const MOST_FOUND = 50;
-const LONGEST_FOUND = 32;  // characters
+const LONGEST_FOUND = 24;  // characters
 
 class Panel {
   /** @param {Element} parent @param {Viewer} viewer */
@@ -36,7 +36,7 @@ class Panel {
     this.beside = beside;
     const isLong = this.helps || this.viewer.search.query || this.picture.range;
     const height = beside || (isLong ? ABOVE_WITH_TABLE : ABOVE);
-    this.parent.setAttribute('style', beside ? 'flex:0 0 clamp(260px,32%,430px);min-width:0' : '');
+    this.parent.setAttribute('style', beside ? 'flex:0 0 clamp(260px,36%,430px);min-width:0' : '');
     this.box.style[beside ? 'maxHeight' : 'height'] = `${height}px`;
     this.box.style[beside ? 'height' : 'maxHeight'] = '';
   }
@@ -61,10 +61,14 @@ class Panel {
     const longest = alone.sort((a, b) => length(b) - length(a)).slice(0, MOST_FOUND);
     /** @param {number} mark */
     const stepOf = (mark) => step[mark] ? head.steps.num[step[mark] - 1] : -1;
-    /** Names of ops begin alike and end differently. @param {number} mark */
-    const endOf = (mark) => head.names[name[mark]].length > LONGEST_FOUND ? `…${head.names[name[mark]].slice(1 - LONGEST_FOUND)}` : head.names[name[mark]];
+    /** Names of ops begin alike and end differently; those of kernels do not. @param {number} mark */
+    const shortOf = (mark) => {
+      const functor = functorOf(head.names[name[mark]]);
+      const isPath = functor.includes('/') && functor.length > LONGEST_FOUND;
+      return isPath ? `…${functor.slice(1 - LONGEST_FOUND)}` : shortened(functor, LONGEST_FOUND);
+    };
     const table = new RangeTable(found, longest, [
-      {heading: 'longest', title: 'name; a click goes there', isNumber: false, of: (mark) => head.names[name[mark]], text: endOf},
+      {heading: 'longest', title: 'name; a click goes there', isNumber: false, of: (mark) => head.names[name[mark]], text: shortOf},
       {heading: 'time', title: 'how long it took', isNumber: true, of: length, text: (mark) => durationText(length(mark))},
       {heading: 'step', title: 'in which step', isNumber: true, of: stepOf, text: (mark) => stepOf(mark) < 0 ? '' : String(stepOf(mark))},
       {heading: 'lane', title: 'on which thread or stream', isNumber: false, of: (mark) => head.lines[lineOfRow[row[mark]]].label, text: (mark) => head.lines[lineOfRow[row[mark]]].label},

@@ -206,10 +206,7 @@ class Picture {
         let name = isBlock ? `${countText(marks.occurrences[m])} events` : marks.head.names[marks.name[m]];
         let room = this.roomFor(name, width);
         if (isBlock && name.length > room) { name = `${marks.occurrences[m]}×`; room = this.roomFor(name, width); }
-        if (!isBlock && name.length > room && name.startsWith('void ')) {  // a kernel: its functor tells it apart
-          name = name.slice(5).replace(/\b(?:[A-Za-z_]\w*::)+(?=[A-Za-z_{(])/g, '');
-          room = this.roomFor(name, width);
-        }
+        if (!isBlock && name.length > room) { name = functorOf(name); room = this.roomFor(name, width); }
         if (room < 3) continue;
         context.fillStyle = isBlock ? this.colour : this.inks[marks.category[m]][marks.name[m] * 7 % 5];
         context.globalAlpha = flags && !flags[m] ? 0.35 : 1;

@@ -79,7 +79,7 @@ class Search {
     this.at = -1;
     this.events = 0;
     const style = BUTTON.replace('cursor:pointer;', '');
-    this.input = addElement('input', bar, style + 'flex:1 1 100px;max-width:220px');
+    this.input = addElement('input', bar, style + 'flex:1 1 100px;min-width:0;max-width:220px');
     this.input.type = 'search';
     this.input.placeholder = 'search events';
     this.input.title = 'words of the name; >2ms or <50us for how long; step:4; lane:gpu';

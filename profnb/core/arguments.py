@@ -1,0 +1,49 @@
+"""Words of a command line, read or refused in one sentence, before anything runs."""
+
+import argparse
+from pathlib import Path
+from typing import NoReturn
+
+from profnb.core.printable import printable
+
+_USAGE = 2
+
+
+def new_file(text: str) -> Path:
+    """Take a path of this folder, which a program may leave before the file is written."""
+    path = Path(text).expanduser().absolute()
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is a folder; name a file in it")
+    return path
+
+
+def percentage(text: str) -> float:
+    """Read a percentage, with or without its sign, as a fraction."""
+    number = text.removesuffix("%")
+    if not number.replace(".", "", 1).isdecimal():
+        raise argparse.ArgumentTypeError(f"takes a percentage such as 5, got {text!r}")
+    return float(number) / 100
+
+
+def count(text: str) -> int:
+    """Read a whole number of at least one."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"takes a whole number from 1, got {text!r}")
+    return int(text)
+
+
+def counts(text: str) -> list[int]:
+    """Read several of them, between commas."""
+    return [count(one) for one in text.split(",")]
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with a line, and where to read what it takes."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with 2, and say why."""
+        self.exit(
+            _USAGE, printable(f"{self.prog}: {message}; `{self.prog} --help` has all.") + "\n"
+        )
