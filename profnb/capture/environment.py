@@ -30,6 +30,7 @@ from profnb.capture.machine.memory_limits import resident_bytes
 from profnb.capture.source.user_code import file_title, is_user_file, number_cells
 from profnb.core.units import PS_PER_NS
 
+CUPTI = "TEARDOWN_CUPTI"  # whether PyTorch's profiler ends with its recording; the environment's own name
 CORES, INTRA_OP, INTER_OP = "CPU cores", "Intra-op threads", "Inter-op threads"
 KERAS_BACKEND = "Keras backend"
 _DEFAULT = "default"
@@ -116,6 +117,7 @@ def describe_environment() -> dict[str, str]:
         settings |= {"Precision policy": str(seams.POLICY.find()().name)}
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
     settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
+    settings |= {name: os.environ[name] for name in (CUPTI,) if name in os.environ}
     if "tensorflow" not in sys.modules:
         return settings
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from profnb.capture.environment import CUPTI
 from profnb.capture.recording import Recording
 from profnb.capture.step_records import INVOKE
 from profnb.causes.growing import find_growths
@@ -24,6 +25,7 @@ from profnb.steps.finding.sources import listed
 from profnb.steps.program_kind import JAX, PYTORCH, SESSIONS, TENSORFLOW, UNKNOWN
 from profnb.steps.summary import GAP
 from profnb.steps.untraced import TracingCost, UntracedClock
+from profnb.subjects.advising import share_of
 from profnb.subjects.device.devices import gpu_worked
 from profnb.subjects.input.diagnosis import InputDiagnosis
 from profnb.subjects.study import Study
@@ -89,6 +91,7 @@ def notes_of(study: Study, rules: Sequence[str] = ()) -> list[str]:
         *_note_steps(study),
         *note_backend(study),
         *_note_steps_ahead(study),
+        *_note_left_behind(study),
         *note_devices(study),
         *note_contents(study.trace),
         *_note_input(study, may_be_fed=may_be_fed),
@@ -188,6 +191,26 @@ def _note_steps_ahead(study: Study) -> list[str]:
     return [
         f"The host runs {counted_text(ahead, 'step')} ahead of the device. A step is counted from the "
         "end of one step's device work to the end of the next."
+    ]
+
+
+def _note_left_behind(study: Study) -> list[str]:
+    """Say that launches stay slow behind PyTorch's profiler, where they set the pace and steps ran there.
+
+    Loops over 120 small layers and over an LSTM took 1.4 to 1.5 times as long on an H200, with PyTorch's own
+    profiler as with profnb, and 1.0 to 1.1 times with the setting. It is no default of PyTorch's: profilers
+    that start in quick succession have met what is taken down (pytorch/kineto 1264, 1554).
+    """
+    untraced = ~study.step_times.was_traced
+    is_pytorch = study.program.is_pytorch and study.program.is_nvidia
+    is_launching = share_of(study, "kernel launch") > _COSTLY
+    if not (is_pytorch and untraced.any() and is_launching):
+        return []
+    if study.recording.environment.get(CUPTI) == "1":
+        return []
+    return [
+        "PyTorch's profiler slows launches until the kernel restarts: later steps take up to 1.5 times as "
+        f"long. `%env {CUPTI}=1` before the first capture ends that."
     ]
 
 
