@@ -194,6 +194,7 @@ def test_copies_between_the_steps_of_an_own_loop_are_below_its_gaps():
 
 # Run both ways on that machine (tests/device/gains.py): what the change saved of the cell; here what is promised first.
 BOTH_WAYS = {
+    "torch-many-small": ("launch-bound", 1 - 3.653 / 11.456),
     "torch-pageable": ("copying-input", 0.42),
     "torch-made-on-host": ("own-python", 0.96),
     "torch-loop32": ("mixed-precision", 1 - 2.496 / 13.836),
@@ -214,6 +215,13 @@ def test_who_makes_batches_on_the_host_is_named():
     first = gpu_profile("torch-made-on-host").advice[0]
     assert "made`" in first.title
     assert "while the device idled" in first.evidence
+
+
+def test_kernels_that_one_op_of_cudnns_starts_are_not_promised_to_a_compiler():
+    """`nn.LSTM` over 200 steps: 1,800 launches a step of two ops, which `torch.compile` leaves as they are."""
+    p = gpu_profile("torch-lstm")
+    assert p.study.device.launches.sets_the_pace
+    assert "launch-bound" not in [advice.rule for advice in p.advice]
 
 
 @pytest.mark.parametrize("name", ["jax-looptf32", "jax-unmarked", "torch-looptf32"])

@@ -12,7 +12,7 @@ from profnb.advice.cell_model import Model
 from profnb.advice.proposals import Proposals, Words, of_steps, of_trace, propose
 from profnb.advice.replay import Edit
 from profnb.capture.parts.part_records import EPOCH_ENDS, GAPS
-from profnb.causes.numbers import LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
+from profnb.causes.numbers import FEWEST, LEAST_SHARE, LEFT, LIMITING, LONG_OP_PS, QUARTER, SELDOM
 from profnb.causes.python_work import (
     INTO,
     OUT_OF,
@@ -289,15 +289,19 @@ def launch_bound(model: Model, study: Study) -> Proposals:
         return
     idle, calls = idle_share_of(study, "kernel launch"), int(launches.calls.sum())
     times, longer = kernels.occurrences, float(launches.longer_calls.sum() / calls)
-    products = float(times[kernels.is_tensor_core_eligible].sum() / times.sum())
+    inside = study.ops.table.share_of_many(kernels, FEWEST)
     least, most = model.left_by_a_call(idle)
+    # Compilers join ops, not what cuDNN does in one. PyTorch's replays all at once, XLA launches products.
+    joined = 0.0 if study.program.is_pytorch else kernels.is_tensor_core_eligible
+    products = float((times * joined).sum() / times.sum())
+    remains = max(least, inside), max(inside + (1 - inside) * most, products)
     is_pool = is_launched_by_pool(study)
     alone = share_of(study, OTHERS)  # of Python that starts the ops, spared likewise
     yield propose(
         study, "launch-bound", (_LAUNCH_LESS[0], _OR_THREADS, _COMPILERS) if is_pool else _LAUNCH_LESS,
         f"The device idled {percent_text(idle)} of the time while the host launched. {percent_text(longer)} "
         f"of the {count_text(calls)} launches took longer than their kernels.",
-        *model.of_category("kernel launch", idle, (least, max(most, products))),
+        *model.of_category("kernel launch", idle, remains),
         *([model.some_of((OTHERS,), alone, (least, most))] if starts_ops_singly(study) else []),
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ twice the occurrences there (and half the average); the times agree.
 Source: openxla/xprof xprof/convert/xplane_to_op_metrics_db.cc and xla tf_op_utils.cc (a27d00aa).
 """
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, ratio
 from profnb.core.table import Column, Table, field_column
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
-from profnb.subjects.device.kernels import name_device_work
+from profnb.subjects.device.kernels import KernelTable, name_device_work
 from profnb.subjects.ops.op_execution import add_eager_ops, is_eager_op
 from profnb.subjects.xla.hlo_ops import HloOps
 from profnb.trace.model import Trace
@@ -69,6 +70,16 @@ class OpTable(RowColumns):
         runs = self.occurrences[others].sum()
         usual = 10 * self.self_ps[others].sum() / max(runs, 1) * self.occurrences[longest]
         return longest if runs and self.self_ps[longest] >= usual else -1
+
+    def share_of_many(self, kernels: KernelTable, least: int) -> float:
+        """Share of kernels whose op starts so many or more each time, as cuDNN's recurrent ones do."""
+        runs, started = Counter[str](), Counter[str]()
+        for row in np.flatnonzero(~self.is_device).tolist():
+            runs[self.op_name[row]] += int(self.occurrences[row])
+        for name, count in zip(kernels.op_name, kernels.occurrences.tolist(), strict=True):
+            started[name] += count
+        many = sum(count for name, count in started.items() if count >= least * runs[name] > 0)
+        return many / max(started.total(), 1)
 
 
 @dataclass(frozen=True, slots=True)
