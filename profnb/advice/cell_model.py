@@ -202,8 +202,10 @@ class Model:
             behind = float(self.study.breakdown.gap_picoseconds[rows, at].sum())
             within = float(self.study.breakdown.picoseconds[rows, at].sum())
             between = behind / max(behind + within, 1)
-        parts = ((category,), share * (1 - between)), (_BETWEEN, share * between)
-        return [self.some_of(kinds, part, remains) for kinds, part in parts if part]
+        # What the host launches it runs op by op, where looks see that.
+        kinds = (category, parts.EAGER) if category == "kernel launch" else (category,)
+        spoken = (kinds, share * (1 - between)), (_BETWEEN, share * between)
+        return [self.some_of(kinds, part, remains) for kinds, part in spoken if part]
 
     def left_by_a_call(self, share: float) -> tuple[float, float]:
         """Of a share of each step that one call starts all at once: that call at least."""

@@ -96,9 +96,10 @@ def guarded(hook: Hook, hook_failed: Faults) -> Hook:
         hook: What runs.
         hook_failed: Given its errors.
     """
+    faults = OwnFaults(hook_failed)
 
     def run(*arguments: Any, **keywords: Any) -> None:
-        with OwnFaults(hook_failed):
+        with faults:
             hook(*arguments, **keywords)
 
     return run

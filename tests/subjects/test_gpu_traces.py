@@ -217,6 +217,13 @@ def test_who_makes_batches_on_the_host_is_named():
     assert "while the device idled" in first.evidence
 
 
+def test_ops_that_jax_runs_one_by_one_in_marked_steps_are_to_be_put_into_one_program():
+    """60 kernels a step, of which each takes Python longer to start than the device to run."""
+    first = gpu_profile("jax-eager").advice[0]
+    assert (first.rule, "jax.jit" in first.code) == ("launch-bound", True)
+    assert first.saves_ms[0] / first.wall_ms > 0.4
+
+
 def test_kernels_that_one_op_of_cudnns_starts_are_not_promised_to_a_compiler():
     """`nn.LSTM` over 200 steps: 1,800 launches a step of two ops, which `torch.compile` leaves as they are."""
     p = gpu_profile("torch-lstm")

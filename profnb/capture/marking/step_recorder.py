@@ -348,7 +348,8 @@ class OwnLoop:
         """The open step, if there is one, has ended."""
         end_ns, step = time.perf_counter_ns(), self._taken()
         if step is not None:
-            self._open.end_marker(step)
+            if step.marker is not None:
+                self._open.end_marker(step)
             self._open.record(step, end_ns)
             self._open.report()
 

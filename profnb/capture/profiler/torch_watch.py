@@ -109,7 +109,8 @@ class TorchLoops:
             self._begun_by = 0
             self._steps.end()
             if begun_by in (0, _BY_END):
-                self._begin(_BY_END)
+                self._begun_by = _BY_END
+                self._steps.begin(self._door)
 
     def _mark_began(self, mark: StepMark) -> None:
         """A step that the user marks begins; inside a step there is none."""
