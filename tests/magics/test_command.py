@@ -298,8 +298,8 @@ def in_terminal(columns, *command, **settings):
     process, terminal = pty.fork()
     if not process:
         fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        os.environ.pop("NO_COLOR", None)
-        os.execve(sys.executable, command, {**os.environ, "TERM": "xterm", "PYTHONPATH": str(ROOT), **settings})
+        ours = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        os.execve(sys.executable, command, {**ours, "TERM": "xterm", "PYTHONPATH": str(ROOT), **settings})
     shown = b""
     try:
         while part := os.read(terminal, 1 << 16):
