@@ -1,9 +1,8 @@
 """The wall time of the cell as one tree, down to what its steps computed.
 
-The upper part is what the capture's looks and counters saw (``capture/parts/cell_tree.py``); of a trace that
-another program recorded, its steps and what lies between them. Below the steps the traced ones tell the rest:
-categories, and below computing the layers, or ops where no layer is known. They are scaled to all steps that
-ran, in the ratio in which the steady traced ones spent their time, tracing's cost taken out.
+The upper part is what the capture's looks and counters saw; of a trace that another program recorded, its
+steps and what lies between. Below the steps the traced ones tell the rest: categories, and below computing
+the layers, or ops where no layer is known. They are scaled to all that ran, tracing's cost taken out.
 """
 
 from collections.abc import Collection, Sequence
@@ -25,7 +24,7 @@ from profnb.subjects.layers.layer_rows import INPUT as PIPELINE
 from profnb.subjects.study import Study
 from profnb.trace.names import DATASET, plain_type
 
-LAYER, OP = "layer", "op"
+LAYER, OP, _COMPUTE = "layer", "op", " compute"
 _WINDOW = "recorded window"  # what a trace of another program's is of
 _MOST_BELOW = 12  # layers or ops below one node; the others together
 _SURE = 1.96  # standard errors on either side hold the true share in 95 of 100 cells
@@ -37,17 +36,14 @@ PHASE_OF_STEPS = {
     parts.TRAIN: "train", parts.VALIDATION: "test", parts.EVALUATION: "test",
     parts.PREDICT: "predict", parts.SESSION_RUNS: SESSION_RUN,
 }  # fmt: skip
-_SIDES = {"host compute": "host", "device compute": "device"}
 _NAMED_STEPS = (parts.CALLS, parts.MARKED)
-# What looks see, too, and the trace knows of every step.
-_OF_TRACE = (parts.INPUT, parts.FRAMEWORK)
+_OF_TRACE = (parts.INPUT, parts.FRAMEWORK)  # what looks see, and the trace tells of every step
 _WAITS = (parts.FRAMEWORK, parts.WAITING)
 _OF_DEVICE = (
     "device compute", "device to device", "device collectives", "kernel launch", "input", "output",
 )  # fmt: skip
 STEADY_STEPS = (*PHASE_OF_STEPS, *_NAMED_STEPS)
 STEPS = (*STEADY_STEPS, parts.FIRST, parts.SLOW_FIRST)
-
 _NAMED_KINDS = (
     parts.LINES, parts.CALL, parts.CALLBACKS, parts.CHECKPOINTING, parts.CALLS, parts.MARKED, parts.BUILDING,
 )  # fmt: skip
@@ -340,7 +336,12 @@ def _with_waits(nodes: Sequence[TreeNode], study: Study) -> list[TreeNode]:
         seen = sum(made[at].self_ns for at in (row, *_below(made, row, _OF_TRACE)))
         left = round(times * (took - (on_thread if seen else 0)))
         left = min(left, round(times * took) - seen) if steps.steps_ahead else left
-        _move(made, _waits_around(made, row), row, left)
+        left = _move(made, _waits_around(made, row), row, left)
+        if steps.steps_ahead:  # the window that closes waits for what is not computed yet
+            lasted = int(steps.end_ps.max() - steps.host_begin_ps.min())
+            late = lasted - study.recording.window_ns * PS_PER_NS
+            stops = [at for at in _below(made, 0, (parts.PROFNB,)) if made[at].name == "stop"]
+            _move(made, stops, row, min(left, late))
         if study.program.has_device and made[node.parent].kind == parts.LINES:
             gaps = study.breakdown.gap_picoseconds[rows].sum(axis=0) * times
             _divide_gaps(made, node.parent, dict(zip(CATEGORIES, gaps.tolist(), strict=True)))
@@ -386,25 +387,24 @@ def _waits_around(made: Sequence[TreeNode], row: int) -> list[int]:
     """Nodes in which the thread may wait for a step, the nearest first.
 
     Library code that the functions around the step call, and their own lines, in which JAX waits outside of
-    Python. Then library code anywhere: steps that no look met stand below the cell. Last profnb's stop, which
-    waits for what the device has not computed yet.
+    Python. Last library code anywhere: steps that no look met stand below the cell.
     """
     around, above = [], made[row].parent
     while above >= 0:
         around += [*_below(made, above, _WAITS), *_lines_of(made, above)]
         above = made[above].parent
     others = [at for at, node in enumerate(made) if node.kind in _WAITS and at not in around]
-    stops = [at for at, node in enumerate(made) if (node.kind, node.name) == (parts.PROFNB, "stop")]
-    return [*around, *(at for at in others if made[made[at].parent].kind == parts.LINES), *stops]
+    return [*around, *(at for at in others if made[made[at].parent].kind == parts.LINES)]
 
 
-def _move(made: list[TreeNode], rows: Sequence[int], to: int, most: int) -> None:
-    """Move so much time to a node, as far as others have it, from the first ones first."""
+def _move(made: list[TreeNode], rows: Sequence[int], to: int, most: int) -> int:
+    """Move so much time to a node, as far as others have it, the first ones first; what is left of it."""
     for row in rows:
         moved = max(min(most, made[row].self_ns), 0)
         made[row] = replace(made[row], self_ns=made[row].self_ns - moved)
         made[to] = replace(made[to], self_ns=made[to].self_ns + moved)
         most -= moved
+    return most
 
 
 def _divide_gaps(made: list[TreeNode], loop: int, spent: dict[str, float]) -> None:
@@ -473,9 +473,9 @@ def _add_below(
 def _add_ops(made: list[TreeNode], steps: int, study: Study) -> None:
     """Divide what steps computed by layer, or by op where no layer is known."""
     for row, node in enumerate(made):
-        if node.parent != steps or node.kind not in _SIDES:
+        if node.parent != steps or not node.kind.endswith(_COMPUTE):
             continue
-        shares, kind = _shares_of_side(study, _SIDES[node.kind])
+        shares, kind = _shares_of_side(study, node.kind.removesuffix(_COMPUTE))
         if shares:
             made[row] = replace(node, self_ns=0)
             _add_below(made, row, node.self_ns, shares, kind)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -270,28 +270,27 @@ def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
         save(folder / "examples.npz", **examples)
         settings = os.environ | {"KERAS_BACKEND": sys.modules["keras"].backend.backend()}
         command = [sys.executable, "-m", "profnb.forecast.fresh_process"]
-        process = subprocess.Popen(  # noqa: S603 - this Python
-            [*command, str(folder / "model.keras"), str(folder / "examples.npz")],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            env=settings
-        )  # fmt: skip
-        try:
-            _answer_of(process, "")
-            yield partial(_ask, process)
-        finally:
-            process.kill()
-            process.communicate()
+
+        command += [str(folder / "model.keras"), str(folder / "examples.npz")]
+
+        def meter(size: int) -> tuple[float, float]:
+            with subprocess.Popen(  # noqa: S603 - this Python
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                text=True, env=settings
+            ) as process:  # fmt: skip
+                try:
+                    answer = _ask(process, size)
+                finally:
+                    process.kill()
+            return float(answer["before"]), float(answer["more"])
+
+        yield meter
 
 
-def _ask(process: Any, size: int) -> tuple[float, float]:
-    answer = _answer_of(process, f"{size}\n")
-    return float(answer["before"]), float(answer["more"])
-
-
-def _answer_of(process: Any, line: str) -> dict[str, Any]:
-    """Send a line, and wait for the answer; what the framework prints is none."""
-    if line:
-        process.stdin.write(line)
+def _ask(process: Any, size: int) -> dict[str, Any]:
+    """Tell a process its batch, and wait for the answer; what the framework prints is none."""
+    with suppress(BrokenPipeError):  # it has ended
+        process.stdin.write(f"{size}\n")
         process.stdin.flush()
     for answer in process.stdout:
         if answer.startswith("profnb "):

@@ -48,11 +48,9 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
             gc.collect()
             _map_blocks_from(_OWN_PAGES)  # and gives back what is free now
             before.append(resident_bytes() or 0)
-            with suppress(OSError):
-                _CLEAR.write_text("5", "ascii")
+            is_set_back = _set_peak_back()
             run()
-            with suppress(OSError):
-                peaks += _PEAK.findall(_STATUS.read_bytes())
+            peaks += _PEAK.findall(_STATUS.read_bytes()) if is_set_back else []
     finally:
         _map_blocks_from(_LARGEST_KEPT)
     there, sizes = float(min(before)), sorted(int(peak) * float(_KB) for peak in peaks)
@@ -60,6 +58,14 @@ def resident_peak(run: Callable[[], object]) -> tuple[float, float]:
         raise CaptureError("The peak of this process' memory is known on Linux only.")
     # What a thread gives back late is there before one run, or at the peak of another.
     return there, max(sizes[len(sizes) // 2] - there, 0.0)
+
+
+def _set_peak_back() -> bool:
+    """Begin anew to keep the most that was resident; False where the system does not."""
+    with suppress(OSError):
+        _CLEAR.write_text("5", "ascii")
+        return True
+    return False
 
 
 def _map_blocks_from(size: int) -> None:

@@ -182,6 +182,22 @@ def test_what_the_thread_waits_for_is_the_steps_whose_work_it_is(name, kind, lea
     assert tree.self_ms.sum() == pytest.approx(tree.wall_ms[0])
 
 
+# What a step took there without a capture, by how many ran.
+@pytest.mark.parametrize(("name", "kind", "ran_ms"), [("torch-loop32", "steps", 150 * 13.81), ("jax-looptf32", "steps", 40 * 2.37), ("jax-unmarked", "function calls", 20 * 2.35)])
+def test_what_a_window_that_closes_waits_for_is_the_steps_and_no_more(name, kind, ran_ms):
+    tree, _ = own_tree(name)
+    assert tree[tree.kind == kind].wall_ms.sum() == pytest.approx(ran_ms, rel=0.04)
+
+
+def test_the_stop_of_a_window_behind_steps_that_were_waited_for_is_profnbs():
+    """Its steps end 0.4 ms behind the thread's last one: what is written then is no wait."""
+    tree, _ = own_tree("torch-made-on-host")
+    profile = gpu_profile("torch-made-on-host")
+    parts = profile.recording.cell.parts
+    counted = sum(part.wall_ns for part in parts if (part.part, part.name) == ("profnb", "stop")) / 1e6
+    assert tree[(tree.kind == "profnb") & (tree.name == "stop")].wall_ms.sum() == pytest.approx(counted, rel=1e-6)
+
+
 def test_copies_between_the_steps_of_an_own_loop_are_below_its_gaps():
     """``x.cuda()`` of pageable memory in a generator: 14 ms of device work of the step before, 14 ms of copying."""
     tree, whole = own_tree("torch-pageable")
