@@ -33,7 +33,7 @@ FEWER = {
 # clock's to say: here it is only that a verdict is given. What verdicts say of which times is in test_comparison.
 VERDICT = r"({0} is [\d.]+x (faster|slower) than {1}|These runs show no difference)"
 # TensorFlow records the memory of a CPU where oneDNN allocates it, which takes a CPU with AVX-512 VNNI: elsewhere none is shown.
-WEIGHED = r"(?s)Worth its price.*peak memory|\A(?!.*(peak memory|Worth its price))"
+WEIGHED = r"(?s)Worth the price.*peak memory|\A(?!.*(peak memory|Worth the price))"
 READABLE = {
     "01-quickstart": ["train steps, median", "host compute", "█", "slowest steps", r"own time\s+own share\s+running total\s+total"],
     "02-timeline": [r"events on \d+ threads and streams in", "thread or stream", "python", "busy over", "█", r"(19|20) session_run steps, median|1[78] session_run steps, median [^(]*\((one|2|3) steps? of [^)]* aside", "MatMul"],

@@ -117,7 +117,8 @@ def describe_environment() -> dict[str, str]:
         settings |= {"Precision policy": str(seams.POLICY.find()().name)}
     cores = getattr(os, "sched_getaffinity", None)  # not everywhere
     settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
-    settings |= {name: os.environ[name] for name in (CUPTI,) if name in os.environ}
+    if CUPTI in os.environ:
+        settings[CUPTI] = os.environ[CUPTI]
     if "tensorflow" not in sys.modules:
         return settings
     with contextlib.suppress(Exception):  # a TensorFlow that failed to import

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from posixpath import commonpath
 
 import numpy as np
@@ -376,11 +377,17 @@ def _lookups(graph: GraphShapes) -> list[int]:
     A product with anything but a variable mixes rows (experts, attention), which no embedding does.
     """
     maker = [row for row, count in enumerate(graph.outputs) for _ in range(count)]
+    first = [0, *accumulate(graph.outputs)]
 
     def origin(tensor: int) -> int:
         row = maker[tensor] if tensor >= 0 else -1
         while row >= 0 and graph.op_types[row] in _HANDS_ON and graph.inputs[row]:
-            row = maker[graph.inputs[row][0]] if graph.inputs[row][0] >= 0 else -1
+            tensor = graph.inputs[row][0]
+            if tensor < 0 or _width(graph, tensor) != _width(graph, first[row]):
+                return (
+                    -1
+                )  # several rows side by side, as Flatten makes of them, are no row of a table
+            row = maker[tensor]
         return row
 
     levels, looked_up = [LEARNED] * len(graph.op_types), set[int]()
@@ -391,12 +398,21 @@ def _lookups(graph: GraphShapes) -> list[int]:
         is_gradient = bool(_OF_GRADIENTS.search(graph.op_names[row])) and hot <= looked_up
         if op_type in _PRODUCTS and hot and ("ReadVariableOp" in types or is_gradient):
             looked_up |= hot
-        elif op_type not in _BEHIND or not any(levels[at] == LOOKUP for at in made_by if at >= 0):
+        elif not (
+            op_type in _BEHIND
+            and "ReadVariableOp" in types
+            and any(levels[at] == LOOKUP for at in made_by if at >= 0)
+        ):
             continue
         levels[row] = LOOKUP
     for row in looked_up:
         levels[row] = LOOKUP
     return levels
+
+
+def _width(graph: GraphShapes, tensor: int) -> int | None:
+    """The last dimension of a tensor; None where it is open, or not known."""
+    return (graph.shapes[tensor] or (None,))[-1]
 
 
 def _serving(graph: GraphShapes, levels: list[int]) -> list[int]:

@@ -11,7 +11,12 @@ _USAGE = 2
 
 def new_file(text: str) -> Path:
     """Take a path of this folder, which a program may leave before the file is written."""
-    path = Path(text).expanduser().absolute()
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise argparse.ArgumentTypeError(f"there is no home of that user: {text!r}") from error
+    if not text:
+        raise argparse.ArgumentTypeError("names no file")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {str(path.parent)!r}")
     if path.is_dir():
@@ -21,7 +26,7 @@ def new_file(text: str) -> Path:
 
 def percentage(text: str) -> float:
     """Read a percentage, with or without its sign, as a fraction."""
-    number = text.removesuffix("%")
+    number = text.removesuffix("%").rstrip()
     if not number.replace(".", "", 1).isdecimal():
         raise argparse.ArgumentTypeError(f"takes a percentage such as 5, got {text!r}")
     return float(number) / 100

@@ -21,7 +21,7 @@ _NARROWEST = 20  # columns below which nothing is broken
 LONGEST_NAME = 60  # of a name in a sentence, in characters: half a line
 _NBSP = "\u00a0"  # what indents, and commands nothing
 _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[pnµum]?s|%|[kMGT]?B)(?!\w))")
-_GLUE = "\x1f"  # stands for a space at which no line ends; no printable text has it
+_GLUE = "\x00"  # stands for a space at which no line ends; no printable text has it
 _SAVING, _GREEN = re.compile(r"(?<=\()saves [^()]+(?=\))"), "\x1b[32m\\g<0>\x1b[0m"
 
 
@@ -52,8 +52,9 @@ def terminal_columns() -> int | None:
     try:
         if not sys.stdout.isatty():
             return None
-        stated = int(os.environ.get("COLUMNS") or 0)
-        return stated or os.get_terminal_size(sys.stdout.fileno()).columns or None
+        stated = os.environ.get("COLUMNS", "")
+        there = int(stated) if stated.isdecimal() else 0
+        return there or os.get_terminal_size(sys.stdout.fileno()).columns or None
     except (OSError, ValueError, AttributeError):  # none, a closed one, or one that a program plays
         return None
 

@@ -12,11 +12,11 @@ OF_GRADIENT = "gradient_tape/dense/MatMul/MatMul"
 X, WEIGHT, KERNEL = ("x", "Placeholder"), ("weight", "Placeholder"), ("dense/MatMul/ReadVariableOp", "ReadVariableOp", 1)
 
 
-def marked(*ops):
+def marked(*ops, shapes=None):
     """The names of the ops that look rows up, of a graph of (name, type, rows that it takes), each with one result."""
     names, kinds, taken = zip(*((name, kind, tuple(inputs)) for name, kind, *inputs in ops), strict=True)
     many = len(ops)
-    graph = GraphShapes(names, kinds, taken, (1,) * many, (None,) * many, ("float32",) * many, {}, "__inference_step_1")
+    graph = GraphShapes(names, kinds, taken, (1,) * many, shapes or (None,) * many, ("float32",) * many, {}, "__inference_step_1")
     return [name for name, level in zip(names, _lookups(graph), strict=True) if level == LOOKUP]
 
 
@@ -30,6 +30,19 @@ def test_rows_that_are_cast_and_folded_before_are_one_hot_still():
     """A sequence, in mixed precision: as Dense multiplies three axes."""
     folded = [("half", "Cast", 3), ("tensordot/Reshape", "Reshape", 4, 0), ("weight_half", "Cast", 2), ("tensordot/MatMul", "MatMul", 5, 6)]
     assert marked(X, WEIGHT, KERNEL, ("hot", "OneHot", 0), *folded) == ["hot", "tensordot/MatMul"]
+
+
+@pytest.mark.parametrize(("width", "is_row"), [(4, True), (400, False)])
+def test_rows_side_by_side_are_no_row_of_a_table(width, is_row):
+    """A hundred letters of four kinds, each a row, or flattened: then the product adds a hundred rows up."""
+    ops = X, WEIGHT, KERNEL, ("hot", "OneHot", 0), ("flat/Reshape", "Reshape", 3), ("dense/MatMul", "MatMul", 4, 2)
+    shapes = ((None, 100), (width, 8), (width, 8), (None, 100, 4), (None, width), (None, 8))
+    assert marked(*ops, shapes=shapes) == (["hot", "dense/MatMul"] if is_row else [])
+
+
+def test_what_is_added_to_a_row_besides_its_bias_is_not_spared():
+    layer = X, WEIGHT, KERNEL, ("hot", "OneHot", 0), ("dense/MatMul", "MatMul", 3, 2), ("tanh", "Tanh", 4), ("residual", "AddV2", 4, 5)
+    assert marked(*layer) == ["hot", "dense/MatMul"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from markupsafe import Markup
 
 from profnb.drawing import markup
-from profnb.drawing.markup import figure_text, html_table, json_attribute, note_list, plain_table, script_element
+from profnb.drawing.markup import _CellWrapper, figure_text, html_table, json_attribute, note_list, plain_table, script_element
 from profnb.drawing.figures import figure_html
 
 PACKAGE = Path(__file__).parents[2] / "profnb"
@@ -151,3 +151,7 @@ def test_numbers_are_never_broken_however_narrow_it_is(monkeypatch):
     shown = lines_in(10, ROWS, (False, True, True), monkeypatch)
     assert any("1.25 ms" in line for line in shown) and any("3 us  1,000" in line for line in shown)
     assert lines_in(10, [], (), monkeypatch) == []
+
+
+def test_a_column_that_is_narrow_parts_no_number_from_its_unit():
+    assert _CellWrapper(14).wrap("it took 12.5 ms and 38 % of it") == ["it took", "12.5 ms and", "38 % of it"]

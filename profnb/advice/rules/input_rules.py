@@ -36,8 +36,8 @@ _IDS = {
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
 _FROM_ARRAYS = (
-    "If all examples fit into memory, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) takes them from "
-    "arrays without Python. More workers do not help: making a batch takes no longer than handing it over."
+    "If all examples fit into memory as they are, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) takes "
+    "them without Python. Batches that are read or drawn anew need more workers."
 )
 
 
