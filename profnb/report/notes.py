@@ -211,7 +211,7 @@ def _note_left_behind(study: Study) -> list[str]:
         return []
     return [
         "PyTorch's profiler slows launches until the kernel restarts: later steps take up to 1.5 times as "
-        f"long. {CUPTI}=1 in the environment, before the first capture, takes most of that away."
+        f"long. Set {CUPTI}=1 in the environment before the first capture: most of the slowing goes."
     ]
 
 

@@ -36,8 +36,8 @@ _IDS = {
 }
 _FEED_FASTER = ("input-bound", "Feed the model faster")
 _FROM_ARRAYS = (
-    "If all examples fit into memory as they are, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) takes "
-    "them without Python. Batches that are read or drawn anew need more workers."
+    "Where memory holds all examples unchanged, tf.data.Dataset.from_tensor_slices((x, y)).batch(n) needs no "
+    "Python. Batches read or drawn anew need more workers."
 )
 
 
