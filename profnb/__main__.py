@@ -21,7 +21,6 @@ from profnb.core.arguments import Parser, count, counts, new_file, percentage
 from profnb.core.errors import ProfnbError
 from profnb.core.options import CAPTURE_ARGUMENTS, options_of
 from profnb.core.printable import (
-    cut_middle,
     for_terminal,
     printable,
     printable_lines,
@@ -36,6 +35,7 @@ from profnb.lite.entry import ALLOWED, KINDS
 if TYPE_CHECKING:
     from profnb.profile import Profile
 
+_LEAST_NAME = 12  # characters
 _MOST_ROWS_PRINTED = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
 
@@ -198,13 +198,18 @@ def _table(arguments: argparse.Namespace) -> None:
         columns = terminal_columns()
         settings = {"index": False, "max_rows": _MOST_ROWS_PRINTED, "na_rep": "-"}
         text = frame.to_string(**settings)
-        if columns is not None and text.index("\n") > columns:  # names give way to what they have
-            cut = frame.apply(
-                lambda one: one.map(
-                    lambda x: cut_middle(x, columns // 5) if isinstance(x, str) else x
-                )
+        over = text.index("\n") + 2 - columns if columns is not None else 0
+        if over > 0:  # the longest names give way, from the front: their ends tell them apart
+            texts = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
+            lengths = [int(texts[name].str.len().max()) for name in texts]
+            widths = range(max(lengths, default=0), _LEAST_NAME - 1, -1)
+            fits = (most for most in widths if sum(max(one - most, 0) for one in lengths) >= over)
+            most = next(fits, _LEAST_NAME)
+            ends = "…" + texts.apply(lambda one: one.str[1 - most :])
+            is_short = texts.apply(lambda one: one.str.len() <= most)
+            text = frame.assign(**frame[[*texts]].where(is_short, ends)).to_string(
+                **settings, line_width=columns
             )
-            text = cut.to_string(**settings, line_width=columns)
         _say(text)
     if len(frame) > _MOST_ROWS_PRINTED:
         _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
