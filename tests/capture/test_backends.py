@@ -103,17 +103,20 @@ def test_categories_add_up_and_ops_are_seen():
 
 @pytest.mark.skipif(BACKEND != "torch", reason="JAX's weights are held by the model alone")
 def test_weights_and_what_an_optimizer_of_pytorchs_keeps_for_them_have_keras_layers():
-    """One layer of 3 by 5 and one of 5 by 2, whose modules PyTorch numbers otherwise; the model is in no variable."""
+    """One layer of 300 by 500 and one of 500 by 200, whose modules PyTorch numbers otherwise; the model is in no variable.
+
+    The largest 500 holders are kept: what other tests left alive is smaller.
+    """
     import torch
 
     from profnb.capture.memory.held_memory import find_held
 
-    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(5, name="wide"), keras.layers.Dense(2, name="narrow")], name="mine")
+    model = keras.Sequential([keras.Input((300,)), keras.layers.Dense(500, name="wide"), keras.layers.Dense(200, name="narrow")], name="mine")
     optimizer = torch.optim.Adam(list(model.parameters()))
-    model(torch.ones(1, 3)).sum().backward()
+    model(torch.ones(1, 300)).sum().backward()
     optimizer.step()
     sizes = {(one.kind, one.holder): one.bytes for one in find_held({}, ()) if one.holder.startswith("mine/")}
-    wide, narrow = 4 * (15 + 5), 4 * (10 + 2)
+    wide, narrow = 4 * (301 * 500), 4 * (501 * 200)
     assert {key: size for key, size in sizes.items() if key[0] != "optimizer state"} == {
         ("weights", "mine/wide"): wide, ("gradients", "mine/wide"): wide, ("weights", "mine/narrow"): narrow, ("gradients", "mine/narrow"): narrow,
     }  # fmt: skip
