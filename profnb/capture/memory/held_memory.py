@@ -86,7 +86,7 @@ def find_held(
     modules, optimizers, tensors = _torch_objects()
     layers: dict[int, str] = {}  # by the weight of PyTorch's
     of_keras = [one for one in modules if package_of(one) in KERAS_LIBRARIES]
-    inside = {id(part) for one in of_keras for part in parts_of(one)}
+    inside = {id(part) for one in of_keras for part in (*parts_of(one), *one.children())}
     outermost = [one for one in of_keras if id(one) not in inside]
     for model in (*models, *of_types(values, model_types()), *outermost):
         with OwnFaults():  # somebody's objects may do anything when they are looked at
