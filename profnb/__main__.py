@@ -35,7 +35,6 @@ from profnb.lite.entry import ALLOWED, KINDS
 if TYPE_CHECKING:
     from profnb.profile import Profile
 
-_LEAST_NAME = 12  # characters
 _MOST_ROWS_PRINTED = 60
 _BROKEN_PIPE = 128 + 13  # as a shell says of a program that SIGPIPE ended
 
@@ -177,7 +176,7 @@ def _timeline(arguments: argparse.Namespace) -> None:
 
 
 def _table(arguments: argparse.Namespace) -> None:
-    from profnb.core.table import tables_of
+    from profnb.core.table import frame_text, tables_of
     from profnb.tables import Tables
 
     tables = tables_of(Tables)
@@ -195,22 +194,7 @@ def _table(arguments: argparse.Namespace) -> None:
         return
     _say(table.rows)
     if len(frame):
-        columns = terminal_columns()
-        settings = {"index": False, "max_rows": _MOST_ROWS_PRINTED, "na_rep": "-"}
-        text = frame.to_string(**settings)
-        over = text.index("\n") + 2 - columns if columns is not None else 0
-        if over > 0:  # the longest names give way, from the front: their ends tell them apart
-            texts = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
-            lengths = [int(texts[name].str.len().max()) for name in texts]
-            widths = range(max(lengths, default=0), _LEAST_NAME - 1, -1)
-            fits = (most for most in widths if sum(max(one - most, 0) for one in lengths) >= over)
-            most = next(fits, _LEAST_NAME)
-            ends = "…" + texts.apply(lambda one: one.str[1 - most :])
-            is_short = texts.apply(lambda one: one.str.len() <= most)
-            text = frame.assign(**frame[[*texts]].where(is_short, ends)).to_string(
-                **settings, line_width=columns
-            )
-        _say(text)
+        _say(frame_text(frame, _MOST_ROWS_PRINTED, terminal_columns()))
     if len(frame) > _MOST_ROWS_PRINTED:
         _say(f"{_MOST_ROWS_PRINTED} of {len(frame):,} rows; --json has all.")
     if not len(frame):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _GIGA = 1e9
 _LINE_WIDTH = 108
+_LEAST_NAME = 12  # characters
 _ROWS = "One row per"
 _TIME_UNIT = re.compile("_[um]s$")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
@@ -339,3 +340,24 @@ def field_of(value: Any, path: str) -> Any:
         is_several = isinstance(value, list | tuple)
         value = [getattr(one, name) for one in value] if is_several else getattr(value, name)
     return value
+
+
+def frame_text(frame: "pd.DataFrame", most_rows: int, columns: int | None) -> str:
+    """Write a DataFrame for a terminal of so many columns; None for as wide as it is.
+
+    The longest texts give way, from the front: their ends tell them apart.
+    """
+    settings: dict[str, Any] = {"index": False, "max_rows": most_rows, "na_rep": "-"}
+    text: str = frame.to_string(**settings)
+    over = text.index("\n") + 2 - columns if columns is not None else 0
+    if over <= 0:
+        return text
+    texts = frame.select_dtypes(exclude=["number", "bool"]).astype(str)
+    lengths = [int(texts[name].str.len().max()) for name in texts]
+    widths = range(max(lengths, default=0), _LEAST_NAME - 1, -1)
+    fits = (most for most in widths if sum(max(one - most, 0) for one in lengths) >= over)
+    most = next(fits, _LEAST_NAME)
+    ends = "…" + texts.apply(lambda one: one.str[1 - most :])
+    is_short = texts.apply(lambda one: one.str.len() <= most)
+    shorter = frame.assign(**frame[[*texts]].where(is_short, ends))
+    return str(shorter.to_string(**settings, line_width=columns))
