@@ -1,4 +1,4 @@
-"""Memory on an accelerator: forecasts against its allocator, cells that it ends, and what fills it: `python tests/device/memory.py OUT torch`, or jax.
+"""Memory on an accelerator: forecasts against its allocator, cells that it ends, and what fills it: `python tests/device/device_memory.py OUT torch`, or jax.
 
 Each in a process of its own. A forecast is held against the allocator's peak of a batch eight times the largest that was tried. A cell
 runs out of what a part of the device's memory gives: the exception must be the user's, and the report says who asked, and what to do.
@@ -12,40 +12,17 @@ from pathlib import Path
 
 import numpy as np
 
-TIMES, LIMIT_BYTES, BATCH = 8, 16 << 30, 1 << 17
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+from memory import models  # noqa: E402 - the same as on CPUs
 
-
-def made_model(name, keras):
-    layers, random = keras.layers, np.random.default_rng(0)
-    noise = lambda *shape: random.random((16, *shape), np.float32)
-    if name == "dense":
-        x = layers.Input((784,))
-        y = layers.Dense(2048, activation="relu")(layers.Dense(2048, activation="relu")(x))
-        data = noise(784)
-    elif name == "convolution":
-        x = y = layers.Input((64, 64, 3))
-        for width in (32, 64):
-            y = layers.MaxPooling2D()(layers.Conv2D(width, 3, activation="relu", padding="same")(y))
-        y, data = layers.Flatten()(y), noise(64, 64, 3)
-    elif name == "normalised":
-        x = y = layers.Input((256,))
-        for _ in range(4):
-            y = layers.Dropout(0.2)(layers.Activation("gelu")(layers.BatchNormalization()(layers.Dense(1024)(y))))
-        data = noise(256)
-    else:
-        x = layers.Input((64,), dtype="int32")
-        y = layers.Embedding(5000, 64)(x)
-        for _ in range(2):
-            y = layers.LayerNormalization()(y + layers.MultiHeadAttention(4, 16)(y, y))
-        y, data = layers.GlobalAveragePooling1D()(y), random.integers(0, 5000, (16, 64)).astype("int32")
-    return keras.Model(x, layers.Dense(10)(y)), data, noise(10)
+TIMES, LIMIT_BYTES = 8, 16 << 30
 
 
 def torch_step(name):
     import keras
     import torch
 
-    model, x, y = made_model(name, keras)
+    model, (x,), y = models(keras)[name]()
     optimizer = torch.optim.Adam(list(model.parameters()))
 
     def step(x, y):
@@ -61,7 +38,7 @@ def jax_step(name):
     import jax
     import keras
 
-    model, x, y = made_model(name, keras)
+    model, (x,), y = models(keras)[name]()
     weights, others = ([one.value for one in group] for group in (model.trainable_variables, model.non_trainable_variables))
 
     def loss_of(weights, x, y):
@@ -173,7 +150,7 @@ def main():
             print(framework, what, name, flush=True)
             for key, value in row.items():
                 print(f"  {key}: {value}", flush=True)
-        for name in ("dense", "convolution", "normalised", "attention")[: None if framework == "jax" else 1]:
+        for name in ("dense", "convolution", "normalised", "attention"):
             row = child("forecast", framework, name)
             if "error" not in row:
                 tried = out / f"{name}.pbtxt"
