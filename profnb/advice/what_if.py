@@ -174,9 +174,8 @@ def input_scaled(model: Model, least: float, most: float, share: float | None = 
     edits = [scale(tree, nodes, least, most, because)] if nodes else []
     if study is None:
         return edits
-    if (
-        "Generator" in study.input.pipeline.kind
-    ):  # Python's stops there, and starts anew with its workers
+    # A generator of Python's stops at the end of an epoch, and starts anew with its workers.
+    if "Generator" in study.input.pipeline.kind:
         edits.append(scale(tree, ends_of_epochs(tree), least, most, because))
     # The pipeline's own calls tell of waits, too, that no op asked for.
     share = float(np.nan_to_num(study.input.waiting.fraction if share is None else share))

@@ -1,9 +1,9 @@
 """``profnb.fits``: what was given, to a forecast: which batches are run, and where.
 
-A model of Keras' is saved and runs in a fresh process, whose memory is measured. A step of PyTorch's runs
-here, on small batches, measured by its allocators, one of TensorFlow 1 by the RunMetadata of its session
-runs; of a step of JAX's XLA's plan is read, and on a CPU it runs, too; any other step runs here, and the
-process' memory is measured.
+A model of Keras' is saved, and each batch runs in a fresh process, whose memory is measured. A step of
+PyTorch's runs here, on small batches, measured by its allocators, one of TensorFlow 1 by the RunMetadata of
+its session runs; of a step of JAX's XLA's plan is read, and on a CPU it runs, too; any other runs here, and
+the process' memory is measured.
 """
 
 import json
@@ -249,7 +249,7 @@ def _named(side: str, part: Any) -> dict[str, Any]:
 
 @contextmanager
 def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
-    """Save a model and some examples, and start a process that runs it."""
+    """Save a model and some examples, and give what measures a batch of it in a new process."""
     import numpy as np
 
     sides = _named("x", x), _named("y", y)
@@ -270,7 +270,6 @@ def _saved(model: Any, x: Any, y: Any) -> Iterator[_Meter]:
         save(folder / "examples.npz", **examples)
         settings = os.environ | {"KERAS_BACKEND": sys.modules["keras"].backend.backend()}
         command = [sys.executable, "-m", "profnb.forecast.fresh_process"]
-
         command += [str(folder / "model.keras"), str(folder / "examples.npz")]
 
         def meter(size: int) -> tuple[float, float]:

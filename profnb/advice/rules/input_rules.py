@@ -155,9 +155,8 @@ def starved_by_queue(model: Model, study: Study) -> Proposals:
 def fed_by_hand(model: Model, study: Study) -> Proposals:
     """Python makes what is fed between two session runs, whose graph does not grow meanwhile."""
     feeding = study.input.feeding
-    grows = (
-        find_growth(study.recording.graph_versions) is not None
-    )  # what Python makes there is ops
+    # What Python makes where the graph grows is ops.
+    grows = find_growth(study.recording.graph_versions) is not None
     if feeding is None or not feeding.makes_input or grows:
         return
     lines = feeding.named((FEEDS, BEFORE))

@@ -224,33 +224,34 @@ def unlearned(model: Model, study: Study) -> Proposals:
             edits[0] = replace(edits[0], most_ps=edits[0].most_ps + tracing_ps)
         what = quoted(work.layers) if work.layers else f"the ops of {work.line or 'the step'}"
         took = f"{what[:1].upper()}{what[1:]} took {percent_text(work.share)} of the time from step to step"
-        rule, title, evidence, code = _UNLEARNED[kind]
+        rule, title, evidence, code, page = _UNLEARNED[kind]
         evidence = f"{took}. {evidence.format(epochs=count_text(epochs))}"
-        page = (
-            "api/layers/core_layers/embedding/" if kind == LOOKUP else "guides/transfer_learning/"
-        )
         yield Proposal(
-            rule, title.format(what=what), evidence, code, f"https://keras.io/{page}", edits, work.line,
+            rule, title.format(what=what), evidence, code, page, edits, work.line,
         )  # fmt: skip
 
 
+_FROZEN_GUIDE = "https://keras.io/guides/transfer_learning/"
 _UNLEARNED = {
     LOOKUP: (
         "one-hot", "Use an Embedding instead of {what}",
         "One-hot rows times a weight only pick rows of the weight.",
         "keras.layers.Embedding(categories, units) takes the integers themselves. It replaces one_hot and "
         "the Dense layer behind.",
+        "https://keras.io/api/layers/core_layers/embedding/",
     ),
     SAME: (
         "unlearned", "Compute {what} once, before the loop",
         "These ops use neither data nor weights, so each step computes the same.",
         "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
+        _FROZEN_GUIDE,
     ),
     DATA: (
         "unlearned", "Run {what} once for all epochs",
         "Nothing in it is trained: {epochs} epochs compute the same for each example.",
         "features = frozen.predict(x), then fit the remaining layers on features. Targets and decoded data: "
         "dataset.map(...).cache() before shuffle. Skip this if each epoch augments the examples anew.",
+        _FROZEN_GUIDE,
     ),
 }  # fmt: skip
 
