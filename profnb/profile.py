@@ -295,11 +295,12 @@ class Profile(Tables, SharedResult):
             self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
 
-    def count_page(self, *, as_html: bool = True) -> None:
+    def count_page(self, *, as_html: bool = True, shown_ns: int = 0) -> None:
         """Make the report, and count what that takes as profnb's part of the cell.
 
         Args:
             as_html: Whether it will be shown as HTML.
+            shown_ns: What showing it will take, as far as is known.
         """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
@@ -311,7 +312,7 @@ class Profile(Tables, SharedResult):
                 _ = section.html  # most of the page's time; kept for it
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
-        self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
+        self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns + shown_ns)
         for name in ("_cell_breakdown", "_cell_tree", "_model"):
             self.__dict__.pop(name, None)
         tree = self._cell_tree
