@@ -32,6 +32,7 @@ may be a look at the data before the training that is to be traced. When tapes w
 is kept whether a trace is recorded or not, so that turns that are not traced are timed.
 """
 
+import inspect
 import sys
 import threading
 import time
@@ -49,7 +50,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, watched_call
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
-from profnb.capture.source.user_code import callers
+from profnb.capture.source.user_code import is_own_file, outward
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
 _COUNTED, _CACHE_BYTES = (
@@ -267,7 +268,7 @@ def end_marker(trace: Any) -> None:
         trace.__exit__(None, None, None)
 
 
-_DEPTH, _MOST_SITES = 8, 1000
+_DEPTH, _MOST_SITES = 11, 1000  # three of which are ours
 _KERAS_FILES = ("/keras/src/", "/tf_keras/src/")
 
 
@@ -385,12 +386,18 @@ class TapeWatch:
 
     def _site(self) -> int:
         """Number the calls that led here, the innermost ones, wherever two stand in one line."""
-        calls = [(frame.f_code, frame.f_lasti) for frame in islice(callers(), _DEPTH)]
-        key = tuple((id(code), at) for code, at in calls)
+        frame = inspect.currentframe()
+        calls: list[tuple[int, int]] = []
+        while frame is not None and len(calls) < _DEPTH:  # ours too, which are the same each time
+            calls.append((id(frame.f_code), frame.f_lasti))
+            frame = frame.f_back
+        key = tuple(calls)
         site = self._sites.get(key, _MOST_SITES)
-        if site == _MOST_SITES > len(self._sites) and calls:
+        if site == _MOST_SITES > len(self._sites):
             site = self._sites[key] = len(self._sites)
-            self._codes += [code for code, _ in calls]
-            if any(part in calls[0][0].co_filename for part in _KERAS_FILES):
+            codes = [one.f_code for one in islice(outward(inspect.currentframe()), _DEPTH)]
+            self._codes += codes
+            theirs = (one.co_filename for one in codes if not is_own_file(one.co_filename))
+            if any(part in next(theirs, "") for part in _KERAS_FILES):
                 self.turns.library_places.append(site)
         return site
