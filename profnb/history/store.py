@@ -340,6 +340,6 @@ def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:
         with suppress(FileNotFoundError):
             path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
     return (
-        f"The history of runs was damaged ({printable(str(error))}). It is kept as {printable(aside.name)}, "
-        "and a new one begins."
+        f"The history of runs was damaged ({printable(str(error))}). The old file is now "
+        f"{printable(aside.name)}, and a new history begins."
     )
