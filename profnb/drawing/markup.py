@@ -138,6 +138,7 @@ def _td(
     attributes = [
         role,
         Markup(" align=right") if is_number else _NOTHING,
+        Markup(" nowrap") if is_number and not role else _NOTHING,  # no number without its unit
         Markup(' style="{}"').format(look) if look else _NOTHING,
         Markup(' title="{}"').format(title) if title else _NOTHING,
     ]
