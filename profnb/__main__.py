@@ -297,7 +297,8 @@ def _parser() -> argparse.ArgumentParser:
     ) -> argparse.ArgumentParser:
         name = run_command.__name__.removeprefix("_")
         made = commands.add_parser(
-            name, help=summary, description=f"{summary}.", parents=parents, usage=usage,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
+            parents=parents, usage=usage,
             allow_abbrev=False,  # a script's own words are none of ours, cut short
         )  # fmt: skip
         made.set_defaults(run_command=run_command, parser=made)
@@ -340,10 +341,14 @@ def _parser() -> argparse.ArgumentParser:
         help="try the three largest savings that are a safe edit, in fresh processes",
     )
     run.add_argument(
-        "--try-seconds", type=float, default=60.0, metavar="SECONDS", help="... for this long"
+        "--try-seconds",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="stop trying after this many seconds (%(default).0f)",
     )
     run.add_argument(
-        "--try-anyway", action="store_true", help="... though the script may write elsewhere"
+        "--try-anyway", action="store_true", help="try also a script that may write elsewhere"
     )
     run.add_argument(
         "-m", "--module", action="store_true", help="run a module, as `python -m` does"
@@ -371,7 +376,7 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("name", nargs="?", help="which table (default: list them)")
     table.add_argument("--json", action="store_true", help="every row, and what columns mean")
 
-    compare = command(_compare, "compare saved traces: did a change help?")
+    compare = command(_compare, "compare saved traces, and say whether a change helped")
     compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")
     compare.add_argument("second", help="B")
     compare.add_argument(
@@ -429,7 +434,12 @@ def _add_lite_options(lite: argparse.ArgumentParser) -> None:
         "--threads", type=counts, default="1", metavar="N,N", help="threads (%(default)s)"
     )
     lite.add_argument("--batch-size", type=count, default=1, help="examples of a run (%(default)s)")
-    lite.add_argument("--allow", default="", metavar="WHAT", help=f"of {', '.join(ALLOWED)}")
+    lite.add_argument(
+        "--allow",
+        default="",
+        metavar="WHAT",
+        help=f"ops that TensorFlow Lite lacks: {', '.join(ALLOWED)}",
+    )
     lite.add_argument("--fixed-batch", action="store_true", help="convert for exactly this batch")
     lite.add_argument("--label", help="what to call the result")
     lite.add_argument(
@@ -468,12 +478,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
-        said = str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            said = f"{error.strerror}: {error.filename}."
-        print(printable_lines(f"profnb: {said}"), file=sys.stderr)
+        print(printable_lines(f"profnb: {_trouble(error)}"), file=sys.stderr)
         return 1
     return status or 0
+
+
+def _trouble(error: Exception) -> str:
+    """Say what an error found, and what to do."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"There is no {error.filename}. Check the path."
+    if isinstance(error, IsADirectoryError):
+        return f"{error.filename} is a folder. Name a file."
+    if isinstance(error, PermissionError):
+        return f"You have no permission for {error.filename}. Name another file, or ask its owner."
+    return f"{error.strerror}: {error.filename}."
 
 
 if __name__ == "__main__":

@@ -186,7 +186,7 @@ class Comparison(Result):
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
-                "A model was trained before its fit began (made outside the cell?), so the metrics include "
+                "A model was trained before its fit began (made outside the cell?): the metrics include "
                 "earlier training."
             )
         return guards

@@ -52,7 +52,7 @@ def _headline(table: SweepTable) -> str:
     if len(table.timed) == 1:
         return f"{best}: {rate}. No other setting ran."
     if table.equals:
-        others = "one other" if table.equals == 1 else f"{table.equals} others"
+        others = "another setting" if table.equals == 1 else f"{table.equals} more settings"
         return f"{best} is fastest ({rate}), but {others} may be as fast."
     return f"{best} is fastest: {rate}."
 

@@ -213,7 +213,7 @@ class Figures(Mapping[str, Any]):
     def __getitem__(self, title: str) -> Any:
         if title not in self._figures:
             titles = ", ".join(map(repr, self._figures)) or "none"
-            raise KeyError(f"There is no figure {title!r}; there are: {titles}.")
+            raise KeyError(f"There is no figure {title!r}. The figures are: {titles}.")
         from plotly.graph_objects import Figure
 
         figure = self._figures[title]

@@ -216,7 +216,7 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
     category = OWN_CATEGORIES[widest]
     bar = Bar.of(mean[:, widest], colour_of(category))
     sentence = f"The {times.noun}s differ most in {category}, shown by the bars."
-    return _section(times, "Own work by what it is", sentence, (_name_of(times), *columns), bar)
+    return _section(times, "Own work by category", sentence, (_name_of(times), *columns), bar)
 
 
 def _late_section(times: HostTimes, merged: Merged) -> Section:

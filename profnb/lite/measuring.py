@@ -122,7 +122,9 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
     path = Path(model).expanduser()
     if path.is_dir():
         if not (path / "saved_model.pb").exists():
-            raise CaptureError(f"{path.name} is a folder without saved_model.pb, so no SavedModel.")
+            raise CaptureError(
+                f"{path.name} has no saved_model.pb. Give a SavedModel, .keras or .tflite."
+            )
         return name or path.name, path
     if path.suffix in (".keras", ".h5"):
         check_regular(path)

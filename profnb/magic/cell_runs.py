@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _NAMELESS = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
-_AWAITS = "The cell awaits something, so it cannot run again inside of this one."
+_AWAITS = "A cell with `await` cannot run a second time inside of a cell."
 
 
 def running_cell(shell: Any) -> tuple[str, str]:

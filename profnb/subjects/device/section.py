@@ -265,7 +265,7 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
             }
         )  # fmt: skip
-    layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
+    layout = figure_layout(figure_text(f"What {idle.device} did, and causes of idle time"), 300)
     layout |= {
         "legend": {**LEGEND_ABOVE, "traceorder": "normal"},
         "margin": {"l": 56, "r": 12, "t": 84, "b": 34},

@@ -104,7 +104,7 @@ def _part(name: str) -> Callable[[LayerTable], Int64s]:
 
 LAYERS = Table[LayerTable](
     "layers",
-    "One row per layer in the order of the model, then name scopes, then the rest.",
+    "One row per layer in the order of the model; name scopes and the rest follow.",
     (
         field_column("layer", "its path in the model, or what else the row is"),
         field_column("layer_type", 'its class, "name scope", or "" for what is neither'),

@@ -240,6 +240,6 @@ MEMORY_KINDS = Table[Sequence[KindRow]](
         ),
         field_column("fraction", "of what the allocator or the process had", "share"),
     ),
-    "The rows of one allocator and moment add up to the bytes in use, with what is reserved and unused. What "
-    "stays from step to step is named by what lived as the cell ended.",
+    "The rows of an allocator and moment add up to the bytes in use, reserved and unused bytes included. "
+    "Memory kept from step to step has the names of variables alive at the end of the cell.",
 )

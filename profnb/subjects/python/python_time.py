@@ -305,5 +305,5 @@ PYTHON = Table[PythonTime](
             "the part of the total between steps",
         ),
     ),
-    "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
+    "Times are of the main thread, TensorFlow's own work and waiting included; of pprof, its samples.",
 )

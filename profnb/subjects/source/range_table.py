@@ -230,7 +230,7 @@ def _in_tree_order(rows: list[RangeRow]) -> tuple[RangeRow, ...]:
 
 RANGES = Table[RangeTable](
     "ranges",
-    "One row per range that the program marked, inside of the same ranges; a range before those in it.",
+    "One row per marked range inside of the same ranges, the outer range first.",
     (
         Column(
             "range",
@@ -265,5 +265,5 @@ RANGES = Table[RangeTable](
         ),
         field_column("kernels", "how many kernels it launched", of="rows.kernels", least=0),
     ),
-    remark="Time and kernels of a range are part of those of the ranges around it.",
+    remark="Time and kernels of a range count for all ranges around.",
 )

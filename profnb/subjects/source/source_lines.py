@@ -312,7 +312,7 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
         remarks.append(
             f"Very frequent lines ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed one "
-            "by one: one line has the Python time of the whole loop."
+            "by one: a single line has the Python time of the whole loop."
         )
     if lines.is_cut:
         remarks.append(

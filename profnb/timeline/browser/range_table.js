@@ -69,7 +69,7 @@ class RangeTable {
       const row = addElement('tr', this.body, 'background:none');
       this.columns.forEach((column, index) => {
         const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') +
-          (index ? '' : ';max-width:clamp(110px, 15vw, 260px);overflow:hidden;text-overflow:ellipsis');
+          (index ? column.isNumber ? '' : ';white-space:normal' : ';max-width:clamp(110px, 15vw, 260px);overflow:hidden;text-overflow:ellipsis');
         const cell = addElement('td', row, style, index || !this.pick ? column.text(one) : '');
         if (index) return;
         cell.title = String(column.of(one));
