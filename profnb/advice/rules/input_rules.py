@@ -117,9 +117,10 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
 
 def _on_all_cores(model: Model, wait: float, work: float) -> tuple[float, float]:
     """The same of so much work, once threads or processes on all cores do it; of unknown cores, all."""
-    each = work / max(model.cores, 1)
-    least = each - (1 - wait) if model.cores else 0.0
-    return max(least, 0.0) / wait, each / wait
+    cores, rest = max(model.cores, 1), 1 - wait
+    beside = 0.0 if model.program.has_device else rest  # of what the rest itself takes one core at least
+    least = (work + beside) / cores - rest if model.cores else 0.0
+    return max(least, 0.0) / wait, work / cores / wait
 
 
 @of_trace
