@@ -232,7 +232,8 @@ def made_again(model: Model, study: Study) -> Proposals:
     edits = input_scaled(model, 1 / times, 1 / times) if times > 1 and maps_the_same(study) else []
     if not edits:
         return
-    edits.append(once(tree, ends_of_epochs(tree), times, model.costs.restart_ps))
+    again = [at for row in epochs for at in tree.rows(parts.SETTING_UP, below=row)]
+    edits.append(once(tree, [*again, *ends_of_epochs(tree)], times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Cache the input after the first epoch",
