@@ -118,8 +118,9 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
 def _on_all_cores(model: Model, wait: float, work: float) -> tuple[float, float]:
     """The same of so much work, once threads or processes on all cores do it; of unknown cores, all."""
     cores, rest = max(model.cores, 1), 1 - wait
-    beside = 0.0 if model.program.has_device else rest  # of what the rest itself takes one core at least
-    least = (work + beside) / cores - rest if model.cores else 0.0
+    # The rest itself takes one core at least, unless a device does it.
+    whole = work if model.program.has_device else work + rest
+    least = whole / cores - rest if model.cores else 0.0
     return max(least, 0.0) / wait, work / cores / wait
 
 
@@ -144,12 +145,10 @@ def files_read_singly(model: Model, study: Study) -> Proposals:
 @of_trace
 def starved_by_queue(model: Model, study: Study) -> Proposals:
     """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
-    starving = diagnose_queue(study)
-    if starving is None:
-        return
-    edits = input_scaled(model, 0.0, LEFT)
-    rule, title = _IDS.get(starving.cause, _FEED_FASTER)
-    yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
+    if starving := diagnose_queue(study):
+        rule, title = _IDS.get(starving.cause, _FEED_FASTER)
+        edits = input_scaled(model, 0.0, LEFT)
+        yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
 
 
 @of_trace
