@@ -220,7 +220,7 @@ def gradients_accumulated_outside_of_the_function():
     return accumulating(False), accumulating(True)
 
 
-@case("own-python")
+@case("new-model-in-a-loop")
 def normalization_adapted_in_each_epoch():
     """`Normalization.adapt` stands inside the loop over epochs. Changed: before it."""
     keras, np, tf, rng = tools()
@@ -361,7 +361,7 @@ if has("torch"):
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, outputs))
 
-    @case("python-input")
+    @case("waiting-for-input")
     def a_torch_loader_draws_its_examples_in_python():
         """A DataLoader without workers over a Dataset that turns with PIL. Changed: with two workers."""
         import numpy as np
@@ -391,7 +391,7 @@ if has("torch"):
 
         return lambda: train(num_workers=0), lambda: train(num_workers=2, persistent_workers=True)
 
-    @case("eager-ops")
+    @case("small-ops")
     def a_torch_loss_summed_over_the_batch_in_python():
         """The loss of each example is computed alone, in a loop over the batch. Changed: of all at once."""
         import torch
@@ -448,7 +448,7 @@ if has("jax"):
         keys = jax.random.split(jax.random.key(0), len(sizes))
         return [jax.random.normal(key, (a, b)) * (2 / a) ** 0.5 for key, a, b in zip(keys, sizes, sizes[1:])]
 
-    @case("retracing")
+    @case("recompiling")
     def jax_compiles_for_each_length():
         """Sentences of every length go into a jitted step as they are. Changed: padded to one of two lengths."""
         import jax
