@@ -102,12 +102,6 @@ class Model:
         """True if a capture of ours looked at the cell, and not at a window of a trace alone."""
         return self.cell is not None and bool(self.cell.tree)
 
-    @property
-    def saves(self) -> int:
-        """How often something was saved, at least."""
-        saves = (p for p in (self.cell.parts if self.cell else ()) if p.part == parts.CHECKPOINTING)
-        return sum(p.occurrences for p in saves if not p.name.endswith(parts.LOADING))
-
     @cached_property
     def python_share(self) -> float:
         """Share of the traced time in which only Python ran; 1 without a trace."""

@@ -44,7 +44,7 @@ from profnb.subjects.advising import (
     window_of,
 )
 from profnb.subjects.feeds.feeding import own_gap_ps, session_gaps
-from profnb.subjects.ops.op_execution import find_growth
+from profnb.subjects.ops.op_execution import find_growth, find_loop
 from profnb.subjects.study import Study
 from profnb.trace.names import HLO_MODULE, JIT_CALL, PYTHON_OPS, RUN_ID
 
@@ -194,9 +194,11 @@ def shares_of_calls(study: Study) -> tuple[float, float]:
         Shares of the time from step to step: of beginning and ending calls, without ops that have calls of
         their own; of the first 50 us of each op, in which threads wake, and of the executor between ops.
     """
-    calls, eager = share_around_calls(study), find_eager_runs(study)
-    took_ps = study.trace.events.duration_ps[_ops_of_steps(study)]
+    calls, eager, ops = share_around_calls(study), find_eager_runs(study), _ops_of_steps(study)
     within = share_of(study, "host compute") - calls
+    if loop := find_loop(study, LONG_OP_PS):  # in its turns threads are awake
+        within, ops = within - loop.share, np.intersect1d(ops, loop.others)
+    took_ps = study.trace.events.duration_ps[ops]
     around = calls - (eager.starting if eager else 0.0)
     lasting = float(np.maximum(took_ps - LONG_OP_PS, 0).sum() / max(took_ps.sum(), 1))
     return max(around, 0.0), max(within, 0.0) * (1 - lasting)

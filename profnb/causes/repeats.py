@@ -19,7 +19,7 @@ from posixpath import commonpath
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
-from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING
+from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING, CellPart
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.capture.source.user_code import file_title
 from profnb.causes.numbers import LEAST_SHARE
@@ -34,7 +34,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
 _FEWEST_MODELS = 3  # two are compared; three come from a loop
-_COMPILE, _BUILDING_LAYERS = "Model.compile", "layers"
+_COMPILE, _BUILDING_LAYERS, _ADAPTS = "Model.compile", "layers", ".adapt"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
@@ -49,9 +49,10 @@ class ModelsAgain:
         count: How many.
         line: That line.
         kind: "same"; "differ" where half of them or more are of sizes of their own; "compiled" where one
-            model was compiled again.
+            model was compiled again; "adapted" where no model was, and a layer learned its data again.
         spent_ps: What making them and the steps that traced took, besides the first of each.
         traced: Those steps.
+        name: What adapted.
     """
 
     count: int
@@ -59,6 +60,7 @@ class ModelsAgain:
     kind: str
     spent_ps: int
     traced: int
+    name: str = ""
 
 
 def find_models_again(study: Study) -> ModelsAgain | None:
@@ -68,10 +70,10 @@ def find_models_again(study: Study) -> ModelsAgain | None:
     """
     loop = _traced_in_a_loop(study.recording.functions)
     cell = study.recording.cell
+    building = [] if cell is None else [part for part in cell.parts if part.part == BUILDING]
     if loop is None or cell is None:
-        return None
+        return _adapted_again(building, {} if cell is None else cell.cells)
     first, count = loop
-    building = [part for part in cell.parts if part.part == BUILDING]
     loaded = [p for p in cell.parts if p.part == CHECKPOINTING and p.name.endswith(LOADING)]
     seen = sum(
         part.occurrences for part in building if part.name not in (_COMPILE, _BUILDING_LAYERS)
@@ -88,6 +90,18 @@ def find_models_again(study: Study) -> ModelsAgain | None:
         kind = "differ" if _differ(study) else "same"
     spent_ps = (sum(tracing_ns) + making_ns) * PS_PER_NS
     return ModelsAgain(count, first.caller, kind, spent_ps, len(tracing_ns))
+
+
+def _adapted_again(building: Sequence[CellPart], cells: dict[str, int]) -> ModelsAgain | None:
+    """Find a layer that learns its data three times or more, with steps between, and is not made as often."""
+    most = max(building, key=lambda part: part.occurrences, default=None)
+    if most is None or not most.name.endswith(_ADAPTS) or most.occurrences < _FEWEST_MODELS:
+        return None
+    if any(2 * part.occurrences > most.occurrences for part in building if part is not most):
+        return None
+    line = f"{file_title(most.file, cells)}:{most.line}"
+    spent_ps = most.wall_ns * PS_PER_NS * (most.occurrences - 1) // most.occurrences
+    return ModelsAgain(most.occurrences, line, "adapted", spent_ps, 0, most.name)
 
 
 def _differ(study: Study) -> bool:

@@ -93,6 +93,29 @@ def test_models_that_no_loop_makes_are_left_alone(study):
     assert "new-model-in-a-loop" not in advised(study())
 
 
+def adapting(times=8, *, made=0, name="Normalization.adapt", ms=800):
+    """A loop of one's own in which a line calls `adapt` between the steps; of 1,200 ms, that of a model anew each time where one is made."""
+    return study_of(cell_of((BUILDING, name, times, ms, 5), (BUILDING, "Sequential", made, made, 4), (CALLS, "learn", 100, 400, 6)))
+
+
+def test_a_layer_adapted_in_each_epoch_is_to_be_adapted_once():
+    found = advised(adapting())["new-model-in-a-loop"]
+    assert found.title == "Adapt the layer once, before the loop"
+    assert "One line called `Normalization.adapt` 8 times with steps between. The calls took 700 ms, the first time aside." in found.evidence
+    assert found.saves_ms == pytest.approx((700, 700))
+    assert found.where == "Cell [3]:5"
+
+
+@pytest.mark.parametrize("study", [
+    lambda: adapting(2),  # of two layers, or for two data sets
+    lambda: adapting(5, made=5),  # a cross-validation: each fold's model learns its own data
+    lambda: adapting(name="Sequential"),
+    lambda: adapting(ms=20),
+])  # fmt: skip
+def test_layers_that_no_loop_adapts_are_left_alone(study):
+    assert "new-model-in-a-loop" not in advised(study())
+
+
 EPOCHS = (["train_step"] * 7 + ["val_step"] * 14) * 3
 
 

@@ -608,6 +608,18 @@ def test_each_part_knows_the_line_that_was_seen_most_often(cell):
     assert places == {CALLS: (MINE, 6), CHECKPOINTING: (MINE, 6)}
 
 
+def test_what_adapts_is_one_call_between_two_steps_though_it_asks_for_input(cell):
+    adapts = ("Normalization.adapt", f"{KERAS_3}/layers/preprocessing/normalization.py", 200, 230)
+    for times in (1, 2, 1):  # two features one after the other are no loop over training
+        for _ in range(times):
+            for ms, inside in ((20, ()), (5, (NEXT_ELEMENT,)), (20, ())):
+                cell.work(ms, adapts, *inside)
+            cell.work(1)
+        cell.step(10, CALL, "learn")
+    times = {part.name: (part.occurrences, part.is_counted) for part in cell.records().parts if part.part == BUILDING}
+    assert times == {"Normalization.adapt": (3, False)}
+
+
 def test_when_the_longest_calls_of_callbacks_ran_is_kept(cell):
     """What a callback calls has a time of its own; steps and what is shorter than 1 ms have none."""
     cell.step(100)

@@ -117,9 +117,11 @@ def _remains(model: Model, cause: str, row: int = -1) -> tuple[float, float]:
 
 def _on_all_cores(model: Model, wait: float, work: float) -> tuple[float, float]:
     """The same of so much work, once threads or processes on all cores do it; of unknown cores, all."""
-    each = work / max(model.cores, 1)
-    least = each - (1 - wait) if model.cores else 0.0
-    return max(least, 0.0) / wait, each / wait
+    cores, rest = max(model.cores, 1), 1 - wait
+    # The rest itself takes one core at least, unless a device does it.
+    whole = work if model.program.has_device else work + rest
+    least = whole / cores - rest if model.cores else 0.0
+    return max(least, 0.0) / wait, work / cores / wait
 
 
 @of_trace
@@ -143,12 +145,10 @@ def files_read_singly(model: Model, study: Study) -> Proposals:
 @of_trace
 def starved_by_queue(model: Model, study: Study) -> Proposals:
     """The steps wait for a queue of TensorFlow 1 that does not hold enough."""
-    starving = diagnose_queue(study)
-    if starving is None:
-        return
-    edits = input_scaled(model, 0.0, LEFT)
-    rule, title = _IDS.get(starving.cause, _FEED_FASTER)
-    yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
+    if starving := diagnose_queue(study):
+        rule, title = _IDS.get(starving.cause, _FEED_FASTER)
+        edits = input_scaled(model, 0.0, LEFT)
+        yield Proposal(rule, title, starving.sentence, starving.fix, _LINK, edits)
 
 
 @of_trace
@@ -231,7 +231,8 @@ def made_again(model: Model, study: Study) -> Proposals:
     edits = input_scaled(model, 1 / times, 1 / times) if times > 1 and maps_the_same(study) else []
     if not edits:
         return
-    edits.append(once(tree, ends_of_epochs(tree), times, model.costs.restart_ps))
+    again = [at for row in epochs for at in tree.rows(parts.SETTING_UP, below=row)]
+    edits.append(once(tree, [*again, *ends_of_epochs(tree)], times, model.costs.restart_ps))
     took = int(tree.self_ps[edits[0].rows].sum())
     yield Proposal(
         "cache-input", "Cache the input after the first epoch",

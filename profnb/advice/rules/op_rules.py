@@ -203,15 +203,13 @@ _COMPILER_DOCS = {UNKNOWN: _XLA_DOCS, JAX: JIT_GUIDE, PYTORCH: _TORCH_DOCS}
 @of_trace
 def recompiling(model: Model, study: Study) -> Proposals:
     """XLA or ``torch.compile`` compiled the same program three times or more."""
-    again = find_compiled_again(study)
-    if again is None:
-        return
-    yield propose(
-        study, "recompiling",
-        ("Compile once", _MADE_ONCE if again.why == SAME_SHAPES else _ONE_SHAPE, _COMPILER_DOCS),
-        f"{again.what}: {again.why}. All compilations but the first took {duration_text(again.spent_ps)}.",
-        _compiled_once(model, again.times, again.spent_ps),
-    )  # fmt: skip
+    if again := find_compiled_again(study):
+        yield propose(
+            study, "recompiling",
+            ("Compile once", _MADE_ONCE if again.why == SAME_SHAPES else _ONE_SHAPE, _COMPILER_DOCS),
+            f"{again.what}: {again.why}. All compilations but the first took "
+            f"{duration_text(again.spent_ps)}.", _compiled_once(model, again.times, again.spent_ps),
+        )  # fmt: skip
 
 
 def _compiled_once(model: Model, times: int, again_ps: float) -> Edit:
@@ -307,7 +305,6 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
 def summaries(model: Model, study: Study) -> Proposals:
     """Session runs make summaries: ops do, and Python between the runs writes them."""
     made, making, writing, each_ps = find_summaries(study)
-    seldom = 0.01, 1 / SELDOM
     writes = f", writing {duration_text(each_ps)} a run" if each_ps else ""
     if not made:
         return
@@ -318,8 +315,8 @@ def summaries(model: Model, study: Study) -> Proposals:
         "Make summaries every 100 steps: save_summaries_steps=100 of MonitoredTrainingSession, or fetch "
         "the merged summary only if step % 100 == 0. Histograms and images cost most.",
         f"{_TF_API}compat/v1/train/SummarySaverHook",
-        [model.some_of(("host compute",), making, seldom),
-         model.some_of((parts.GAPS,), writing, seldom)],
+        [model.some_of((kind,), share, (0.01, 1 / SELDOM))
+         for kind, share in (("host compute", making), (parts.GAPS, writing))],
     )  # fmt: skip
 
 
@@ -361,10 +358,9 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     if loop.long_share > loop.share / 2:  # it is computing that takes the time
         return
     # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger. Of what
-    # lies around it other ops and a call remain, or all.
+    # lies around it all remains; or less by what feeds the loop, a sixth to a fifth of its time as measured.
     at_once = loop.long_share + max(loop.share - loop.long_share, 0.0) / loop.turns
-    calls = sum(map(tree.times_of, steps)) * model.costs.call_ps[0] / max(whole, 1)
-    least = at_once + min(covered_share(study, loop.others) + calls, 1 - loop.share)
+    least = at_once + max(1 - loop.share * (1 + QUARTER), 0.0)
     most = at_once + 1 - loop.share
     most = min(most + (1 - most) * QUARTER, 1.0)
     edit = Edit(rows, whole * least, whole * most)

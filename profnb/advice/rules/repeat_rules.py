@@ -327,15 +327,16 @@ _SAVE_LESS = {
 @of_cell
 def saved_often(model: Model) -> Proposals:
     """Models or checkpoints are saved three times or more, outside of callbacks."""
-    tree = model.tree
-    apart = (parts.CALLBACKS, parts.CHECKPOINTING)
-    rows = [
-        row
-        for row in tree.rows(parts.CHECKPOINTING)
-        if not tree.name[row].endswith(parts.LOADING)
-        and not tree.is_inside(row, apart, 0, itself=False)
-    ]
-    times, took = model.saves, int(tree.wall_ps[rows].sum())
+    tree, apart = model.tree, (parts.CALLBACKS, parts.CHECKPOINTING)
+    saving = [at for at in tree.rows(apart[1]) if not tree.name[at].endswith(parts.LOADING)]
+    rows = [row for row in saving if not tree.is_inside(row, apart, 0, itself=False)]
+    cell = (
+        [part for part in model.cell.parts if part.part == parts.CHECKPOINTING]
+        if model.cell
+        else []
+    )
+    times = sum(part.occurrences for part in cell if not part.name.endswith(parts.LOADING))
+    took = int(tree.wall_ps[rows].sum())
     if times < 3 or not rows:
         return
     most = max(rows, key=lambda row: int(tree.wall_ps[row]))
@@ -405,45 +406,51 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     return Edit(rows, least, most, share)
 
 
+_TRACED = "model {} times, and Keras traced each. The tracing"
 _ANEW = {
     "same": (
-        "Make the model once, not in a loop",
+        "Make the model once, not in a loop", f"made a new {_TRACED}",
         "Make and compile the model once. Before training, call "
         "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
         "model.variables + model.optimizer.variables]. Assign the saved values back before each run.",
     ),
     "differ": (
-        "Trace fewer models",
+        "Trace fewer models", f"made a new {_TRACED}",
         "Models that differ in one number can share a model. Assign the number "
         "(model.optimizer.learning_rate = 1e-4) and the first weights before each run. Try fewer sizes, "
         "each for more steps.",
     ),
     "compiled": (
-        "Compile the model once, not in a loop",
+        "Compile the model once, not in a loop", f"compiled a {_TRACED}",
         "Compile the model before the loop. Assign changed values: model.optimizer.learning_rate = 1e-4.",
     ),
-}
+    "adapted": (
+        "Adapt the layer once, before the loop", "called `{1}` {0} times with steps between. The calls",
+        "layer.adapt(data) once, before the loop: the layer keeps what it learned of the data.",
+    ),
+}  # fmt: skip
 
 
 @of_trace
 def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
-    """One line makes or compiles Keras' models again and again, each of which is traced."""
-    again = find_models_again(study)
-    rows = model.tree.with_below(model.tree.rows(parts.BUILDING, parts.FIRST))
-    whole = float(model.tree.self_ps[rows].sum())
-    if again is None or not whole:
+    """One line makes or compiles Keras' models again and again, each traced; or adapts a layer."""
+    again, tree = find_models_again(study), model.tree
+    if again is None:
         return
-    spent = min(float(again.spent_ps), whole)
+    nodes = tree.rows(parts.BUILDING, parts.FIRST)
+    rows = tree.with_below([row for row in nodes if again.name in ("", tree.name[row])])
+    whole = float(tree.self_ps[rows].sum())
+    spent = whole * (1 - 1 / again.count) if again.name else min(float(again.spent_ps), whole)
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
+    title, happened, code = _ANEW[again.kind]
     most = spent if again.kind == "differ" else min(usual, spent)
-    title, code = _ANEW[again.kind]
-    times, took = count_text(again.count), f"{duration_text(spent)}, the first time aside"
-    yield Proposal(
-        "new-model-in-a-loop", title,
-        f"One line {'compiled a model' if again.kind == 'compiled' else 'made a new model'} {times} times, "
-        f"and Keras traced each. The tracing took {took}.", code, _RETRACING,
-        [Edit(rows, 0.0, most, spent / whole)], again.line,
-    )  # fmt: skip
+    happened = happened.format(count_text(again.count), again.name)
+    if spent:
+        yield Proposal(
+            "new-model-in-a-loop", title,
+            f"One line {happened} took {duration_text(spent)}, the first time aside.", code, _RETRACING,
+            [Edit(rows, 0.0, most, spent / whole)], again.line,
+        )  # fmt: skip
 
 
 _GROWS = {

@@ -504,10 +504,15 @@ def _divide_between(
         seen_as = _seen_as(spans, paths, unseen, None)
         made.add_with_path(*seen_as, int(edge_ns[unseen]), int(took[unseen]))
     _divide_short(spans, made, between[is_short[between]], votes | exact, paths)
+    built: set[tuple[_Key, int]] = set()
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
-        if key[0] in _SEEN:
+        # What builds asks for input, too, and goes on: between two steps it is one call.
+        once = (key, int(np.searchsorted(edge_ns, since, "right")))
+        if key[0] in _SEEN and once not in built:
             row.occurrences, row.is_counted = row.occurrences + 1, False
+        if key[0] == parts.BUILDING:
+            built.add(once)
     return calls
 
 

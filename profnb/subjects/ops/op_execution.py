@@ -14,6 +14,7 @@ import numpy as np
 
 from profnb.core.columns import Int32s, Int64s, flags_at
 from profnb.steps.spine import Spine
+from profnb.steps.streams import covered_ps
 from profnb.trace.model import Trace
 from profnb.trace.names import DATASET, EXECUTOR_PROCESS, parse_op
 
@@ -115,7 +116,7 @@ class Loop:
     """A loop of the steps that averages are of."""
 
     turns: int  # turns of a step
-    share: float  # share of the steps' time from its second turn to its last
+    share: float  # share of the steps' time from its second turn to its last, while no other op computes
     long_share: float  # share of it in which its ops that compute for long run
     # whether it is one of a recurrent layer, each of whose turns needs the one before
     is_recurrent: bool
@@ -137,18 +138,30 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
     np.minimum.at(first, of_step, trace.events.begin_ps[events])
     np.maximum.at(last, of_step, trace.events.end_ps[events])
     np.maximum.at(turns, of_step, number)
-    whole = float(spine.steps.duration_ps[counted].sum())
+    took_ps, cost = spine.steps.duration_ps[counted], spine.tracing_cost
+    usual_ps = np.median(took_ps) if cost is None else min(np.median(took_ps), cost.untraced_ps)
+    # What tracing adds that the clock leaves in; of all recorded events the loop's have their share of it.
+    added = counted.size * (np.median(took_ps) - usual_ps)
+    whole = float(took_ps.sum() - added)
     ops = np.flatnonzero(trace.select_names(lambda name: parse_op(name) is not None))
     ops = ops[np.isin(spine.groups.step[ops], counted)]
     is_inside = trace.are_named(ops, lambda name: bool(_IN_LOOP.search(name)))
+    of_loop = (events.size + is_inside.sum()) / np.isin(spine.groups.step, counted).sum()
     took = trace.events.duration_ps[ops[is_inside]]
     recurrent = trace.are_named(ops[is_inside], lambda name: bool(_RECURRENT.search(name)))
+    others = ops[~is_inside & ~trace.are_named(ops, lambda name: bool(_OF_LOOP.search(name)))]
+    # What others compute between two loops, or beside one, stays without them.
+    beside = others[np.isin(spine.groups.step[others], steps)]
+    step = np.searchsorted(steps, spine.groups.step[beside])
+    begin = np.maximum(trace.events.begin_ps[beside], first[step])
+    end = np.clip(trace.events.end_ps[beside], begin, np.maximum(last[step], begin))
+    lasted = float((last - first).sum()) - covered_ps(begin, end) - of_loop * added
     return Loop(
         round(float(turns.sum()) / counted.size),
-        min(float((last - first).sum()) / whole, 1.0),
+        min(max(lasted / whole, 0.0), 1.0),
         min(float(took[took > long_ps].sum()) / whole, 1.0),
         bool(recurrent.any()),
-        ops[~is_inside & ~trace.are_named(ops, lambda name: bool(_OF_LOOP.search(name)))],
+        others,
     )
 
 
