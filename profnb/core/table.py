@@ -10,12 +10,13 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 
 import re
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
-from textwrap import fill
+from textwrap import dedent, fill
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core.units import (
@@ -37,6 +38,7 @@ _LINE_WIDTH = 108
 _LEAST_NAME = 12  # characters
 _ROWS = "One row per"
 _TIME_UNIT = re.compile("_[um]s$")
+_DECLARED = re.compile(r"(\w+)(?: \[(.+?)\])?(?: = ([\w.]+))?(?: >= (\d+))?: (.+)")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
     "us": duration_text,
     "ms": duration_text,
@@ -318,13 +320,65 @@ def field_column(
     The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
     ``_ms``. Numbers below ``least`` are missing.
     """
-    path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
+    path = of or _field_for(name, is_scaled)
 
     def values(value: Any) -> Any:
         given = field_of(value, path)
         return given if least is None else _missing_below(least, given)
 
     return Column(name, values, meaning, heading, text, alias, is_scaled)
+
+
+def columns_in(
+    text: str,
+    values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    *,
+    of: str = "",
+    texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
+    scaled: Collection[str] = (),
+) -> tuple[Column[T], ...]:
+    """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
+
+    Before the colon may stand, in this order, ``[HEADING]`` in the report, ``= FIELD`` for another field than
+    the column is called by, and ``>= N``: numbers below are missing. A line further in goes on with the one
+    before.
+
+    Args:
+        text: The declaration.
+        values: What fills a column that no field does, by the column's name.
+        of: The field that all fields are fields of; "" for the value itself.
+        texts: How values of a column are written in the report, likewise.
+        aliases: What a column was called one release ago, likewise.
+        scaled: Columns whose values are in the DataFrame's unit already.
+
+    Raises:
+        KeyError: A name is of no column.
+    """
+    columns = []
+    for line in re.sub("\n +", " ", dedent(text).strip()).splitlines():
+        match = _DECLARED.fullmatch(line)
+        if match is None:
+            raise KeyError(line)
+        name, heading, field, least, meaning = match.groups(default="")
+        column = field_column(
+            name,
+            meaning,
+            heading,
+            texts.get(name),
+            of=".".join(filter(None, (of, field or _field_for(name, name in scaled)))),
+            alias=aliases.get(name, ""),
+            is_scaled=name in scaled,
+            least=float(least) if least else None,
+        )
+        columns.append(replace(column, values=values.get(name, column.values)))
+    if unknown := {*values, *texts, *aliases, *scaled} - {column.name for column in columns}:
+        raise KeyError(*unknown)
+    return tuple(columns)
+
+
+def _field_for(name: str, is_scaled: bool) -> str:
+    return name if is_scaled else _TIME_UNIT.sub("_ps", name)
 
 
 def _missing_below(least: float, given: Any) -> Any:
