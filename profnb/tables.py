@@ -3,7 +3,6 @@
 Times are in the unit of the column's suffix and a missing value is NaN.
 """
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from profnb.core.table import TableOf
@@ -107,12 +106,6 @@ class Tables:
     scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
     trials = TableOf("profnb.compare.trial_table", "TRIALS", "tried")
-
-    @property
-    def utilisation(self) -> "pd.DataFrame":
-        """The name of ``utilization`` one release ago."""
-        warnings.warn("p.utilisation is called p.utilization now.", FutureWarning, stacklevel=2)
-        return self.utilization
 
     def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
         """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof``.
