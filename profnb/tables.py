@@ -11,15 +11,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from profnb.capture.recording import Recording
-    from profnb.causes.cell_tree import CellTree
-    from profnb.compare.trial_table import Trial
-    from profnb.steps.step_times import StepTimes
-    from profnb.subjects.cell.cell_breakdown import CellBreakdown
-    from profnb.subjects.layers.memory_kinds import KindRow
-    from profnb.subjects.python.python_time import PythonTime
-    from profnb.subjects.study import Study
-    from profnb.subjects.system.machine_use import Energy, MachineUse
-    from profnb.tf1.event_file import Scalars
     from profnb.trace.model import Trace
 
 
@@ -27,41 +18,12 @@ class Tables:
     """The tables of ``Profile``."""
 
     recording: "Recording | None"
-    tried: "list[Trial]"
 
     if TYPE_CHECKING:
 
         @property
-        def study(self) -> Study:
-            """The analyses of the trace."""
-
-        @property
         def trace(self) -> Trace:
             """The trace."""
-
-        @property
-        def _python(self) -> "PythonTime | None": ...
-
-        @property
-        def _step_times(self) -> StepTimes: ...
-
-        @property
-        def _cell_breakdown(self) -> CellBreakdown | None: ...
-
-        @property
-        def _cell_tree(self) -> CellTree | None: ...
-
-        @property
-        def _scalars(self) -> Scalars: ...
-
-        @property
-        def _memory_kinds(self) -> list[KindRow]: ...
-
-        @property
-        def _machine(self) -> MachineUse | None: ...
-
-        @property
-        def _energy(self) -> tuple[Energy, ...]: ...
 
     steps = TableOf("profnb.steps.spine", "STEPS", "study")
     step_times = TableOf("profnb.steps.spine", "STEP_TIMES", "_step_times")
