@@ -166,7 +166,6 @@ def _section(
         times,
         columns,
         title=title,
-        tab="",
         bar=bar,
         rows=sorted(longest.tolist()),
         sentence=sentence,
@@ -237,7 +236,6 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
         rows=rows,
         numbers=(False, False),
         colours=["currentColor"] * len(rows),  # the least marks are as thin as a letter
-        tab="",
         plain=f"{_LATE} (a full block is {duration_text(most)})\n{listed}",
     )
 
