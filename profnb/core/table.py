@@ -203,7 +203,7 @@ class TableOf:
         Nothing is imported before somebody asks, so that ``import profnb`` stays cheap.
 
         Args:
-            module: The module that declares it.
+            module: The module of ours that declares it, such as "steps.spine".
             name: The declaration's name there.
             value: Where on a profile the value lies that fills it, such as "study.device.copies".
         """
@@ -214,7 +214,7 @@ class TableOf:
     @property
     def table(self) -> Table[Any]:
         """The declaration."""
-        table: Table[Any] = getattr(import_module(self._module), self._name)
+        table: Table[Any] = getattr(import_module(f"profnb.{self._module}"), self._name)
         return table
 
     @overload

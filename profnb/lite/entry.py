@@ -114,9 +114,9 @@ class LiteResult(SharedResult):
         findings: What is known, as values.
     """
 
-    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
-    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
-    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
+    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings")
+    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings")
+    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""
@@ -270,7 +270,7 @@ class LiteComparison(Result):
         labels: What they are called.
     """
 
-    kinds = TableOf("profnb.lite.lite_tables", "LITE_DIFFERENCES", "differences")
+    kinds = TableOf("lite.lite_tables", "LITE_DIFFERENCES", "differences")
 
     def __init__(self, first: "LiteResult", second: "LiteResult", labels: tuple[str, str]) -> None:
         """Compare nothing yet."""
