@@ -3,27 +3,11 @@
 Times are in the unit of the column's suffix and a missing value is NaN.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from profnb.core.table import TableOf
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from profnb.capture.recording import Recording
-    from profnb.trace.model import Trace
 
 
 class Tables:
     """The tables of ``Profile``."""
-
-    recording: "Recording | None"
-
-    if TYPE_CHECKING:
-
-        @property
-        def trace(self) -> Trace:
-            """The trace."""
 
     steps = TableOf("steps.spine", "STEPS", "study")
     step_times = TableOf("steps.spine", "STEP_TIMES", "_step_times")
@@ -60,16 +44,3 @@ class Tables:
     scalars = TableOf("tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("subjects.python.python_time", "PYTHON", "_python")
     trials = TableOf("compare.trial_table", "TRIALS", "tried")
-
-    def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
-        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof``.
-
-        Args:
-            view: "scope", "graph", "op" or "code".
-            graph: The graph that ran; a capture knows it.
-        """
-        from profnb.tf1.tfprof import tfprof_frame
-
-        if graph is None and self.recording is not None:
-            graph = self.recording.graph
-        return tfprof_frame(self.trace, view, graph)

@@ -9,7 +9,7 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from operator import attrgetter
@@ -273,7 +273,7 @@ def field_column(
     The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
     ``_ms``. Numbers below ``least`` are missing.
     """
-    path = of or _field_for(name, is_scaled)
+    path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
 
     def values(value: Any) -> Any:
         given = field_of(value, path)
@@ -285,10 +285,7 @@ def field_column(
 def columns_in(
     text: str,
     values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
-    *,
-    of: str = "",
     texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
-    scaled: Collection[str] = (),
 ) -> tuple[Column[T], ...]:
     """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
 
@@ -299,9 +296,7 @@ def columns_in(
     Args:
         text: The declaration.
         values: What fills a column that no field does, by the column's name.
-        of: The field that all fields are fields of; "" for the value itself.
         texts: How values of a column are written in the report, likewise.
-        scaled: Columns whose values are in the DataFrame's unit already.
 
     Raises:
         KeyError: A name is of no column.
@@ -312,23 +307,12 @@ def columns_in(
         if match is None:
             raise KeyError(line)
         name, heading, field, least, meaning = match.groups(default="")
-        column = field_column(
-            name,
-            meaning,
-            heading,
-            texts.get(name),
-            of=".".join(filter(None, (of, field or _field_for(name, name in scaled)))),
-            is_scaled=name in scaled,
-            least=float(least) if least else None,
-        )
+        lowest = float(least) if least else None
+        column = field_column(name, meaning, heading, texts.get(name), of=field, least=lowest)
         columns.append(replace(column, values=values.get(name, column.values)))
-    if unknown := {*values, *texts, *scaled} - {column.name for column in columns}:
+    if unknown := {*values, *texts} - {column.name for column in columns}:
         raise KeyError(*unknown)
     return tuple(columns)
-
-
-def _field_for(name: str, is_scaled: bool) -> str:
-    return name if is_scaled else _TIME_UNIT.sub("_ps", name)
 
 
 def _missing_below(least: float, given: Any) -> Any:

@@ -169,7 +169,6 @@ class LiteResult(SharedResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Give what the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
-        from profnb import __version__
         from profnb.report.as_data import report_data
 
         return report_data(
@@ -177,7 +176,6 @@ class LiteResult(SharedResult):
             None,
             {name: getattr(self, name) for name in _TOP},
             source=self.findings.title,
-            version=__version__,
             environment=self.environment,
             advice=self.advice,
             step_times=None,
@@ -306,6 +304,12 @@ class LiteComparison(Result):
         return min(devices, key=lambda row: row.first.latency_ps, default=None)
 
     @property
+    def _time(self) -> "Difference":
+        from profnb.compare.speedup import Difference
+
+        return self._spoken_of.time if self._spoken_of else Difference()
+
+    @property
     def difference(self) -> "LiteComparison":
         """The difference that the verdict speaks of, with a ratio and an interval as in other comparisons."""
         return self
@@ -315,20 +319,17 @@ class LiteComparison(Result):
     @property
     def ratio(self) -> float:
         """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
-        row = self._spoken_of
-        return math.nan if row is None else row.time.ratio
+        return self._time.ratio
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the ratio."""
-        row = self._spoken_of
-        return (math.nan, math.nan) if row is None else (row.time.low, row.time.high)
+        return self._time.low, self._time.high
 
     @property
     def is_different(self) -> bool:
         """True if the interval leaves out 1."""
-        row = self._spoken_of
-        return row is not None and row.time.is_different
+        return self._time.is_different
 
     @property
     def table(self) -> "pd.DataFrame":
