@@ -17,7 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from profnb.core.arguments import count, counts, listed
 from profnb.core.errors import TraceFormatError
+from profnb.core.options import unquoted
 from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
@@ -45,6 +47,30 @@ _TOP = {
     "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
     "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
 }  # fmt: skip
+
+# Flags and settings of argparse's ``add_argument``, and of IPython's ``argument``.
+CONVERSION_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--kinds",), {
+        "type": listed, "default": list(KINDS), "metavar": "KIND,KIND",
+        "help": f"of {', '.join(KINDS)} (all)",
+    }),
+    (("--representative",), {
+        "type": unquoted, "metavar": "NAME",
+        "help": "what int8 is calibrated with (default: the first 100 examples of the data)",
+    }),
+    (("--threads",), {
+        "type": counts, "default": [1], "metavar": "N,N", "help": "threads of the interpreter (default 1)",
+    }),
+    (("--batch-size",), {
+        "type": count, "default": 1, "metavar": "N", "help": "examples of a run (default 1)"
+    }),
+    (("--allow",), {
+        "type": listed, "default": [], "metavar": "WHAT,WHAT",
+        "help": f"of {', '.join(ALLOWED)}: ops that TensorFlow Lite does not have",
+    }),
+    (("--fixed-batch",), {"action": "store_true", "help": "convert for exactly this batch size"}),
+    (("--label",), {"type": unquoted, "help": "a name for the result"}),
+)  # fmt: skip
 
 
 def lite(
