@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.capture.environment import CORES, describe_environment
+from profnb.capture.environment import CORES, count_cores, describe_environment
 from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
@@ -328,11 +328,10 @@ class _Measuring:
 
     def _environment(self) -> dict[str, str]:
         package = "ai-edge-litert" if self.bench.engine == "litert" else "tf.lite of TensorFlow"
-        cores = getattr(os, "sched_getaffinity", None)
         described = describe_environment()
         return {
             package: self.bench.version,
             "Machine": f"{platform.machine()} {platform.system()}",
-            CORES: str(len(cores(0)) if cores else os.cpu_count() or 1),
+            CORES: str(count_cores()),
             **{name: text for name, text in described.items() if name in ("TensorFlow", "Keras")},
         }
