@@ -65,7 +65,7 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     if diagnosis.cause == "python":
         fix = _instead_of_python(study, diagnosis.iterator)
         if len(called) == 1:
-            evidence += f" This Python is {quoted(called[0][0])}."
+            evidence += f" The Python function is {quoted(called[0][0])}."
             where = called[0][1]
     yield Proposal(
         rule, title, evidence, fix, _LINK,
