@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _GRAIN = 4 << 20  # allocators of a process take memory in pieces of about this size
-_UNEVEN = 0.2  # of what a batch adds to a process: ops beside each other end in any order
+_UNEVEN = 0.25  # of what a batch adds to a process: ops beside each other end in any order
 _FAR = 0.1  # of the checked peak: farther off, the line is none
 
 
@@ -146,7 +146,7 @@ def make_forecast(
     if is_process:
         spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
         notes.append(
-            "What a batch adds to a process may differ by a fifth from run to run. "
+            "What a batch adds to a process may differ by a quarter from run to run. "
             "`largest_batch` allows for it."
         )
     share = off / float(peak[-1] + others_bytes)

@@ -56,12 +56,12 @@ def test_the_peaks_of_a_process_all_tell_together():
     assert forecast.per_example_bytes == pytest.approx(10.13, abs=0.01)
 
 
-@pytest.mark.parametrize(("held", "largest"), [(None, 1000), (0, 833)])
+@pytest.mark.parametrize(("held", "largest"), [(None, 1000), (0, 800)])
 def test_of_a_process_the_largest_batch_leaves_room_for_what_differs_from_run_to_run(held, largest):
-    """A thousand of 1 MB fit what an allocator tells; each may take a fifth more of a process."""
+    """A thousand of 1 MB fit what an allocator tells; each may take a quarter more of a process."""
     forecast = make_forecast([100, 200, 400], [100e6, 200e6, 400e6], (10**9, "the machine"), [], held)
     assert forecast.largest_batch == pytest.approx(largest, abs=1)
-    assert any("may differ by a fifth" in one for one in forecast.because) is (held == 0)
+    assert any("may differ by a quarter" in one for one in forecast.because) is (held == 0)
 
 
 def test_a_limit_that_no_batch_fits_in_is_said():
@@ -300,7 +300,7 @@ def test_the_largest_batch_fits_a_small_device_and_a_quarter_more_does_not():
     *limit_of, tried, largest = first.split()
     assert (" ".join(limit_of), last) == ("`ulimit -v`", "no more fits")
     assert int(tried) <= 64
-    assert 400 <= int(largest) <= 520
+    assert 380 <= int(largest) <= 520
 
 
 def test_a_small_container_is_the_limit(system, monkeypatch):
