@@ -106,7 +106,9 @@ def fits(
     batch = (x, y) if is_model else x if isinstance(x, tuple) else (x,)
     arrays = _arrays_of(batch)
     if any(None in tuple(one.shape) for one in arrays):
-        raise CaptureError("The batch has sequences of several lengths. Pad them to one.")
+        raise CaptureError(
+            "The batch has sequences of several lengths. Pad all to the same length."
+        )
     counts = sorted({int(one.shape[0]) for one in arrays})
     if len(counts) != 1 or not counts[0]:
         sizes = " and ".join(map(str, counts or [0]))

@@ -146,8 +146,7 @@ def make_forecast(
     if is_process:
         spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
         notes.append(
-            "What a batch adds to a process may differ by a quarter from run to run. "
-            "`largest_batch` allows for it."
+            "From run to run, a batch may add a quarter more to a process. `largest_batch` leaves room."
         )
     share = off / float(peak[-1] + others_bytes)
     notes.append(

@@ -61,7 +61,7 @@ def test_of_a_process_the_largest_batch_leaves_room_for_what_differs_from_run_to
     """A thousand of 1 MB fit what an allocator tells; each may take a quarter more of a process."""
     forecast = make_forecast([100, 200, 400], [100e6, 200e6, 400e6], (10**9, "the machine"), [], held)
     assert forecast.largest_batch == pytest.approx(largest, abs=1)
-    assert any("may differ by a quarter" in one for one in forecast.because) is (held == 0)
+    assert any("may add a quarter more" in one for one in forecast.because) is (held == 0)
 
 
 def test_a_limit_that_no_batch_fits_in_is_said():
@@ -224,7 +224,7 @@ def test_sequences_of_several_lengths_are_to_be_padded():
 
 def test_sequences_in_a_ragged_array_are_to_be_padded():
     """Its shape leaves the length open, as TensorFlow's ragged tensors' do."""
-    with pytest.raises(CaptureError, match="The batch has sequences of several lengths. Pad them to one"):
+    with pytest.raises(CaptureError, match="The batch has sequences of several lengths. Pad all to the same length"):
         profnb.fits(print, SimpleNamespace(shape=(4, None)))
 
 
