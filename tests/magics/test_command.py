@@ -242,7 +242,7 @@ def test_what_is_no_notebook_is_said_without_a_parsers_words(tmp_path, capsys):
 @pytest.mark.parametrize("words", [("clean", "no.ipynb"), ("table", "no.ipynb")])
 def test_a_file_that_is_not_there_is_one_sentence_and_one(words, capsys):
     assert main(words) == 1
-    assert capsys.readouterr().err == "profnb: No such file or directory: no.ipynb.\n"
+    assert capsys.readouterr().err == "profnb: There is no no.ipynb. Check the path.\n"
 
 
 def test_the_options_of_a_capture_are_those_of_the_magic(capsys):
@@ -473,7 +473,7 @@ def test_a_training_has_its_steps_and_layers_and_is_kept(number, tmp_path):
     assert (profiled.stdout, profiled.returncode) == (plain.stdout, plain.returncode)
     said = profiled.stderr.decode()
     assert plain.returncode == -number and "train steps, median" in said and f"Trace: {tmp_path / 'logs'}" in said
-    assert " of the script. A node holds" in said
+    assert " of the script. A node includes" in said
     assert re.findall(r"[^.\n]*\bcells?\b[^.\n]*", said) == []  # no sentence speaks of a notebook
     kept = run(sys.executable, "-m", "profnb", "table", "logs", "layers", cwd=tmp_path)
     assert b"dense" in kept.stdout
