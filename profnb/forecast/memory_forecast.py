@@ -171,11 +171,8 @@ def make_forecast(
         )
     if limit is not None:
         if grows >= 1:
-            smaller = slope - grows, slope - grows / 2
-            recomputed, narrow = (batch_that_fits(limit[0], fixed, max(one, 1)) for one in smaller)
-            notes.append(
-                f"Then batches of at most {count_text(recomputed)}, and about {count_text(narrow)}, fit."
-            )
+            narrow = batch_that_fits(limit[0], fixed, max(slope - grows / 2, 1))
+            notes.append(f"In 16 bits, batches of about {count_text(narrow)} fit.")
         more = spread / float(size[-1])  # what is off at the largest batch grows with it
         slopes = slope + more, max(slope - more, slope / 2, 1.0)
         low, high = (batch_that_fits(limit[0], fixed, each) for each in slopes)

@@ -81,7 +81,7 @@ def test_what_recomputation_and_16_bits_would_change():
     forecast = make_forecast([8, 16, 32], [1800, 2600, 4200], (101_000, "the machine"), [], input_bytes=20)
     assert forecast.because[1:] == (
         "Recomputing activations frees at most 80 B per example, 16 bits instead of 32 about 40 B.",
-        "Then batches of at most 5,000, and about 1,666, fit.",
+        "In 16 bits, batches of about 1,666 fit.",
     )
 
 
