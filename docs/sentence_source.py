@@ -371,7 +371,7 @@ class Source:
     def _as_used(self, node: ast.AST, values: Sequence[ast.AST], name: str) -> Sequence[ast.AST]:
         """Of what a name is bound to one after the other: a text made of the name itself stands for those before it."""
         uses = [one for one in values if any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(one))]
-        uses = [one for one in uses if not isinstance(one, (Grown, Taken)) and is_text(one)]
+        uses = [one for one in uses if not isinstance(one, (Grown, Taken)) and (is_text(one) or last_name(one) == "format")]
         for at, one in reversed(list(enumerate(values))):
             if one in uses:
                 return values[:at] if node in set(ast.walk(one)) else values[at:]
@@ -382,7 +382,10 @@ class Source:
         return [text for one in said if isinstance(one, Pack) and len(one.parts) > node.at for text in one.parts[node.at]]
 
     def _say_Grown(self, node: "Grown") -> list[object]:
-        return _combined([self.or_nothing(part) or [""] for part in (node.first, *node.more)])
+        parts = (node.first, *node.more)
+        if isinstance(node.first, ast.List):  # a list of sentences, not one sentence
+            return self._all(parts)
+        return _combined([self.or_nothing(part) or [""] for part in parts])
 
 
 def _combined(parts: Sequence[Sequence[object]]) -> list[object]:

@@ -25,6 +25,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "profnb"
 _ADVICE = {"Proposal": (0, 1, 2, 3), "Finding": (0, 1, 2, 4), "propose": (1, 2, 3)}
 _ELSEWHERE = {
     "Column",
+    "columns_in",
     "field_column",
     "execute",
     "add_argument",
@@ -183,7 +184,7 @@ def _is_elsewhere(module: Module, node: ast.AST) -> bool:
         if isinstance(parent, ast.Call) and last_name(parent.func) == "Table":
             return False
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            return any(isinstance(one, ast.Name) and one.id in ("Column", "field_column") for one in ast.walk(node))
+            return any(isinstance(one, ast.Name) and one.id in ("Column", "columns_in", "field_column") for one in ast.walk(node))
         node = parent
     return False
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profnb import __version__
-from profnb.core.arguments import Parser, count, counts, new_file, percentage
+from profnb.core.arguments import Parser, count, new_file, percentage
 from profnb.core.errors import ProfnbError
-from profnb.core.options import CAPTURE_ARGUMENTS, options_of
+from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, options_of
 from profnb.core.printable import (
     for_terminal,
     printable,
@@ -30,7 +30,7 @@ from profnb.core.printable import (
 from profnb.core.units import percent_text
 from profnb.history.door import keep
 from profnb.history.place import VARIABLE, choose
-from profnb.lite.entry import ALLOWED, KINDS
+from profnb.lite.entry import CONVERSION_ARGUMENTS
 
 if TYPE_CHECKING:
     from profnb.profile import Profile
@@ -233,11 +233,11 @@ def _lite(arguments: argparse.Namespace) -> None:
     result = lite(
         paths[0] if len(paths) == 1 else paths,
         arguments.data,
-        kinds=arguments.kinds.split(","),
+        kinds=arguments.kinds,
         representative=arguments.representative,
         threads=arguments.threads,
         batch_size=arguments.batch_size,
-        allow=[one for one in arguments.allow.split(",") if one],
+        allow=arguments.allow,
         fixed_batch=arguments.fixed_batch,
         label=arguments.label,
     )
@@ -297,7 +297,8 @@ def _parser() -> argparse.ArgumentParser:
     ) -> argparse.ArgumentParser:
         name = run_command.__name__.removeprefix("_")
         made = commands.add_parser(
-            name, help=summary, description=f"{summary}.", parents=parents, usage=usage,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.",
+            parents=parents, usage=usage,
             allow_abbrev=False,  # a script's own words are none of ours, cut short
         )  # fmt: skip
         made.set_defaults(run_command=run_command, parser=made)
@@ -325,7 +326,7 @@ def _parser() -> argparse.ArgumentParser:
         usage=f"profnb run {line}\n       profnb run {line.replace('SCRIPT', '-m MODULE')}",
     )
     run.add_argument("-q", "--quiet", action="store_true", help="do not print the answer")
-    for flags, settings in CAPTURE_ARGUMENTS:
+    for flags, settings in (*CAPTURE_ARGUMENTS, *TRY_ARGUMENTS):
         run.add_argument(*flags, **settings)
     run.add_argument(
         "--history",
@@ -338,12 +339,6 @@ def _parser() -> argparse.ArgumentParser:
         const=3,
         dest="tries",
         help="try the three largest savings that are a safe edit, in fresh processes",
-    )
-    run.add_argument(
-        "--try-seconds", type=float, default=60.0, metavar="SECONDS", help="... for this long"
-    )
-    run.add_argument(
-        "--try-anyway", action="store_true", help="... though the script may write elsewhere"
     )
     run.add_argument(
         "-m", "--module", action="store_true", help="run a module, as `python -m` does"
@@ -371,7 +366,7 @@ def _parser() -> argparse.ArgumentParser:
     table.add_argument("name", nargs="?", help="which table (default: list them)")
     table.add_argument("--json", action="store_true", help="every row, and what columns mean")
 
-    compare = command(_compare, "compare saved traces: did a change help?")
+    compare = command(_compare, "compare saved traces, and say whether a change helped")
     compare.add_argument("first", help="A: a trace, or a logdir with one or several runs")
     compare.add_argument("second", help="B")
     compare.add_argument(
@@ -423,15 +418,8 @@ def _add_lite_options(lite: argparse.ArgumentParser) -> None:
         help=".tflite files; or a SavedModel or .keras file to convert; or a saved result",
     )
     lite.add_argument("--data", metavar="FILE.npz", help="examples: arrays x and y")
-    lite.add_argument("--kinds", default=",".join(KINDS), help="what to convert to (%(default)s)")
-    lite.add_argument("--representative", metavar="FILE.npz", help="what int8 is calibrated with")
-    lite.add_argument(
-        "--threads", type=counts, default="1", metavar="N,N", help="threads (%(default)s)"
-    )
-    lite.add_argument("--batch-size", type=count, default=1, help="examples of a run (%(default)s)")
-    lite.add_argument("--allow", default="", metavar="WHAT", help=f"of {', '.join(ALLOWED)}")
-    lite.add_argument("--fixed-batch", action="store_true", help="convert for exactly this batch")
-    lite.add_argument("--label", help="what to call the result")
+    for flags, settings in CONVERSION_ARGUMENTS:
+        lite.add_argument(*flags, **settings)
     lite.add_argument(
         "--save",
         type=new_file,
@@ -468,12 +456,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _BROKEN_PIPE
     except (ProfnbError, OSError, ValueError) as error:
-        said = str(error)
-        if isinstance(error, OSError) and error.filename is not None:
-            said = f"{error.strerror}: {error.filename}."
-        print(printable_lines(f"profnb: {said}"), file=sys.stderr)
+        print(printable_lines(f"profnb: {_trouble(error)}"), file=sys.stderr)
         return 1
     return status or 0
+
+
+def _trouble(error: Exception) -> str:
+    """Say what an error found, and what to do."""
+    if not isinstance(error, OSError) or error.filename is None:
+        return str(error)
+    if isinstance(error, FileNotFoundError):
+        return f"There is no {error.filename}. Check the path."
+    if isinstance(error, IsADirectoryError):
+        return f"{error.filename} is a folder. Name a file."
+    if isinstance(error, PermissionError):
+        return f"You have no permission for {error.filename}. Name another file, or ask its owner."
+    return f"{error.strerror}: {error.filename}."
 
 
 if __name__ == "__main__":

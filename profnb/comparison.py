@@ -48,12 +48,12 @@ class Comparison(Result):
         labels: What they are called.
     """
 
-    table = TableOf("profnb.compare.op_differences", "OP_DIFFERENCES", "_ops")
-    layers = TableOf("profnb.compare.op_differences", "LAYER_DIFFERENCES", "_layers")
-    categories = TableOf("profnb.compare.differences", "CATEGORY_DIFFERENCES", "_categories")
-    parts = TableOf("profnb.compare.tree_differences", "PART_DIFFERENCES", "_parts")
-    timeline_diff = TableOf("profnb.compare.timeline_differences", "EVENT_DIFFERENCES", "_events")
-    quality = TableOf("profnb.compare.quality", "QUALITY", "_metrics")
+    table = TableOf("compare.op_differences", "OP_DIFFERENCES", "_ops")
+    layers = TableOf("compare.op_differences", "LAYER_DIFFERENCES", "_layers")
+    categories = TableOf("compare.differences", "CATEGORY_DIFFERENCES", "_categories")
+    parts = TableOf("compare.tree_differences", "PART_DIFFERENCES", "_parts")
+    timeline_diff = TableOf("compare.timeline_differences", "EVENT_DIFFERENCES", "_events")
+    quality = TableOf("compare.quality", "QUALITY", "_metrics")
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Comparison(Result):
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
-                "A model was trained before its fit began (made outside the cell?), so the metrics include "
+                "A model was trained before its fit began (made outside the cell?): the metrics include "
                 "earlier training."
             )
         return guards

@@ -195,7 +195,7 @@ def last() -> Profile:
         break
     if not _read:
         raise CaptureError(
-            "No profiled cell has died on this machine within a day, so there is nothing to show."
+            "No profiled cell has died on this machine within a day: nothing to show."
         )
     return _read[0]
 
@@ -240,11 +240,11 @@ def _death(dead: "DeadCell") -> str:
 
 def _profile_of(dead: "DeadCell") -> Profile:
     newest, recording = dead.newest, dead.recording
-    notes = [f"This cell {_death(dead)}. All below is what was kept until then."]
+    notes = [f"This cell {_death(dead)}. The report shows what was kept until then."]
     if 0 <= dead.limit_bytes * _NEAR < newest.peak_bytes:
         notes.append(
-            f"Its process had {bytes_text(newest.peak_bytes)} of the {bytes_text(dead.limit_bytes)} that "
-            f"{dead.limit_of} allows. So the system probably ended it for its memory."
+            f"The process had {bytes_text(newest.peak_bytes)} of the {bytes_text(dead.limit_bytes)} of "
+            f"{dead.limit_of}: the system probably ended it for lack of memory."
         )
     kept = len(recording.steps)
     if kept < newest.steps:

@@ -105,19 +105,9 @@ class Profile(Tables, SharedResult):
     def _set_trace(self, trace: "Trace") -> None:
         """Take the trace that a capture left, and forget what was said before there was one."""
         self._trace, self._shown = self._as_shown(trace), None
-        for name in (
-            "study",
-            "_step_times",
-            "_cell_breakdown",
-            "_cell_tree",
-            "_memory_kinds",
-            "_machine",
-            "_energy",
-            "notes",
-            "_other_notes",
-            "advice",
-        ):
-            vars(self).pop(name, None)
+        for name, attribute in vars(Profile).items():
+            if isinstance(attribute, cached_property):
+                vars(self).pop(name, None)
 
     def _as_shown(self, trace: "Trace") -> "Trace":
         """The trace with its devices on the host's clock, and with what may leave of it."""
@@ -234,6 +224,19 @@ class Profile(Tables, SharedResult):
         examples = None if batch is None else float(batch * max(summary.iterations, 1))
         return find_energy(self.recording.machine, self._step_times, summary.phase, examples)
 
+    def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
+        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof``.
+
+        Args:
+            view: "scope", "graph", "op" or "code".
+            graph: The graph that ran; a capture knows it.
+        """
+        from profnb.tf1.tfprof import tfprof_frame
+
+        if graph is None and self.recording is not None:
+            graph = self.recording.graph
+        return tfprof_frame(self.trace, view, graph)
+
     # Words and pictures.
 
     @property
@@ -295,11 +298,12 @@ class Profile(Tables, SharedResult):
             self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
 
-    def count_page(self, *, as_html: bool = True) -> None:
+    def count_page(self, *, as_html: bool = True, shown_ns: int = 0) -> None:
         """Make the report, and count what that takes as profnb's part of the cell.
 
         Args:
             as_html: Whether it will be shown as HTML.
+            shown_ns: What showing it will take, as far as is known.
         """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
@@ -311,7 +315,7 @@ class Profile(Tables, SharedResult):
                 _ = section.html  # most of the page's time; kept for it
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
-        self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns)
+        self.recording.cell.add(PROFNB, "page", time.perf_counter_ns() - begin_ns + shown_ns)
         for name in ("_cell_breakdown", "_cell_tree", "_model"):
             self.__dict__.pop(name, None)
         tree = self._cell_tree
@@ -494,7 +498,6 @@ class Profile(Tables, SharedResult):
             Headline, steps, typical step, where the cell's time went, advice, notes, the top of each table,
             and definitions: at most 8 kB as JSON, by ``profnb/report/report.schema.json``.
         """
-        from profnb import __version__
         from profnb.report.as_data import TOP_TABLES, report_data
 
         table_names = (
@@ -506,7 +509,6 @@ class Profile(Tables, SharedResult):
             self._traced_study,
             {name: getattr(self, name) for name in table_names},
             source=self.options.label or source,
-            version=__version__,
             environment=self.environment,
             advice=self.advice,
             step_times=self._step_times if self.has_trace else None,
@@ -596,12 +598,11 @@ class Profile(Tables, SharedResult):
         Raises:
             CaptureError: There is no trace.
         """
-        from profnb import __version__
         from profnb.timeline.export import export_chrome
 
         target = Path(path).expanduser()
         with whole_file(target) as partial:
-            export_chrome(self.trace, self.study.recorded.steps, partial, __version__)
+            export_chrome(self.trace, self.study.recorded.steps, partial)
         return target
 
     def save(self, logdir: str | os.PathLike[str]) -> Path:

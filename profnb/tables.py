@@ -4,125 +4,52 @@ Times are in the unit of the column's suffix and a missing value is NaN.
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profnb.core.table import TableOf
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from profnb.capture.recording import Recording
-    from profnb.causes.cell_tree import CellTree
-    from profnb.compare.trial_table import Trial
-    from profnb.steps.step_times import StepTimes
-    from profnb.subjects.cell.cell_breakdown import CellBreakdown
-    from profnb.subjects.layers.memory_kinds import KindRow
-    from profnb.subjects.python.python_time import PythonTime
-    from profnb.subjects.study import Study
-    from profnb.subjects.system.machine_use import Energy, MachineUse
-    from profnb.tf1.event_file import Scalars
-    from profnb.trace.model import Trace
 
 
 class Tables:
     """The tables of ``Profile``."""
 
-    recording: "Recording | None"
-    tried: "list[Trial]"
-
-    if TYPE_CHECKING:
-
-        @property
-        def study(self) -> Study:
-            """The analyses of the trace."""
-
-        @property
-        def trace(self) -> Trace:
-            """The trace."""
-
-        @property
-        def _python(self) -> "PythonTime | None": ...
-
-        @property
-        def _step_times(self) -> StepTimes: ...
-
-        @property
-        def _cell_breakdown(self) -> CellBreakdown | None: ...
-
-        @property
-        def _cell_tree(self) -> CellTree | None: ...
-
-        @property
-        def _scalars(self) -> Scalars: ...
-
-        @property
-        def _memory_kinds(self) -> list[KindRow]: ...
-
-        @property
-        def _machine(self) -> MachineUse | None: ...
-
-        @property
-        def _energy(self) -> tuple[Energy, ...]: ...
-
-    steps = TableOf("profnb.steps.spine", "STEPS", "study")
-    step_times = TableOf("profnb.steps.spine", "STEP_TIMES", "_step_times")
-    events = TableOf("profnb.steps.spine", "EVENTS", "study.recorded")
-    ops = TableOf("profnb.subjects.ops.op_table", "OPS", "study.ops.table")
-    input_pipeline = TableOf(
-        "profnb.subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline"
-    )
-    input_waits = TableOf("profnb.subjects.input.waiting", "INPUT_WAITS", "study.input.waiting")
-    buffers = TableOf("profnb.subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
-    memory_peak = TableOf("profnb.subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
-    memory_summary = TableOf("profnb.subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
-    memory_kinds = TableOf("profnb.subjects.layers.memory_kinds", "MEMORY_KINDS", "_memory_kinds")
-    op_memory = TableOf("profnb.subjects.memory.peak", "OP_MEMORY", "study.memory.ops")
-    memory = TableOf("profnb.subjects.memory.allocators", "MEMORY", "study.memory.samples")
-    kernels = TableOf("profnb.subjects.device.kernels", "KERNELS", "study.device.kernels")
-    copies = TableOf("profnb.subjects.device.devices", "COPIES", "study.device.copies")
-    precision = TableOf("profnb.subjects.device.precision", "PRECISION", "study.device.precision")
-    devices = TableOf("profnb.subjects.device.devices", "DEVICES", "study.device.use")
-    device_steps = TableOf("profnb.subjects.device.devices", "DEVICE_STEPS", "study")
-    idle = TableOf("profnb.subjects.device.idle", "IDLE", "study.device.idle")
-    utilization = TableOf("profnb.subjects.device.idle", "UTILIZATION", "study.device.idle")
-    launches = TableOf("profnb.subjects.device.launches", "LAUNCHES", "study.device.launches")
-    streams = TableOf("profnb.subjects.device.launches", "STREAMS", "study.device.streams")
-    ranges = TableOf("profnb.subjects.source.range_table", "RANGES", "study.source.ranges")
-    roofline = TableOf("profnb.subjects.device.roofline", "ROOFLINE", "study.device.roofline")
-    op_roofline = TableOf(
-        "profnb.subjects.bounds.op_roofline", "OP_ROOFLINE", "study.bounds.roofline"
-    )
-    xla = TableOf("profnb.subjects.xla.xla_ops", "XLA", "study.xla.ops")
-    xla_modules = TableOf("profnb.subjects.xla.xla_ops", "XLA_MODULES", "study.xla.modules")
-    layers = TableOf("profnb.subjects.layers.layer_table", "LAYERS", "study.layers.table")
-    source_lines = TableOf(
-        "profnb.subjects.source.source_lines", "SOURCE_LINES", "study.source.lines"
-    )
-    cell_breakdown = TableOf(
-        "profnb.subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown"
-    )
-    cell_tree = TableOf("profnb.causes.cell_tree", "CELL_TREE", "_cell_tree")
-    system = TableOf("profnb.subjects.system.machine_use", "SYSTEM", "_machine")
-    energy = TableOf("profnb.subjects.system.machine_use", "ENERGY", "_energy")
-    scalars = TableOf("profnb.tf1.event_file", "SCALARS", "_scalars")
-    python = TableOf("profnb.subjects.python.python_time", "PYTHON", "_python")
-    trials = TableOf("profnb.compare.trial_table", "TRIALS", "tried")
+    steps = TableOf("steps.spine", "STEPS", "study")
+    step_times = TableOf("steps.spine", "STEP_TIMES", "_step_times")
+    events = TableOf("steps.spine", "EVENTS", "study.recorded")
+    ops = TableOf("subjects.ops.op_table", "OPS", "study.ops.table")
+    input_pipeline = TableOf("subjects.input.pipeline", "INPUT_PIPELINE", "study.input.pipeline")
+    input_waits = TableOf("subjects.input.waiting", "INPUT_WAITS", "study.input.waiting")
+    buffers = TableOf("subjects.input.pipeline", "BUFFERS", "study.input.buffer_samples")
+    memory_peak = TableOf("subjects.memory.peak", "MEMORY_PEAK", "study.memory.peak")
+    memory_summary = TableOf("subjects.memory.peak", "MEMORY_SUMMARY", "study.memory.use")
+    memory_kinds = TableOf("subjects.layers.memory_kinds", "MEMORY_KINDS", "_memory_kinds")
+    op_memory = TableOf("subjects.memory.peak", "OP_MEMORY", "study.memory.ops")
+    memory = TableOf("subjects.memory.allocators", "MEMORY", "study.memory.samples")
+    kernels = TableOf("subjects.device.kernels", "KERNELS", "study.device.kernels")
+    copies = TableOf("subjects.device.devices", "COPIES", "study.device.copies")
+    precision = TableOf("subjects.device.precision", "PRECISION", "study.device.precision")
+    devices = TableOf("subjects.device.devices", "DEVICES", "study.device.use")
+    device_steps = TableOf("subjects.device.devices", "DEVICE_STEPS", "study")
+    idle = TableOf("subjects.device.idle", "IDLE", "study.device.idle")
+    utilization = TableOf("subjects.device.idle", "UTILIZATION", "study.device.idle")
+    launches = TableOf("subjects.device.launches", "LAUNCHES", "study.device.launches")
+    streams = TableOf("subjects.device.launches", "STREAMS", "study.device.streams")
+    ranges = TableOf("subjects.source.range_table", "RANGES", "study.source.ranges")
+    roofline = TableOf("subjects.device.roofline", "ROOFLINE", "study.device.roofline")
+    op_roofline = TableOf("subjects.bounds.op_roofline", "OP_ROOFLINE", "study.bounds.roofline")
+    xla = TableOf("subjects.xla.xla_ops", "XLA", "study.xla.ops")
+    xla_modules = TableOf("subjects.xla.xla_ops", "XLA_MODULES", "study.xla.modules")
+    layers = TableOf("subjects.layers.layer_table", "LAYERS", "study.layers.table")
+    source_lines = TableOf("subjects.source.source_lines", "SOURCE_LINES", "study.source.lines")
+    cell_breakdown = TableOf("subjects.cell.cell_breakdown", "CELL_BREAKDOWN", "_cell_breakdown")
+    cell_tree = TableOf("causes.cell_tree", "CELL_TREE", "_cell_tree")
+    system = TableOf("subjects.system.machine_use", "SYSTEM", "_machine")
+    energy = TableOf("subjects.system.machine_use", "ENERGY", "_energy")
+    scalars = TableOf("tf1.event_file", "SCALARS", "_scalars")
+    python = TableOf("subjects.python.python_time", "PYTHON", "_python")
+    trials = TableOf("compare.trial_table", "TRIALS", "tried")
 
     @property
-    def utilisation(self) -> "pd.DataFrame":
+    def utilisation(self) -> Any:
         """The name of ``utilization`` one release ago."""
         warnings.warn("p.utilisation is called p.utilization now.", FutureWarning, stacklevel=2)
         return self.utilization
-
-    def tfprof(self, view: str = "scope", graph: Any = None) -> "pd.DataFrame":
-        """A view of tfprof's on session runs (TF1); columns: ``profnb.tf1.tfprof``.
-
-        Args:
-            view: "scope", "graph", "op" or "code".
-            graph: The graph that ran; a capture knows it.
-        """
-        from profnb.tf1.tfprof import tfprof_frame
-
-        if graph is None and self.recording is not None:
-            graph = self.recording.graph
-        return tfprof_frame(self.trace, view, graph)

@@ -179,9 +179,9 @@ def body_of(cell: str) -> str:
 
 
 def title_of(cell: str) -> str:
-    """Call a cell by its first line of code below the magic's; "" where it has none."""
+    """Call a cell by its first line of code below the magic's and decorators; "" where it has none."""
     lines = (line.strip() for line in body_of(cell).splitlines())
-    return shortened(next((line for line in lines if line and line[0] not in "#%"), ""), _TITLE)
+    return shortened(next((line for line in lines if line and line[0] not in "#%@"), ""), _TITLE)
 
 
 def names_of(shell: Any, body: str) -> tuple[frozenset[str], frozenset[str]]:

@@ -96,6 +96,12 @@ def list_devices() -> tuple[str, ...]:
     return ()
 
 
+def count_cores() -> int:
+    """Count the cores that this process may use."""
+    cores = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return len(cores(0)) if cores else os.cpu_count() or 1
+
+
 def imported_versions() -> dict[str, str]:
     """Versions of what the code has imported, and of Python; any thread may ask."""
     settings = {"Python": sys.version.partition(" ")[0]}
@@ -115,8 +121,7 @@ def describe_environment() -> dict[str, str]:
         del settings[KERAS_BACKEND]
     with contextlib.suppress(Exception):  # not every Keras has policies
         settings |= {"Precision policy": str(seams.POLICY.find()().name)}
-    cores = getattr(os, "sched_getaffinity", None)  # not everywhere
-    settings[CORES] = str(len(cores(0)) if cores else os.cpu_count() or 1)
+    settings[CORES] = str(count_cores())
     if CUPTI in os.environ:
         settings[CUPTI] = os.environ[CUPTI]
     if "tensorflow" not in sys.modules:

@@ -95,9 +95,9 @@ class Seam:
         return self.name
 
 
-def on_objects(path: str, lost: str, arguments: int = -1) -> Seam:
+def on_objects(path: str, lost: str) -> Seam:
     """A name that only objects have."""
-    return Seam(path, lost, arguments, is_on_objects=True)
+    return Seam(path, lost, is_on_objects=True)
 
 
 @cache

@@ -227,7 +227,7 @@ class Capture:
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             recording.messages.append(
-                f"Source lines could not be read ({first_line(error)}). --no-source does without."
+                f"Source lines could not be read ({first_line(error)}). Run again with --no-source."
             )
         recording.graph_runs, recording.graph = runs.runs, runs.graph
         recording.graph_versions = runs.graph_versions
@@ -252,7 +252,7 @@ class Capture:
         if self._hook_error is not None:
             error = f"{type(self._hook_error).__name__}: {first_line(self._hook_error)}"
             sentences.append(
-                f"profnb failed at one place ({error}), so this result may lack something. Your code ran as "
+                f"profnb failed in a part ({error}): this result may be incomplete. Your code ran as "
                 "usual."
             )
         return sentences

@@ -40,7 +40,8 @@ class Marking(Protocol):
 class OpenStep:
     """Something that began and has not ended.
 
-    One is made for each step, traced or not, so what few of them have are the class's.
+    One is made for each step, traced or not, so what few of them have is the class's, and ``OpenSteps.begin``
+    sets the rest: an ``__init__`` would be a frame in each.
 
     Attributes:
         marker: Its event in the trace.
@@ -60,25 +61,17 @@ class OpenStep:
         unmarked_ns: When that had ended.
     """
 
+    marker: Any
+    kind: str | None
+    name: str
+    begin_ns: int
+    first_record: int
+    was_traced: bool
+    step_num: int
     retraced = has_traced = is_marked = False
     iterations = 1
     function: Any = None
     failed_ns = marked_ns = unmarked_ns = 0
-
-    def __init__(
-        self,
-        marker: Any,
-        kind: str | None,
-        name: str,
-        begin_ns: int,
-        first_record: int,
-        was_traced: bool,
-        step_num: int,
-    ) -> None:
-        """It has just begun."""
-        self.marker, self.kind, self.name = marker, kind, name
-        self.begin_ns, self.first_record = begin_ns, first_record
-        self.was_traced, self.step_num = was_traced, step_num
 
 
 @dataclass

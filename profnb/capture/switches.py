@@ -78,11 +78,8 @@ def apply_switches(values: Mapping[str, object]) -> Iterator[set[str]]:
 
 
 def _apply(stack: ExitStack, keras: Any, values: Mapping[str, object], applied: set[str]) -> None:
-    model, compile_model, fit = (
-        seams.MODEL.find(keras),
-        seams.COMPILE.find(keras),
-        seams.FIT.find(keras),
-    )
+    wanted = (seams.MODEL, seams.COMPILE, seams.FIT)
+    model, compile_model, fit = (seam.find(keras) for seam in wanted)
     defaults = {name: values[name] for name in _OF_COMPILE if name in values}
     if defaults and compile_model is not None:
 

@@ -403,7 +403,7 @@ def note_waits(study: Study) -> list[str]:
         return []
     busy = busy_text(study)
     others = (
-        f"{busy}. Times below are too long; run again when it is idle."
+        f"{busy}. Times below are too long; run again on an idle machine."
         if busy
         else "More threads were ready than the machine has cores."
     )

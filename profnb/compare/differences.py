@@ -121,7 +121,7 @@ def find_guards(
         for study, each in zip((first, second), iterations, strict=True)
     ]
     if None in phases:
-        guards.append("One side has no events: there is nothing to compare.")
+        guards.append("One side has no events: nothing to compare.")
     elif phases[0] != phases[1]:
         guards.append(f"The kinds of steps differ: {phases[0]} and {phases[1]}.")
     elif counts[0] != counts[1]:
@@ -134,7 +134,7 @@ def find_guards(
     )
     if iterations[0] != iterations[1]:
         guards.append(
-            f"A step runs {iterations[0]} and {iterations[1]} iterations (steps_per_execution). All times "
+            f"A step runs {iterations[0]} iterations in A, {iterations[1]} in B (steps_per_execution). Times "
             "are per iteration."
         )
     return guards

@@ -375,7 +375,7 @@ _OTHER_OPS = "its other ops, gradients above all, without updates of weights"
 _INTERVAL = "where its 95 % interval begins, by blocks of steps of one run each"
 LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
     "layers",
-    "One row per layer of either side in the order of A's model, then the rest.",
+    "One row per layer of either side in the order of A's model; the rest follows.",
     columns_of(
         ("layer", "layer", "its path, as A has it if A has it"),
         ("layer_type", "layer_type", 'its class, "" where not known'),

@@ -36,10 +36,8 @@ def part_section(
             "status",
         ),
         title="Where the cell's time differs",
-        tab="",
         sentence=difference_sentence(parts),
         bar=more_or_less([part.difference_ms for part in shown]),
-        rows=range(len(shown)),
         strip=picture,
     )
 

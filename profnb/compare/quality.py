@@ -167,7 +167,7 @@ def pick_metric(names: Sequence[str]) -> str | None:
 _LOW = "where the 95 % interval of the difference of means begins, NaN with one run on a side"
 QUALITY = Table[Sequence[MetricDifference]](
     "quality",
-    "One row per metric of Keras' fits, the one to look at first in front.",
+    "One row per metric of Keras' fits, the most important first.",
     columns_of(
         ("metric", "metric", "its name; what counts is its last value in each run"),
         ("first_median", "medians.first", "median over the runs of A"),

@@ -44,8 +44,8 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
-from profnb.drawing.figures import axis, figure_html, figure_layout
-from profnb.drawing.markup import Cell, figure_text, note_list
+from profnb.drawing.figures import axis, chart, figure_html, label_axis
+from profnb.drawing.markup import Cell, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
@@ -159,7 +159,6 @@ def _quality_section(labels: tuple[str, str], metrics: Sequence[MetricDifference
         rows=rows,
         numbers=(False, False, True, True, True, True, True, False),
         colours=[COLOURS["host compute"]] * len(rows),
-        tab="",
     )
 
 
@@ -196,7 +195,6 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
         rows=rows,
         numbers=(False, False, True, True, True, True, True),
         colours=[*_SIDE_COLOURS] * (len(rows) // 2),
-        tab="",
     )
 
 
@@ -219,10 +217,8 @@ def _differences(
         rows,
         [one for column in columns for one in (times if column == "times" else [column])],
         title=title,
-        tab="",
         sentence=sentence,
         bar=bar or more_or_less([row.difference_ps for row in rows]),
-        rows=range(len(rows)),
     )
 
 
@@ -314,7 +310,6 @@ def layer_section(
             number_of(layers, "parameters", _parameters),
         ),
         title=_LAYERS_TITLE,
-        tab="",
         sentence=_about_layers(labels, layers, op_ps),
         bar=more_or_less(more),
         rows=sorted(order[:_SHOWN_LAYERS]),
@@ -395,12 +390,6 @@ def _box_figure(
     return lying_chart(title, 110 + 34 * len(boxes), data, labels, end, f" {unit}")
 
 
-def chart(title: str, height: int, data: Sequence[dict[str, Any]], **layout: Any) -> dict[str, Any]:
-    """Make a figure in plotly's schema."""
-    layout = figure_layout(title, height) | layout
-    return {"data": list(data), "layout": layout, "config": {"displaylogo": False}}
-
-
 def lying_chart(
     title: str,
     height: int,
@@ -414,14 +403,6 @@ def lying_chart(
         title, height, data, barmode="overlay", showlegend=False, margin={"l": 8, "r": 12, "t": 34, "b": 34},
         xaxis={**axis(""), "ticksuffix": unit, "range": [0, end]}, yaxis=label_axis(labels),
     )  # fmt: skip
-
-
-def label_axis(labels: Sequence[str]) -> dict[str, Any]:
-    """Make the axis of bars that lie: what each is called, the first one at the top."""
-    return {
-        **axis(""), "tickvals": list(range(len(labels))), "ticktext": list(map(figure_text, labels)),
-        "automargin": True, "showgrid": False, "autorange": "reversed",
-    }  # fmt: skip
 
 
 def _box(place: int, values: Floats, end: float, unit: str, colour: str) -> list[dict[str, Any]]:

@@ -41,6 +41,7 @@ _MOST_COMPARED = 1000
 _RESAMPLES = 1000
 _FEWEST_TO_COMPARE = 2
 _FEWEST_RANKED = 4
+_VAGUE = 10  # how many times its low end the high end of an interval is that tells nothing
 ENOUGH_RUNS = 3  # which tell by themselves how much runs vary
 
 
@@ -221,13 +222,20 @@ class Difference:
             said = "One run each is no proof" if self.is_open else "These runs show no difference"
             sentence = f"{said}: {second} takes {self.ratio:.2f} times as long as {first}{of}"
             interval = range_text(f"{self.low:.2f}", f"{self.high:.2f}")
+            interval = "wider than tenfold" if self._is_vague else interval
         return f"{sentence} (95 % interval {interval}, {counts}). {self._about_spread()}".rstrip()
+
+    @property
+    def _is_vague(self) -> bool:
+        """The runs are too few, or too different, to say anything."""
+        return self.high > _VAGUE * self.low
 
     def _about_spread(self) -> str:
         """Say how runs vary, where a side has too few to tell."""
         spread, repeat = self.spread, "Repeat the runs (in a notebook: --repeat 5)."
         if spread is None:
-            return f"Other runs may differ more. {repeat}" if min(self.runs) == 1 else ""
+            may_differ = "Other runs may differ more. " * (min(self.runs) == 1)
+            return f"{may_differ}{repeat}" if may_differ or self._is_vague else ""
         if not self.is_open:
             return f"{spread.of} vary by {percent_text(math.sqrt(spread.variance))}."
         reach = math.sqrt(self.high / self.low) - 1

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from profnb.compare.section import chart, lying_chart, titled_html
+from profnb.compare.section import lying_chart, titled_html
 from profnb.compare.sweeps import SweepTable, setting_text, settings_table, slower_text
 from profnb.core.printable import for_terminal, printable
 from profnb.core.units import MISSING, count_text, range_text, rate_text
-from profnb.drawing.figures import axis
+from profnb.drawing.figures import axis, chart
 from profnb.drawing.markup import figure_text, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_of, section_text
 from profnb.drawing.theme import COLOURS
@@ -52,7 +52,7 @@ def _headline(table: SweepTable) -> str:
     if len(table.timed) == 1:
         return f"{best}: {rate}. No other setting ran."
     if table.equals:
-        others = "one other" if table.equals == 1 else f"{table.equals} others"
+        others = "another setting" if table.equals == 1 else f"{table.equals} more settings"
         return f"{best} is fastest ({rate}), but {others} may be as fast."
     return f"{best} is fastest: {rate}."
 
@@ -123,12 +123,10 @@ def _section(table: SweepTable) -> Section:
             Shown("", lambda row: (points[row].error.splitlines() or [""])[-1][:80]),
         ),
         title="Settings",
-        tab="",
         sentence=f"Worth the price: any other setting loses in throughput or in{weighed}."
         if is_weighed
         else "",
         bar=Bar.of(np.nan_to_num(table.per_second), colours.__getitem__),
-        rows=range(len(table)),
     )
 
 

@@ -279,8 +279,8 @@ def _notes(points: Sequence[SweepPoint], without_effect: Collection[str]) -> lis
         )
     if any(fit.is_continued for point in points for fits in point.fits for fit in fits[-1:]):
         notes.append(
-            "A model had been trained before its fit began: make it inside the cell, so that each setting "
-            "starts afresh."
+            "A model was trained before its fit began. Make the model inside the cell, for a fresh start of "
+            "each setting."
         )
     return notes
 
@@ -312,8 +312,7 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         )
     if close:
         notes.append(
-            f"{named(close)}: so close to the fastest that {MOST_ROUNDS} more rounds would not "
-            "separate them."
+            f"{named(close)}: too close to the fastest to tell apart, even with {MOST_ROUNDS} more rounds."
         )
     if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
         notes.append(

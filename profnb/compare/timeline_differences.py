@@ -103,7 +103,7 @@ def _events_per_step(study: Study) -> dict[_Key, _Row]:
 
 EVENT_DIFFERENCES = Table[Sequence[EventDifference]](
     "timeline_diff",
-    "One row per event of the timelines that is new, gone, longer or shorter, the largest difference first.",
+    "One row per new, gone, longer or shorter event of the timelines, the largest difference first.",
     columns_of(
         ("side", "side", "host or device"),
         ("event", "event", "its name"),

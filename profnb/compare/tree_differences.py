@@ -250,7 +250,7 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
 
 PART_DIFFERENCES = Table[Sequence[PartDifference]](
     "parts",
-    "One row per part of the cell whose time differs, the largest difference first.",
+    "One row per part of the cell with a different time, the largest difference first.",
     (
         *columns_of(
             ("part", "part", "its name, or its kind where that says all"),

@@ -54,7 +54,6 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
         tab=TAB,
         sentence=" ".join(said) if any(trial.has_result for trial in trials) else "",
         bar=Bar(lambda row: trials[row].saved_fraction, COLOURS["host compute"]),
-        rows=range(len(trials)),
         below=Markup("").join(_edit_html(trial) for trial in trials if trial.diff),
     )
     return [section]

@@ -125,7 +125,7 @@ def promised_ratio(
 _RATIO = "the time as edited over that as it is; below 1 it is faster"
 TRIALS = Table[Sequence[Trial]](
     "trials",
-    "One row per edit that was tried (`%%tfprofile --try`, `p.try_advice()`); the best together come last.",
+    "One row per tried edit (`%%tfprofile --try`, `p.try_advice()`); the best together come last.",
     columns_of(
         ("rule", "rule", "the rule of the advice; of several together all of them"),
         ("change", "change", "what was edited"),

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
+from profnb.core.options import unquoted
 from profnb.core.printable import printable
 
 _USAGE = 2
@@ -39,9 +40,14 @@ def count(text: str) -> int:
     return int(text)
 
 
+def listed(text: str) -> list[str]:
+    """Read words, between commas."""
+    return [part.strip() for part in unquoted(text).split(",")]
+
+
 def counts(text: str) -> list[int]:
-    """Read several of them, between commas."""
-    return [count(one) for one in text.split(",")]
+    """Read several whole numbers of at least one, between commas."""
+    return list(map(count, listed(text)))
 
 
 class Parser(argparse.ArgumentParser):

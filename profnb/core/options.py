@@ -166,6 +166,18 @@ CAPTURE_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
 )  # fmt: skip
 
 
+TRY_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--try-seconds",), {
+        "type": float, "default": 60.0, "metavar": "SECONDS",
+        "help": "try for this long, about (default %(default)s)",
+    }),
+    (("--try-anyway",), {
+        "action": "store_true",
+        "help": "try edits although the code may write elsewhere, or change what nobody can put back",
+    }),
+)  # fmt: skip
+
+
 def options_of(arguments: Namespace) -> CaptureOptions:
     """Make of a line's ``CAPTURE_ARGUMENTS`` what to record.
 

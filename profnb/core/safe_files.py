@@ -84,6 +84,10 @@ def whole_file(target: Path) -> Iterator[Path]:
         if place.exists():
             shutil.copymode(place, partial)
         partial.replace(place)
+    except OSError as error:
+        if error.filename == str(partial):  # a name that nobody gave
+            error.filename = str(target)
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

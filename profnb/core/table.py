@@ -10,12 +10,13 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 
 import re
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from operator import attrgetter
-from textwrap import fill
+from textwrap import dedent, fill
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core.units import (
@@ -37,6 +38,7 @@ _LINE_WIDTH = 108
 _LEAST_NAME = 12  # characters
 _ROWS = "One row per"
 _TIME_UNIT = re.compile("_[um]s$")
+_DECLARED = re.compile(r"(\w+)(?: \[(.+?)\])?(?: = ([\w.]+))?(?: >= (\d+))?: (.+)")
 _TEXTS: dict[str, Callable[[float | None], str]] = {
     "us": duration_text,
     "ms": duration_text,
@@ -247,7 +249,7 @@ class TableOf:
         Nothing is imported before somebody asks, so that ``import profnb`` stays cheap.
 
         Args:
-            module: The module that declares it.
+            module: The module of ours that declares it, such as "steps.spine".
             name: The declaration's name there.
             value: Where on a profile the value lies that fills it, such as "study.device.copies".
         """
@@ -258,7 +260,7 @@ class TableOf:
     @property
     def table(self) -> Table[Any]:
         """The declaration."""
-        table: Table[Any] = getattr(import_module(self._module), self._name)
+        table: Table[Any] = getattr(import_module(f"profnb.{self._module}"), self._name)
         return table
 
     @overload
@@ -325,6 +327,42 @@ def field_column(
         return given if least is None else _missing_below(least, given)
 
     return Column(name, values, meaning, heading, text, alias, is_scaled)
+
+
+def columns_in(
+    text: str,
+    values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
+    texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[Column[T], ...]:
+    """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
+
+    Before the colon may stand, in this order, ``[HEADING]`` in the report, ``= FIELD`` for another field than
+    the column is called by, and ``>= N``: numbers below are missing. A line further in goes on with the one
+    before.
+
+    Args:
+        text: The declaration.
+        values: What fills a column that no field does, by the column's name.
+        texts: How values of a column are written in the report, likewise.
+        aliases: What a column was called one release ago, likewise.
+
+    Raises:
+        KeyError: A name is of no column.
+    """
+    columns = []
+    for line in re.sub("\n +", " ", dedent(text).strip()).splitlines():
+        match = _DECLARED.fullmatch(line)
+        if match is None:
+            raise KeyError(line)
+        name, heading, field, least, meaning = match.groups(default="")
+        lowest = float(least) if least else None
+        column = field_column(name, meaning, heading, texts.get(name), of=field, least=lowest)
+        values_of = values.get(name, column.values)
+        columns.append(replace(column, values=values_of, alias=aliases.get(name, "")))
+    if unknown := {*values, *texts, *aliases} - {column.name for column in columns}:
+        raise KeyError(*unknown)
+    return tuple(columns)
 
 
 def _missing_below(least: float, given: Any) -> Any:

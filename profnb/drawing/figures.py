@@ -53,6 +53,20 @@ def axis(title: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def chart(title: str, height: int, data: Sequence[dict[str, Any]], **layout: Any) -> dict[str, Any]:
+    """Make a figure in plotly's schema, with what its layout has of its own."""
+    layout = figure_layout(title, height) | layout
+    return {"data": list(data), "layout": layout, "config": {"displaylogo": False}}
+
+
+def label_axis(labels: Sequence[str]) -> dict[str, Any]:
+    """Make the axis of bars that lie: what each is called, the first one at the top."""
+    return {
+        **axis(""), "tickvals": list(range(len(labels))), "ticktext": list(map(figure_text, labels)),
+        "automargin": True, "showgrid": False, "autorange": "reversed",
+    }  # fmt: skip
+
+
 def icicle_figure(
     blocks: Sequence[Block], colours: Mapping[str, str], *, title: str, of_what: str,
     levels: Sequence[str] = (),
@@ -162,14 +176,11 @@ def roof_figure(
                 },
             }
         )  # fmt: skip
-    layout = figure_layout(title, 320)
-    layout |= {
-        "legend": LEGEND_ABOVE,
-        "margin": {"l": 56, "r": 12, "t": 62, "b": 44},
-        "xaxis": {**axis("operations per byte"), "type": "log"},
-        "yaxis": {**axis("flop/s"), "type": "log", "exponentformat": "SI"},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return chart(
+        title, 320, data, legend=LEGEND_ABOVE, margin={"l": 56, "r": 12, "t": 62, "b": 44},
+        xaxis={**axis("operations per byte"), "type": "log"},
+        yaxis={**axis("flop/s"), "type": "log", "exponentformat": "SI"},
+    )  # fmt: skip
 
 
 def is_static(figure: Mapping[str, Any]) -> bool:
@@ -213,7 +224,7 @@ class Figures(Mapping[str, Any]):
     def __getitem__(self, title: str) -> Any:
         if title not in self._figures:
             titles = ", ".join(map(repr, self._figures)) or "none"
-            raise KeyError(f"There is no figure {title!r}; there are: {titles}.")
+            raise KeyError(f"There is no figure {title!r}. The figures are: {titles}.")
         from plotly.graph_objects import Figure
 
         figure = self._figures[title]

@@ -44,6 +44,13 @@ class _CellWrapper(UnitWrapper):
     wordsep_re = re.compile(r"(\s+|\S*?\w[/:-]+(?=[^\s/:-]))")
 
 
+def _wrapped(cell: str, width: int) -> list[str]:
+    """Break a cell into lines, which keep its indent as far as that leaves room."""
+    text = cell.lstrip()
+    indent = " " * min(len(cell) - len(text), width // 3)
+    return _CellWrapper(width, initial_indent=indent, subsequent_indent=indent).wrap(text)
+
+
 def without_controls(html: Markup) -> Markup:
     """Replace characters that are no text: controls, and those that turn what follows around."""
     return Markup(_CONTROLS.sub("\ufffd", str(html)))  # noqa: S704  # nothing becomes markup by this
@@ -131,6 +138,7 @@ def _td(
     attributes = [
         role,
         Markup(" align=right") if is_number else _NOTHING,
+        Markup(" nowrap") if is_number and not role else _NOTHING,  # no number without its unit
         Markup(' style="{}"').format(look) if look else _NOTHING,
         Markup(' title="{}"').format(title) if title else _NOTHING,
     ]
@@ -230,7 +238,7 @@ def plain_table(rows: Sequence[Sequence[str]], numbers: Sequence[bool]) -> str:
             widths[max(wide, key=widths.__getitem__)] -= 1
     cells = (
         [
-            _CellWrapper(width).wrap(cell) if len(cell) > width else [cell]
+            _wrapped(cell, width) if len(cell) > width else [cell]
             for cell, width in zip(row, widths, strict=True)
         ]
         for row in rows

@@ -6,10 +6,10 @@ cells are text made here; the script writes no number but the running share of w
 and draws its bars anew.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from markupsafe import Markup
 
@@ -100,7 +100,7 @@ class Section:
     rows: Sequence[Sequence[Cell]]  # cells; a bar stands in the first column
     numbers: Sequence[bool]  # which columns are numbers
     colours: Sequence[str]  # the colour of each row's bar
-    tab: str  # the part of the report it belongs to
+    tab: str = ""  # the part of the report it belongs to
     figure: dict[str, Any] | None = None  # a chart that says it in one look, in plotly's schema
     is_detail: bool = False  # whether to leave it out of the report as plain text
     # for each row words that find its ops in the op table; "" for none
@@ -133,9 +133,9 @@ def section_of(
     columns: Sequence[str | Shown],
     *,
     title: str,
-    tab: str,
     bar: Bar,
-    rows: Sequence[int],
+    rows: Sequence[int] | None = None,
+    tab: str = "",
     sentence: str = "",
     is_sortable: bool = False,
     **rest: Any,
@@ -147,13 +147,14 @@ def section_of(
         value: What fills it.
         columns: What to show: names of the table's columns, or columns of the section's own.
         title: The section's title.
-        tab: The part of the report it belongs to.
         bar: The bars in front.
-        rows: Which rows, in order.
+        rows: Which rows, in order; all by default, where the value has a length.
+        tab: The part of the report it belongs to.
         sentence: What the table says.
         is_sortable: Whether a reader can sort it.
         **rest: Other fields of ``Section``.
     """
+    rows = range(len(cast("Sized", value))) if rows is None else rows
     shown = [c if isinstance(c, Shown) else _declared(table[c], value) for c in columns]
     sort_keys: list[tuple[Key, ...]] = [
         (bar.fraction(row), *(None if c.sort_key is None else c.sort_key(row) for c in shown))

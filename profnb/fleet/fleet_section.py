@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, Table, columns_in
 from profnb.core.units import counted_text, duration_text, percent_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import MUTED, colour_of
@@ -53,41 +53,26 @@ def _step_rows(name: str) -> "Column[FleetSteps]":
 FLEET_HOSTS = Table[HostTimes](
     "hosts",
     "One row per host, in the order of ranks or names. Means are over the steady steps common to all.",
-    (
-        field_column("host", "what it is called in the run", "host"),
-        field_column("rank", "its number in the job; -1 where nothing tells"),
-        field_column("steps", "steady steps that all hosts have"),
-        field_column("step_ms", "a step: own work, waiting and exchange", "step"),
-        field_column("own_ms", "own work: outside of collectives", "own work"),
-        field_column("wait_ms", "waiting in collectives for others", "waits"),
-        field_column(
-            "exchange_ms",
-            "the rest of the time in collectives: transfer, and what cannot be told from it",
-            "exchange",
-        ),
-        field_column(
-            "caused_ms",
-            "what a step would be shorter, were it alone as fast as the slowest of the others: its own work "
-            "beyond theirs, where it is last, and no more than what they compute while they wait leaves",
-            "holds up",
-        ),
-        field_column(
-            "low_ms",
-            "its own work beyond the slowest other host's, in the median step, is above this (95 %); "
-            "negative where another is slower",
-        ),
-        field_column("high_ms", "and below this"),
-        field_column(
-            "last_fraction", "in which part of the collectives it was the last to come", "last in"
-        ),
-        field_column(
-            "offset_ms",
-            "what to add to its clock to have the first host's; no figure but this depends on clocks",
-            "clock",
-        ),
-        field_column("offset_low_ms", "the least that it may be"),
-        field_column("offset_high_ms", "the most that it may be"),
-    ),
+    columns_in("""
+        host: what it is called in the run
+        rank: its number in the job; -1 where nothing tells
+        steps: steady steps that all hosts have
+        step_ms: a step: own work, waiting and exchange
+        own_ms [own work]: own work: outside of collectives
+        wait_ms [waits]: waiting in collectives for others
+        exchange_ms: the rest of the time in collectives: transfer, and what cannot be told from it
+        caused_ms [holds up]: what a step would be shorter, were it alone as fast as the slowest of the
+            others: its own work beyond theirs, where it is last, and no more than what they compute while
+            they wait leaves
+        low_ms: its own work beyond the slowest other host's, in the median step, is above this (95 %);
+            negative where another is slower
+        high_ms: and below this
+        last_fraction [last in]: in which part of the collectives it was the last to come
+        offset_ms [clock]: what to add to its clock to have the first host's; no figure but this depends
+            on clocks
+        offset_low_ms: the least that it may be
+        offset_high_ms: the most that it may be
+        """),
     owner="f",
 )
 FLEET_STEPS = Table[FleetSteps](
@@ -95,19 +80,26 @@ FLEET_STEPS = Table[FleetSteps](
     "One row per step and host, in the order of the first host's steps, between the first and the last "
     "collective of all hosts.",
     (
-        Column(
-            "step_num", lambda f: f.spread(f.merged.step_num), "the step's number on the first host"
+        *columns_in(
+            """
+            step_num: the step's number on the first host
+            host: the host
+            is_steady: whether averages count it: whole, no warm-up on any host, no pause
+            step_ms: the step on this host
+            own_ms: own work
+            wait_ms: waiting for others
+            exchange_ms: exchange
+            """,
+            {
+                "step_num": lambda f: f.spread(f.merged.step_num),
+                "host": lambda f: f.names(f.merged.step_num.size),
+                "is_steady": lambda f: f.spread(f.merged.is_steady),
+                "step_ms": lambda f: f.merged.step_ps.T.ravel(),
+                "own_ms": lambda f: f.merged.own_ps.T.ravel(),
+                "wait_ms": lambda f: f.merged.wait_ps.T.ravel(),
+                "exchange_ms": lambda f: f.merged.exchange_ps.T.ravel(),
+            },
         ),
-        Column("host", lambda f: f.names(f.merged.step_num.size), "the host"),
-        Column(
-            "is_steady",
-            lambda f: f.spread(f.merged.is_steady),
-            "whether averages count it: whole, no warm-up on any host, no pause",
-        ),
-        Column("step_ms", lambda f: f.merged.step_ps.T.ravel(), "the step on this host"),
-        Column("own_ms", lambda f: f.merged.own_ps.T.ravel(), "own work"),
-        Column("wait_ms", lambda f: f.merged.wait_ps.T.ravel(), "waiting for others"),
-        Column("exchange_ms", lambda f: f.merged.exchange_ps.T.ravel(), "exchange"),
         *(_step_rows(name) for name in OWN_CATEGORIES),
     ),
     remark="Own work, waiting and exchange add up to the step exactly, the categories to the own work.",
@@ -127,29 +119,27 @@ FLEET_COLLECTIVES = Table[FleetSteps](
     "collectives",
     "One row per collective and host, in time order. Overlapping collectives on a host are one. The first "
     "collective begins the measurement and has no row.",
-    (
-        Column("key", _key_texts, "the collective, by what it is called on every host"),
-        Column("host", lambda f: f.names(len(f.merged.joints.keys) - 1), "the host"),
-        Column(
-            "step_num",
-            lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
-            "the step that it is of",
-        ),
-        Column(
-            "enter_ms",
-            lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
-            "when the host entered it, since its own trace began",
-        ),
-        Column(
-            "leave_ms",
-            lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
-            "when it left, likewise",
-        ),
-        Column(
-            "own_ms", lambda f: f.merged.piece_own_ps.T.ravel(), "own work since the one before"
-        ),
-        Column("wait_ms", lambda f: f.merged.piece_wait_ps.T.ravel(), "waiting in it"),
-        Column("exchange_ms", lambda f: f.merged.piece_exchange_ps.T.ravel(), "exchange in it"),
+    columns_in(
+        """
+        key: the collective, by what it is called on every host
+        host: the host
+        step_num: the step that it is of
+        enter_ms: when the host entered it, since its own trace began
+        leave_ms: when it left, likewise
+        own_ms: own work since the one before
+        wait_ms: waiting in it
+        exchange_ms: exchange in it
+        """,
+        {
+            "key": _key_texts,
+            "host": lambda f: f.names(len(f.merged.joints.keys) - 1),
+            "step_num": lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
+            "enter_ms": lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
+            "leave_ms": lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
+            "own_ms": lambda f: f.merged.piece_own_ps.T.ravel(),
+            "wait_ms": lambda f: f.merged.piece_wait_ps.T.ravel(),
+            "exchange_ms": lambda f: f.merged.piece_exchange_ps.T.ravel(),
+        },
     ),
     owner="f",
 )
@@ -176,7 +166,6 @@ def _section(
         times,
         columns,
         title=title,
-        tab="",
         bar=bar,
         rows=sorted(longest.tolist()),
         sentence=sentence,
@@ -216,7 +205,7 @@ def _own_section(times: HostTimes, merged: Merged) -> Section:
     category = OWN_CATEGORIES[widest]
     bar = Bar.of(mean[:, widest], colour_of(category))
     sentence = f"The {times.noun}s differ most in {category}, shown by the bars."
-    return _section(times, "Own work by what it is", sentence, (_name_of(times), *columns), bar)
+    return _section(times, "Own work by category", sentence, (_name_of(times), *columns), bar)
 
 
 def _late_section(times: HostTimes, merged: Merged) -> Section:
@@ -247,7 +236,6 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
         rows=rows,
         numbers=(False, False),
         colours=["currentColor"] * len(rows),  # the least marks are as thin as a letter
-        tab="",
         plain=f"{_LATE} (a full block is {duration_text(most)})\n{listed}",
     )
 

@@ -313,12 +313,11 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
     reasons = (
         (
             is_device and is_unclear,
-            "Collectives that should be the same ran at different times on these devices, so collectives "
-            "cannot be matched.",
+            "The same collectives ran at different times on these devices, so collectives cannot be matched.",
         ),
         (
             is_device,
-            "These devices met in fewer than two collectives in the traced steps, so no late device can be "
+            "These devices met in fewer than two collectives in the traced steps: no late device can be "
             "named.",
         ),
         (
@@ -333,8 +332,8 @@ def _why_nobody(digests: Sequence[Digest]) -> str:
         ),
         (
             is_unclear,
-            "These processes exchange in several groups, and collectives do not name the group, so "
-            "collectives cannot be matched.",
+            "These processes exchange in several groups. Collectives do not name the group and cannot be "
+            "matched.",
         ),
         (
             any(len(one.collectives) for one in digests),

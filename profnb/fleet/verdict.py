@@ -50,9 +50,9 @@ _WORDS = {
 _REMEDIES = {
     "input": "Look at its input: a slower disk or network, more work per element, or fewer threads. "
     "fleet[{host!r}].report() shows its pipeline.",
-    "between steps": "Look at what Python does between the steps on that host only: logging, checkpoints, "
-    "callbacks that only the chief runs. fleet[{host!r}].report() has the lines.",
-    "all others": "Look at what Python does inside the step on that host only. fleet[{host!r}].report() has "
+    "between steps": "Look for Python between the steps on that host alone: logging, checkpoints, "
+    "callbacks of the chief. fleet[{host!r}].report() has the lines.",
+    "all others": "Look for Python inside the step on that host alone. fleet[{host!r}].report() has "
     "the lines.",
 }
 _REMEDY = (

@@ -105,6 +105,10 @@ def fits(
         raise CaptureError("The model is not compiled. Call model.compile(...) first.")
     batch = (x, y) if is_model else x if isinstance(x, tuple) else (x,)
     arrays = _arrays_of(batch)
+    if any(None in tuple(one.shape) for one in arrays):
+        raise CaptureError(
+            "The batch has sequences of several lengths. Pad all to the same length."
+        )
     counts = sorted({int(one.shape[0]) for one in arrays})
     if len(counts) != 1 or not counts[0]:
         sizes = " and ".join(map(str, counts or [0]))
@@ -130,10 +134,12 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
         return
     if is_jax_step(model, batch):
         how = "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more."
+        is_run_here = sys.modules["jax"].default_backend() == "cpu"  # as uneven as a process
         yield _Measuring(
             lambda size: (0.0, planned_peak(model, _resized(batch, size))),
             how,
             _beside_process(limit, 0.0),
+            0 if is_run_here else None,
         )
         return
     with put_back(model) as kept:

@@ -1,8 +1,8 @@
 """A process that trains a saved model on one batch of the size that it is told, by ``python -m``.
 
 One line of standard input is the size. The answer is a line of JSON: the memory with the model loaded, and
-the most that training took on top, or why it could not. In a process that has done anything else, memory that
-was freed, or is kept, would hide what a step takes.
+the most that ``fit`` took on top of that and of the examples, or why it could not. In a process that has done
+anything else, memory that was freed, or is kept, would hide what a step takes.
 """
 
 import json
@@ -20,16 +20,17 @@ def main() -> None:
     """Wait for the size, with all that it takes imported."""
     import keras
 
-    with np.load(sys.argv[2]) as examples:
+    with np.load(sys.argv[2], allow_pickle=True) as examples:  # of text; this user wrote it
         given = dict(examples)
     batch = int(sys.stdin.readline() or 0)
     try:
         model: Any = keras.saving.load_model(sys.argv[1])
         loaded = float(resident_bytes() or 0)
         x, y = (_batch_of(given, side, batch) for side in ("x", "y"))
+        with_examples = float(resident_bytes() or 0)  # which the user's process has, too
         # What the first step keeps is used anew: TensorFlow keeps what a recurrent layer stacked.
-        there, more = resident_peak(partial(model.train_on_batch, x, y))
-        _answer({"before": loaded, "more": max(there + more - loaded, 0.0)})
+        there, more = resident_peak(partial(model.fit, x, y, batch_size=batch, verbose=0))
+        _answer({"before": loaded, "more": max(there + more - with_examples, 0.0)})
     except Exception as error:  # noqa: BLE001 - whatever Keras says of a model or of a batch
         _answer({"error": f"{type(error).__name__}: {str(error)[:300]}"})
 

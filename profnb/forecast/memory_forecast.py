@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _GRAIN = 4 << 20  # allocators of a process take memory in pieces of about this size
+_UNEVEN = 0.25  # of what a batch adds to a process: ops beside each other end in any order
 _FAR = 0.1  # of the checked peak: farther off, the line is none
 
 
@@ -35,7 +36,7 @@ class MemoryForecast(Result):
         largest_batch: The largest batch that surely fits; None without a limit.
         interval: The largest batch at the high and the low end of the forecast; None without a limit.
         because: How it was measured, how sure it is, what would change it, in sentences.
-        spread_bytes: How far measured peaks lie from the line, at most, at the largest that ran.
+        spread_bytes: How far a peak may lie from the line at the largest batch that ran.
     """
 
     table: "pd.DataFrame"
@@ -140,8 +141,13 @@ def make_forecast(
     slope, fixed = max(slope, 0.0), fixed + others_bytes
     forecast = np.maximum(fixed + slope * size, peak.min() + others_bytes)
     apart = float(np.abs(peak + others_bytes - forecast).max()) if is_process else 0.0
-    spread = max(apart, off / 2, _GRAIN if is_process else 0)
+    spread = max(apart, off / 2)
     notes = list(because)
+    if is_process:
+        spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
+        notes.append(
+            "From run to run, a batch may add a quarter more to a process. `largest_batch` leaves room."
+        )
     share = off / float(peak[-1] + others_bytes)
     notes.append(
         f"Checked with a batch of {count_text(int(size[-1]))}: {percent_text(share)} off the forecast."

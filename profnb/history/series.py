@@ -184,7 +184,7 @@ def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
 
 HISTORY = Table[Sequence[ListedRun]](
     "history",
-    "One row per run that was kept, the oldest first.",
+    "One row per kept run, the oldest first.",
     (
         Column("when", lambda rows: as_dates([row.run.when for row in rows]), "when it ended, UTC"),
         *columns_of(

@@ -25,6 +25,7 @@ from typing import Any
 from profnb.capture.machine.waits import MOUNTS, network_mounts
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
+from profnb.core.safe_files import open_regular
 
 _OURS, _SCHEMA = 0x70726E62, 3  # "prnb"; 2 has where a trace was kept, 3 trials and headlines
 _PATIENCE_S = 5.0
@@ -174,17 +175,17 @@ def read_runs(path: Path, where: str = "1", given: Sequence[Any] = ()) -> list[R
     Raises:
         HistoryError: The file is damaged, or is another program's.
     """
-    if not path.exists():
+    if not path.exists() or not path.stat().st_size:  # to read an empty file leaves it empty
         return []
     names = ", ".join(f'"{name}"' for name in _LISTED)
-    with _told_as(f"{printable(path.name)} cannot be read"), _opened(path) as (database, _):
+    with _read(path) as database:
         rows = database.execute(f"SELECT {names} FROM runs WHERE {where} ORDER BY id", given)  # noqa: S608
         return [_as_run(dict(zip(_LISTED, row, strict=True))) for row in rows]
 
 
 def read_tree(path: Path, key: str) -> Tree:
     """Read a run's tree; empty where it has none any more."""
-    with _told_as(f"{printable(path.name)} cannot be read"), _opened(path) as (database, _):
+    with _read(path) as database:
         (packed,) = database.execute("SELECT tree FROM runs WHERE key = ?", (key,)).fetchone() or [
             None
         ]
@@ -194,6 +195,18 @@ def read_tree(path: Path, key: str) -> Tree:
             else json.loads(zlib.decompressobj().decompress(packed, _MOST_TREE))
         )
         return tree
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file to read it, or say what it is instead."""
+    open_regular(path).close()
+    trouble = f"{printable(path.name)} cannot be read as a history"
+    with (
+        _told_as(trouble, " Give the file in which profnb keeps runs."),
+        _opened(path) as (database, _),
+    ):
+        yield database
 
 
 @contextmanager
@@ -327,6 +340,6 @@ def _keep_aside(path: Path, error: sqlite3.DatabaseError) -> str:
         with suppress(FileNotFoundError):
             path.with_name(path.name + end).rename(aside.with_name(aside.name + end))
     return (
-        f"The history of runs was damaged ({printable(str(error))}). It is kept as {printable(aside.name)}, "
-        "and a new one begins."
+        f"The history of runs was damaged ({printable(str(error))}). The old file is now "
+        f"{printable(aside.name)}, and a new history begins."
     )

@@ -22,10 +22,7 @@ _CONVERTING = ("QUANTIZE", "DEQUANTIZE")
 _LEAST_GAIN = 0.02  # of a run: a gain below this is not worth a sentence
 _LEAST_UNDELEGATED, _FEWEST_EXAMPLES, _MOST_CLIPPED, _LEAST_ERROR = 0.05, 20, 0.01, 0.02
 _MOST_INFLATED = 2
-_FIXED = (
-    "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see what it "
-    "gains"
-)
+_FIXED = "keras.Input(shape, batch_size=1)  # or profnb.lite(model, ..., fixed_batch=True) to see the gain"
 _CALIBRATED = (
     "profnb.lite(model, data, representative=x_train[:500])  # examples as the device will see them"
 )

@@ -234,7 +234,7 @@ def _explain(error: str, *, has_loop: bool) -> str:
     """Say what a converter says, in a sentence that names the op and what allows it."""
     means = {
         "select-tf": "keeps TensorFlow's own (the app then needs the Flex delegate)",
-        "custom": "leaves them to kernels that the app registers",
+        "custom": "leaves them to kernels of the app",
     }
     for allowed, ops in (
         ("select-tf", re.findall(r"TF Select ops: ([\w:., ]+)", error)[:1]),

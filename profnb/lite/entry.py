@@ -17,7 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from profnb.core.arguments import count, counts, listed
 from profnb.core.errors import TraceFormatError
+from profnb.core.options import unquoted
 from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
@@ -45,6 +47,30 @@ _TOP = {
     "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
     "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
 }  # fmt: skip
+
+# Flags and settings of argparse's ``add_argument``, and of IPython's ``argument``.
+CONVERSION_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
+    (("--kinds",), {
+        "type": listed, "default": list(KINDS), "metavar": "KIND,KIND",
+        "help": f"of {', '.join(KINDS)} (all)",
+    }),
+    (("--representative",), {
+        "type": unquoted, "metavar": "NAME",
+        "help": "what int8 is calibrated with (default: the first 100 examples of the data)",
+    }),
+    (("--threads",), {
+        "type": counts, "default": [1], "metavar": "N,N", "help": "threads of the interpreter (default 1)",
+    }),
+    (("--batch-size",), {
+        "type": count, "default": 1, "metavar": "N", "help": "examples of a run (default 1)"
+    }),
+    (("--allow",), {
+        "type": listed, "default": [], "metavar": "WHAT,WHAT",
+        "help": f"of {', '.join(ALLOWED)}: ops that TensorFlow Lite does not have",
+    }),
+    (("--fixed-batch",), {"action": "store_true", "help": "convert for exactly this batch size"}),
+    (("--label",), {"type": unquoted, "help": "a name for the result"}),
+)  # fmt: skip
 
 
 def lite(
@@ -114,9 +140,9 @@ class LiteResult(SharedResult):
         findings: What is known, as values.
     """
 
-    models = TableOf("profnb.lite.lite_tables", "LITE_MODELS", "findings")
-    layers = TableOf("profnb.lite.lite_tables", "LITE_LAYERS", "findings")
-    ops = TableOf("profnb.lite.lite_tables", "LITE_OPS", "findings")
+    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings")
+    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings")
+    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""
@@ -169,7 +195,6 @@ class LiteResult(SharedResult):
 
     def to_dict(self) -> dict[str, Any]:
         """Give what the report says as plain values: at most 8 kB as JSON, by the schema of all reports."""
-        from profnb import __version__
         from profnb.report.as_data import report_data
 
         return report_data(
@@ -177,7 +202,6 @@ class LiteResult(SharedResult):
             None,
             {name: getattr(self, name) for name in _TOP},
             source=self.findings.title,
-            version=__version__,
             environment=self.environment,
             advice=self.advice,
             step_times=None,
@@ -270,7 +294,7 @@ class LiteComparison(Result):
         labels: What they are called.
     """
 
-    kinds = TableOf("profnb.lite.lite_tables", "LITE_DIFFERENCES", "differences")
+    kinds = TableOf("lite.lite_tables", "LITE_DIFFERENCES", "differences")
 
     def __init__(self, first: "LiteResult", second: "LiteResult", labels: tuple[str, str]) -> None:
         """Compare nothing yet."""
@@ -306,6 +330,12 @@ class LiteComparison(Result):
         return min(devices, key=lambda row: row.first.latency_ps, default=None)
 
     @property
+    def _time(self) -> "Difference":
+        from profnb.compare.speedup import Difference
+
+        return self._spoken_of.time if self._spoken_of else Difference()
+
+    @property
     def difference(self) -> "LiteComparison":
         """The difference that the verdict speaks of, with a ratio and an interval as in other comparisons."""
         return self
@@ -315,20 +345,17 @@ class LiteComparison(Result):
     @property
     def ratio(self) -> float:
         """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
-        row = self._spoken_of
-        return math.nan if row is None else row.time.ratio
+        return self._time.ratio
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the ratio."""
-        row = self._spoken_of
-        return (math.nan, math.nan) if row is None else (row.time.low, row.time.high)
+        return self._time.low, self._time.high
 
     @property
     def is_different(self) -> bool:
         """True if the interval leaves out 1."""
-        row = self._spoken_of
-        return row is not None and row.time.is_different
+        return self._time.is_different
 
     @property
     def table(self) -> "pd.DataFrame":

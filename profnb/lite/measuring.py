@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from profnb.capture.environment import CORES, describe_environment
+from profnb.capture.environment import CORES, count_cores, describe_environment
 from profnb.core.columns import group
 from profnb.core.errors import CaptureError
 from profnb.core.safe_files import check_regular, folder_prefix
@@ -122,7 +122,9 @@ def _source(model: Any, folder: Path, name: str) -> tuple[str, Any]:
     path = Path(model).expanduser()
     if path.is_dir():
         if not (path / "saved_model.pb").exists():
-            raise CaptureError(f"{path.name} is a folder without saved_model.pb, so no SavedModel.")
+            raise CaptureError(
+                f"{path.name} has no saved_model.pb. Give a SavedModel, .keras or .tflite."
+            )
         return name or path.name, path
     if path.suffix in (".keras", ".h5"):
         check_regular(path)
@@ -326,11 +328,10 @@ class _Measuring:
 
     def _environment(self) -> dict[str, str]:
         package = "ai-edge-litert" if self.bench.engine == "litert" else "tf.lite of TensorFlow"
-        cores = getattr(os, "sched_getaffinity", None)
         described = describe_environment()
         return {
             package: self.bench.version,
             "Machine": f"{platform.machine()} {platform.system()}",
-            CORES: str(len(cores(0)) if cores else os.cpu_count() or 1),
+            CORES: str(count_cores()),
             **{name: text for name, text in described.items() if name in ("TensorFlow", "Keras")},
         }

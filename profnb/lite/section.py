@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from profnb.compare.section import label_axis
 from profnb.core.units import (
     MISSING,
     bytes_text,
@@ -17,7 +16,7 @@ from profnb.core.units import (
     percent_text,
     range_text,
 )
-from profnb.drawing.figures import axis, figure_layout
+from profnb.drawing.figures import axis, chart, label_axis
 from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS
@@ -199,9 +198,7 @@ def difference_section(rows: Sequence[Any], labels: tuple[str, str]) -> Section:
             _number("difference of the metric", price, difference),
         ),
         title="Kinds",
-        tab="",
         bar=Bar.of([row.second.latency_ps for row in rows], COLOURS["device compute"]),
-        rows=range(len(rows)),
     )
 
 
@@ -271,15 +268,6 @@ def _layer_figure(
     if not whole:
         return None
     shown = [name for name, total in totals.items() if total >= 0.005 * whole][:24]
-    layout = figure_layout("Time of each layer", 110 + (14 + 9 * len(models)) * len(shown))
-    layout |= {
-        "barmode": "group",
-        "bargap": 0.25,
-        "legend": {"orientation": "h", "x": 0, "y": -0.08, "yanchor": "top"},
-        "margin": {"l": 8, "r": 16, "t": 34, "b": 34},
-        "xaxis": {**axis(""), "ticksuffix": " µs", "rangemode": "tozero"},
-        "yaxis": label_axis([name[:_LONGEST_LABEL] for name in shown]),
-    }
     data = [
         {
             "type": "bar", "orientation": "h", "name": figure_text(model), "y": list(range(len(shown))),
@@ -293,7 +281,13 @@ def _layer_figure(
         }
         for model in models
     ]  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    return chart(
+        "Time of each layer", 110 + (14 + 9 * len(models)) * len(shown), data, barmode="group", bargap=0.25,
+        legend={"orientation": "h", "x": 0, "y": -0.08, "yanchor": "top"},
+        margin={"l": 8, "r": 16, "t": 34, "b": 34},
+        xaxis={**axis(""), "ticksuffix": " µs", "rangemode": "tozero"},
+        yaxis=label_axis([name[:_LONGEST_LABEL] for name in shown]),
+    )  # fmt: skip
 
 
 def _op_section(findings: LiteFindings) -> Section:

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import linecache
+import time
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _NAMELESS = "<ipython-input-cell>"
 _FAILED = "The cell failed, so no edit was tried."
-_AWAITS = "The cell awaits something, so it cannot run again inside of this one."
+_AWAITS = "A cell with `await` cannot run a second time inside of a cell."
 
 
 def running_cell(shell: Any) -> tuple[str, str]:
@@ -181,6 +182,9 @@ class CellRuns:
         """No cell runs yet."""
         self.shell, self._results = shell, results
         self._warming, self._is_live = warming, is_live
+        self._shown_ns = (
+            0  # what showing the last one took: the next one's page cannot tell its own
+        )
 
     def run(self, arguments: Namespace, cell: str, show: Show) -> None:
         """Run a cell's body for a caller that bypassed the input transformer."""
@@ -268,8 +272,12 @@ class CellRuns:
                 self._show_against(profile, arguments)
             if not arguments.quiet:
                 if show is Profile.report:
-                    profile.count_page(as_html=KERNEL.of(self.shell) is not None)
+                    as_html = KERNEL.of(self.shell) is not None
+                    profile.count_page(as_html=as_html, shown_ns=self._shown_ns)
+                begin_ns = time.perf_counter_ns()
                 show(profile, arguments.live)
+                if show is Profile.report:
+                    self._shown_ns = time.perf_counter_ns() - begin_ns
             if sentence:
                 say(sentence)
             write_json(profile, arguments)

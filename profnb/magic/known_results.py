@@ -70,9 +70,7 @@ class KnownResults:
     def open(self, arguments: Namespace, *, is_fleet: bool = False) -> Any:
         """Find the result of this name, or open the trace at this path; all hosts of it where wanted."""
         if arguments.last == (arguments.what is not None):
-            raise UsageError(
-                "--last opens the last cell that died; leave out the path or name beside it."
-            )
+            raise UsageError("--last opens the last cell that died; leave out the path or name.")
         profile: Any = self.by_label.get(arguments.what, self._shell.user_ns.get(arguments.what))
         kinds = Profile | LiteResult | Fleet if is_fleet else Profile | LiteResult
         if not isinstance(profile, kinds):

@@ -10,10 +10,11 @@ from IPython.core.error import UsageError
 from IPython.core.magic_arguments import argument, magic_arguments
 
 from profnb.capture.switches import SWITCHES
+from profnb.core.arguments import counts
 from profnb.core.errors import ProfnbError
-from profnb.core.options import CAPTURE_ARGUMENTS, unquoted
+from profnb.core.options import CAPTURE_ARGUMENTS, TRY_ARGUMENTS, unquoted
 from profnb.core.printable import printable
-from profnb.lite.entry import ALLOWED, KINDS
+from profnb.lite.entry import CONVERSION_ARGUMENTS
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -22,17 +23,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _MOST_ROUNDS:
         raise ArgumentTypeError(f"expected a number from 1 to {_MOST_ROUNDS}, got {text!r}")
     return int(text)
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in unquoted(text).split(",")]
-
-
-def _numbers(text: str) -> list[int]:
-    parts = _listed(text)
-    if not all(part.isdecimal() for part in parts):
-        raise ArgumentTypeError(f"expected whole numbers, got {text!r}")
-    return [int(part) for part in parts]
 
 
 _MOST_ROUNDS = 1000
@@ -73,14 +63,7 @@ CELL_ARGUMENTS = (
         help="try the N largest savings (3) that are a safe edit: run the cell as it is and as edited by "
         "turns, and put everything back",
     ),
-    argument(
-        "--try-seconds", type=float, default=60.0, metavar="SECONDS", dest="try_seconds",
-        help="try for this long, about (default %(default)s)",
-    ),
-    argument(
-        "--try-anyway", action="store_true", dest="try_anyway",
-        help="try edits although the cell may write elsewhere, or change what nobody can put back",
-    ),
+    *(argument(*flags, **settings) for flags, settings in TRY_ARGUMENTS),
     *SHOW_ARGUMENTS,
 )  # fmt: skip
 OPEN_ARGUMENTS = (
@@ -147,7 +130,7 @@ MEMORY_ARGUMENTS = (
     argument("x", type=unquoted, help="examples, or the batch that the step takes"),
     argument("y", type=unquoted, nargs="?", help="the examples' targets"),
     argument(
-        "--batch-sizes", metavar="N,N,N", type=_numbers,
+        "--batch-sizes", metavar="N,N,N", type=counts,
         help="the batch sizes to run (default: 8, 16, 32 ...)",
     ),
     argument("--limit-gb", type=float, metavar="GB", help="the most memory there may be"),
@@ -164,26 +147,7 @@ LITE_ARGUMENTS = (
         "--data", nargs="+", metavar="NAME", type=unquoted, default=[],
         help="x and y, a pair of them, a dataset, or the path of an .npz file with x and y",
     ),
-    argument(
-        "--kinds", type=_listed, default=list(KINDS), metavar="KIND,KIND",
-        help=f"of {', '.join(KINDS)} (all)",
-    ),
-    argument(
-        "--representative", metavar="NAME", type=unquoted,
-        help="what int8 is calibrated with (default: the first 100 examples of the data)",
-    ),
-    argument(
-        "--threads", type=_numbers, default=[1], metavar="N,N", help="threads of the interpreter (default 1)"
-    ),
-    argument("--batch-size", type=int, default=1, metavar="N", help="examples of a run (default 1)"),
-    argument(
-        "--allow", type=_listed, default=[], metavar="WHAT,WHAT",
-        help=f"of {', '.join(ALLOWED)}: ops that TensorFlow Lite does not have",
-    ),
-    argument(
-        "--fixed-batch", action="store_true", help="convert for exactly this batch size"
-    ),
-    argument("--label", type=unquoted, help="a name for the result"),
+    *(argument(*flags, **settings) for flags, settings in CONVERSION_ARGUMENTS),
     _out("result"),
     _QUIET,
 )  # fmt: skip

@@ -50,7 +50,7 @@ def sweep_cell(shell: Any, arguments: Namespace, cell: str) -> Sweep:
     unread = [name for name in choices if name not in read and name not in SWITCHES]
     if unread:
         raise UsageError(
-            f"The cell does not read {', '.join(unread)}, so setting it changes nothing. Use the name in the "
+            f"The cell does not read {', '.join(unread)}, so no value changes anything. Use the name in the "
             f"cell. Only {', '.join(SWITCHES)} work unread."
         )
     assigned = [name for name in choices if name in bound]

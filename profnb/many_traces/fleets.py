@@ -52,9 +52,9 @@ class Fleet(SharedResult):
         folder: What keeps copies of its traces while it lives; None where they are no copies.
     """
 
-    hosts = TableOf("profnb.fleet.fleet_section", "FLEET_HOSTS", "_times")
-    steps = TableOf("profnb.fleet.fleet_section", "FLEET_STEPS", "_steps")
-    collectives = TableOf("profnb.fleet.fleet_section", "FLEET_COLLECTIVES", "_steps")
+    hosts = TableOf("fleet.fleet_section", "FLEET_HOSTS", "_times")
+    steps = TableOf("fleet.fleet_section", "FLEET_STEPS", "_steps")
+    collectives = TableOf("fleet.fleet_section", "FLEET_COLLECTIVES", "_steps")
 
     def __init__(
         self,

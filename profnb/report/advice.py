@@ -146,12 +146,13 @@ def _row_html(advice: Advice, line: str) -> Markup:
 
 def _gain_html(advice: Advice) -> Markup:
     saves, _, whole = saves_text(advice).partition(" of ")
+    took, *rest = whole.partition(" without")
     if not saves:
         return Markup('<span style="{}">saves: not known</span>').format(MUTED)
     return Markup(
         '<span style="{}">saves</span> <b style="white-space:nowrap">{}</b>'
-        '<span style="{};white-space:nowrap"> of {}</span>'
-    ).format(MUTED, saves, MUTED, whole)
+        '<span style="{}"> <span style="white-space:nowrap">of {}</span>{}</span>'
+    ).format(MUTED, saves, MUTED, took, "".join(rest))
 
 
 def _piece_html(piece: CodePiece) -> Markup:

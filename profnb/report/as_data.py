@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from profnb import __version__
 from profnb.advice.proposals import Advice
 from profnb.core.printable import printable
 from profnb.core.sharing import Sharing
@@ -85,7 +86,6 @@ def report_data(
     frames: Mapping[str, "pd.DataFrame"],
     *,
     source: str,
-    version: str,
     environment: Mapping[str, str],
     advice: Sequence[Advice],
     step_times: StepTimes | None,
@@ -99,7 +99,6 @@ def report_data(
         study: The trace's analyses; None where there is no trace.
         frames: The tables of the profile, of ``TOP_TABLES``; a profile without a trace has none.
         source: Where the trace came from.
-        version: profnb's.
         environment: What the code ran with.
         advice: What to change, in order.
         step_times: What the steps took, traced or not.
@@ -114,7 +113,7 @@ def report_data(
     shares = study.summary.shares if study is not None and report.shares else ()
     whole = {
         "profnb_report": REPORT_FORMAT,
-        "version": version,
+        "version": __version__,
         "source": source,
         "is_shortened": False,
         "environment": dict(list(environment.items())[:_MOST_OTHERS]),

@@ -295,7 +295,7 @@ def _choose(study: Study, chosen: tuple[int, int], scope: str) -> _Choice:
     end_ps = int(ends[last]) if last < ends.size else np.iinfo(np.int64).max
     begins = study.trace.events.begin_ps
     beside = (study.groups.step < 0) & (begins >= begin_ps) & (begins < end_ps)
-    words = f"everything, {counted_text(rows.size, 'step')} and all between and around"
+    words = f"everything ({counted_text(rows.size, 'step')}, and the time between and around)"
     times = None if every else (np.array([begin_ps]), np.array([end_ps]))
     return _Choice(rows, of_steps | beside, of_steps | beside, times, words)
 

@@ -139,7 +139,7 @@ def _note_steps(study: Study) -> list[str]:
         notes.append(note)
     if summary.all_warm_up and not steps.is_window:
         count = len(summary.counted)
-        each = "the only step" if count == 1 else f"every one of the {count_text(count)} steps"
+        each = "the only step" if count == 1 else f"each of the {count_text(count)} steps"
         notes.append(
             f"A function was traced or compiled in {each}, so averages are of warm-up steps. Run more "
             "steps, or look for retracing."
@@ -267,8 +267,7 @@ def note_devices(study: Study) -> list[str]:
             f"{_cupti(study)}"
         ]
     return [
-        f"Nothing was recorded on {names}: the program did not use {'it' if len(empty) == 1 else 'them'} "
-        "while it was traced."
+        f"Nothing was recorded on {names}: the traced code did not use {'it' if len(empty) == 1 else 'them'}."
     ]
 
 

@@ -21,7 +21,7 @@ from profnb.core.columns import (
     span_at,
     sum_by,
 )
-from profnb.core.table import Column, Table
+from profnb.core.table import Column, Table, columns_in
 from profnb.steps.activities import (
     CATEGORIES,
     CATEGORY_OF,
@@ -364,18 +364,15 @@ STEPS = Table[Spine](
     "steps",
     "One row per traced step.",
     (
-        Column("step_num", lambda t: t.steps.step_num, "the number the program gave it"),
-        Column(
-            "phase",
-            lambda t: t.steps.phase,
-            'what it did: "train", "test", "predict", a function\'s name, or "window"',
-        ),
-        Column("begin_ms", lambda t: t.steps.begin_ps, "its begin"),
-        Column("duration_ms", lambda t: t.steps.duration_ps, "its duration"),
-        Column(
-            "gap_ms",
-            lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan),
-            "time to the next step, NaN for the last",
+        *columns_in(
+            """
+            step_num = steps.step_num: the number the program gave it
+            phase = steps.phase: what it did: "train", "test", "predict", a function's name, or "window"
+            begin_ms = steps.begin_ps: its begin
+            duration_ms = steps.duration_ps: its duration
+            gap_ms: time to the next step, NaN for the last
+            """,
+            {"gap_ms": lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan)},
         ),
         Column(
             "gap_kind",
@@ -383,25 +380,24 @@ STEPS = Table[Spine](
             f'what that gap is: "{GAP_KINDS[IN_LOOP]}" where it is part of the step\'s period, else '
             + ", ".join(f'"{kind}"' for kind in GAP_KINDS[IN_LOOP + 1 :]),
         ),
-        Column("is_warmup", lambda t: t.steps.is_warmup, "whether averages leave it out"),
-        Column(
-            "iterations",
-            lambda t: t.steps.iterations,
-            "iterations of the training loop in it (``steps_per_execution``)",
-        ),
+        *columns_in("""
+            is_warmup = steps.is_warmup: whether averages leave it out
+            iterations = steps.iterations: iterations of the training loop in it (``steps_per_execution``)
+            """),
         *(
             Column(category_column(name), partial(_category_ps, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
-        Column(
-            "busy_gap_ms",
-            lambda t: _with_device(t, t.breakdown.gap_busy_ps),
-            "time of the gap in which the device ran anything",
-        ),
-        Column(
-            "launched_work_ms",
-            lambda t: _with_device(t, t.launched_ps),
-            "time of the device's work that it launched, whenever that ran; streams add up",
+        *columns_in(
+            """
+            busy_gap_ms: time of the gap in which the device ran anything
+            launched_work_ms: time of the device's work that it launched, whenever that ran; streams add
+                up
+            """,
+            {
+                "busy_gap_ms": lambda t: _with_device(t, t.breakdown.gap_busy_ps),
+                "launched_work_ms": lambda t: _with_device(t, t.launched_ps),
+            },
         ),
     ),
     "The nine categories of a row sum to its duration. Without a device in the trace, categories of "
@@ -410,37 +406,33 @@ STEPS = Table[Spine](
 STEP_TIMES = Table[StepTimes](
     "step_times",
     "One row per step the code ran, traced or not, by the wall clock.",
-    (
-        Column("step_num", lambda t: t.step_num, "the number the program gave it, or its order"),
-        Column("phase", lambda t: t.phase, "what it did"),
-        Column(
-            "wall_ms",
-            lambda t: t.duration_ps,
-            "how long it took; of a turn of an eager loop, until the next one began",
-        ),
-        Column("was_traced", lambda t: t.was_traced, "whether all of it was under trace"),
-    ),
+    columns_in("""
+        step_num: the number the program gave it, or its order
+        phase: what it did
+        wall_ms = duration_ps: how long it took; of a turn of an eager loop, until the next one began
+        was_traced: whether all of it was under trace
+        """),
 )
 EVENTS = Table[Spine](
     "events",
     "One row per event, in the trace's order.",
-    (
-        Column(
-            "plane",
-            lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
+    columns_in(
+        """
+        plane: the host or device
+        line: its thread or stream
+        name: its name
+        begin_us = trace.events.begin_ps: its begin
+        duration_us = trace.events.duration_ps: its duration
+        self_us: less the events inside it on the same line
+        step_num: the step it belongs to, missing outside every step
+        """,
+        {
+            "plane": lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
                 t.trace.lines.of_event
             ],
-            "the host or device",
-        ),
-        Column(
-            "line",
-            lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
-            "its thread or stream",
-        ),
-        Column("name", lambda t: _categories(t.trace.names.texts, t.trace.events.name), "its name"),
-        Column("begin_us", lambda t: t.trace.events.begin_ps, "its begin"),
-        Column("duration_us", lambda t: t.trace.events.duration_ps, "its duration"),
-        Column("self_us", lambda t: t.self_ps, "less the events inside it on the same line"),
-        Column("step_num", _step_num, "the step it belongs to, missing outside every step"),
+            "line": lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
+            "name": lambda t: _categories(t.trace.names.texts, t.trace.events.name),
+            "step_num": _step_num,
+        },
     ),
 )

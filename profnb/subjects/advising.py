@@ -34,7 +34,7 @@ READY = {
     JAX: "Make the next batch during the step, in another thread or process (grain, tf.data, a PyTorch "
     "DataLoader).",
     PYTORCH: "DataLoader(..., num_workers=4, prefetch_factor=4, persistent_workers=True) makes the next "
-    "batch during the step. Workers take some tenths of a second to start, so keep one loader for all "
+    "batch during the step. Starting workers takes some tenths of a second: keep one loader for all "
     "epochs.",
     UNKNOWN: "Make the next batch during the step, in another thread or process.",
 }

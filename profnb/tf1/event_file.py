@@ -29,7 +29,7 @@ from profnb.core.columns import Bytes, Floats, Int64s, RowColumns
 from profnb.core.errors import TraceFormatError
 from profnb.core.printable import printable
 from profnb.core.safe_files import read_whole
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.trace.wire import LENGTH, VARINT, Messages, read_plain_varint, write_message
 
 _HEADER, _FOOTER = 12, 4
@@ -215,17 +215,14 @@ def _records(buffer: Bytes) -> Iterator[tuple[int, int]]:
 SCALARS = Table[Scalars](
     "scalars",
     "One row per scalar in the event files of the folder or logdir: loss, speed, whatever was written.",
-    (
-        field_column("run", "the folder that it was written to"),
-        field_column("tag", "what it is of"),
-        field_column("step", "the step that the program gave it"),
-        field_column("time_s", "when it was written, in seconds since 1970"),
-        field_column("value", "its value"),
-        field_column(
-            "steps_per_second",
-            "steps since the row before of this tag, over the time between; NaN for the first",
-        ),
-    ),
+    columns_in("""
+        run: the folder that it was written to
+        tag: what it is of
+        step: the step that the program gave it
+        time_s: when it was written, in seconds since 1970
+        value: its value
+        steps_per_second: steps since the row before of this tag, over the time between; NaN for the first
+        """),
     "By run, tag and step. No row without event files.",
 )
 

@@ -189,7 +189,7 @@ def read_run_metadata(buffers: Sequence[Bytes], source: str, numbers: Sequence[i
     left_out = [f"{missing:,} nodes were recorded without times."] if missing else []
     if is_apart.any():
         left_out.append(
-            "Runs between those of the file were not recorded: what lies between steps is unknown."
+            "Only the runs in the file were recorded: the time between steps is unknown."
         )
     return assemble_trace(
         source, lines, line, name, begin_ps, duration_ps,

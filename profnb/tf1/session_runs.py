@@ -39,8 +39,8 @@ _ARGUMENTS = ("fetches", "feed_dict", "options", "run_metadata")  # of Session.r
 _MOST_BYTES_KEPT = 512 << 20
 _MOST_VERSIONS, _UNCHANGED = 10_000, 200
 _HIDDEN = (
-    "Other code replaced Session.run and takes no options. So session runs are not traced one by one, and "
-    "-n sets no bound."
+    "Other code replaced Session.run and takes no options. Single session runs are not traced, and -n sets "
+    "no bound."
 )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from profnb import __version__
 from profnb.steps.streams import find_launches
 from profnb.steps.windows import Steps
 from profnb.subjects.input.pipeline import find_buffers
@@ -28,14 +29,13 @@ from profnb.trace.names import GRAPH_RUNS, ROOT_LEVEL, STEP_NUM
 _EVENTS_AT_ONCE = 10_000
 
 
-def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> None:
+def export_chrome(trace: Trace, steps: Steps, target: Path) -> None:
     """Write a trace as a Chrome trace, with launches, steps and sampled quantities.
 
     Args:
         trace: The trace.
         steps: Its steps; the begin of each is marked.
         target: The file; compressed if its name ends with ``.gz``.
-        version: Ours, for the file's own record.
 
     Raises:
         OSError: The file cannot be written.
@@ -60,7 +60,7 @@ def export_chrome(trace: Trace, steps: Steps, target: Path, version: str) -> Non
         step_line=line,
         counters=[*sample_memory(trace, find_allocators(trace)), *find_buffers(trace)],
     )
-    write_chrome(trace, target, additions, version)
+    write_chrome(trace, target, additions, __version__)
 
 
 def _write_graph_timeline(trace: Trace, target: Path) -> None:

@@ -72,7 +72,7 @@ def align_clocks(trace: Trace) -> Trace:
         f"{trace.planes[number].name} is shown {duration_text(by)} later than recorded"
         for number, by in list(early.items())[:4]
     )
-    note = f"By its clock a TPU ran programs before they were enqueued, so {shifts}."
+    note = f"By the TPU's clock programs ran before the host enqueued any, so {shifts}."
     begin_ps = begin_ps + later[trace.lines.plane[of_line]]
     events = Events(trace.events.name, begin_ps, trace.events.duration_ps)
     return replace(trace, events=events, left_out=(*trace.left_out, note))

@@ -102,7 +102,7 @@ def _decompress(packed: Bytes, source: str) -> tuple[Bytes, str]:
             if any(size > MOST_BYTES for size in sizes):
                 raise TraceFormatError(
                     f"{source}: more than {MOST_BYTES / 1e9:.1f} GB when decompressed, from "
-                    f"{packed.size / 1e6:,.1f} MB. Decompress it and cut it, or record fewer steps."
+                    f"{packed.size / 1e6:,.1f} MB. Decompress and cut the file, or record fewer steps."
                 )
     whole = np.frombuffer(inflated, np.uint8)
     whole.flags.writeable = False
@@ -165,7 +165,7 @@ def write_trace(trace: Trace, logdir: str | os.PathLike[str]) -> Path:
     """
     if trace.recorded is None:
         raise TraceFormatError(
-            f"{trace.source} is no XPlane file, so it cannot be written again. Copy the original file. With "
+            f"{trace.source} is no XPlane file and cannot be written again. Copy the original file. With "
             "logdir= (in a notebook -d) a capture keeps its files."
         )
     recorded = trace.recorded

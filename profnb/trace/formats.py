@@ -179,10 +179,13 @@ def _read_utf_16(opened: Opened) -> Trace:
 
 FORMATS = (
     Format("an SQLite database", _begins(SQLITE), _read_database),
-    Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack it and open the trace in it."),
-    Format("an xz archive", _begins(b"\xfd7zXZ\0"), remedy="Unpack it with `xz -d` and open that."),
-    Format("a zstd archive", _begins(b"\x28\xb5\x2f\xfd"), remedy="Unpack it with `zstd -d` and open that."),
-    Format("a bzip2 archive", _begins(b"BZh"), remedy="Unpack it with `bzip2 -d` and open that."),
+    Format("a zip archive", _begins(b"PK\x03\x04"), remedy="Unpack the archive and open the trace inside."),
+    Format("an xz archive", _begins(b"\xfd7zXZ\0"), remedy="Unpack with `xz -d` and open the result."),
+    Format(
+        "a zstd archive", _begins(b"\x28\xb5\x2f\xfd"),
+        remedy="Unpack with `zstd -d` and open the result.",
+    ),
+    Format("a bzip2 archive", _begins(b"BZh"), remedy="Unpack with `bzip2 -d` and open the result."),
     Format(
         "a report of Nsight Compute", _begins(b"NVR\0"),
         remedy="It holds counters of kernels and no timeline. Record with `nsys profile`.",
@@ -207,7 +210,7 @@ FORMATS = (
     Format("a table that nvprof or nsys printed", is_printed, _of_bytes(read_printed)),
     Format(
         "an older profile of pprof or gperftools", _begins(*_GPERFTOOLS),
-        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open what it writes.",
+        remedy="Run `pprof -proto -output profile.pb.gz PROGRAM {name}` and open the result.",
     ),
     Format("a text", _is_text, remedy=_OPENS),
     Format("a profile of pprof", is_pprof, _of_bytes(read_pprof)),
@@ -218,7 +221,7 @@ FORMATS = (
     ),
     Format(
         "a graph of TensorFlow or an op log of tfprof", _matches(_GRAPH),
-        remedy="It has no times. Open the RunMetadata, profile or event file that was recorded of it.",
+        remedy="A graph has no times. Open the RunMetadata, profile or event file of a run.",
     ),
     Format(
         "a checkpoint of TensorFlow", _matches(_CHECKPOINT),

@@ -144,7 +144,7 @@ class _Profile:
         if unit not in _NS and unit not in _BYTES:
             listed = ", ".join(name for name, _ in types[:5])
             raise TraceFormatError(
-                f"A profile of pprof that only counts ({listed}). profnb shows its bytes or its time."
+                f"A profile of pprof that only counts ({listed}). profnb shows bytes or time."
             )
         if values.min() < 0:
             raise TraceFormatError(

@@ -148,7 +148,7 @@ def _trial(
     if after.error:
         return replace(row, error=after.error)
     if not after.runs:
-        return replace(row, error="There was no time left for it (--try-seconds).")
+        return replace(row, error="No time was left (--try-seconds).")
     difference = _difference(before, after, study, spread)
     if math.isnan(difference.ratio):
         return replace(row, error=_TOO_LONG)

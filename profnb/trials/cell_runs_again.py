@@ -198,7 +198,7 @@ def _raise(error: BaseException | None) -> None:
     if error is not None:
         said = " ".join(str(error).split())[:_LONGEST_REASON]
         is_guarded = isinstance(error, ValueError) and "read-only" in said
-        why = " It writes into an array that is too large to copy." if is_guarded else ""
+        why = " The code writes into an array too large to copy." if is_guarded else ""
         raise CaptureError(f"{type(error).__name__}: {said}".removesuffix(": ") + why)
 
 

@@ -3,11 +3,12 @@
 ``nice -n 10 python tests/benchmarks/memory.py [--frameworks tensorflow jax torch] [--models dense ...] [--json F] [--write]``. Twelve models that
 differ, each in a process of its own with ``--python-jax`` and ``--python-torch`` as interpreters:
 
-- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that fits the model with that batch;
+- tensorflow: ``fits(model, x, y)``, against the most memory (RSS) of a process that fits the model with that batch:
+  the median of three, as ops beside each other end in another order each time;
 - torch: ``fits(step, batch)`` of an own loop, against what PyTorch's allocators gave in that step;
 - jax: ``fits(step, batch)`` of a step that is compiled, against arguments and growth of the process as that step runs.
 
-``--write`` puts the table into docs/memory.md.
+``--write`` puts the table into docs/memory.md: forecasts with how far off they say they may be.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import gc
 import json
 import os
 import subprocess
+import statistics
 import sys
 import tempfile
 from pathlib import Path
@@ -23,7 +25,7 @@ from types import SimpleNamespace
 import numpy as np
 
 ROOT, BEGIN, END = Path(__file__).parents[2], "<!-- measured -->", "<!-- end -->"
-TIMES, LIMIT_BYTES = 8, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
+TIMES, RUNS, LIMIT_BYTES = 8, 3, 2 << 30  # of which a tenth is tried: eight times that runs in minutes on two cores
 
 
 def models(keras):
@@ -137,7 +139,7 @@ def measure_tensorflow(name, model, x, y):
     largest = TIMES * int(forecast.table.batch_size.max())
     data = sum(one.nbytes / len(one) for one in (*x, y)) * largest  # the process that is compared holds all its examples
     given = sum(one.nbytes for one in (*x, y))
-    return forecast, largest, forecast.peak_bytes(largest) - given + data, peak_of_process(name, largest)
+    return forecast, largest, forecast.peak_bytes(largest) - given + data, [peak_of_process(name, largest) for _ in range(RUNS)]
 
 
 def measure_torch(_, model, x, y):
@@ -158,7 +160,7 @@ def measure_torch(_, model, x, y):
     largest = TIMES * int(forecast.table.batch_size.max())
     rows = np.resize(np.arange(len(y)), largest)
     large = tuple(one[rows] for one in batch)
-    return forecast, largest, forecast.peak_bytes(largest), torch_peak(lambda: step(*large))[1]
+    return forecast, largest, forecast.peak_bytes(largest), [torch_peak(lambda: step(*large))[1]]
 
 
 def measure_jax(_, model, x, y):
@@ -182,9 +184,9 @@ def measure_jax(_, model, x, y):
     largest = TIMES * int(forecast.table.batch_size.max())
     large = tuple(jax.numpy.asarray(np.resize(one, (largest, *one.shape[1:]))) for one in (*x, y))
     gc.collect()
-    _, more = resident_peak(lambda: jax.block_until_ready(update(weights, large)))
+    runs = [resident_peak(lambda: jax.block_until_ready(update(weights, large)))[1] for _ in range(RUNS)]
     held = sum(one.nbytes for one in (*large, *weights, *others))
-    return forecast, largest, forecast.peak_bytes(largest), held + more
+    return forecast, largest, forecast.peak_bytes(largest), [held + more for more in runs]
 
 
 def measure(framework, name):
@@ -192,16 +194,18 @@ def measure(framework, name):
 
     model, x, y = models(keras)[name]()
     forecast, batch, promised, measured = globals()[f"measure_{framework}"](name, model, x, y)
-    print("measured", json.dumps({"framework": framework, "model": name, "tried": int(batch // TIMES), "batch": batch, "forecast": float(promised), "measured": float(measured), "because": forecast.because}))
+    row = {"framework": framework, "model": name, "tried": int(batch // TIMES), "forecast": float(promised), "apart": TIMES * float(forecast.spread_bytes), "measured": measured}
+    print("measured", json.dumps(row | {"peaks": forecast.table[["batch_size", "peak_bytes"]].values.tolist(), "because": forecast.because}))
 
 
 def table(rows):
     yield "| model | framework | largest tried | forecast for 8 times that | it took | off |"
     yield "| --- | --- | --- | --- | --- | --- |"
     for row in rows:
-        off = row["forecast"] / row["measured"] - 1
-        sizes = (f"{row[key] / 1e6:,.0f} MB" for key in ("forecast", "measured"))
-        yield f"| {row['model']} | {row['framework']} | {row['tried']:,} | {' | '.join(sizes)} | {off:+.1%} |"
+        middle, low, high = (find(row["measured"]) / 1e6 for find in (statistics.median, min, max))
+        took = f"{middle:,.0f} MB" + (f" ({low:,.0f} to {high:,.0f})" if high - low > 1 else "")
+        forecast = f"{row['forecast'] / 1e6:,.0f} ± {row['apart'] / 1e6:,.0f} MB"
+        yield f"| {row['model']} | {row['framework']} | {row['tried']:,} | {forecast} | {took} | {row['forecast'] / 1e6 / middle - 1:+.1%} |"
 
 
 def main():

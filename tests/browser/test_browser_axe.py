@@ -127,7 +127,7 @@ def test_whatever_its_texts_say_the_first_screen_is_one(open_page, tmp_path, wid
     profile = profile_of(steps_of(6))
     ends = []
     for texts, count in (("", 1), (words, 5)):
-        listed = [Advice(f"r{at}", f"Do {at}", f"It is slow. {texts}", (0.0, 500.0 - 100 * at), 1000.0, f"Write it. {texts}", "") for at in range(count)]
+        listed = [Advice(f"r{at}", f"Do {at}", f"It is slow. {texts}", (250.0, 500.0 - 50 * at), 1000.0, f"Write it. {texts}", "", own_ms=100.0) for at in range(count)]
         report = replace(profile._report, advice=listed, again="%%tfprofile --vs before", alarm=texts, idle=texts)
         (tmp_path / "page.html").write_text(page_html(report, profile.study), "utf-8")
         page = open_page((tmp_path / "page.html").as_uri(), width=width).page
@@ -137,6 +137,7 @@ def test_whatever_its_texts_say_the_first_screen_is_one(open_page, tmp_path, wid
         rows, more = page.locator(".profnb-advice li"), page.get_by_text(re.compile("more$"))
         assert more.is_visible() == bool(texts)  # what is short is all there
     assert ends[1] <= 780
+    assert page.evaluate("[...document.querySelectorAll('.profnb-advice li > *')].every(e => e.scrollWidth <= e.clientWidth)")
     assert rows.first.is_visible()
     assert rows.nth(4).is_hidden()
     more.click()

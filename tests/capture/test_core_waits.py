@@ -76,7 +76,7 @@ CROWDED = CoreWaits(10 * S, 8 * S, 12 * S, 13 * S, 2)
 
 def test_long_waits_are_said_and_who_had_the_cores():
     note = next(note for note in notes_of(study(CROWDED)) if "free core" in note)
-    assert note.startswith("The machine was busy: other programs used 1.3 of 2 cores. Times below are too long; run again when it is idle.")
+    assert note.startswith("The machine was busy: other programs used 1.3 of 2 cores. Times below are too long; run again on an idle machine.")
     assert note.endswith("For each second of running, threads of this process waited 1.50 s for a free core.")
     own = next(note for note in notes_of(study(CoreWaits(10 * S, 8 * S, 12 * S, S, 2))) if "free core" in note)
     assert own.startswith("More threads were ready than the machine has cores.")

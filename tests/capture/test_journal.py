@@ -323,7 +323,7 @@ def test_the_sentence_says_what_memory_there_was(monkeypatch):
     dead = read_dead_cell(path)
     monkeypatch.setattr("profnb.capture.journal.dead_cell.read_dead_cell", lambda _: replace(dead, limit_bytes=dead.newest.resident_bytes + 1, limit_of="the container"))
     assert re.search(r"with ([\d.]+ MB) of \1 in use", say_last_death())
-    assert "the container allows. So the system probably ended it for its memory." in " ".join(profnb.last().notes)
+    assert "the container: the system probably ended it for lack of memory." in " ".join(profnb.last().notes)
 
 
 def test_the_extension_says_so_and_the_magic_shows_it(shell, capsys):

@@ -257,7 +257,7 @@ def test_a_fault_of_ours_in_a_hook_is_a_sentence_and_not_the_users(tf, stop, mon
     monkeypatch.setattr(f"profnb.capture.marking.{name}", broken)
     p = capture(tf)
     assert_nothing_runs(tf, stop)
-    assert sum("profnb failed at one place (ZeroDivisionError: ours)" in note for note in p.notes) == 1
+    assert sum("profnb failed in a part (ZeroDivisionError: ours)" in note for note in p.notes) == 1
 
 
 @tensorflow
@@ -273,7 +273,7 @@ def test_a_fault_of_ours_as_a_called_model_is_kept_is_a_sentence(tf, monkeypatch
     call = tf.function(model)
     with profnb.profile() as p:
         assert call(tf.ones((2, 4))).shape == (2, 2)
-    assert sum("profnb failed at one place (ZeroDivisionError: ours)" in note for note in p.notes) == 1
+    assert sum("profnb failed in a part (ZeroDivisionError: ours)" in note for note in p.notes) == 1
 
 
 @tensorflow

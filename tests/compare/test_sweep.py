@@ -115,7 +115,7 @@ def test_what_chance_could_be_is_called_neither_fastest_nor_best():
 
     table = tabulate_sweep([noisy(1, 4.0, 0.90, 0.80, 0.85), noisy(2, 4.1, 0.84, 0.88, 0.86), noisy(3, 8.0, 0.87, 0.88, 0.86)])
     assert table.equals == 1
-    assert "but one other may be as fast" in sweep_text(table)
+    assert "but another setting may be as fast" in sweep_text(table)
     assert table.is_best.tolist() == [True, True, False]  # the third is surely slower, and surely no better
     better = tabulate_sweep([noisy(1, 4.0, 0.70, 0.71, 0.70), noisy(3, 8.0, 0.87, 0.88, 0.86)])
     assert better.is_best.tolist() == [True, True]
@@ -168,7 +168,7 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
     assert f"{more} more rounds (--repeat) would tell n=b from the fastest, in four sweeps of five" in text
     same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
     assert same.ranking.more_rounds.tolist() == [0, -1]
-    assert "so close to the fastest that 200 more rounds would not separate" in " ".join(sweep_text(same).split())
+    assert "too close to the fastest to tell apart, even with 200 more rounds" in " ".join(sweep_text(same).split())
     for table in (tabulate_sweep([runs_of("a", 10, 11)]), tabulate_sweep([runs_of("a", 10), runs_of("b", 11)])):
         assert not any("round" in note for note in table.notes)
 

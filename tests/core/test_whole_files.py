@@ -31,6 +31,12 @@ def test_a_failure_leaves_what_was_there_before(tmp_path, error):
     assert old.read_text() == "as before"
 
 
+def test_an_error_names_the_file_that_was_asked_for(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught, whole_file(tmp_path / "none" / "report.html") as partial:
+        partial.write_text("text")
+    assert caught.value.filename == str(tmp_path / "none" / "report.html")
+
+
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
 def test_a_new_file_has_the_users_umask_and_an_old_one_its_permissions(tmp_path, umask, mode):
     before = os.umask(umask)

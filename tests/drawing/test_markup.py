@@ -155,3 +155,13 @@ def test_numbers_are_never_broken_however_narrow_it_is(monkeypatch):
 
 def test_a_column_that_is_narrow_parts_no_number_from_its_unit():
     assert _CellWrapper(14).wrap("it took 12.5 ms and 38 % of it") == ["it took", "12.5 ms and", "38 % of it"]
+
+
+def test_lines_of_a_broken_cell_keep_its_indent(monkeypatch):
+    rows = [("node", "time"), ("  a long name of a node", "1.25 s"), ("      framework", "62 ms")]
+    assert lines_in(22, rows, (False, True), monkeypatch) == [
+        "node              time",
+        "  a long name   1.25 s",
+        "  of a node",
+        "    framework    62 ms",
+    ]

@@ -127,7 +127,7 @@ def test_python_between_the_steps_of_one_host_is_its_cause(tmp_path):
     fleet = profnb.load_fleet(tmp_path)
     assert fleet.stragglers == ("worker-2",)
     assert "30.0 ms a step more Python between steps" in fleet.verdict
-    assert "Look at what Python does between the steps" in fleet.advice[0].code
+    assert "Look for Python between the steps" in fleet.advice[0].code
 
 
 @pytest.mark.parametrize("shifts", [(0, 86400, 0), (0, 0, -86400), (0, 1, -2), (-86400, 3, 86400)])

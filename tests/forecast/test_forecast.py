@@ -8,6 +8,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -53,6 +54,14 @@ def test_the_peaks_of_a_process_all_tell_together():
     """They lie up to 10 bytes beside 10 bytes for each example. The last two alone tell 10.6, all of them 10.1."""
     forecast = make_forecast([8, 16, 32, 64], [90, 150, 310, 650], (GB, "the machine"), [], 0)
     assert forecast.per_example_bytes == pytest.approx(10.13, abs=0.01)
+
+
+@pytest.mark.parametrize(("held", "largest"), [(None, 1000), (0, 800)])
+def test_of_a_process_the_largest_batch_leaves_room_for_what_differs_from_run_to_run(held, largest):
+    """A thousand of 1 MB fit what an allocator tells; each may take a quarter more of a process."""
+    forecast = make_forecast([100, 200, 400], [100e6, 200e6, 400e6], (10**9, "the machine"), [], held)
+    assert forecast.largest_batch == pytest.approx(largest, abs=1)
+    assert any("may add a quarter more" in one for one in forecast.because) is (held == 0)
 
 
 def test_a_limit_that_no_batch_fits_in_is_said():
@@ -213,6 +222,12 @@ def test_sequences_of_several_lengths_are_to_be_padded():
         profnb.fits(print, [np.zeros(5), np.zeros(7), np.zeros(5)])
 
 
+def test_sequences_in_a_ragged_array_are_to_be_padded():
+    """Its shape leaves the length open, as TensorFlow's ragged tensors' do."""
+    with pytest.raises(CaptureError, match="The batch has sequences of several lengths. Pad all to the same length"):
+        profnb.fits(print, SimpleNamespace(shape=(4, None)))
+
+
 @pytest.mark.parametrize("batch", [[], 3, None, np.zeros((0, 4))])
 def test_a_batch_without_examples_is_refused(batch):
     with pytest.raises(CaptureError, match="The batch has arrays of 0 examples"):
@@ -285,7 +300,7 @@ def test_the_largest_batch_fits_a_small_device_and_a_quarter_more_does_not():
     *limit_of, tried, largest = first.split()
     assert (" ".join(limit_of), last) == ("`ulimit -v`", "no more fits")
     assert int(tried) <= 64
-    assert 400 <= int(largest) <= 520
+    assert 380 <= int(largest) <= 520
 
 
 def test_a_small_container_is_the_limit(system, monkeypatch):

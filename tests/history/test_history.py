@@ -137,6 +137,21 @@ def test_another_programs_database_is_left_alone(file):
             use()
 
 
+def test_to_read_what_is_no_history_says_so_and_what_to_give(tmp_path):
+    (tmp_path / "notes.txt").write_text("no history")
+    for use in (read_runs, lambda path: read_tree(path, "0")):
+        with pytest.raises(HistoryError, match=r"^notes.txt cannot be read as a history: .*\. Give the file"):
+            use(tmp_path / "notes.txt")
+        with pytest.raises(ProfnbError, match=r" is a folder\. Give a file\."):
+            use(tmp_path)
+
+
+def test_to_read_an_empty_file_leaves_it_empty(tmp_path):
+    (tmp_path / "empty").touch()
+    assert read_runs(tmp_path / "empty") == []
+    assert (tmp_path / "empty").stat().st_size == 0
+
+
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path):
     (tmp_path / "a").write_text("a file")
     with pytest.raises(HistoryError, match="not kept"):

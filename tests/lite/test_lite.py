@@ -430,7 +430,7 @@ def test_files_that_are_no_models_are_refused_before_anything_runs(tmp_path):
         profnb.lite(b"\x00" * 100)
     with pytest.raises(FileNotFoundError):
         profnb.lite(tmp_path / "none.tflite")
-    with pytest.raises(CaptureError, match="without saved_model.pb"):
+    with pytest.raises(CaptureError, match="has no saved_model.pb"):
         profnb.lite(tmp_path)
     with pytest.raises(ValueError, match="got a int"):
         profnb.lite(3)

@@ -69,7 +69,7 @@ def test_a_path_that_is_not_there_is_refused_without_a_name_too(capsys, tmp_path
 
 def test_tables_are_declarations_and_properties_that_speak_of_rows():
     class Both:
-        copies = TableOf("profnb.subjects.device.devices", "COPIES", "copies")
+        copies = TableOf("subjects.device.devices", "COPIES", "copies")
 
         @property
         def made(self):

@@ -17,6 +17,7 @@ from profnb.capture.cell import title_of
         ("%%tfprofile\n%matplotlib inline\nmodel.fit(x)", "model.fit(x)"),
         (f"%%tfprofile\n{'x' * 100}", f"{'x' * 69}…"),
         ("%%tfprofile\n# nothing\n", ""),
+        ("%%tfprofile\n@jax.jit\ndef update(p):\n    return p", "def update(p):"),
         ("", ""),
     ],
 )

@@ -4,7 +4,7 @@ import pytest
 
 from profnb.causes.cell_tree import grow_tree
 from profnb.capture.parts.part_records import (
-    AROUND, CALLBACKS, CALLS, FIRST, GAPS, IMPORTS, MARKED, PREDICT, PROFNB, TRAIN, VALIDATION, CellRecords,
+    AROUND, CALLBACKS, CALLS, COMPILATION, FIRST, GAPS, IMPORTS, MARKED, PREDICT, PROFNB, TRACING, TRAIN, VALIDATION, CellRecords,
 )  # fmt: skip
 from profnb.capture.parts.part_records import CALL, CELL
 from profnb.capture.parts.part_records import EAGER, EPOCH, FRAMEWORK, LINES, SETTING_UP, TreeNode
@@ -36,7 +36,9 @@ def test_what_ran_has_its_name_and_what_took_longest_in_it_is_said_by_name():
     script = tree(*rows, whole="script")
     assert (script.title(0), script.whole, tree(*rows).whole) == ("script", "the script", "the cell")
     assert longest_text(script) == "Longest by name: `count_words` 50 %, `step` 30 %, Cell [5]:4 6 % of the script."
-    assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps (60 %) come once: train longer and the share falls."
+    assert longest_text(tree((1, FIRST, "", 600, 1), (1, TRAIN, "", 400, 9))) == "First steps and compiling (60 %) come once: train longer."
+    compiled = tree((1, COMPILATION, "", 500, 1), (1, TRACING, "", 100, 1), (1, TRAIN, "", 400, 9))
+    assert longest_text(compiled) == "First steps and compiling (60 %) come once: train longer."
 
 
 def test_callbacks_and_functions_are_named_and_what_they_call_is_theirs():

@@ -155,7 +155,7 @@ def test_notes_say_what_is_missing():
     assert not silent.program.has_device
     unused = Study(read(host(line("python", marker(0, 5, 0))), gpu()))
     assert not any("CUPTI" in note for note in notes_of(unused))
-    assert any("did not use it" in note for note in notes_of(unused))
+    assert any("the traced code did not use it" in note for note in notes_of(unused))
     partly = Study(read(gpu(line("Stream #1", event("k", 0, 5))), gpu(number=1)))
     assert any("/device:GPU:1" in note and "did not use" in note for note in notes_of(partly))
     reported = Study(read(host(line("p", marker(0, 5, 0))), errors=["dropped 7 events"]))

@@ -253,8 +253,8 @@ def test_printed_calls_are_the_hosts(tmp_path):
     ("name", "content", "essence"),
     [
         ("x.nsys-rep", b"\x01\x02nsys\0\0", "nsys export --type sqlite x.nsys-rep"),
-        ("x.zip", b"PK\x03\x04rest", "is a zip archive. Unpack it"),
-        ("x.pickle", pickle.dumps({"segments": []}, 4), "A Python pickle that is no memory snapshot"),
+        ("x.zip", b"PK\x03\x04rest", "is a zip archive. Unpack the archive"),
+        ("x.pickle", pickle.dumps({"segments": []}, 4), "A Python pickle, but no memory snapshot"),
         ("x.txt", b"some words\n", "is a text. profnb opens "),
         ("x.bin", b"\xff\x00\x01\x02", "which no format here does. profnb opens "),
         ("x.ncu-rep", b"NVR\0\1\2", "is a report of Nsight Compute"),
@@ -262,7 +262,7 @@ def test_printed_calls_are_the_hosts(tmp_path):
         ("x.prof", bytes(8) + b"\3" + bytes(31), "pprof -proto -output profile.pb.gz PROGRAM x.prof"),
         ("x.json", b'"Start"', "is a text"),
         ("tfprof_log", message((1, message((1, "dense/MatMul"), (2, 900)))), "is a graph of TensorFlow or an op log of tfprof"),
-        ("graph.pb", message((1, message((1, "x"), (2, "Placeholder")))), "It has no times"),
+        ("graph.pb", message((1, message((1, "x"), (2, "Placeholder")))), "A graph has no times"),
         ("model.ckpt.index", b"\0\0\6\x08\1\x1a\2\x08\1\0\1", "is a checkpoint of TensorFlow"),
     ],
 )  # fmt: skip
@@ -463,7 +463,7 @@ def test_odd_json_reads_as_it_is_meant(tmp_path):
     assert len(load_text(tmp_path / "x.json", odd).events) == 3
     assert len(load_text(tmp_path / "y.json", kineto(op(0), op(10)), "utf-16").events) == 2
     open_ended = load_text(tmp_path / "z.json", kineto(op(0), op(10), tail=""))
-    assert len(open_ended.events) == 2 and "without its closing bracket" in open_ended.left_out[0]
+    assert len(open_ended.events) == 2 and "no closing bracket" in open_ended.left_out[0]
 
 
 # Ranges as steps.

@@ -144,7 +144,7 @@ def test_time_above_the_cell_is_no_matter(shell):
 
 
 def test_a_cell_that_awaits_is_declined(shell):
-    assert tried(shell, "%%tfprofile -q --no-live\nimport asyncio\nawait asyncio.sleep(0)").startswith("The cell awaits something")
+    assert tried(shell, "%%tfprofile -q --no-live\nimport asyncio\nawait asyncio.sleep(0)").startswith("A cell with `await`")
 
 
 OUTSIDE = {

@@ -51,7 +51,7 @@ _LAYOUT = re.compile(
 _UNUSED = (
     "Let the training use the GPU",
     {
-        UNKNOWN: "Ask the framework which devices it sees. Look for CUDA_VISIBLE_DEVICES in the program.",
+        UNKNOWN: "List the framework's devices. Look for CUDA_VISIBLE_DEVICES in the program.",
         TENSORFLOW: "If tf.config.list_physical_devices('GPU') is empty: `pip install "
         "'tensorflow[and-cuda]'`. Else look for tf.device('/CPU:0') and CUDA_VISIBLE_DEVICES.",
         SESSIONS: "If tf.test.is_gpu_available() is False, install tensorflow-gpu and its CUDA libraries.",
@@ -267,7 +267,7 @@ _FUSE = {
     UNKNOWN: "Fuse small kernels with the framework's compiler.",
     TENSORFLOW: "model.compile(..., jit_compile=True) fuses small kernels.",
     SESSIONS: "config.graph_options.optimizer_options.global_jit_level = tf.OptimizerOptions.ON_1",
-    JAX: "Put the whole step into one jax.jit, and several steps into one with jax.lax.scan.",
+    JAX: "Put the whole step into a jax.jit, and several steps into a jax.lax.scan.",
     PYTORCH: "torch.compile(model, mode='reduce-overhead') fuses small kernels and replays them together.",
 }
 _COMPILERS = {

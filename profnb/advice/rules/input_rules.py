@@ -65,7 +65,7 @@ def starved_by_pipeline(model: Model, study: Study) -> Proposals:
     if diagnosis.cause == "python":
         fix = _instead_of_python(study, diagnosis.iterator)
         if len(called) == 1:
-            evidence += f" This Python is {quoted(called[0][0])}."
+            evidence += f" The Python function is {quoted(called[0][0])}."
             where = called[0][1]
     yield Proposal(
         rule, title, evidence, fix, _LINK,
@@ -203,7 +203,7 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
     elif by_index or (on_the_spot and is_short):
         title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
-        why = "The DataLoader takes the examples one by one, and collects them again."
+        why = "The DataLoader takes single examples and stacks them to a batch again."
     elif on_the_spot:
         remains = _on_all_cores(model, share, share)
         why = "The DataLoader has no workers: the training process makes each batch on request."

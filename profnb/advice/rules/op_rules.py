@@ -192,7 +192,7 @@ _MADE_ONCE = (
 )
 _BY_DROPPING = "Give every batch one shape: {}. Pad sequences to a few lengths."
 _ONE_SHAPE = {
-    UNKNOWN: _BY_DROPPING.format("drop the last, smaller one"),
+    UNKNOWN: _BY_DROPPING.format("drop the last, smaller batch"),
     **dict.fromkeys((TENSORFLOW, SESSIONS), _BY_DROPPING.format(".batch(n, drop_remainder=True)")),
     PYTORCH: "TORCH_LOGS=recompiles prints what changed. Shapes: torch.compile(..., dynamic=True), or "
     "DataLoader(..., drop_last=True). Python numbers: pass them as tensors.",

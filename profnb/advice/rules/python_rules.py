@@ -200,7 +200,7 @@ def _python(model: Model, nodes: Sequence[int], rows: Sequence[int], line: str =
         f"{what[:1].upper()}{what[1:]} took {duration_text(python)}{' (nearby lines included)' * bool(line)}"
         f"{meanwhile}.",
         f"Vectorize it, or move the work to {'the device or to ' * has_device}a thread beside the steps. "
-        f"Where it need not run each time, run it every {SELDOM}th time.",
+        f"Or run it every {SELDOM}th time only.",
         guide(model.traced, page) if model.study is not None else f"{GUIDE}/{page}",
         [scale(tree, rows, left, most, with_below=False),
          *model.steps_behind(sum(map(tree.times_of, nodes)), python)],
@@ -232,7 +232,7 @@ def python_between_steps(model: Model, study: Study) -> Proposals:
         evidence, remains = evidence + seldom, (0.0, 1.0)
         code = (
             "Save and log less often. If the code does nothing after these steps, another program had the "
-            "processor: measure again without that program."
+            "processor: measure again on an idle machine."
         )
     elif not is_own and study.program.is_fit and study.program.is_tensorflow:
         yield _fewer_calls(model, study, share, kinds, evidence)
@@ -299,8 +299,8 @@ def tiny_batches(model: Model, study: Study) -> Proposals:
         code += "loop into the tf.function."
     yield Proposal(
         "larger-batch", "Give each step more examples",
-        f"Each step has {counted_text(batch, 'example')} and takes as long for many. Long ops compute for "
-        f"{percent_text(long)} of the time.", code, guide(study, "data_performance"),
+        f"Each step has {counted_text(batch, 'example')} and would take as long for many. Long ops compute "
+        f"for {percent_text(long)} of the time.", code, guide(study, "data_performance"),
         [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip
 
@@ -359,7 +359,7 @@ def eager_ops(model: Model, study: Study) -> Proposals:
     # Without steps of their own those nodes have a rule of their own.
     if runs is None or (model.has_looks and not model.main_steps):
         return
-    many, over = "ops a step", "the function that does one step"
+    many, over = "ops a step", "the function of one step"
     if is_window:
         many, over = "ops", _OPS_RUN
     below = [(row, tree.rows_below(row).tolist()) for row in model.main_steps]

@@ -192,9 +192,9 @@ def epoch_ends(model: Model, study: Study) -> Proposals:
         "epoch-ends", _FEWER_RESTARTS,
         f"{count_text(count)} {'batches' if passes.are_batches else 'passes over the data'} each waited for "
         f"a new iterator: {duration_text(took_ps)} in all, usually {duration_text(each)}.",
-        "One call of evaluate or predict over all the data makes one iterator."
+        "A single evaluate or predict over all the data starts the input once."
         if not passes.trains
-        else "One iterator for all: batches = iter(dataset.repeat()) before the loop, next(batches) in it."
+        else "Make one iterator: batches = iter(dataset.repeat()) before the loop, next(batches) inside."
         if passes.are_batches
         else "One iterator for several passes: for batch in dataset.repeat(epochs)."
         if study.program.is_own_loop
@@ -242,7 +242,7 @@ _UNLEARNED = {
     ),
     SAME: (
         "unlearned", "Compute {what} once, before the loop",
-        "These ops use neither data nor weights, so each step computes the same.",
+        "These ops use neither data nor weights: every step computes the same.",
         "Compute this value before the loop, outside of the tf.function, and use the tensor in the step.",
         _FROZEN_GUIDE,
     ),

@@ -32,13 +32,16 @@ may be a look at the data before the training that is to be traced. When tapes w
 is kept whether a trace is recorded or not, so that turns that are not traced are timed.
 """
 
+import inspect
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
+from hashlib import sha1
 from itertools import islice
 from types import CodeType
 from typing import Any
@@ -47,10 +50,13 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, watched_call
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
-from profnb.capture.source.user_code import callers
+from profnb.capture.source.user_code import is_own_file, outward
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
-_COUNTED, _CACHE_BYTES = 31, 1 << 20  # 3 ms of two slow cores
+_COUNTED, _CACHE_BYTES = (
+    5,
+    4 << 20,
+)  # 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -153,10 +159,13 @@ class OpenSteps:
         if self.gaps.is_on and not (self.is_in_run and kind == CALL):
             self.gaps.end()
         settled, _, late = self.log.stored
-        first = settled + len(late)
-        is_traced = not self.counts_only and self.is_tracing()
-        number = first if step_num is None else step_num
-        return OpenStep(marker, kind, name, time.perf_counter_ns(), first, is_traced, number)
+        span = OpenStep()
+        span.marker, span.kind, span.name = marker, kind, name
+        span.first_record = first = settled + len(late)
+        span.was_traced = not self.counts_only and self.is_tracing()
+        span.step_num = first if step_num is None else step_num
+        span.begin_ns = time.perf_counter_ns()
+        return span
 
     def end_marker(self, span: OpenStep) -> None:
         """End a step's marker of ours, if there is one: what passes then lies behind it in the trace."""
@@ -215,19 +224,23 @@ class OpenSteps:
                 self.gaps.begin()
 
 
+@cache
 def counting_ns() -> int:
-    """Measure counting a step: the median of a few, each after the caches were used otherwise."""
+    """Measure counting a call, as it is behind one that waited: another thread used the caches."""
     opened, spans, took = OpenSteps(lambda: False, lambda _: None), [], []
     opened.counts_only = True
-    with watched_call(
-        lambda: None,
-        before=lambda: spans.append(opened.begin(None, CALL, "")),
-        after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
-        hook_failed=lambda _: None,
-    ) as counted:
-        used = bytearray(_CACHE_BYTES)
+    used = bytes(_CACHE_BYTES)
+    with (
+        ThreadPoolExecutor(1) as other,
+        watched_call(
+            lambda: None,
+            before=lambda: spans.append(opened.begin(None, CALL, "")),
+            after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
+            hook_failed=lambda _: None,
+        ) as counted,
+    ):
         for _ in range(_COUNTED):
-            bytes(used)
+            other.submit(sha1, used).result()
             begin_ns = time.perf_counter_ns()
             counted()
             took.append(time.perf_counter_ns() - begin_ns)
@@ -255,7 +268,7 @@ def end_marker(trace: Any) -> None:
         trace.__exit__(None, None, None)
 
 
-_DEPTH, _MOST_SITES = 8, 1000
+_DEPTH, _MOST_SITES = 11, 1000  # three of which are ours
 _KERAS_FILES = ("/keras/src/", "/tf_keras/src/")
 
 
@@ -373,12 +386,18 @@ class TapeWatch:
 
     def _site(self) -> int:
         """Number the calls that led here, the innermost ones, wherever two stand in one line."""
-        calls = [(frame.f_code, frame.f_lasti) for frame in islice(callers(), _DEPTH)]
-        key = tuple((id(code), at) for code, at in calls)
+        frame = inspect.currentframe()
+        calls: list[tuple[int, int]] = []
+        while frame is not None and len(calls) < _DEPTH:  # ours too, which are the same each time
+            calls.append((id(frame.f_code), frame.f_lasti))
+            frame = frame.f_back
+        key = tuple(calls)
         site = self._sites.get(key, _MOST_SITES)
-        if site == _MOST_SITES > len(self._sites) and calls:
+        if site == _MOST_SITES > len(self._sites):
             site = self._sites[key] = len(self._sites)
-            self._codes += [code for code, _ in calls]
-            if any(part in calls[0][0].co_filename for part in _KERAS_FILES):
+            codes = [one.f_code for one in islice(outward(inspect.currentframe()), _DEPTH)]
+            self._codes += codes
+            theirs = (one.co_filename for one in codes if not is_own_file(one.co_filename))
+            if any(part in next(theirs, "") for part in _KERAS_FILES):
                 self.turns.library_places.append(site)
         return site

@@ -16,6 +16,7 @@ Keras tells its callbacks how many epochs there will be and how many batches eac
 epoch whose length nobody knew beforehand has told it when it is over.
 """
 
+import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -58,41 +59,34 @@ class KerasRuns:
     """Follows the runs of one thread.
 
     Attributes:
+        running: Those that run; an evaluation in a fit stands behind it.
         is_validation: Whether the run that began last is the validation of a fit.
     """
 
     def __init__(self) -> None:
         """None runs yet."""
-        self._running: list[KerasRun] = []  # an evaluation in a fit stands behind it
+        self.running: list[KerasRun] = []
         self._begun = self._fit_callbacks = 0
         self.is_validation = False
 
     @property
     def now(self) -> KerasRun | None:
         """The innermost run, as it stands now; any thread may ask."""
-        running = self._running[-1:]
-        return replace(running[0]) if running else None
+        for run in self.running[-1:]:  # the last execution of an epoch may be shorter
+            return replace(run, batches_ended=min(run.batches_ended, run.batches or sys.maxsize))
+        return None
 
     @property
     def is_running(self) -> bool:
         """True while one runs."""
-        return bool(self._running)
-
-    def batch_ended(self, phase: str, iterations: int) -> None:
-        """A batch is over, or one execution of several."""
-        running = self._running[-1:]
-        if running and running[0].phase == phase:
-            run = running[0]
-            run.batches_ended += iterations
-            if run.batches:  # the last execution of an epoch may be shorter
-                run.batches_ended = min(run.batches_ended, run.batches)
+        return bool(self.running)
 
     def run_began(self, phase: str, callbacks: Any) -> None:
         """Keras tells its callbacks that a run begins."""
         if phase == TRAIN:
-            self._running.clear()  # one that failed is over, though nobody told
+            self.running.clear()  # one that failed is over, though nobody told
             self._fit_callbacks = id(callbacks)
-        is_inside = bool(self._running)
+        is_inside = bool(self.running)
         self.is_validation = is_inside and id(callbacks) == self._fit_callbacks
         parameters = seams.CALLBACK_PARAMS.of(callbacks)
         parameters = parameters if isinstance(parameters, dict) else {}
@@ -100,21 +94,21 @@ class KerasRuns:
         epochs = _count(parameters.get("epochs")) if phase == TRAIN else 1
         # A validation is told of by the fit's own callbacks, whose parameters are the fit's.
         batches = 0 if self.is_validation else _count(parameters.get("steps"))
-        self._running.append(KerasRun(phase, self._begun, epochs, batches))
+        self.running.append(KerasRun(phase, self._begun, epochs, batches))
 
     def run_ended(self, phase: str) -> None:
         """It ended."""
-        for at in range(len(self._running) - 1, -1, -1):
-            if self._running[at].phase == phase:
-                del self._running[at:]
+        for at in range(len(self.running) - 1, -1, -1):
+            if self.running[at].phase == phase:
+                del self.running[at:]
                 return
 
     def epoch_ended(self, callbacks: Any, epoch: object) -> None:
         """An epoch of the fit that runs has ended, which tells with which one it began."""
-        if not self._running or self._running[0].phase != TRAIN:
+        if not self.running or self.running[0].phase != TRAIN:
             return
-        del self._running[1:]  # what ran in the fit is over by then
-        run = self._running[0]
+        del self.running[1:]  # what ran in the fit is over by then
+        run = self.running[0]
         run.batches = run.batches or run.batches_ended
         if isinstance(epoch, int):
             run.first_epoch = epoch - run.epochs_ended
@@ -275,9 +269,15 @@ class KerasBatches:
             if iterations > 1:
                 span.iterations = iterations
                 add_metadata(span.marker, profnb_iterations=iterations)
-            self.keras_runs.batch_ended(span.name, iterations)
-        self._batch_ended()
-        if not opened.counts_only:
+            for run in self.keras_runs.running[-1:]:
+                if run.phase == span.name:
+                    run.batches_ended += iterations
+        batch = opened.batch
+        if opened.counts_only and batch is not None and batch.marker is None:
+            opened.batch = None
+            opened.record(batch, time.perf_counter_ns())  # a frame less than below
+        else:
+            self._batch_ended()
             opened.report()
 
     def _call_ended(self, *_: object, **__: object) -> None:
@@ -407,9 +407,8 @@ class SessionRuns:
         gaps, (settled, _, late) = opened.gaps, opened.log.stored
         first = settled + len(late)
         if not end_ns:
-            run = OpenStep(
-                None, RUN, SESSION_RUN, begin_ns, first, was_traced=False, step_num=number
-            )
+            run = opened.begin(None, RUN, SESSION_RUN, number)
+            run.begin_ns = begin_ns
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1

@@ -48,12 +48,11 @@ class PythonObjects:
                 stack.enter_context(tracker)
             except ImportError:
                 self._messages.append(
-                    "--memory needs memray to tell Python's objects, which is not installed. Run `pip "
-                    "install memray`."
+                    "--memory needs memray for Python's objects. Install memray with `pip install memray`."
                 )
             except Exception as error:  # noqa: BLE001 - another tracker runs, say; the code comes first
                 self._messages.append(
-                    f"memray could not start ({error}), so Python's objects are not told."
+                    f"memray could not start ({error}), so Python's objects are unknown."
                 )
             yield
 

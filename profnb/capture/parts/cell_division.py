@@ -45,6 +45,7 @@ from profnb.core.columns import Bools, Int64s, distinct_rows
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
+_OF_BATCH = 3  # watched calls of a batch of Keras': its begin, its function, its end
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (
     parts.BUILDING,
@@ -74,7 +75,7 @@ class CellCounts:
         log: Steps and Keras' runs.
         ours: What profnb did, and when.
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
-        hooks_ns: What counting a step takes.
+        hooks_ns: What a watched call takes more.
     """
 
     begin_ns: int
@@ -232,6 +233,7 @@ class _Spans:
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
+        self._calls = np.where(np.asarray(log.column("kind")) == KINDS.index(KERAS), _OF_BATCH, 1)
         self.method = [_method_of(one) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
@@ -273,7 +275,8 @@ class _Spans:
             if traced.size and untraced.size >= _LEAST_UNTRACED:
                 longer = float(np.median(traced) - np.median(untraced))
                 tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
-            hooks = min(hooks_ns * untraced.size, whole // 10)
+            calls = self._calls[of_key & ~self.was_traced].sum()
+            hooks = min(hooks_ns * int(calls), whole // 10)
             ours.update(tracing=tracing, hooks=hooks)
             alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)

@@ -155,7 +155,7 @@ class TensorFlowDoor(Door):
             stop()
             self.took_over = True
             self._messages.append(
-                "A TensorFlow profiler from earlier code was still running. Its trace was saved to its own "
+                "A TensorFlow profiler from earlier code was still running. The earlier trace is in its own "
                 "logdir, and this capture started."
             )
             start(folder, options)

@@ -201,8 +201,8 @@ class TorchDoor(Door):
         if self.is_running:
             self._is_lost = True
             self._messages.append(
-                "The code started its own PyTorch profiler on another thread. Only one can run, so there "
-                "is no trace of PyTorch."
+                "The code started its own PyTorch profiler on another thread. Two cannot run "
+                "at once, so there is no trace of PyTorch."
             )
 
     @property

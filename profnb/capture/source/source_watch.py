@@ -106,8 +106,8 @@ class SourceWatch:
             if not self._lines.start():
                 if self._lines.taken_by:
                     self.messages.append(
-                        f"Other tools use Python's sys.monitoring ({', '.join(self._lines.taken_by)}), so "
-                        "eager ops have no lines and Python has no time. End the debugger or coverage "
+                        f"Other tools use Python's sys.monitoring ({', '.join(self._lines.taken_by)}): "
+                        "eager ops have no lines, and Python no time. End the debugger or coverage "
                         "tool, or sample the stack with --python."
                     )
                 self._lines = None

@@ -278,7 +278,7 @@ class _Server:
 
         model = self.models[ask["id"]]
         if model.is_resized:
-            raise RuntimeError("it runs an open batch as it is, of one; fixed_batch=True helps")
+            raise RuntimeError("an open batch size runs as batches of 1; give fixed_batch=True")
         values = model.by_index(_arrays(ask["source"]))
         details = model.interpreter.get_signature_runner().get_input_details()
         names = {name: values[one["index"]] for name, one in details.items()}

@@ -14,7 +14,6 @@ all; with less than half of them nothing is judged by it. What is measured holds
 captures, until it is measured again; a saved trace may come from another machine.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from profnb.capture.environment import count_cores
 from profnb.core.units import percent_text, range_text, rate_text
 from profnb.subjects.device.roofline import Peak
 
@@ -114,8 +114,7 @@ def measure_cpu(seconds: float) -> MeasuredPeak:
     """
     if not seconds > 0:
         raise ValueError(f"seconds must be positive, got {seconds}.")
-    affinity = getattr(os, "sched_getaffinity", None)
-    threads = len(affinity(0)) if affinity is not None else os.cpu_count() or 1
+    threads = count_cores()
     flops, cores = _measure_product(seconds / 2, threads)
     copied = _measure_copy(seconds / 2, threads)
     measured = MeasuredPeak(

@@ -21,7 +21,7 @@ from math import nan
 import numpy as np
 
 from profnb.core.columns import Bools
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.subjects.bounds.op_costs import Cost
 from profnb.subjects.device.roofline import REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
@@ -108,40 +108,32 @@ OP_ROOFLINE = Table[OpRoofline](
     "op_roofline",
     "One row per op run by TensorFlow itself in the averaged steps, most time first.",
     (
-        Column(
-            "side",
-            lambda t: ["device" if t.is_device else "host"] * len(t),
-            'where it ran, "host" or "device"',
+        *columns_in(
+            """
+            side: where it ran, "host" or "device"
+            op_type: the kind of op
+            op_name: the op's own name
+            occurrences [runs]: how often it ran
+            self_us [own time]: time in it alone, over all runs
+            width: of the numbers it computes with; "" if not known
+            flops: operations of one run; a multiplication and an addition are two
+            least_bytes = bytes: what one run reads and writes, each tensor once
+            """,
+            {"side": lambda t: ["device" if t.is_device else "host"] * len(t)},
         ),
-        field_column("op_type", "the kind of op"),
-        field_column("op_name", "the op's own name"),
-        field_column("occurrences", "how often it ran", "runs"),
-        field_column("self_us", "time in it alone, over all runs", "own time"),
-        field_column("width", 'of the numbers it computes with; "" if not known'),
-        field_column("flops", "operations of one run; a multiplication and an addition are two"),
-        field_column("least_bytes", "what one run reads and writes, each tensor once", of="bytes"),
         *REACHED,
-        field_column(
-            "peak_gigaflops_per_second",
-            "operations that the machine can do at most with that width",
-            of="peak_flops",
-        ),
-        Column(
-            "peak_gigabytes_per_second",
-            lambda t: np.full(len(t), t.peak_bytes),
-            "bytes that its memory can move at most",
-        ),
-        field_column("flops_fraction", "operations reached over their peak", "of peak operations"),
-        field_column(
-            "bytes_fraction",
-            "bytes reached over their peak; what is above 1 found them in a cache",
-            "of peak memory",
-        ),
-        field_column(
-            "bound_by",
-            '"compute" or "memory": of which it reaches 60 % of the peak; "neither"; "" where no peak or '
-            "no cost is known",
-            "bound by",
+        *columns_in(
+            """
+            peak_gigaflops_per_second = peak_flops: operations that the machine can do at most with that
+                width
+            peak_gigabytes_per_second: bytes that its memory can move at most
+            flops_fraction [of peak operations]: operations reached over their peak
+            bytes_fraction [of peak memory]: bytes reached over their peak; what is above 1 found them in
+                a cache
+            bound_by: "compute" or "memory": of which it reaches 60 % of the peak; "neither"; "" where no
+                peak or no cost is known
+            """,
+            {"peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes)},
         ),
     ),
     "Operations and bytes follow from the shapes in the graphs, known to a capture (counted as in "

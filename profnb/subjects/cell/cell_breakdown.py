@@ -35,7 +35,7 @@ from profnb.capture.source.source_records import SourceRecords
 from profnb.capture.source.user_code import file_title
 from profnb.core.columns import Bools, Floats, Int64s, RowColumns, ratio, sum_by
 from profnb.core.printable import quoted
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_NS
 from profnb.steps.spine import Spine
 from profnb.steps.step_times import StepTimes
@@ -100,33 +100,29 @@ _MEANINGS = "; ".join(f"{kind_title(part)}: {meaning}" for part, meaning in PART
 CELL_BREAKDOWN = Table[CellBreakdown](
     "cell_breakdown",
     "One row per part of the cell, in the order of first begin.",
-    (
-        Column(
-            "part", lambda c: tuple(map(kind_title, c.part)), "what the time was spent on; see above"
-        ),
-        field_column(
-            "name",
-            "which one: a callback's hook, a function, a package, a source line; empty for all of the part",
-        ),
-        field_column("occurrences", "how often it ran; missing where that has no meaning", least=1),
-        field_column("wall_ms", "wall time of it alone, without parts inside it", "time"),
-        field_column("fraction", "share of the cell's wall time", "share"),
-        Column("mean_ms", lambda c: ratio(c.wall_ps, c.occurrences), "mean of the occurrences"),
-        Column(
-            "longest_ms",
-            lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
-            "the longest occurrence; missing where they were too short to be seen one by one",
-        ),
-        field_column(
-            "line",
-            "source line that caused the longest occurrence, or where a callback stands; empty where it is "
-            "not known",
-        ),
+    columns_in(
+        """
+        part: what the time was spent on; see above
+        name: which one: a callback's hook, a function, a package, a source line; empty for all of the
+            part
+        occurrences >= 1: how often it ran; missing where that has no meaning
+        wall_ms [time]: wall time of it alone, without parts inside it
+        fraction [share]: share of the cell's wall time
+        mean_ms: mean of the occurrences
+        longest_ms: the longest occurrence; missing where they were too short to be seen one by one
+        line: source line that caused the longest occurrence, or where a callback stands; empty where it
+            is not known
+        """,
+        {
+            "part": lambda c: tuple(map(kind_title, c.part)),
+            "mean_ms": lambda c: ratio(c.wall_ps, c.occurrences),
+            "longest_ms": lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
+        },
     ),
     "The parts add up to the cell's wall time exactly, from the capture's start until the trace was read. "
     "Of nested parts the innermost counts. The wall clock of the cell's thread counts, traced or not. "
     f"{_MEANINGS}.",
-)  # fmt: skip
+)
 
 
 def break_down_cell(records: CellRecords, source: SourceRecords | None) -> CellBreakdown | None:

@@ -27,7 +27,7 @@ from functools import partial
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s, RowColumns, number_values, ratio, sum_by
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, Table, columns_in
 from profnb.core.units import MISSING, PS_PER_S, bytes_text
 from profnb.steps import streams
 from profnb.steps.activities import CATEGORIES
@@ -107,29 +107,18 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
 DEVICES = Table[DeviceTable](
     "devices",
     "One row per active device, inside the steps' window, by the wall clock.",
-    (
-        field_column("device", "its name"),
-        field_column(
-            "busy_us",
-            "time in which it ran anything; what overlaps on several streams counts once",
-            "busy",
-        ),
-        field_column("compute_us", "... computed"),
-        field_column("copy_us", "... copied", "copies"),
-        field_column("collective_us", "... exchanged data with other devices", "collectives"),
-        field_column(
-            "hidden_collective_fraction",
-            "share of the exchange during which it computed as well, NaN without any",
-            "of it hidden",
-            of="hidden_fraction",
-        ),
-        field_column(
-            "utilization_fraction",
-            "busy time over the window",
-            "busy",
-            of="utilization",
-            alias="utilisation_fraction",
-        ),
+    columns_in(
+        """
+        device: its name
+        busy_us: time in which it ran anything; what overlaps on several streams counts once
+        compute_us: ... computed
+        copy_us [copies]: ... copied
+        collective_us [collectives]: ... exchanged data with other devices
+        hidden_collective_fraction [of it hidden] = hidden_fraction: share of the exchange during which it
+            computed as well, NaN without any
+        utilization_fraction [busy] = utilization: busy time over the window
+        """,
+        aliases={"utilization_fraction": "utilisation_fraction"},
     ),
 )
 
@@ -144,20 +133,17 @@ DEVICE_STEPS = Table[Spine](
     "device_steps",
     "One row per device and step; no row without a device.",
     (
-        Column(
-            "device",
-            lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
-            "its name",
-        ),
-        Column(
-            "step_num",
-            lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
-            "the step's number",
-        ),
-        Column(
-            "duration_ms",
-            lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
-            "its duration",
+        *columns_in(
+            """
+            device: its name
+            step_num: the step's number
+            duration_ms: its duration
+            """,
+            {
+                "device": lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
+                "step_num": lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
+                "duration_ms": lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
+            },
         ),
         *(
             Column(category_column(name), partial(_of_devices, name), f"time of it that is {name}")
@@ -294,25 +280,21 @@ COPIES = Table[CopyTable](
     "copies",
     "One row per direction and kinds of memory of the devices' copies, most time first. No row without a "
     "device.",
-    (
-        field_column("direction", '"host to device", "device to host", ...; "set" for memset'),
-        field_column(
-            "source_kind", '"pageable", "pinned", "device", or "" where the trace does not say'
-        ),
-        field_column("destination_kind", "likewise"),
-        field_column("occurrences", "how many copies", "times"),
-        field_column("total_us", "time of all of them", "total"),
-        Column(
-            "bytes",
-            lambda t: np.where(t.sized > 0, t.bytes, np.nan),
-            "bytes moved by those that tell their size, NaN if none does",
-        ),
-        field_column(
-            "gigabytes_per_second",
-            "their bytes over their time",
-            "bandwidth",
-            lambda rate: MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s",
-            of="bandwidth",
-        ),
+    columns_in(
+        """
+        direction: "host to device", "device to host", ...; "set" for memset
+        source_kind: "pageable", "pinned", "device", or "" where the trace does not say
+        destination_kind: likewise
+        occurrences [times]: how many copies
+        total_us: time of all of them
+        bytes: bytes moved by those that tell their size, NaN if none does
+        gigabytes_per_second [bandwidth] = bandwidth: their bytes over their time
+        """,
+        {"bytes": lambda t: np.where(t.sized > 0, t.bytes, np.nan)},
+        texts={
+            "gigabytes_per_second": lambda rate: (
+                MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s"
+            )
+        },
     ),
 )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Floats, Int64s, RowColumns, ratio
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.steps.streams import COPY, covered_ps, find_launches, kinds_of_work, raw_device_lines
 from profnb.steps.windows import Steps
@@ -184,44 +184,35 @@ def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:
 LAUNCHES = Table[LaunchTable](
     "launches",
     "One row per device with kernels, and the kernels' launches.",
-    (
-        field_column("device", "its name"),
-        field_column("kernels", "how many kernels it ran"),
-        field_column(
-            "kernels_per_step", "their median number in a step", "per step", of="per_step"
-        ),
-        field_column("calls", "how many recorded calls launched them"),
-        field_column("launch_us", "median time of a call that launches", "call"),
-        field_column(
-            "delay_us", "median time from that call's end to its first kernel's begin", "delay"
-        ),
-        field_column("delay_p95_us", "... of which one call in 20 waits longer", "delay p95"),
-        Column(
-            "launched_fraction",
-            lambda t: t.launched / np.maximum(t.kernels, 1),
-            "share of the kernels whose launch was recorded",
-        ),
-        Column(
-            "tiny_fraction",
-            lambda t: t.tiny / np.maximum(t.kernels, 1),
-            "share of the kernels shorter than 10 us",
-        ),
-        field_column(
-            "shorter_than_launch_fraction",
-            "share of the calls that took longer than all that they started",
-            of="longer_fraction",
-        ),
+    columns_in(
+        """
+        device: its name
+        kernels: how many kernels it ran
+        kernels_per_step [per step] = per_step: their median number in a step
+        calls: how many recorded calls launched them
+        launch_us [call]: median time of a call that launches
+        delay_us: median time from that call's end to its first kernel's begin
+        delay_p95_us: ... of which one call in 20 waits longer
+        launched_fraction: share of the kernels whose launch was recorded
+        tiny_fraction: share of the kernels shorter than 10 us
+        shorter_than_launch_fraction = longer_fraction: share of the calls that took longer than all that
+            they started
+        """,
+        {
+            "launched_fraction": lambda t: t.launched / np.maximum(t.kernels, 1),
+            "tiny_fraction": lambda t: t.tiny / np.maximum(t.kernels, 1),
+        },
     ),
 )
 STREAMS = Table[StreamTable](
     "streams",
     "One row per active stream of a device, most busy first.",
-    (
-        field_column("device", "the device's name"),
-        field_column("stream", "the stream's name"),
-        field_column("kernels", "how many kernels it ran"),
-        field_column("copies", "how many copies and memsets"),
-        field_column("busy_us", "time inside the steps' window in which any ran", "busy"),
-        field_column("busy_fraction", "share of the window", "of the time"),
-    ),
+    columns_in("""
+        device: the device's name
+        stream: the stream's name
+        kernels: how many kernels it ran
+        copies: how many copies and memsets
+        busy_us: time inside the steps' window in which any ran
+        busy_fraction [of the time]: share of the window
+        """),
 )

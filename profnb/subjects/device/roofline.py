@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, ratio
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, Table, columns_in, field_column
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import OpWork, XlaOps
 from profnb.trace.model import Plane
@@ -193,31 +193,26 @@ ROOFLINE = Table[Roofline](
     "roofline",
     "One row per XLA op with a place under the device's roof, most time first.",
     (
-        field_column("hlo_op", "the HLO instruction", "op of XLA", of="op.name"),
-        field_column("op_name", "the framework's op", of="op.op_name"),
-        field_column("width", "of the numbers it computes with"),
+        *columns_in("""
+            hlo_op [op of XLA] = op.name: the HLO instruction
+            op_name = op.op_name: the framework's op
+            width: of the numbers it computes with
+            """),
         *REACHED,
-        field_column(
-            "peak_gigaflops_per_second",
-            "operations that the device can do at most with that width",
-            of="peak_flops",
-        ),
-        Column(
-            "peak_gigabytes_per_second",
-            lambda t: np.full(len(t), t.peak_bytes),
-            "bytes that the device can do at most",
-        ),
-        field_column("flops_fraction", "operations reached over their peak"),
-        field_column("bytes_fraction", "bytes reached over their peak"),
-        field_column(
-            "attained_fraction",
-            "of what can be reached with that many operations per byte",
-            "of its limit",
-        ),
-        Column(
-            "bound_by",
-            lambda t: np.where(t.is_compute_bound, "compute", "memory"),
-            '"compute" or "memory": which peak is the nearer one',
+        *columns_in(
+            """
+            peak_gigaflops_per_second = peak_flops: operations that the device can do at most with that
+                width
+            peak_gigabytes_per_second: bytes that the device can do at most
+            flops_fraction: operations reached over their peak
+            bytes_fraction: bytes reached over their peak
+            attained_fraction [of its limit]: of what can be reached with that many operations per byte
+            bound_by: "compute" or "memory": which peak is the nearer one
+            """,
+            {
+                "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
+                "bound_by": lambda t: np.where(t.is_compute_bound, "compute", "memory"),
+            },
         ),
     ),
     "No row without known limits of the device and known operations and bytes of the op. "

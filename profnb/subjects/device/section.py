@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from profnb.core.units import MISSING, PS_PER_MS, bar_text, count_text, duration_text, percent_text
-from profnb.drawing.figures import LEGEND_ABOVE, axis, figure_layout
+from profnb.drawing.figures import LEGEND_ABOVE, axis, chart
 from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import CAUSE_COLOURS, colour_of
@@ -239,7 +239,6 @@ def _copy_section(copies: CopyTable) -> Section:
         title="Copies",
         tab="Kernels",
         bar=Bar.of(copies.total_ps, colour_of("device to device"), 8),
-        rows=range(len(copies)),
     )
 
 
@@ -265,11 +264,10 @@ def utilization_figure(idle: IdleTable) -> dict[str, Any]:
                 "hovertemplate": f"%{{x:.4g}} ms: %{{y:.3g}} % {name}<extra></extra>",
             }
         )  # fmt: skip
-    layout = figure_layout(figure_text(f"What {idle.device} did, and why it was idle"), 300)
-    layout |= {
-        "legend": {**LEGEND_ABOVE, "traceorder": "normal"},
-        "margin": {"l": 56, "r": 12, "t": 84, "b": 34},
-        "xaxis": {**axis(""), "showgrid": False, "ticksuffix": " ms"},
-        "yaxis": {**axis("% of the time"), "range": [0, 100]},
-    }
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    title = figure_text(f"What {idle.device} did, and causes of idle time")
+    return chart(
+        title, 300, data, legend={**LEGEND_ABOVE, "traceorder": "normal"},
+        margin={"l": 56, "r": 12, "t": 84, "b": 34},
+        xaxis={**axis(""), "showgrid": False, "ticksuffix": " ms"},
+        yaxis={**axis("% of the time"), "range": [0, 100]},
+    )  # fmt: skip

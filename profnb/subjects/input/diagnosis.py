@@ -171,7 +171,7 @@ def diagnose_input(
     share = by_iterator[row] / by_iterator.sum()
     sentence = (
         f"The input delivers {_rate(made)} {unit}/s; training alone could use {_rate(model)} or more. "
-        f"{percent_text(share)} of the waiting is for {name}: it {what}{threads}."
+        f"{name} {what}: {percent_text(share)} of the waiting{threads}."
     )
     severity = "high" if fraction >= HIGH else "moderate"
     return InputDiagnosis(severity, row, cause, sentence, fix, f"{name} {what}")

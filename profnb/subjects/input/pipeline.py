@@ -16,7 +16,7 @@ from profnb.core.columns import (
     ratio,
     sum_by,
 )
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.subjects.feeds.feeding import QueueUse
 from profnb.subjects.input.iterators import (
@@ -163,50 +163,41 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
 INPUT_PIPELINE = Table[InputPipeline](
     "input_pipeline",
     "One row per iterator of tf.data, the outermost first.",
-    (
-        field_column("iterator", "its place in the pipeline", of="tree.path"),
-        field_column("kind", '"Prefetch", "ParallelMap", "Shuffle", ...'),
-        field_column("dataset", 'the datasets it was made from, "" if not known'),
-        field_column("function", 'its user\'s function, "" if not known'),
-        field_column("depth", "how many iterators ask before it", of="tree.depth"),
-        field_column("occurrences", "how often it was asked", "calls", alias="calls"),
-        field_column("total_us", "time in those calls, waiting included"),
-        field_column("self_us", "... less the calls of its input on the same thread"),
-        field_column("mean_us", "mean duration of a call", "mean call"),
-        field_column("max_us", "the longest call", of="longest_ps"),
-        field_column("function_occurrences", "runs of its function", alias="function_runs"),
-        Column(
-            "function_us",
-            lambda t: np.where(t.function_occurrences > 0, t.function_ps, np.nan),
-            "time that threads worked for them",
-        ),
-        Column(
-            "function_ops",
-            lambda t: [", ".join(name for name, *_ in ops) for ops in t.function_ops],
-            "the op types that took most of that",
-        ),
-        field_column("is_async", "whether threads of its own ask its input", of="tree.is_async"),
-        Column("is_blocking", lambda t: t.waited_ps > 0, "whether the training waited for it"),
-        field_column(
-            "waited_us",
-            "the training's waiting that is charged to it; sums to all waiting",
-            "waited for",
-        ),
-        field_column("waited_fraction", "share of that", "of waiting"),
-        field_column("parallelism", "runs of its function at once", least=1),
-        field_column("is_autotuned", "whether tf.data sets that"),
-        field_column(
-            "buffer_capacity", "elements its buffer can hold", "holds", of="capacity", least=1
-        ),
-        field_column(
-            "buffered_mean",
-            "elements in it when asked, on average",
-            "held, mean",
-            lambda mean: f"{mean:.3g}",
-            of="buffered",
-        ),
-        field_column("empty_fraction", "how often it was empty when asked", "empty when asked"),
-        field_column("elements_per_second", "what it could deliver if its input kept up"),
+    columns_in(
+        """
+        iterator = tree.path: its place in the pipeline
+        kind: "Prefetch", "ParallelMap", "Shuffle", ...
+        dataset: the datasets it was made from, "" if not known
+        function: its user's function, "" if not known
+        depth = tree.depth: how many iterators ask before it
+        occurrences [calls]: how often it was asked
+        total_us: time in those calls, waiting included
+        self_us: ... less the calls of its input on the same thread
+        mean_us [mean call]: mean duration of a call
+        max_us = longest_ps: the longest call
+        function_occurrences: runs of its function
+        function_us: time that threads worked for them
+        function_ops: the op types that took most of that
+        is_async = tree.is_async: whether threads of its own ask its input
+        is_blocking: whether the training waited for it
+        waited_us [waited for]: the training's waiting that is charged to it; sums to all waiting
+        waited_fraction [of waiting]: share of that
+        parallelism >= 1: runs of its function at once
+        is_autotuned: whether tf.data sets that
+        buffer_capacity [holds] = capacity >= 1: elements its buffer can hold
+        buffered_mean [held, mean] = buffered: elements in it when asked, on average
+        empty_fraction [empty when asked]: how often it was empty when asked
+        elements_per_second: what it could deliver if its input kept up
+        """,
+        {
+            "function_us": lambda t: np.where(t.function_occurrences > 0, t.function_ps, np.nan),
+            "function_ops": lambda t: [
+                ", ".join(name for name, *_ in ops) for ops in t.function_ops
+            ],
+            "is_blocking": lambda t: t.waited_ps > 0,
+        },
+        texts={"buffered_mean": lambda mean: f"{mean:.3g}"},
+        aliases={"occurrences": "calls", "function_occurrences": "function_runs"},
     ),
     'Unknown values are NaN, or "" for names.',
 )
@@ -277,22 +268,13 @@ def tabulate_buffers(
 BUFFERS = Table[BufferSamples](
     "buffers",
     "One row per request to a buffer of tf.data, or look at a queue of TensorFlow 1.",
-    (
-        field_column("iterator", "its place in the pipeline, or the queue's name"),
-        field_column("time_ms", "when it was asked"),
-        field_column(
-            "buffered_elements",
-            "elements in it then, of a queue by counting, to within one per thread; NaN where not known",
-            of="held",
-        ),
-        field_column("capacity", "elements it can hold, NaN without a fixed capacity"),
-        field_column(
-            "min_after_dequeue",
-            "elements that a queue keeps back to shuffle, NaN for tf.data",
-            of="kept_back",
-        ),
-        field_column(
-            "is_empty", "whether what was asked for was not there: the step waited for it"
-        ),
-    ),
+    columns_in("""
+        iterator: its place in the pipeline, or the queue's name
+        time_ms: when it was asked
+        buffered_elements = held: elements in it then, of a queue by counting, to within one per thread;
+            NaN where not known
+        capacity: elements it can hold, NaN without a fixed capacity
+        min_after_dequeue = kept_back: elements that a queue keeps back to shuffle, NaN for tf.data
+        is_empty: whether what was asked for was not there: the step waited for it
+        """),
 )

@@ -14,7 +14,7 @@ from profnb.core.units import (
     duration_text,
     percent_text,
 )
-from profnb.drawing.figures import LEGEND_ABOVE, axis, figure_layout
+from profnb.drawing.figures import LEGEND_ABOVE, axis, chart
 from profnb.drawing.markup import Cell, figure_text
 from profnb.drawing.section import Bar, Section, Shown, section_of
 from profnb.drawing.theme import COLOURS, GRID, colour_of
@@ -125,17 +125,15 @@ def _tree_figure(study: Study, shown: list[int]) -> dict[str, Any]:
         for name, values, colour, width in series
     ]  # fmt: skip
     title = "Work of each iterator, and waits of the training"
-    layout = figure_layout(title, 96 + 22 * len(rows)) | {
-        "barmode": "overlay",
-        "margin": {"l": 8, "r": 12, "t": 62, "b": 34},
-        "legend": {"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
-        "xaxis": {**axis(""), "ticksuffix": " ms", "rangemode": "tozero"},
-        "yaxis": {
+    return chart(
+        title, 96 + 22 * len(rows), data, barmode="overlay", margin={"l": 8, "r": 12, "t": 62, "b": 34},
+        legend={"orientation": "h", "x": 0, "y": 1.0, "yanchor": "bottom"},
+        xaxis={**axis(""), "ticksuffix": " ms", "rangemode": "tozero"},
+        yaxis={
             **axis(""), "tickvals": places, "ticktext": [figure_text(label) for label in labels],
             "automargin": True, "showgrid": False, "ticklabelposition": "outside",
         },
-    }  # fmt: skip
-    return {"data": data, "layout": layout, "config": {"displaylogo": False}}
+    )  # fmt: skip
 
 
 def _wait_section(study: Study) -> Section:
@@ -231,24 +229,20 @@ def figure_over_time(
 
     Margins are pixels to the left and above; without steps there are no rules.
     """
-    layout = figure_layout(title, 260) | {
-        "margin": {"l": margins[0], "r": 12, "t": margins[1], "b": 34},
-        "legend": LEGEND_ABOVE,
-        **rest,
-        "xaxis": {**axis(""), "ticksuffix": " ms", "showgrid": False},
-        "yaxis": yaxis,
-    }
     if steps is not None:
         has_rules = not steps.is_window and len(steps) <= _MOST_RULES
         begins = (steps.begin_ps / PS_PER_MS).tolist() if has_rules else []
-        layout["shapes"] = [
+        rest["shapes"] = [
             {
                 "type": "line", "x0": round(at, 4), "x1": round(at, 4), "yref": "paper", "y0": 0, "y1": 1,
                 "line": {"width": 1, "color": GRID},
             }
             for at in begins
         ]  # fmt: skip
-    return {"data": lines, "layout": layout, "config": {"displaylogo": False}}
+    return chart(
+        title, 260, lines, margin={"l": margins[0], "r": 12, "t": margins[1], "b": 34},
+        legend=LEGEND_ABOVE, **rest, xaxis={**axis(""), "ticksuffix": " ms", "showgrid": False}, yaxis=yaxis,
+    )  # fmt: skip
 
 
 def _queue_section(queues: list[QueueUse]) -> Section:

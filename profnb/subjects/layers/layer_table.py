@@ -13,7 +13,7 @@ from math import nan
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, RowColumns, fractions_of, ratio
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import rate_text
 from profnb.steps.spine import Spine
 from profnb.subjects.bounds.op_roofline import OpRoofline, bound_by
@@ -104,81 +104,53 @@ def _part(name: str) -> Callable[[LayerTable], Int64s]:
 
 LAYERS = Table[LayerTable](
     "layers",
-    "One row per layer in the order of the model, then name scopes, then the rest.",
-    (
-        field_column("layer", "its path in the model, or what else the row is"),
-        field_column("layer_type", 'its class, "name scope", or "" for what is neither'),
-        Column("forward_us", _part("forward"), "time of its forward ops"),
-        Column("backward_us", _part("backward"), "time of the gradient ops that they caused"),
-        Column("update_us", _part("update"), "time in which the optimizer updated its weights"),
-        Column(
-            "recomputation_us",
-            _part("recomputation"),
-            "time of forward ops done again for a gradient",
-            "recomputed",
-        ),
-        Column("other_us", _part("other"), "time of what is none of these"),
-        field_column("total_us", "time of all of these; the rows sum to the op time", "own time"),
-        field_column("with_parts_us", "the total together with that of the layers inside it"),
-        field_column("fraction", "of all op time", "share"),
-        field_column("host_us", "time of its ops on hosts"),
-        Column(
-            "device_us",
-            lambda t: np.where(t.side == "device", t.device_ps, nan),
-            "time of its ops on devices, NaN without a device",
-        ),
-        field_column("occurrences", "how often ops of it ran"),
-        field_column(
-            "parameters",
-            "its own, not those of layers inside it; those of a model sum to ``count_params()``",
-        ),
-        field_column("output_shape", 'as Keras writes it, "" if not known', "output"),
-        Column(
-            "flops",
-            lambda t: t.flops.sum(axis=1),
-            "floating-point operations of a step, forward and backward",
-        ),
-        Column("flops_forward", lambda t: t.flops[:, 0], "the forward part of them"),
-        Column("flops_backward", lambda t: t.flops[:, 1], "the backward part of them"),
-        field_column(
-            "gigaflops_per_second",
-            "operations over the time forward and backward",
-            "achieved",
-            lambda value: rate_text(value or None, "flop/s"),
-            of="flops_per_second",
-        ),
-        field_column(
-            "least_bytes",
-            "what its ops read and write in a step, each tensor once",
-            of="bounds.bytes",
-        ),
-        field_column(
-            "flops_per_byte",
-            "operations of all its ops, not of products alone, for each byte",
-            of="bounds.intensity",
-        ),
-        field_column("gigabytes_per_second", "bytes over its time", of="bounds.bytes_per_second"),
-        field_column(
-            "flops_fraction",
-            "share of the peak of operations that all its ops reached",
-            "of peak operations",
-            of="bounds.flops_fraction",
-        ),
-        field_column(
-            "bytes_fraction",
-            "share of the peak of memory; what is above 1 found them in a cache",
-            "of peak memory",
-            of="bounds.bytes_fraction",
-        ),
-        field_column(
-            "bound_by",
-            'as in ``p.op_roofline``: "compute", "memory", "neither", "" where it is not known',
-            "bound by",
-            of="bounds.bound_by",
-        ),
-        field_column("peak_bytes", "memory that its ops held at the peak"),
-        field_column("is_shared", "whether it is called or held at several places"),
-        field_column("is_estimate", "whether some of the time was shared out by operations"),
+    "One row per layer in the order of the model; name scopes and the rest follow.",
+    columns_in(
+        """
+        layer: its path in the model, or what else the row is
+        layer_type: its class, "name scope", or "" for what is neither
+        forward_us: time of its forward ops
+        backward_us: time of the gradient ops that they caused
+        update_us: time in which the optimizer updated its weights
+        recomputation_us [recomputed]: time of forward ops done again for a gradient
+        other_us: time of what is none of these
+        total_us [own time]: time of all of these; the rows sum to the op time
+        with_parts_us: the total together with that of the layers inside it
+        fraction [share]: of all op time
+        host_us: time of its ops on hosts
+        device_us: time of its ops on devices, NaN without a device
+        occurrences: how often ops of it ran
+        parameters: its own, not those of layers inside it; those of a model sum to ``count_params()``
+        output_shape [output]: as Keras writes it, "" if not known
+        flops: floating-point operations of a step, forward and backward
+        flops_forward: the forward part of them
+        flops_backward: the backward part of them
+        gigaflops_per_second [achieved] = flops_per_second: operations over the time forward and backward
+        least_bytes = bounds.bytes: what its ops read and write in a step, each tensor once
+        flops_per_byte = bounds.intensity: operations of all its ops, not of products alone, for each byte
+        gigabytes_per_second = bounds.bytes_per_second: bytes over its time
+        flops_fraction [of peak operations] = bounds.flops_fraction: share of the peak of operations that
+            all its ops reached
+        bytes_fraction [of peak memory] = bounds.bytes_fraction: share of the peak of memory; what is
+            above 1 found them in a cache
+        bound_by = bounds.bound_by: as in ``p.op_roofline``: "compute", "memory", "neither", "" where it
+            is not known
+        peak_bytes: memory that its ops held at the peak
+        is_shared: whether it is called or held at several places
+        is_estimate: whether some of the time was shared out by operations
+        """,
+        {
+            "forward_us": _part("forward"),
+            "backward_us": _part("backward"),
+            "update_us": _part("update"),
+            "recomputation_us": _part("recomputation"),
+            "other_us": _part("other"),
+            "device_us": lambda t: np.where(t.side == "device", t.device_ps, nan),
+            "flops": lambda t: t.flops.sum(axis=1),
+            "flops_forward": lambda t: t.flops[:, 0],
+            "flops_backward": lambda t: t.flops[:, 1],
+        },
+        texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
     ),
     "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to "
     "the op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some "

@@ -32,7 +32,7 @@ from profnb.capture.memory.memory_records import (
     MemoryRecords,
     MemoryShortage,
 )
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import MISSING, count_text
 from profnb.subjects.layers.layer_rows import INPUT, LAYER_PARTS, OUTSIDE, LayerRows
 from profnb.subjects.memory.allocators import Allocator
@@ -215,31 +215,24 @@ def sums_by_kind(rows: Sequence[KindRow]) -> dict[str, int]:
 MEMORY_KINDS = Table[Sequence[KindRow]](
     "memory_kinds",
     "One row per allocator, moment, kind and holder of memory, most bytes first.",
-    (
-        field_column(
-            "source", 'the allocator; "process" for all memory of this process', "allocator"
-        ),
-        field_column("moment", '"peak", "end" of the cell, or "failure" where memory ran out'),
-        field_column(
-            "kind",
-            '"weights", "gradients", "optimizer state", "activations", "input and data", "workspace", '
-            '"Python objects" (--memory), '
-            '"activations and workspace" where no event names these, "reserved, unused", or '
-            '"everything else"',
-        ),
-        field_column(
-            "holder",
-            'the layer; of data the variable that leads to it; of objects the line; "" where none is known',
-            text=lambda holder: holder or MISSING,
-        ),
-        field_column("bytes", "its size", "bytes"),
-        field_column(
-            "blocks",
-            "how many arrays or blocks; 0 where that is not known",
-            text=lambda blocks: count_text(blocks) if blocks else MISSING,
-        ),
-        field_column("fraction", "of what the allocator or the process had", "share"),
+    columns_in(
+        """
+        source [allocator]: the allocator; "process" for all memory of this process
+        moment: "peak", "end" of the cell, or "failure" where memory ran out
+        kind: "weights", "gradients", "optimizer state", "activations", "input and data", "workspace",
+            "Python objects" (--memory), "activations and workspace" where no event names these,
+            "reserved, unused", or "everything else"
+        holder: the layer; of data the variable that leads to it; of objects the line; "" where none is
+            known
+        bytes: its size
+        blocks: how many arrays or blocks; 0 where that is not known
+        fraction [share]: of what the allocator or the process had
+        """,
+        texts={
+            "holder": lambda holder: holder or MISSING,
+            "blocks": lambda blocks: count_text(blocks) if blocks else MISSING,
+        },
     ),
-    "The rows of one allocator and moment add up to the bytes in use, with what is reserved and unused. What "
-    "stays from step to step is named by what lived as the cell ended.",
+    "The rows of an allocator and moment add up to the bytes in use, reserved and unused bytes included. "
+    "Memory kept from step to step has the names of variables alive at the end of the cell.",
 )

@@ -12,7 +12,7 @@ from itertools import compress
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.windows import Steps
 from profnb.trace.model import Counter, Trace
@@ -196,17 +196,13 @@ def tabulate_samples(trace: Trace, allocators: Sequence[Allocator]) -> MemorySam
 MEMORY = Table[MemorySamples](
     "memory",
     "One row per allocator and sample.",
-    (
-        field_column("allocator", "the allocator, or a kind of tensor that was counted by itself"),
-        field_column("time_ms", "when"),
-        field_column("in_use_bytes", "bytes in use", of="in_use"),
-        field_column(
-            "reserved_bytes", "bytes reserved, NaN where only the use was recorded", of="reserved"
-        ),
-        field_column(
-            "fragmentation", "0 for one free block, near 1 for many small ones; NaN likewise"
-        ),
-    ),
+    columns_in("""
+        allocator: the allocator, or a kind of tensor that was counted by itself
+        time_ms: when
+        in_use_bytes = in_use: bytes in use
+        reserved_bytes = reserved: bytes reserved, NaN where only the use was recorded
+        fragmentation: 0 for one free block, near 1 for many small ones; NaN likewise
+        """),
     "From the allocators' events (XPlane), from the allocations of session runs (TF1), or from the "
     "counters of a Chrome trace. No row without any.",
 )

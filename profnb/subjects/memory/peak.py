@@ -22,7 +22,7 @@ import numpy as np
 
 from profnb.capture.machine.memory_limits import batch_that_fits
 from profnb.capture.memory.memory_records import BlockSums
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import MISSING, PS_PER_NS, bytes_text, count_text, percent_text
 from profnb.steps.windows import Steps
 from profnb.subjects.memory.allocators import UNNAMED, Allocator, step_around, texts_of
@@ -102,27 +102,22 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
     "memory_peak",
     "One row per op, region, type and shape alive when most memory was in use, per allocator, most bytes "
     "first.",
-    (
-        field_column("allocator", "the allocator"),
-        field_column("op_name", "the op that allocated it", "op"),
-        field_column(
-            "region",
-            '"output", "temp", "persist", "dynamic", or "" where the trace does not say',
-            text=lambda region: region or MISSING,
-        ),
-        field_column("dtype", "its type"),
-        field_column("shape", "its dimensions"),
-        field_column("bytes", "bytes of all its blocks", "bytes"),
-        field_column(
-            "occurrences",
-            "how many blocks; 0 where nobody counted them, or from before the trace",
-            "blocks",
-            lambda blocks: count_text(blocks) if blocks else MISSING,
-        ),
-        field_column("is_persistent", "whether it outlives the step of the peak on both sides"),
-        field_column(
-            "time_ms", "when the allocator had most in use, the first time if there were several"
-        ),
+    columns_in(
+        """
+        allocator: the allocator
+        op_name [op]: the op that allocated it
+        region: "output", "temp", "persist", "dynamic", or "" where the trace does not say
+        dtype: its type
+        shape: its dimensions
+        bytes: bytes of all its blocks
+        occurrences [blocks]: how many blocks; 0 where nobody counted them, or from before the trace
+        is_persistent: whether it outlives the step of the peak on both sides
+        time_ms: when the allocator had most in use, the first time if there were several
+        """,
+        texts={
+            "region": lambda region: region or MISSING,
+            "occurrences": lambda blocks: count_text(blocks) if blocks else MISSING,
+        },
     ),
     "The rows of an allocator sum to the bytes in use. Memory from before the trace has no name and a row "
     "alone.",
@@ -199,44 +194,27 @@ def measure_memory(
 MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
     "memory_summary",
     "One row per allocator.",
-    (
-        field_column("allocator", "the allocator", of="allocator.name"),
-        field_column("peak_bytes", "the most in use while the trace ran"),
-        field_column(
-            "peak_time_ms",
-            "when; where it was reached several times, the first time",
-            of="peak_ps",
-            alias="peak_ms",
-        ),
-        field_column(
-            "lifetime_peak_bytes",
-            "the most ever in use, before the trace too",
-            of="allocator.lifetime_peak",
-            least=1,
-        ),
-        field_column("base_bytes", "in use between steps", "between steps", least=0),
-        field_column("limit_bytes", "the most that it can give", of="allocator.limit", least=1),
-        field_column(
-            "fragmentation",
-            "at the peak: 0 for one free block, near 1 for many small ones",
-            text=percent_text,
-        ),
-        field_column(
-            "growth_bytes_per_step",
-            "how much more each step leaves behind, 0 where that does not go on",
-            "growth a step",
-            lambda growth: bytes_text(growth) if growth else "none",
-            of="growth_bytes",
-        ),
-        field_column("growth_op", "the op that allocates most of what stays"),
-        field_column("batch_size", "examples per step", least=1),
-        field_column(
-            "largest_batch_size",
-            "how many would fit into 95 % of the limit, an estimate: what comes and goes in a step grows "
-            "with the batch, what stays does not",
-            of="largest_batch",
-            least=1,
-        ),
+    columns_in(
+        """
+        allocator = allocator.name: the allocator
+        peak_bytes: the most in use while the trace ran
+        peak_time_ms = peak_ps: when; where it was reached several times, the first time
+        lifetime_peak_bytes = allocator.lifetime_peak >= 1: the most ever in use, before the trace too
+        base_bytes [between steps] >= 0: in use between steps
+        limit_bytes = allocator.limit >= 1: the most that it can give
+        fragmentation: at the peak: 0 for one free block, near 1 for many small ones
+        growth_bytes_per_step [growth a step] = growth_bytes: how much more each step leaves behind, 0
+            where that does not go on
+        growth_op: the op that allocates most of what stays
+        batch_size >= 1: examples per step
+        largest_batch_size = largest_batch >= 1: how many would fit into 95 % of the limit, an estimate:
+            what comes and goes in a step grows with the batch, what stays does not
+        """,
+        texts={
+            "fragmentation": percent_text,
+            "growth_bytes_per_step": lambda growth: bytes_text(growth) if growth else "none",
+        },
+        aliases={"peak_time_ms": "peak_ms"},
     ),
     "Unknown values are NaN.",
 )
@@ -297,15 +275,15 @@ def tabulate_run_peaks(trace: Trace) -> list[PeakRow]:
 OP_MEMORY = Table[Sequence[OpMemory]](
     "op_memory",
     "One row per op of session runs (TF1) that allocated memory, most first.",
-    (
-        field_column("op_name", "the op", "op"),
-        field_column("op_type", "its type"),
-        field_column("occurrences", "executions in all runs"),
-        field_column("requested_bytes", "what it allocated in a run, freed or not", "requested"),
-        field_column("peak_bytes", "what its executions held at most", "peak"),
-        field_column("residual_bytes", "what was left when they ended", "residual"),
-        field_column("output_bytes", "what their outputs hold, passed on ones too", "output"),
-        field_column("temp_bytes", "scratch space"),
-    ),
+    columns_in("""
+        op_name [op]: the op
+        op_type: its type
+        occurrences: executions in all runs
+        requested_bytes: what it allocated in a run, freed or not
+        peak_bytes: what its executions held at most
+        residual_bytes: what was left when they ended
+        output_bytes: what their outputs hold, passed on ones too
+        temp_bytes: scratch space
+        """),
     "Sums over an op's executions in a run, means over runs, as tfprof's view of bytes.",
 )

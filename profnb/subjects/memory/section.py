@@ -58,7 +58,6 @@ def kind_sections(rows: Sequence[KindRow]) -> list[Section]:
             tab="Memory",
             sentence=f"{rows[0].source} had {bytes_text(whole)} {when}. All rows are in p.memory_kinds.",
             bar=Bar.of([row.bytes for row in shown], MEMORY_COLOUR, 8),
-            rows=range(len(shown)),
             is_detail=rows[0].moment != AT_FAILURE,
         )
     ]
@@ -103,7 +102,6 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
         tab="Memory",
         sentence=sentence,
         bar=Bar.of([use.peak_bytes for use in shown], MEMORY_COLOUR, 10),
-        rows=range(len(shown)),
         figure=_memory_figure(study, shown) if largest.allocator.is_device else None,
         is_detail=not largest.allocator.is_device,
     )
@@ -147,7 +145,6 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         tab="Memory",
         sentence=sentence,
         bar=Bar.of([row.bytes for row in shown], MEMORY_COLOUR, 8),
-        rows=range(len(shown)),
         is_detail=True,
     )
 

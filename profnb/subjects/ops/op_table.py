@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int32s, Int64s, RowColumns, ratio, sum_by
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.nesting import find_parents, self_times
 from profnb.steps.streams import by_device_clock, find_executions, own_times, raw_device_lines
 from profnb.subjects.device.kernels import KernelTable, name_device_work
@@ -194,28 +194,17 @@ def _host_runs(trace: Trace, hlo: HloOps) -> tuple[list[tuple[str, str]], Int64s
 OPS = Table[OpTable](
     "ops",
     "One row per op and side, most self time first.",
-    (
-        Column(
-            "side",
-            lambda t: np.where(t.is_device, "device", "host"),
-            'where it ran, "host" or "device"',
-        ),
-        field_column("op_type", 'the kind of op, "" where the trace does not say'),
-        field_column("op_name", "the op's own name"),
-        field_column(
-            "occurrences", "how often it ran; several kernels of one execution count once", "runs"
-        ),
-        field_column("total_us", "time in it and in the ops it called"),
-        field_column(
-            "self_us",
-            "time in it alone; on a device without what overlaps earlier work of its stream",
-            "own time",
-        ),
-        field_column(
-            "self_fraction",
-            "share of the self time of its side, NaN where the side has none",
-            "own share",
-        ),
+    columns_in(
+        """
+        side: where it ran, "host" or "device"
+        op_type: the kind of op, "" where the trace does not say
+        op_name: the op's own name
+        occurrences [runs]: how often it ran; several kernels of one execution count once
+        total_us: time in it and in the ops it called
+        self_us [own time]: time in it alone; on a device without what overlaps earlier work of its stream
+        self_fraction [own share]: share of the self time of its side, NaN where the side has none
+        """,
+        {"side": lambda t: np.where(t.is_device, "device", "host")},
     ),
 )
 

@@ -24,7 +24,7 @@ from profnb.capture.source.user_code import file_title, is_user_file
 from profnb.capture.step_records import StepRecords
 from profnb.core.block import Block
 from profnb.core.columns import Bools, Int64s, RowColumns, group, span_at, sum_by
-from profnb.core.table import Column, T, Table, field_column
+from profnb.core.table import T, Table, columns_in
 from profnb.core.units import PS_PER_NS, PS_PER_S, duration_text, percent_text
 from profnb.trace.pprof import SampledStacks
 from profnb.trace.pstats_file import CallCounts
@@ -275,35 +275,27 @@ def function_place(function: Function, cells: Mapping[str, int]) -> str:
 PYTHON = Table[PythonTime](
     "python",
     "One row per function, most self time first, with ``python=True`` or of a profile of cProfile or pprof.",
-    (
-        Column("function", lambda t: [name for name, _, _ in t.function], "its name"),
-        Column("file", lambda t: [file for _, file, _ in t.function], "the file it stands in"),
-        Column(
-            "line", lambda t: [first for _, _, first in t.function], "the source line it begins at"
-        ),
-        field_column("is_user", "whether it is your own code"),
-        field_column(
-            "samples", "samples in which it was on the stack, NaN where calls were counted", least=0
-        ),
-        field_column(
-            "occurrences",
-            "how often it was called, NaN where it was sampled",
-            "calls",
-            alias="calls",
-            least=0,
-        ),
-        field_column("self_ms", "time in it alone"),
-        field_column("total_ms", "time in it and in what it called"),
-        Column(
-            "inside_steps_ms",
-            lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
-            "the part of the total inside steps",
-        ),
-        Column(
-            "between_steps_ms",
-            lambda t: np.where(t.has_steps, t.between_ps, np.nan),
-            "the part of the total between steps",
-        ),
+    columns_in(
+        """
+        function: its name
+        file: the file it stands in
+        line: the source line it begins at
+        is_user: whether it is your own code
+        samples >= 0: samples in which it was on the stack, NaN where calls were counted
+        occurrences [calls] >= 0: how often it was called, NaN where it was sampled
+        self_ms: time in it alone
+        total_ms: time in it and in what it called
+        inside_steps_ms: the part of the total inside steps
+        between_steps_ms: the part of the total between steps
+        """,
+        {
+            "function": lambda t: [name for name, _, _ in t.function],
+            "file": lambda t: [file for _, file, _ in t.function],
+            "line": lambda t: [first for _, _, first in t.function],
+            "inside_steps_ms": lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
+            "between_steps_ms": lambda t: np.where(t.has_steps, t.between_ps, np.nan),
+        },
+        aliases={"occurrences": "calls"},
     ),
-    "Times are of the main thread, TensorFlow's own work and waiting included; of pprof what it sampled.",
+    "Times are of the main thread, TensorFlow's own work and waiting included; of pprof, its samples.",
 )

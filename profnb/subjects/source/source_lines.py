@@ -24,7 +24,7 @@ import numpy as np
 from profnb.capture.source.source_records import LineRecords, SourceRecords
 from profnb.capture.source.user_code import shorten_files
 from profnb.core.columns import Bools, Int64s, RowColumns, distinct_rows, fractions_of, sum_by
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.subjects.input.iterators import NOT_INPUT
 from profnb.subjects.ops.op_table import OpRuns
@@ -84,48 +84,32 @@ class SourceLines(RowColumns):
 SOURCE_LINES = Table[SourceLines](
     "source_lines",
     "One row per line of your own source with any cost, most op time first.",
-    (
-        field_column(
-            "file",
-            'the file it stands in, from the working folder or its package on, "" in the row of ops that no '
-            "line made",
-        ),
-        field_column("line", "its number in the file, 0 in that row"),
-        Column(
-            "source",
-            lambda t: [text.strip() for text in t.text],
-            'its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is',
-        ),
-        field_column("host_us", "self time on hosts of the ops that it made"),
-        Column(
-            "device_us",
-            lambda t: np.where(t.has_device, t.device_ps, np.nan),
-            "... on devices, NaN without a device",
-        ),
-        field_column(
-            "python_us", "time at the line in which the framework did not run", "Python", least=0
-        ),
-        field_column("wall_us", "time at the line", least=0),
-        field_column(
-            "capture_us", "time at the line in the whole capture, in steps or not", least=0
-        ),
-        Column(
-            "forward_us",
-            lambda t: t.host_ps + t.device_ps - t.backward_ps,
-            "the part of its ops' time that is no gradient's",
-        ),
-        field_column("backward_us", "the part of it in gradients that it caused"),
-        field_column(
-            "gradient_us",
-            "time of gradients asked for here and charged to the lines that caused them",
-        ),
-        Column(
-            "fraction",
-            lambda t: fractions_of(t.side_ps),
-            "of the op time of the device, without a device of the host",
-        ),
-        field_column("occurrences", "how often the line began to run", alias="runs", least=0),
-        field_column("op_occurrences", "how often ops of it ran", alias="op_runs"),
+    columns_in(
+        """
+        file: the file it stands in, from the working folder or its package on, "" in the row of ops that
+            no line made
+        line: its number in the file, 0 in that row
+        source: its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it
+            is
+        host_us: self time on hosts of the ops that it made
+        device_us: ... on devices, NaN without a device
+        python_us [Python] >= 0: time at the line in which the framework did not run
+        wall_us >= 0: time at the line
+        capture_us >= 0: time at the line in the whole capture, in steps or not
+        forward_us: the part of its ops' time that is no gradient's
+        backward_us: the part of it in gradients that it caused
+        gradient_us: time of gradients asked for here and charged to the lines that caused them
+        fraction: of the op time of the device, without a device of the host
+        occurrences >= 0: how often the line began to run
+        op_occurrences: how often ops of it ran
+        """,
+        {
+            "source": lambda t: [text.strip() for text in t.text],
+            "device_us": lambda t: np.where(t.has_device, t.device_ps, np.nan),
+            "forward_us": lambda t: t.host_ps + t.device_ps - t.backward_ps,
+            "fraction": lambda t: fractions_of(t.side_ps),
+        },
+        aliases={"occurrences": "runs", "op_occurrences": "op_runs"},
     ),
     "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "
     "``capture_us`` covers the whole capture. Without steps everything counts. With the row of no file, "
@@ -312,7 +296,7 @@ def _remarks(lines: LineRecords, stacks: StackLines | None, *, is_called: bool) 
         shown = ", ".join(f"{line}" for _, line in sorted(lines.untimed)[:6])
         remarks.append(
             f"Very frequent lines ({shown}{', ...' if len(lines.untimed) > 6 else ''}) were not timed one "
-            "by one: one line has the Python time of the whole loop."
+            "by one: a single line has the Python time of the whole loop."
         )
     if lines.is_cut:
         remarks.append(

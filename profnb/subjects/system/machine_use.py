@@ -27,7 +27,7 @@ import numpy as np
 
 from profnb.capture.machine.machine_watch import BoardRecords, MachineRecords
 from profnb.core.columns import Floats, Int64s
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_NS, count_text
 from profnb.steps.step_times import StepTimes
 
@@ -144,47 +144,41 @@ def _board(board: BoardRecords) -> SourceUse:
 SYSTEM = Table[MachineUse](
     "system",
     "One row per sample of the machine and source: the host, then each GPU, in order of time.",
-    (
-        Column(
-            "source",
-            lambda u: [source.source for source in u.sources for _ in range(u.time_ps.size)],
-            'what was looked at: "host", or a GPU by NVML\'s number and its name',
-        ),
-        Column("time_ms", lambda u: np.tile(u.time_ps, len(u.sources)), "when, since the cell began", "time"),
-        Column(
-            "utilization_fraction",
-            lambda u: u.column("utilization"),
-            "of the host, the share of all its cores that any process kept busy since the look before; of a "
-            "GPU, the share of NVML's last sample period in which a kernel ran, be it on few of its units",
-        ),
-        Column(
-            "process_fraction",
-            lambda u: u.column("process"),
-            "the share of all cores that this process took",
-        ),
-        Column(
-            "memory_bytes",
-            lambda u: u.column("memory"),
-            "memory of this process on the host; of a GPU what is in use by anybody, TensorFlow's pool "
-            "included, whether tensors lie in it or not",
-        ),
-        Column("power_watts", lambda u: u.column("power"), "what the GPU's board draws"),
-        Column(
-            "throttling",
-            lambda u: [reason for source in u.sources for reason in source.throttling],
-            "why the GPU's clocks were held back; empty where they were not, or it does not tell",
-        ),
-        Column(
-            "read_bytes_per_second",
-            lambda u: u.column("read"),
-            "what this process read from disks since the look before; files in the system's cache are not "
-            "read from disks",
-        ),
-        Column("written_bytes_per_second", lambda u: u.column("written"), "what it wrote to disks"),
+    columns_in(
+        """
+        source: what was looked at: "host", or a GPU by NVML's number and its name
+        time_ms: when, since the cell began
+        utilization_fraction: of the host, the share of all its cores that any process kept busy since the
+            look before; of a GPU, the share of NVML's last sample period in which a kernel ran, be it on
+            few of its units
+        process_fraction: the share of all cores that this process took
+        memory_bytes: memory of this process on the host; of a GPU what is in use by anybody, TensorFlow's
+            pool included, whether tensors lie in it or not
+        power_watts: what the GPU's board draws
+        throttling: why the GPU's clocks were held back; empty where they were not, or it does not tell
+        read_bytes_per_second: what this process read from disks since the look before; files in the
+            system's cache are not read from disks
+        written_bytes_per_second: what it wrote to disks
+        """,
+        {
+            "source": lambda u: [
+                source.source for source in u.sources for _ in range(u.time_ps.size)
+            ],
+            "time_ms": lambda u: np.tile(u.time_ps, len(u.sources)),
+            "utilization_fraction": lambda u: u.column("utilization"),
+            "process_fraction": lambda u: u.column("process"),
+            "memory_bytes": lambda u: u.column("memory"),
+            "power_watts": lambda u: u.column("power"),
+            "throttling": lambda u: [
+                reason for source in u.sources for reason in source.throttling
+            ],
+            "read_bytes_per_second": lambda u: u.column("read"),
+            "written_bytes_per_second": lambda u: u.column("written"),
+        },
     ),
     "Over the whole cell, traced or not, about four times a second. `psutil` reads the host, NVML "
     "(`nvidia-ml-py`) the GPUs: no package, no rows. Unknown values are missing.",
-)  # fmt: skip
+)
 
 
 def throttling_notes(use: MachineUse | None) -> list[str]:
@@ -231,19 +225,16 @@ class Energy:
 ENERGY = Table[Sequence[Energy]](
     "energy",
     "One row per watched GPU, with its energy in joules.",
-    (
-        field_column("source", "which GPU"),
-        field_column("joules", "over the whole cell"),
-        field_column("steps", "how many steps the energy of a step is of"),
-        field_column("joules_per_step", "of a step, from its begin to the next one's", of="step_joules"),
-        field_column("joules_per_example", "of an example, where a batch size is known", of="example_joules"),
-        field_column(
-            "band_fraction",
-            "how far they may be off, up or down: the accuracy of the reading and its delay",
-            of="band",
-        ),
-        field_column("method", "how it was measured, or why it is not known", alias="told_by"),
-    ),
+    columns_in("""
+        source: which GPU
+        joules: over the whole cell
+        steps: how many steps the energy of a step is of
+        joules_per_step = step_joules: of a step, from its begin to the next one's
+        joules_per_example = example_joules: of an example, where a batch size is known
+        band_fraction = band: how far they may be off, up or down: the accuracy of the reading and its
+            delay
+        method: how it was measured, or why it is not known
+        """,aliases={"method": "told_by"}),
     "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
     "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "
     "readings. Gaps in a board's readings are not included (an A100 or H100 looks for a quarter of the "

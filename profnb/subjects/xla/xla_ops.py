@@ -26,7 +26,7 @@ from profnb.core.columns import (
     ratio,
     sum_by,
 )
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_S, duration_text, percent_text, rate_text
 from profnb.steps.activities import is_compilation
 from profnb.steps.nesting import find_parents, self_times
@@ -138,36 +138,30 @@ def _recorded(trace: Trace, hlo: HloOps, stat: str) -> Floats:
 XLA = Table[XlaOps](
     "xla",
     "One row per XLA op (an HLO instruction run as one piece) and side, most self time first.",
-    (
-        field_column("module", "the XLA program it is of", of="op.module"),
-        field_column("program_id", "that program's number, -1 if unknown", of="op.program_id"),
-        field_column("hlo_op", "the HLO instruction", of="op.name"),
-        field_column("category", "its opcode, or the library that it calls", of="op.category"),
-        field_column("op_name", "the framework's op that it came from", of="op.op_name"),
-        Column(
-            "op_type", lambda t: [op.key[1] if op.op_name else "" for op in t.op], "that op's type"
-        ),
-        field_column("source", 'your "file:line" that made the op', of="op.source"),
-        Column("side", lambda t: np.where(t.is_device, "device", "host"), '"device" or "host"'),
-        field_column("occurrences", "how often it ran, over all devices", "runs"),
-        field_column("total_us", "time in it and in what it called"),
-        field_column("self_us", "time in it alone", "own time"),
-        field_column("fraction", "of the self time of all rows", "share"),
-        field_column("flops", "floating-point operations of one run, NaN if not known"),
-        field_column("bytes", "bytes that one run reads and writes, NaN if not known"),
-        field_column(
-            "gigaflops_per_second",
-            "operations that it reached while it ran",
-            "operations",
-            lambda value: rate_text(value or None, "flop/s"),
-            of="flops_per_second",
-        ),
-        field_column(
-            "gigabytes_per_second",
-            "bytes that it reached while it ran",
-            "memory",
-            of="bytes_per_second",
-        ),
+    columns_in(
+        """
+        module = op.module: the XLA program it is of
+        program_id = op.program_id: that program's number, -1 if unknown
+        hlo_op = op.name: the HLO instruction
+        category = op.category: its opcode, or the library that it calls
+        op_name = op.op_name: the framework's op that it came from
+        op_type: that op's type
+        source = op.source: your "file:line" that made the op
+        side: "device" or "host"
+        occurrences [runs]: how often it ran, over all devices
+        total_us: time in it and in what it called
+        self_us [own time]: time in it alone
+        fraction [share]: of the self time of all rows
+        flops: floating-point operations of one run, NaN if not known
+        bytes: bytes that one run reads and writes, NaN if not known
+        gigaflops_per_second [operations] = flops_per_second: operations that it reached while it ran
+        gigabytes_per_second [memory] = bytes_per_second: bytes that it reached while it ran
+        """,
+        {
+            "op_type": lambda t: [op.key[1] if op.op_name else "" for op in t.op],
+            "side": lambda t: np.where(t.is_device, "device", "host"),
+        },
+        texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
     ),
     "Operations and bytes are XLA's records, or come from the shapes in the saved program.",
 )
@@ -280,29 +274,27 @@ def _buffer(kind: str, modules: XlaModules) -> Floats:
 XLA_MODULES = Table[XlaModules](
     "xla_modules",
     "One row per XLA program, with the cost of compiling, running and holding it, most self time first.",
-    (
-        field_column("module", "its name", "program"),
-        field_column("program_id", "its number, -1 where the trace does not say"),
-        field_column(
-            "occurrences", "how often it ran on one device", "runs", alias="executions", least=1
-        ),
-        field_column("self_us", "time of its ops", "time"),
-        field_column("compilations", "how often it was compiled"),
-        field_column(
-            "compile_ms",
-            "host time that took, NaN if it was not compiled while the trace ran",
-            "compiling",
-            least=1,
-        ),
-        field_column("instructions", "HLO instructions in it", least=1),
-        Column(
-            "argument_bytes", partial(_buffer, "argument"), "bytes of what it is given", "arguments"
-        ),
-        Column("output_bytes", partial(_buffer, "output"), "bytes of what it gives back"),
-        Column("constant_bytes", partial(_buffer, "constant"), "bytes of its constants"),
-        Column(
-            "temporary_bytes", partial(_buffer, "temporary"), "bytes that it needs while it runs"
-        ),
+    columns_in(
+        """
+        module [program]: its name
+        program_id: its number, -1 where the trace does not say
+        occurrences [runs] >= 1: how often it ran on one device
+        self_us [time]: time of its ops
+        compilations: how often it was compiled
+        compile_ms [compiling] >= 1: host time that took, NaN if it was not compiled while the trace ran
+        instructions >= 1: HLO instructions in it
+        argument_bytes [arguments]: bytes of what it is given
+        output_bytes: bytes of what it gives back
+        constant_bytes: bytes of its constants
+        temporary_bytes: bytes that it needs while it runs
+        """,
+        {
+            "argument_bytes": partial(_buffer, "argument"),
+            "output_bytes": partial(_buffer, "output"),
+            "constant_bytes": partial(_buffer, "constant"),
+            "temporary_bytes": partial(_buffer, "temporary"),
+        },
+        aliases={"occurrences": "executions"},
     ),
     "Instructions and sizes are NaN for a program that the trace lacks.",
 )

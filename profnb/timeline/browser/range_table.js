@@ -43,7 +43,7 @@ class RangeTable {
     box.tabIndex = 0;
     box.setAttribute('role', 'region');
     box.setAttribute('aria-label', 'events in the measured range');
-    const table = addElement('table', box, 'border-collapse:collapse;margin:0;color:inherit;width:auto');
+    const table = addElement('table', box, 'border-collapse:collapse;margin:0;color:inherit;width:100%');
     const head = addElement('tr', addElement('thead', table, ''), 'background:none');
     columns.forEach((column, index) => {
       const cell = addElement('th', head, CELL_STYLE + `text-align:${column.isNumber ? 'right' : 'left'}`);
@@ -65,11 +65,13 @@ class RangeTable {
 
   draw() {
     this.body.textContent = '';
+    const fits = this.columns.length < 5;  // beside the lanes, without being scrolled
+    const name = `;width:100%;min-width:${fits ? '90px' : 'clamp(110px, 15vw, 260px)'};max-width:0;overflow:hidden;text-overflow:ellipsis`;
+    const other = fits ? ';white-space:normal;overflow-wrap:normal' : '';
     for (const one of this.inOrder().slice(0, MOST_ROWS)) {
       const row = addElement('tr', this.body, 'background:none');
       this.columns.forEach((column, index) => {
-        const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') +
-          (index ? '' : ';max-width:clamp(110px, 15vw, 260px);overflow:hidden;text-overflow:ellipsis');
+        const style = CELL_STYLE + (column.isNumber ? 'text-align:right' : 'text-align:left') + (index ? other : name);
         const cell = addElement('td', row, style, index || !this.pick ? column.text(one) : '');
         if (index) return;
         cell.title = String(column.of(one));

@@ -318,8 +318,7 @@ def _damage(listed: json_scan.EventSpans, size: int) -> Iterator[str]:
         yield f"The file is cut off at byte {last:,} of {size:,}: later events are missing."
     elif not listed.is_closed:
         yield (
-            "The file ends without its closing bracket, as a program that was stopped leaves it; "
-            "the last events may be missing."
+            "The file has no closing bracket: the program was stopped, and the last events may be missing."
         )
 
 

@@ -231,8 +231,8 @@ def _unknown_work(raw: RawEvents, kinds: Sequence[int]) -> tuple[str, ...]:
         return ()
     named = ", ".join(sorted(raw.categories[row] for row in unknown))
     return (
-        f"{count:,} events are of an unknown accelerator ({named}). Only the timeline shows these events: "
-        "the accelerator's busy time is unknown, as are the ops started there.",
+        f"{count:,} events are of an unknown accelerator ({named}). Only the timeline shows these events. "
+        "The accelerator's busy time and ops are unknown.",
     )
 
 

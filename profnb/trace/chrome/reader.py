@@ -65,7 +65,7 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
     raw = read_raw_events(buffer)
     if not raw.thread.size:
         raise TraceFormatError(
-            "No event has a time, so there is nothing to show. A Chrome trace has events with ph, ts and "
+            "No event has a time: nothing to show. A Chrome trace has events with ph, ts and "
             "mostly dur."
         )
     other = raw.header.get("otherData")

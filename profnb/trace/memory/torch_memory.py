@@ -74,7 +74,7 @@ def read_torch_snapshot(buffer: Bytes, source: str) -> Trace:
     devices = snapshot.get("device_traces") if isinstance(snapshot, dict) else None
     if not isinstance(devices, list):
         raise TraceFormatError(
-            "A Python pickle that is no memory snapshot of PyTorch: it has no `device_traces`."
+            "A Python pickle, but no memory snapshot of PyTorch: `device_traces` is missing."
         )
     # one list may stand for many devices
     blocks, left = _blocks(snapshot.get("segments")), _MOST_EVENTS
