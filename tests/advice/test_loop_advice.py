@@ -101,7 +101,7 @@ def adapting(times=8, *, made=0, name="Normalization.adapt", ms=800):
 def test_a_layer_adapted_in_each_epoch_is_to_be_adapted_once():
     found = advised(adapting())["new-model-in-a-loop"]
     assert found.title == "Adapt the layer once, before the loop"
-    assert "One line called `Normalization.adapt` 8 times with steps between. The calls took 700 ms, the first time aside." in found.evidence
+    assert "One line called `Normalization.adapt` 8 times, with steps between. The calls took 700 ms, the first time aside." in found.evidence
     assert found.saves_ms == pytest.approx((700, 700))
     assert found.where == "Cell [3]:5"
 

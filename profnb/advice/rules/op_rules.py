@@ -354,7 +354,6 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
         return
     rows = tree.with_below(steps)
     whole = float(tree.self_ps[rows].sum())
-    spent = duration_text(loop.share * whole)
     if loop.long_share > loop.share / 2:  # it is computing that takes the time
         return
     # At once: its long ops as now, of the rest one turn; perhaps more, as the ops then are larger. Of what
@@ -369,7 +368,7 @@ def loops_of_small_ops(model: Model, study: Study) -> Proposals:
     yield Proposal(
         "loop-of-ops", f"Run the loop{where} as one op",
         f"A loop{where} (for, tf.while_loop or tf.map_fn) ran {count_text(loop.turns)} iterations a step, "
-        f"{spent} in all, mostly starting small ops.",
+        f"{duration_text(loop.share * whole)} in all, mostly starting small ops.",
         "If no iteration needs an earlier result, run one op over all: make the loop one more axis of the "
         "tensors (often tf.vectorized_map is enough). Or take several elements an iteration, or "
         "jit_compile=True.",

@@ -330,20 +330,15 @@ def saved_often(model: Model) -> Proposals:
     tree, apart = model.tree, (parts.CALLBACKS, parts.CHECKPOINTING)
     saving = [at for at in tree.rows(apart[1]) if not tree.name[at].endswith(parts.LOADING)]
     rows = [row for row in saving if not tree.is_inside(row, apart, 0, itself=False)]
-    cell = (
-        [part for part in model.cell.parts if part.part == parts.CHECKPOINTING]
-        if model.cell
-        else []
-    )
-    times = sum(part.occurrences for part in cell if not part.name.endswith(parts.LOADING))
-    took = int(tree.wall_ps[rows].sum())
+    saves = [p for p in (model.cell.parts if model.cell else ()) if p.part == parts.CHECKPOINTING]
+    times = sum(part.occurrences for part in saves if not part.name.endswith(parts.LOADING))
     if times < 3 or not rows:
         return
     most = max(rows, key=lambda row: int(tree.wall_ps[row]))
     yield Proposal(
         "checkpoints", "Save less often",
         f"{quoted(tree.name[most])} ran at least {count_text(times)} times and took "
-        f"{duration_text(took)}.",
+        f"{duration_text(int(tree.wall_ps[rows].sum()))}.",
         *_SAVE_LESS[model.program.is_graph],
         [_less_often(model, rows)], tree.line_above(most),
     )  # fmt: skip
@@ -406,29 +401,28 @@ def _traced_once(model: Model, study: Study, again: Retracing) -> Edit:
     return Edit(rows, least, most, share)
 
 
-_TRACED = "model {} times, and Keras traced each. The tracing"
 _ANEW = {
     "same": (
-        "Make the model once, not in a loop", f"made a new {_TRACED}",
+        "Make the model once, not in a loop",
         "Make and compile the model once. Before training, call "
         "model.optimizer.build(model.trainable_variables) and keep saved = [v.numpy() for v in "
         "model.variables + model.optimizer.variables]. Assign the saved values back before each run.",
     ),
     "differ": (
-        "Trace fewer models", f"made a new {_TRACED}",
+        "Trace fewer models",
         "Models that differ in one number can share a model. Assign the number "
         "(model.optimizer.learning_rate = 1e-4) and the first weights before each run. Try fewer sizes, "
         "each for more steps.",
     ),
     "compiled": (
-        "Compile the model once, not in a loop", f"compiled a {_TRACED}",
+        "Compile the model once, not in a loop",
         "Compile the model before the loop. Assign changed values: model.optimizer.learning_rate = 1e-4.",
     ),
     "adapted": (
-        "Adapt the layer once, before the loop", "called `{1}` {0} times with steps between. The calls",
-        "layer.adapt(data) once, before the loop: the layer keeps what it learned of the data.",
+        "Adapt the layer once, before the loop",
+        "Call layer.adapt(data) before the loop. The layer keeps the result.",
     ),
-}  # fmt: skip
+}
 
 
 @of_trace
@@ -442,9 +436,13 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     whole = float(tree.self_ps[rows].sum())
     spent = whole * (1 - 1 / again.count) if again.name else min(float(again.spent_ps), whole)
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced
-    title, happened, code = _ANEW[again.kind]
+    title, code = _ANEW[again.kind]
+    times = count_text(again.count)
+    happened = "compiled a model" if again.kind == "compiled" else "made a new model"
+    happened = f"{happened} {times} times, and Keras traced each. The tracing"
+    if again.name:
+        happened = f"called {quoted(again.name)} {times} times, with steps between. The calls"
     most = spent if again.kind == "differ" else min(usual, spent)
-    happened = happened.format(count_text(again.count), again.name)
     if spent:
         yield Proposal(
             "new-model-in-a-loop", title,
