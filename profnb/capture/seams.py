@@ -59,10 +59,10 @@ _JAX_STEP = "jax:profiler.StepTraceAnnotation"
 JAX_START = Seam("jax:profiler.start_trace", _NO_JAX, 1, ("profiler_options",), cost=_ONCE)
 JAX_STOP = Seam("jax:profiler.stop_trace", _NO_JAX, 0, cost=_ONCE)
 JAX_SESSION = Seam("jax._src.profiler:_profile_state", "stopping JAX's profiler takes longer")
-JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler has levels of its own", 0)
+JAX_OPTIONS = Seam("jax:profiler.ProfileOptions", "JAX's profiler keeps its default levels", 0)
 JAX_ANNOTATION = Seam("jax:profiler.TraceAnnotation", _NO_JAX_MARKERS)
 JAX_STEP = Seam(_JAX_STEP, _NO_JAX_MARKERS)
-_NO_JAX_STEPS = "JAX's own step markers are no steps"
+_NO_JAX_STEPS = "steps marked by JAX are not seen"
 JAX_STEP_INIT = Seam(f"{_JAX_STEP}.__init__", _NO_JAX_STEPS, 2, ("step_num",), cost=_A_STEP)
 JAX_STEP_ENTER = Seam(f"{_JAX_STEP}.__enter__", _NO_JAX_STEPS, cost=_A_STEP)
 JAX_STEP_EXIT = Seam(f"{_JAX_STEP}.__exit__", _NO_JAX_STEPS, cost=_A_STEP)
@@ -424,9 +424,7 @@ TRACEBACK = Seam(
 MONITORING = Seam(
     "sys:monitoring", "eager ops have no lines", is_on_objects=sys.version_info < (3, 12)
 )
-CALL_EVENTS = Seam(
-    "sys:setprofile", "Python of less than 5 ms between two steps is told by amount, not by name", 1
-)
+CALL_EVENTS = Seam("sys:setprofile", "Python under 5 ms between two steps has no function names", 1)
 CURRENT_FRAMES = Seam("sys:_current_frames", "parts of the whole cell are not told apart", 0)
 
 

@@ -327,7 +327,7 @@ def _few_gaps(study: Study, whole_ps: float) -> str:
     if not (whole_ps and 0 < count * SELDOM <= far.size) or far_ps * 2 <= whole_ps:
         return ""
     return (
-        f" {percent_text(min(far_ps / whole_ps, 1.0))} of this Python runs after {count_text(count)} of "
+        f" {percent_text(min(far_ps / whole_ps, 1.0))} of this Python follows only {count_text(count)} of "
         f"{count_text(far.size)} steps, {duration_text(far_ps / count)} each time."
     )
 

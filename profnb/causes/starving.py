@@ -106,7 +106,7 @@ def _filling(use: QueueUse, cause: str) -> str:
     record = use.record
     ops = ", ".join(op[:80] for op in record.enqueues)
     if not use.threads:
-        return f"The trace does not show what fills the queue ({ops or 'no op of this graph'})."
+        return f"No recorded op fills the queue ({ops or 'no op of this graph'})."
     threads = "1 thread adds" if use.threads == 1 else f"{count_text(use.threads)} threads add"
     made = (
         ""
@@ -169,8 +169,8 @@ _REPAIRS = {
     "decode": f"{_THREADED}. Store smaller images, or decode once into TFRecords. {_DATA}.",
     "read": f"{_THREADED}. Pack small files into TFRecords, and keep the TFRecords on a local disk. {_DATA}.",
     "other": f"{_THREADED}. Do less for each element. {_DATA}.",
-    "upstream": "Find the source of this queue: an earlier queue of file names or examples, or threads "
-    f"that feed by hand. {_DATA}.",
+    "upstream": "Look at what feeds this queue: an earlier queue, or threads of your own. "
+    f"{_DATA}.",
 }
 
 

@@ -367,7 +367,7 @@ OP_DIFFERENCES = Table[Sequence[OpDifference]](
         ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),
         ("status", "status", '"changed", "appeared", "vanished", "other type", or "other kernel"'),
     ),
-    "The first run of each side speaks for it; a time is NaN where the op is missing. Rows of the side "
+    "Times are of each side's first run; a time is NaN where the op is missing. Rows of the side "
     '"input" are the training\'s waiting, charged to the iterators of tf.data.',
     "c",
 )

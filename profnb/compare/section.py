@@ -185,9 +185,7 @@ def _time_section(runs: tuple[RunSet, RunSet], p_value: float) -> Section:
     second_opinion = ""
     if not math.isnan(p_value):
         chance = f"p = {p_value:.3f}" if p_value >= 0.001 else "p < 0.001"
-        second_opinion = (
-            f"Mann and Whitney's rank test, as a second opinion: {chance} for equal programs."
-        )
+        second_opinion = f"Mann-Whitney U test: {chance} if both programs are equally fast."
     return Section(
         title="From step to step, and whole runs",
         sentence=second_opinion,

@@ -46,7 +46,7 @@ def _label(table: SweepTable, row: int) -> str:
 
 def _headline(table: SweepTable) -> str:
     if table.ranking is None:
-        return "No setting has a run that counts."
+        return "No setting has a finished run. Mend the errors below, and repeat the sweep."
     best = _label(table, table.ranking.best)
     rate = f"{count_text(round(float(table.per_second[table.ranking.best])))} {table.unit}/s"
     if len(table.timed) == 1:

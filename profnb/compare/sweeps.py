@@ -308,7 +308,7 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         rounds = int(ranking.more_rounds[separable].max())
         notes.append(
             f"{count_text(rounds)} more round{'s' if rounds > 1 else ''} (--repeat) would tell "
-            f"{named(separable)} from the fastest, in four sweeps of five."
+            f"{named(separable)} from the fastest, with a chance of 80 %."
         )
     if close:
         notes.append(
@@ -316,8 +316,8 @@ def _ranking_notes(labels: Sequence[str], ranking: Ranking | None, fit: RoundFit
         )
     if math.isfinite(ranking.shows) and ranking.shows > _NO_CHANCE:
         notes.append(
-            f"{fit.rounds} rounds find a setting that is {slower_text(ranking.shows)} slower in four sweeps "
-            "of five. Smaller differences need more rounds (--repeat)."
+            f"{fit.rounds} rounds find a setting that is {slower_text(ranking.shows)} slower with a chance "
+            "of 80 %. Smaller differences need more rounds (--repeat)."
         )
     return notes
 

@@ -37,9 +37,9 @@ def trial_sections(trials: Sequence[Trial]) -> list[Section]:
     """Show what was tried; nothing where nothing was."""
     if not trials:
         return []
-    said = ["Each edit ran by turns with your code as it is. Afterwards all was put back."]
+    said = ["Each edit ran by turns with your code as it is. Variables and files are as before."]
     if any(trial.is_cut for trial in trials):
-        said.append("Runs were cut short, so steps are compared. Promises are of the whole cell.")
+        said.append("Runs were cut short, so steps are compared. Promises are for the whole cell.")
     section = section_of(
         TRIALS,
         trials,

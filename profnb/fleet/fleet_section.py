@@ -176,8 +176,8 @@ def _section(
 def _host_section(times: HostTimes, _: Merged) -> Section:
     bar = Bar.of(times.own_ps, colour_of(f"{times.noun} compute"))
     sentence = (
-        "Own work, waiting and exchange add up to a mean step. Bars are own work. Delay caused is counted "
-        "from the slowest other worker."
+        "Own work, waiting and communication add up to a mean step. Bars are own work. Delay caused is the "
+        "work beyond that of the next slowest."
     )
     if len(times.host) > _MOST_HOSTS:
         count = counted_text(len(times.host), times.noun)
@@ -230,7 +230,7 @@ def _late_section(times: HostTimes, merged: Merged) -> Section:
     listed = "\n".join(f"{marks}  {printable(host)}" for marks, host in rows)
     return Section(
         title=_LATE,
-        sentence=f"One mark a common step: how much longer the {times.noun} worked than the fastest. "
+        sentence=f"Each mark is a step: the taller, the longer the {times.noun} worked than the fastest. "
         f"A full block is {duration_text(most)}.{several}",
         headings=("steps", times.noun),
         rows=rows,

@@ -242,7 +242,7 @@ def judge(digests: Sequence[Digest], merged: Merged, times: HostTimes) -> Verdic
     if merged.stride > 1:
         head += f" (each spans {merged.stride} steps of the trace, from one exchange to the next)"
     if telling.size < FEWEST_STEPS:
-        return Verdict(f"{head}: too few steps to name a late worker.")
+        return Verdict(f"{head}: too few steps to name a straggler.")
     paused = _of_pauses(merged, times)
     group = _slow_group(merged.own_ps[:, telling], times, _AT_LEAST * step_ps)
     saved = gains(merged, group) if group else np.zeros_like(merged.step_num)

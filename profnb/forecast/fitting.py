@@ -113,8 +113,8 @@ def fits(
     if len(counts) != 1 or not counts[0]:
         sizes = " and ".join(map(str, counts or [0]))
         raise CaptureError(
-            f"The batch has arrays of {sizes} examples. fits takes the batch alone, as arrays of as many "
-            "each: let the step hold its weights, and pad sequences."
+            f"The arrays have {sizes} examples. Give arrays of one length: the batch alone, without weights, "
+            "and sequences padded."
         )
     policy = getattr(getattr(model, "dtype_policy", None), "name", "")
     with _measuring_of(model, batch, _limit(limit_bytes)) as measuring:

@@ -146,14 +146,14 @@ def make_forecast(
     if is_process:
         spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
         notes.append(
-            "From run to run, a batch may add a quarter more to a process. `largest_batch` leaves room."
+            "A process' memory for a batch varies by up to a quarter. `largest_batch` leaves room."
         )
     share = off / float(peak[-1] + others_bytes)
     notes.append(
         f"Checked with a batch of {count_text(int(size[-1]))}: {percent_text(share)} off the forecast."
     )
     if share > _FAR:
-        notes.append("So memory does not grow evenly with the batch; take the forecast as rough.")
+        notes.append("Memory is not linear in the batch size here: the forecast is rough.")
     table = pd.DataFrame(
         {
             "batch_size": list(batches),

@@ -149,7 +149,9 @@ def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:
     compiled = lower(*arguments).compile()
     plan = compiled.memory_analysis()
     if plan is None:
-        raise CaptureError("XLA does not tell the memory of a step here.")
+        raise CaptureError(
+            "XLA tells no memory of a step here. Give a compiled Keras model, or try batches by hand."
+        )
     program = jax.make_jaxpr(step)(*arguments)
     closed_over = {id(one): one for one in _constants_of(program)}
     given = [*jax.tree_util.tree_leaves(arguments), *closed_over.values()]

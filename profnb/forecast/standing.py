@@ -23,8 +23,7 @@ def put_back(step: Any) -> Iterator[KeptState]:
     kept = KeptState({"step": step})
     for path, what in kept.unsafe.items():
         raise CaptureError(
-            f"The step uses `{path}`, which is {what}. That cannot be put back: give fits a step without it, "
-            "and the batch as an argument."
+            f"fits cannot restore `{path}` ({what}). Give a step without it, and the batch as an argument."
         )
     try:
         yield kept

@@ -71,7 +71,7 @@ def _split_delegate(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     parts = sum(inside for inside, _ in groupby(ops, key=lambda op: op.kernel == "XNNPACK"))
     names = ", ".join(dict.fromkeys(op.op_type for op in chain))
     layers = ", ".join(quoted(name) for name in dict.fromkeys(op.layer for op in chain))
-    where = "run outside of XNNPACK"
+    where = "bypass XNNPACK"
     if parts > 1:
         where = f"divide the model into {parts} parts for XNNPACK"
     share, whole, gain = _share(one, chain), _share(one, ops), ""
@@ -100,10 +100,10 @@ def _not_delegated(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
         for op in sorted(outside, key=lambda op: -op.self_ps)[:3]
     )
     evidence = (
-        f"{len(outside)} of {len(ops)} ops have built-in kernels, {percent_text(share)} of a run: "
+        f"{len(outside)} of {len(ops)} ops run without XNNPACK, {percent_text(share)} of a run: "
         f"{listed}."
     )
-    title = f"Ops of {one.name} run outside of XNNPACK"
+    title = f"Ops of {one.name} bypass XNNPACK"
     return Finding("not-delegated", title, evidence, share, "", _OPS_GUIDE)
 
 
@@ -116,7 +116,7 @@ def _custom(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     needs = "kernels of its own"
     if any(op.op_type.startswith("Flex") for op in custom):
         needs = "the Flex delegate, which has TensorFlow's kernels"
-    evidence = f"TensorFlow Lite has no {names}; an app needs {needs}, and no accelerator helps."
+    evidence = f"TensorFlow Lite lacks {names}: an app needs {needs}. No accelerator runs these ops."
     title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
     return Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS_GUIDE, 0.1)
 

@@ -222,7 +222,9 @@ def _run_converter(job: dict[str, Any], saved: Path, kinds: Sequence[str]) -> li
         if not wanted:
             break
         if ended.returncode == 0:
-            raise CaptureError("The converter's process left no result.")
+            raise CaptureError(
+                "The converter ended without a result. Try a smaller model, or another TensorFlow."
+            )
         failed = wanted.pop(0)
         last = (ended.stderr.strip().splitlines() or [""])[-1][:200]
         why = why_it_ended(ended.returncode) if ended.returncode < 0 else last

@@ -135,7 +135,11 @@ class TriedCell:
             edits = find_edits(profile.advice, again.sources, dict(again.namespace))
         chosen = list(edits)[:count]
         if not chosen:
-            return [declined("No advice has an edit that surely fits this code.")]
+            return [
+                declined(
+                    "No advice has a safe edit for this code. Edit by hand, then profile again."
+                )
+            ]
         refusals = [] if anyway else again.refusals
         reasons = [" ".join(refusals[:1]) or again.refuse_edit(edit) for edit in chosen]
         tried = [edit for edit, reason in zip(chosen, reasons, strict=True) if not reason]

@@ -123,11 +123,13 @@ class Fleet(SharedResult):
 
         if self._joined is not None and self._merged is None:
             return Verdict(
-                f"{count_of(self._digests)}: nobody can be named as late. The collectives do not match: "
-                "some ended before every host had entered, whatever the clocks."
+                f"{count_of(self._digests)}: the straggler is not known. Collectives ended before every host "
+                "had entered, with any clocks. Capture all hosts in one run."
             )
         if self._merged is None or self._times is None:
-            return Verdict(f"{count_of(self._digests)}: nobody can be named as late.")
+            return Verdict(
+                f"{count_of(self._digests)}: the straggler is not known. Capture the same steps of all (-n)."
+            )
         return judge(self._meeting.digests, self._merged, self._times)
 
     @property

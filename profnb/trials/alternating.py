@@ -299,7 +299,8 @@ def working_elsewhere(needed: Sequence[Path]) -> Iterator[Path]:
     )
     if size > _MOST_FOLDER_BYTES:
         raise CaptureError(
-            f"The code writes files and names {bytes_text(size)} of others: too much to copy."
+            f"The code writes files, and reads {bytes_text(size)} of its folder: too much to copy. Move the "
+            "data elsewhere."
         )
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix=folder_prefix(), ignore_cleanup_errors=True) as name:

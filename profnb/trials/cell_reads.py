@@ -208,7 +208,7 @@ def statements_to_repeat(
     changing = set().union(*map(made_by, changed))
     if nothing := [one.lineno for one in changed if not made_by(one)]:
         raise CaptureError(
-            f"The edit changes line {nothing[0]} of an earlier cell, which defines nothing."
+            f"Line {nothing[0]} of an earlier cell would be edited, and only acts. Move it into this cell."
         )
     statements = [one for text in texts for one in ast.parse(text).body]
     wanted = {*needed, *changing}
@@ -223,7 +223,7 @@ def statements_to_repeat(
         ):
             if not is_function and made & names_read_by_statement(one) - remade:
                 raise CaptureError(
-                    f"The edit needs `{min(made)}` of an earlier cell, which is made of itself."
+                    f"An earlier cell updates `{min(made)}` (as in x = x + 1). Define it in this cell."
                 )
             changing |= made
             remade |= made

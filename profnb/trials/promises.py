@@ -52,8 +52,8 @@ def gains_text(gains: "pd.DataFrame") -> str:
         int(gains[name].sum()) for name in ("trials", "faster", "inside", "near")
     )
     said = (
-        f"The promise held what was measured in {count_text(inside)} of {count_text(trials)} trials "
-        f"({percent_text(inside / trials)}), within the measurement's interval in {count_text(near)}. "
+        f"In {count_text(inside)} of {count_text(trials)} trials ({percent_text(inside / trials)}) the "
+        f"measured change lay within the promise; with its interval in {count_text(near)}. "
         f"{count_text(faster)} edits were faster for sure."
     )
     return f"{said}\n\n{shown.to_string(index=False)}"

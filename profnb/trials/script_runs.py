@@ -62,7 +62,9 @@ def try_script(
     if edits is None:
         edits = find_edits(profile.advice, sources, names or {})
     if not edits:
-        return [declined("No advice has an edit that surely fits this script.")]
+        return [
+            declined("No advice has a safe edit for this script. Edit by hand, then profile again.")
+        ]
     needed = None if reads.places is None else existing_places(reads.places, Path.cwd())
     run_once = partial(_run_once, file, words, text, needed, profile)
     return try_for(profile, edits[:count], sources, run_once, seconds, tell)

@@ -44,7 +44,7 @@ def test_what_each_remedy_frees():
     assert advice.rule == "out-of-memory" and advice.where == "Cell [3]:8"
     assert all(map(math.isnan, advice.saves_ms))
     assert advice.evidence == (
-        "A batch of 28 fits at most (now 32). Recomputing activations frees up to 20.0 MB, adding gradients up over 4 batches 15.0 MB, 16 bits 10.0 MB."
+        "A batch of 28 fits at most (now 32). Freed: by recomputing activations up to 20.0 MB, by gradient accumulation over 4 batches 15.0 MB, by 16 bits 10.0 MB."
     )
 
 

@@ -87,7 +87,7 @@ def test_what_is_not_known_is_missing_and_failures_are_said():
     assert frame.error.tolist() == ["", "ValueError: too\nlarge"]
     assert "—" in sweep_text(table)
     nothing = tabulate_sweep([SweepPoint({"a": 1}, error="x")])
-    assert "No setting has a run" in sweep_text(nothing)
+    assert "No setting has a finished run" in sweep_text(nothing)
     assert sweep_figures(nothing) == {}
 
 
@@ -165,7 +165,7 @@ def test_ties_and_what_more_rounds_would_tell_are_said():
     more = int(noisy.ranking.more_rounds[1])
     assert more > 0
     text = " ".join(sweep_text(noisy).split())
-    assert f"{more} more rounds (--repeat) would tell n=b from the fastest, in four sweeps of five" in text
+    assert f"{more} more rounds (--repeat) would tell n=b from the fastest, with a chance of 80 %" in text
     same = tabulate_sweep([runs_of("a", 9, 11, 10), runs_of("b", 11, 9, 10)])
     assert same.ranking.more_rounds.tolist() == [0, -1]
     assert "too close to the fastest to tell apart, even with 200 more rounds" in " ".join(sweep_text(same).split())

@@ -205,7 +205,7 @@ def test_collectives_that_cannot_be_the_same_get_no_verdict(tmp_path):
     other = hosts_of(tmp_path / "other", [[300, 5] * (STEPS // 2), [10] * STEPS])
     files[1].write_bytes(other[1].read_bytes())
     fleet = profnb.load_fleet(files)
-    assert fleet.stragglers == () and "The collectives do not match" in fleet.verdict
+    assert fleet.stragglers == () and "Collectives ended before every host" in fleet.verdict
     assert not fleet.has_met and fleet.hosts.empty and fleet.collectives.empty  # whose waiting would be nobody's
     assert "waits" not in fleet.summary() and json.loads(fleet.to_json())["hosts"] == []
 
@@ -246,15 +246,15 @@ def test_hosts_that_meet_by_twos_only_get_no_verdict(tmp_path):
         receives = [event("w/read_S1:_Recv", at * 20 * MS + MS, 9 * MS) for at in range(8)]
         (tmp_path / f"worker-{one}.xplane.pb").write_bytes(xspace(host(line("python", *calls, *receives)), hostnames=[f"worker-{one}"]))
     fleet = profnb.load_fleet(tmp_path)
-    assert not fleet.has_met and "nobody can be named as late" in fleet.verdict
+    assert not fleet.has_met and "the straggler is not known" in fleet.verdict
     assert any("in pairs (parameter servers" in note for note in fleet.notes)
-    assert fleet.hosts.empty and fleet.steps.empty and "nobody can be named as late" in fleet.summary()
+    assert fleet.hosts.empty and fleet.steps.empty and "the straggler is not known" in fleet.summary()
     assert find_fleet(tmp_path) is None  # one of them says more
 
 
 def test_one_host_alone_is_no_fleet_and_nothing_is_said_of_parameter_servers(tmp_path):
     fleet = profnb.load_fleet(hosts_of(tmp_path, SLOW)[1])
-    assert "1 host: nobody can be named as late" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
+    assert "1 host: the straggler is not known" in fleet.verdict and repr(fleet) == "<Fleet of 1 host>"
     assert any("trace of one host" in note for note in fleet.notes)
     assert not any("parameter servers" in note for note in fleet.notes)
 

@@ -145,7 +145,7 @@ def test_what_only_starts_a_collective_is_no_meeting(tmp_path):
 
 def test_devices_without_collectives_cannot_tell_and_it_is_said(tmp_path):
     fleet = fleet_of(tmp_path, SLOW, nccl="another_kernel")
-    assert "1 host: nobody can be named as late" in fleet.verdict
+    assert "1 host: the straggler is not known" in fleet.verdict
     assert any("3 devices of this trace worked, but fewer than two took part in collectives" in note for note in fleet.notes)
 
 

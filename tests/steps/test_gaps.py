@@ -95,7 +95,7 @@ def test_a_slow_callback_after_each_step_is_still_python_between_steps():
 def test_what_runs_every_tenth_step_is_not_told_to_return_to_python_less_often():
     """40 steps of 10 ms, wholly at work; 0.1 ms behind 36 of them, 50 ms behind every tenth but the last."""
     found = rules(loop(([0.1] * 9 + [50]) * 3 + [0.1] * 9, work=1))["python-between-steps"]
-    assert "97.7 % of this Python runs after 3 of 40 steps, 50.0 ms each time." in found.evidence
+    assert "97.7 % of this Python follows only 3 of 40 steps, 50.0 ms each time." in found.evidence
     assert "less often" in found.code
     assert found.saves_ms[0] == 0  # it may be another program's
     assert "steps_per_execution" not in found.code
@@ -111,7 +111,7 @@ def behind(steps, ms, others_ms):
 def test_few_long_gaps_at_no_regular_distance_may_be_another_programs(steps):
     """A processor that others had for 90 ms: nothing of the program's need have run there."""
     found = rules(loop(behind(steps, 90, 0.1), work=1))["python-between-steps"]
-    assert f"of this Python runs after {len(steps)} of 40 steps, 90.0 ms each time." in found.evidence
+    assert f"of this Python follows only {len(steps)} of 40 steps, 90.0 ms each time." in found.evidence
     assert "another program" in found.code
     assert "several steps" not in found.code
 

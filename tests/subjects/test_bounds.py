@@ -422,7 +422,7 @@ def test_the_report_says_it_in_one_sentence(measured):
     assert "4.7 % memory-bound (60 to 125 % of peak memory)" in section.sentence
     assert "0.0 % neither, 2.3 % unknown" in section.sentence
     assert "At most 125 Gflop/s in 32-bit and 10.0 GB/s of memory. Source: measured here on 2 cores" in section.sentence
-    assert "half of the products of matrices reached 100 Gflop/s to 120 Gflop/s" in section.sentence
+    assert "middle half of the runs 100 Gflop/s to 120 Gflop/s for matrix products" in section.sentence
     limit, *points = section.figure["data"]
     assert [one["name"] for one in points] == ["compute-bound", "memory-bound"]
     assert max(limit["y"]) == 125e9

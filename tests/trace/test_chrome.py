@@ -138,7 +138,7 @@ def test_what_is_not_read_is_counted():
     assert trace.left_out == (
         "1 events have a time that is no number.", "1 events have a duration that is negative or no number.",
         "1 events have no place on a thread (async, object, ...).",
-        "1 ends of flow arrows are not read. Only a correlation in the args links an event to its cause.",
+        "1 ends of flow arrows were skipped. Only args.correlation links launch and kernel.",
     )  # fmt: skip
     assert set(trace.left_out) <= set(Profile(trace).notes)
 

@@ -233,7 +233,7 @@ def test_a_device_that_idles_while_the_host_exchanges_waits_for_no_launch():
     shares = {one.category: one.fraction for one in p.study.summary.shares}
     assert shares["device collectives"] == pytest.approx(0.5)  # as the breakdown has it
     rules = {one.rule: one for one in p.advice}
-    assert rules["exposed-collectives"].title == "Find the worker that comes late"
+    assert rules["exposed-collectives"].title == "Find the straggler"
     assert "while the device computes nothing" in rules["exposed-collectives"].evidence
     assert "idle-device" not in rules
     assert "mostly host collectives" in p.summary()

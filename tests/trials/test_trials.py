@@ -125,7 +125,7 @@ def test_what_there_is_no_time_for_says_so_and_the_largest_saving_comes_first():
     run = timed(clock, 9000.0, {"x": 5000.0, "y": 5000.0})
     first, second = try_edits([Edit(), Edit(sources={FILE: "y"})], run, 10.0, clock=clock)
     assert first.difference.ratio == pytest.approx(5 / 9, rel=0.01)
-    assert second.error == "There was no time left for it (--try-seconds)."
+    assert second.error == "No time was left (--try-seconds)."
 
 
 def test_where_nothing_helps_no_gain_is_claimed():
@@ -221,7 +221,7 @@ def test_kept_trials_are_summed_up_by_rule():
     ]
     said = gains_text(gains)
     assert said.startswith(
-        "The promise held what was measured in 1 of 4 trials (25.0 %), within the measurement's interval in 2. 3 edits were faster for sure."
+        "In 1 of 4 trials (25.0 %) the measured change lay within the promise; with its interval in 2. 3 edits were faster for sure."
     )
     assert "2.50 to 5.00x faster" in said and "2.00x faster" in said
     assert gains_text(summarize_gains(pd.DataFrame([], columns=columns))).startswith(
@@ -236,7 +236,7 @@ def test_the_command_says_what_trials_of_this_machine_left(tmp_path, capsys):
     write_run(file, Run(key="a", when=1.0, trials=[["retracing", 0.1, 0.09, 0.11, 0.05, 0.2]]))
     assert main(["gains", "--history", str(file)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith("The promise held what was measured in 1 of 1 trials (100.0 %)")
+    assert said.startswith("In 1 of 1 trials (100.0 %) the measured change lay within the promise")
     assert "retracing" in said and "10x faster" in said
 
 
@@ -541,7 +541,7 @@ def test_changes_of_earlier_cells_that_would_happen_twice_are_declined(monkeypat
     cell, _, edit = with_earlier(("f(4)\n", "f(5)\n"), monkeypatch)
     assert (
         cell.refuse_edit(edit)
-        == "The edit changes line 9 of an earlier cell, which defines nothing."
+        == "Line 9 of an earlier cell would be edited, and only acts. Move it into this cell."
     )
 
 
@@ -560,7 +560,7 @@ def test_what_is_made_of_a_changed_name_is_made_again_where_it_is_needed():
         "model.compile"
     }
     with pytest.raises(
-        CaptureError, match="needs `ds` of an earlier cell, which is made of itself"
+        CaptureError, match="An earlier cell updates `ds`"
     ):
         statements_to_repeat(["ds = ds.map(f)"], ast.parse("ds = ds.map(f).cache()").body, {"ds"})
     again_from_its_source = ["ds = read()", "ds = ds.map(f)"]
@@ -610,9 +610,9 @@ def test_what_was_learned_stands_beside_each_trial(metric, before, edited, said)
 
 
 def test_where_nothing_was_tried_no_run_is_spoken_of():
-    (section,) = trial_sections([declined("No advice has an edit that surely fits this code.")])
+    (section,) = trial_sections([declined("No advice has a safe edit for this code. Edit by hand, then profile again.")])
     text = section_text(section)
-    assert "No advice has an edit" in text and "ran beside" not in text and "alters" not in text
+    assert "No advice has a safe edit" in text and "ran beside" not in text and "alters" not in text
 
 
 def test_a_diff_shows_our_magic_where_a_comment_holds_its_place():

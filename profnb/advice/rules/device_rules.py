@@ -182,15 +182,13 @@ def layout_changes(model: Model, study: Study) -> Proposals:
         yield propose(study, "layout-changes", _ORDER, evidence, edit)
 
 
-_LESS = (
-    "To exchange less: a larger batch per device, mixed precision, or gradients summed over steps."
-)
+_LESS = "To communicate less: a larger batch per device, mixed precision, or gradient accumulation."
 _ALL_RANKS = (
-    "Capture all workers into one logdir: profnb.load_fleet(logdir) separates waiting from exchange and "
-    f"names the late worker. {_LESS}"
+    "Capture all workers into one logdir: profnb.load_fleet(logdir) separates waiting from communication "
+    f"and names the straggler. {_LESS}"
 )
-WORKERS: Words = ("Find the worker that comes late", _ALL_RANKS, "distributed_training")
-_EXCHANGE = "Exchange less between devices", _LESS, "distributed_training"
+WORKERS: Words = ("Find the straggler", _ALL_RANKS, "distributed_training")
+_EXCHANGE = "Communicate less between devices", _LESS, "distributed_training"
 
 
 @of_steps
@@ -210,8 +208,8 @@ def exposed_collectives(model: Model, study: Study) -> Proposals:
     meanwhile = "the device computes nothing" if study.program.has_device else "no op here computes"
     yield propose(
         study, "exposed-collectives", WORKERS if is_of_workers else _EXCHANGE,
-        f"{percent_text(share)} of the time goes to exchange while {meanwhile}."
-        + (" One trace does not show how much of the exchange is waiting." if is_alone else ""),
+        f"{percent_text(share)} of the time goes to communication while {meanwhile}."
+        + (" One trace does not show how much of this is waiting." if is_alone else ""),
         *model.of_category("device collectives", share, (0.0, LEFT)),
     )  # fmt: skip
 
@@ -437,7 +435,7 @@ _PYTHON_CHANGES = {
 }
 _MORE_TO_DO: Words = ("Give the device more to do", _PYTHON_CHANGES, _GUIDE)
 _LESS_BETWEEN: Words = ("Do less between steps", _PYTHON_CHANGES, _GUIDE)
-_BEFORE = "Run a step or two before the timed ones. Give every batch one shape."
+_BEFORE = "Run two steps before the capture begins. Give every batch one shape."
 _MOVE = "Place the host's longest ops on the device, or move them to the input pipeline."
 _RECORD = "Record the host's ops and Python calls as well, over several marked steps."
 _LATER = "The first run of an op loads libraries and compiles kernels. Run the step once before recording."

@@ -181,7 +181,8 @@ _MORE_WORKERS = (
     "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
+    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]. "
+    "Else use workers: DataLoader(..., num_workers=4)."
 )
 
 
@@ -203,7 +204,7 @@ def waits_for_batches(model: Model, study: Study) -> Proposals:
         code, remains = _READY_FOR_KERAS, _on_all_cores(model, share, share)
     elif by_index or (on_the_spot and is_short):
         title, code, remains = "Take batches by index", _BY_INDEX, (0.0, LEFT)
-        why = "The DataLoader takes single examples and stacks them to a batch again."
+        why = "The DataLoader takes single examples and collates every batch."
     elif on_the_spot:
         remains = _on_all_cores(model, share, share)
         why = "The DataLoader has no workers: the training process makes each batch on request."

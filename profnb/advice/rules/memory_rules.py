@@ -29,8 +29,8 @@ _TIMES = 4  # smaller batches whose gradients are added up
 _TENTH = 0.1
 _MOST_HOLDERS = 2
 _FITTING = {
-    UNKNOWN: "Use a smaller batch first. Then recompute activations, or add gradients up over several "
-    "batches.",
+    UNKNOWN: "Use a smaller batch first. Then recompute activations (checkpointing), or accumulate "
+    "gradients.",
     TENSORFLOW: "Give fit a smaller batch_size first. Then keras.optimizers.Adam("
     f"gradient_accumulation_steps={_TIMES}), tf.recompute_grad(block), or "
     "keras.mixed_precision.set_global_policy('mixed_float16').",
@@ -99,12 +99,12 @@ def _smaller_steps(model: Model, shortage: MemoryShortage, sums: dict[str, int])
     if not grows:
         return
     frees = [
-        f"Recomputing activations frees up to {bytes_text(grows)}",
-        f"adding gradients up over {_TIMES} batches {bytes_text(grows * (1 - 1 / _TIMES))}",
+        f"Freed: by recomputing activations up to {bytes_text(grows)}",
+        f"by gradient accumulation over {_TIMES} batches {bytes_text(grows * (1 - 1 / _TIMES))}",
     ]
     is_narrow = study is not None and is_mixed_precision(study)
     if shortage.device != CPU and not is_narrow:  # a CPU computes 16 bits in software
-        frees.append(f"16 bits {bytes_text(grows / 2)}")
+        frees.append(f"by 16 bits {bytes_text(grows / 2)}")
     yield f"{', '.join(frees)}."
 
 

@@ -295,8 +295,8 @@ def oversubscribed(model: Model, study: Study) -> Proposals:
         "oversubscribed", "Run fewer threads",
         f"On average {threads:.1f} ops ran at once on {count_text(cores)} cores. The ops take turns, and "
         "each switch costs.",
-        f"num_parallel_calls=tf.data.AUTOTUNE instead of a large number, or options.threading."
-        f"private_threadpool_size = {cores}; tf.config.threading.set_inter_op_parallelism_threads({cores}).",
+        f"Set num_parallel_calls=tf.data.AUTOTUNE. Else limit threads: options.threading."
+        f"private_threadpool_size = {cores}, tf.config.threading.set_inter_op_parallelism_threads({cores}).",
         f"{_TF_API}data/ThreadingOptions", [model.some_of(kinds, share, (cores / threads, 1.0))],
     )  # fmt: skip
 

@@ -299,8 +299,8 @@ def tiny_batches(model: Model, study: Study) -> Proposals:
         code += "loop into the tf.function."
     yield Proposal(
         "larger-batch", "Give each step more examples",
-        f"Each step has {counted_text(batch, 'example')} and would take as long for many. Long ops compute "
-        f"for {percent_text(long)} of the time.", code, guide(study, "data_performance"),
+        f"Each step has {counted_text(batch, 'example')}. Many examples take about as long: long ops compute "
+        f"for {percent_text(long)} of the time only.", code, guide(study, "data_performance"),
         [Edit(rows, whole / _IN_ONE_CALL, whole * LEFT, share)],
     )  # fmt: skip
 

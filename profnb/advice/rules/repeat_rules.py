@@ -235,7 +235,7 @@ _FROZEN_GUIDE = "https://keras.io/guides/transfer_learning/"
 _UNLEARNED = {
     LOOKUP: (
         "one-hot", "Use an Embedding instead of {what}",
-        "One-hot rows times a weight only pick rows of the weight.",
+        "One-hot vectors times a weight matrix only look up rows of the matrix.",
         "keras.layers.Embedding(categories, units) takes the integers themselves. It replaces one_hot and "
         "the Dense layer behind.",
         "https://keras.io/api/layers/core_layers/embedding/",
@@ -248,7 +248,7 @@ _UNLEARNED = {
     ),
     DATA: (
         "unlearned", "Run {what} once for all epochs",
-        "Nothing in it is trained: {epochs} epochs compute the same for each example.",
+        "No weight in it is trained: all {epochs} epochs compute the same for each example.",
         "features = frozen.predict(x), then fit the remaining layers on features. Targets and decoded data: "
         "dataset.map(...).cache() before shuffle. Skip this if each epoch augments the examples anew.",
         _FROZEN_GUIDE,
@@ -410,7 +410,7 @@ _ANEW = {
     ),
     "differ": (
         "Trace fewer models",
-        "Models that differ in one number can share a model. Assign the number "
+        "One model can serve all values of a number. Assign the number "
         "(model.optimizer.learning_rate = 1e-4) and the first weights before each run. Try fewer sizes, "
         "each for more steps.",
     ),
@@ -446,7 +446,7 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     if spent:
         yield Proposal(
             "new-model-in-a-loop", title,
-            f"One line {happened} took {duration_text(spent)}, the first time aside.", code, _RETRACING,
+            f"One line {happened} took {duration_text(spent)}, without the first time.", code, _RETRACING,
             [Edit(rows, 0.0, most, spent / whole)], again.line,
         )  # fmt: skip
 

@@ -203,13 +203,13 @@ def _add_steps(log: StepLog, numbers: "array[int]", names: list[str]) -> None:
     """Add steps, and forget those that they came in place of."""
     first, count = numbers[:2]
     if first > len(log) or len(numbers) != 2 + count * len(COLUMNS) or count < 0:
-        raise TraceFormatError("steps that do not follow")
+        raise TraceFormatError("steps out of order")
     log.truncate(first)
     columns = [numbers[2 + at * count : 2 + (at + 1) * count] for at in range(len(COLUMNS))]
     for begin, end, name, kind, *others in zip(*columns, strict=True):
         is_step = 0 <= begin <= end < _NS and 0 <= kind < len(KINDS) and 0 <= name < len(names)
         if not is_step or not 0 <= others[-1] < _MOST_RUNS:
-            raise TraceFormatError("a step that can be none")
+            raise TraceFormatError("a step with impossible times")
         log.end_step(len(log), begin, end, names[name], kind, *others)
 
 

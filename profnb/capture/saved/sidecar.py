@@ -212,7 +212,7 @@ def _decode(text: bytes) -> tuple[CaptureOptions, list[Recording]]:
         or not isinstance(runs, list)
         or len(runs) > _MOST_RUNS_KEPT
     ):
-        raise TraceFormatError(f"version {str(version)[:20]} with {type(runs).__name__} of runs")
+        raise TraceFormatError(f"version {str(version)[:20]}, {type(runs).__name__} of runs")
     runs = map(_of_version_1, runs) if version == 1 else runs
     codec = Codec(LIMITS, CHECKS)
     return codec.decode(contents, CaptureOptions), [codec.decode(run, Recording) for run in runs]

@@ -64,8 +64,8 @@ class MeasuredPeak:
         return Peak(
             {"32-bit": self.flops_per_second},
             self.bytes_per_second,
-            f"measured here on {_cores(self.threads)}: half of the products of matrices reached {flops}, "
-            f"half of the copies {copied}{self._remark}",
+            f"measured here on {_cores(self.threads)}: middle half of the runs {flops} for "
+            f"matrix products, {copied} for copies{self._remark}",
         )
 
     @property

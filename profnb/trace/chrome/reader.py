@@ -84,8 +84,7 @@ def read_chrome(buffer: Bytes, source: str) -> Trace:
     left_out = [*raw.left_out, *reading.left_out]
     if raw.flows and not is_export and not is_kineto(raw):  # these name launches in args too
         left_out.append(
-            f"{raw.flows:,} ends of flow arrows are not read. Only a correlation in the args links an event "
-            "to its cause."
+            f"{raw.flows:,} ends of flow arrows were skipped. Only args.correlation links launch and kernel."
         )
     trace = assemble_trace(
         source, lines, line_of_thread[reading.thread[events]], reading.name[events],
