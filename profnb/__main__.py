@@ -465,13 +465,16 @@ def _trouble(error: Exception) -> str:
     """Say what an error found, and what to do."""
     if not isinstance(error, OSError) or error.filename is None:
         return str(error)
+    path = Path(
+        os.fsdecode(error.filename) if isinstance(error.filename, bytes) else str(error.filename)
+    )
     if isinstance(error, FileNotFoundError):
-        return f"There is no {error.filename}. Check the path."
+        return f"There is no {path if path.parent.exists() else path.parent}. Check the path."
     if isinstance(error, IsADirectoryError):
-        return f"{error.filename} is a folder. Name a file."
+        return f"{path} is a folder. Name a file."
     if isinstance(error, PermissionError):
-        return f"You have no permission for {error.filename}. Name another file, or ask its owner."
-    return f"{error.strerror}: {error.filename}."
+        return f"You have no permission for {path}. Name another file, or ask its owner."
+    return f"{error.strerror}: {path}. Name another file."
 
 
 if __name__ == "__main__":

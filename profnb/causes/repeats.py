@@ -19,7 +19,7 @@ from posixpath import commonpath
 import numpy as np
 
 from profnb.capture.marking.trace_events import TracedFunction
-from profnb.capture.parts.part_records import BUILDING, CHECKPOINTING, LOADING, CellPart
+from profnb.capture.parts.part_records import ADAPTS, BUILDING, CHECKPOINTING, LOADING, CellPart
 from profnb.capture.source.source_records import CAPTURED, GraphShapes
 from profnb.capture.source.user_code import file_title
 from profnb.causes.numbers import LEAST_SHARE
@@ -34,7 +34,7 @@ from profnb.subjects.study import Study
 from profnb.trace.names import parse_op
 
 _FEWEST_MODELS = 3  # two are compared; three come from a loop
-_COMPILE, _BUILDING_LAYERS, _ADAPTS = "Model.compile", "layers", ".adapt"
+_COMPILE, _BUILDING_LAYERS = "Model.compile", "layers"
 _VALIDATES = re.compile(
     r"(?:^|_)(?:test|val|valid|validate|validation|eval|evaluate|evaluation)(?:_|$)", re.IGNORECASE
 )
@@ -95,7 +95,9 @@ def find_models_again(study: Study) -> ModelsAgain | None:
 def _adapted_again(building: Sequence[CellPart], cells: dict[str, int]) -> ModelsAgain | None:
     """Find a layer that learns its data three times or more, with steps between, and is not made as often."""
     most = max(building, key=lambda part: part.occurrences, default=None)
-    if most is None or not most.name.endswith(_ADAPTS) or most.occurrences < _FEWEST_MODELS:
+    if most is None or not most.name.endswith(ADAPTS) or most.occurrences < _FEWEST_MODELS:
+        return None
+    if not most.file:  # a library's own loop
         return None
     if any(2 * part.occurrences > most.occurrences for part in building if part is not most):
         return None

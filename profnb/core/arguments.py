@@ -42,12 +42,12 @@ def count(text: str) -> int:
 
 def listed(text: str) -> list[str]:
     """Read words, between commas."""
-    return [part.strip() for part in unquoted(text).split(",")]
+    return [word for part in unquoted(text).split(",") if (word := part.strip())]
 
 
 def counts(text: str) -> list[int]:
     """Read several whole numbers of at least one, between commas."""
-    return list(map(count, listed(text)))
+    return list(map(count, listed(text) or [""]))
 
 
 class Parser(argparse.ArgumentParser):

@@ -146,7 +146,8 @@ def make_forecast(
     if is_process:
         spread = max(spread, _GRAIN, _UNEVEN * slope * float(size[-1]))
         notes.append(
-            "A process' memory for a batch varies by up to a quarter. `largest_batch` leaves room."
+            "A process' memory for a batch varies by up to a quarter."
+            + (" `largest_batch` leaves room." if limit else "")
         )
     share = off / float(peak[-1] + others_bytes)
     notes.append(

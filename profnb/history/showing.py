@@ -113,7 +113,7 @@ class History:
         if alarms:
             return alarms[-1]
         series = len({row.series for row in self.rows})
-        counts = f"{counted_text(len(self.rows), 'run')} of {counted_text(series, 'program')}"
+        counts = f"{counted_text(len(self.rows), 'run')} in {count_text(series)} series"
         return f"{counts}: no slow-down among the latest ten of each."
 
     def summary(self) -> str:

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from profnb.capture.machine.waits import MOUNTS, network_mounts
-from profnb.core.errors import ProfnbError
+from profnb.core.errors import ProfnbError, TraceFormatError
 from profnb.core.printable import printable
-from profnb.core.safe_files import open_regular
+from profnb.core.safe_files import check_regular
 
 _OURS, _SCHEMA = 0x70726E62, 3  # "prnb"; 2 has where a trace was kept, 3 trials and headlines
 _PATIENCE_S = 5.0
@@ -153,8 +153,10 @@ def _told_as(trouble: str, remedy: str = "") -> Iterator[None]:
     """Make what goes wrong with the file a sentence."""
     try:
         yield
-    except (sqlite3.Error, OSError, ValueError, TypeError, zlib.error) as error:
-        raise HistoryError(f"{trouble}: {printable(str(error))}.{remedy}") from None
+    except (sqlite3.Error, OSError, ValueError, TypeError, zlib.error, TraceFormatError) as error:
+        raise HistoryError(
+            f"{trouble}: {printable(str(error)).removesuffix('.')}.{remedy}"
+        ) from None
 
 
 def _write(path: Path, run: Run, most_runs: int) -> Written:
@@ -199,14 +201,15 @@ def read_tree(path: Path, key: str) -> Tree:
 
 @contextmanager
 def _read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file to read it, or say what it is instead."""
-    open_regular(path).close()
+    """Open the file to read it, or say what it is instead.
+
+    SQLite alone opens it: whoever closes the file otherwise gives up the locks that this process has on it.
+    """
     trouble = f"{printable(path.name)} cannot be read as a history"
-    with (
-        _told_as(trouble, " Give the file in which profnb keeps runs."),
-        _opened(path) as (database, _),
-    ):
-        yield database
+    with _told_as(trouble, " Give the file in which profnb keeps runs."):
+        check_regular(path)
+        with _opened(path) as (database, _):
+            yield database
 
 
 @contextmanager

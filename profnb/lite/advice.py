@@ -116,7 +116,9 @@ def _custom(one: LiteModel, ops: list[LiteOp]) -> Finding | None:
     needs = "kernels of its own"
     if any(op.op_type.startswith("Flex") for op in custom):
         needs = "the Flex delegate, which has TensorFlow's kernels"
-    evidence = f"TensorFlow Lite lacks {names}: an app needs {needs}. No accelerator runs these ops."
+    evidence = (
+        f"TensorFlow Lite lacks {names}: an app needs {needs}. No accelerator runs these ops."
+    )
     title = f"Replace {names}" if len(names) < LONGEST_NAME else "Replace custom ops"
     return Finding("custom-ops", title, evidence, _share(one, custom), "", _OPS_GUIDE, 0.1)
 

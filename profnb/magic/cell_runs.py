@@ -186,9 +186,8 @@ class CellRuns:
         """No cell runs yet."""
         self.shell, self._results = shell, results
         self._warming, self._is_live = warming, is_live
-        self._shown_ns = (
-            0  # what showing the last one took: the next one's page cannot tell its own
-        )
+        # What showing the last one took: the next one's page cannot tell its own.
+        self._shown_ns = 0
 
     def run(self, arguments: Namespace, cell: str, show: Show) -> None:
         """Run a cell's body for a caller that bypassed the input transformer."""

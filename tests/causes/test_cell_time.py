@@ -620,6 +620,18 @@ def test_what_adapts_is_one_call_between_two_steps_though_it_asks_for_input(cell
     assert times == {"Normalization.adapt": (3, False)}
 
 
+def test_functions_that_an_adapting_layer_calls_are_steps_of_its_own(cell):
+    """A layer of Keras 2 calls a function for each batch."""
+    adapts = ("Normalization.adapt", f"{KERAS_3}/layers/preprocessing/normalization.py", 200, 230)
+    for _ in range(20):
+        cell.work(20, adapts)
+        with cell.within(adapts):
+            cell.step(20, CALL, "adapt_step")
+    cell.step(10, CALL, "learn")
+    times = [part.occurrences for part in cell.records().parts if part.part == BUILDING]
+    assert times == [1]
+
+
 def test_when_the_longest_calls_of_callbacks_ran_is_kept(cell):
     """What a callback calls has a time of its own; steps and what is shorter than 1 ms have none."""
     cell.step(100)

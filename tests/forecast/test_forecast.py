@@ -230,7 +230,7 @@ def test_sequences_in_a_ragged_array_are_to_be_padded():
 
 @pytest.mark.parametrize("batch", [[], 3, None, np.zeros((0, 4))])
 def test_a_batch_without_examples_is_refused(batch):
-    with pytest.raises(CaptureError, match="The batch has arrays of 0 examples"):
+    with pytest.raises(CaptureError, match="The arrays have 0 examples"):
         profnb.fits(print, batch)
 
 

@@ -146,6 +146,15 @@ def test_to_read_what_is_no_history_says_so_and_what_to_give(tmp_path):
             use(tmp_path)
 
 
+def test_a_process_that_has_read_keeps_its_log_beside_another_one(file):
+    """Who closes the file otherwise than by SQLite gives up its locks: the next process takes the log for left."""
+    code = "import sqlite3, sys; file = sqlite3.connect(sys.argv[1]); print(file.execute('SELECT key FROM runs').fetchall()); file.close()"
+    keep(file, [2.0])
+    assert len(read_runs(file)) == 1
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True, capture_output=True)
+    assert Path(f"{file}-wal").exists()  # this process writes to it
+
+
 def test_to_read_an_empty_file_leaves_it_empty(tmp_path):
     (tmp_path / "empty").touch()
     assert read_runs(tmp_path / "empty") == []

@@ -121,7 +121,8 @@ def _on_all_cores(model: Model, wait: float, work: float) -> tuple[float, float]
     # The rest itself takes one core at least, unless a device does it.
     whole = work if model.program.has_device else work + rest
     least = whole / cores - rest if model.cores else 0.0
-    return max(least, 0.0) / wait, work / cores / wait
+    most = min(work / cores / wait, 1.0)
+    return min(max(least, 0.0) / wait, most), most
 
 
 @of_trace

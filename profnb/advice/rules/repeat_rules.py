@@ -432,7 +432,8 @@ def new_model_in_a_loop(model: Model, study: Study) -> Proposals:
     if again is None:
         return
     nodes = tree.rows(parts.BUILDING, parts.FIRST)
-    rows = tree.with_below([row for row in nodes if again.name in ("", tree.name[row])])
+    its = (again.name, again.line) if again.name else ()
+    rows = tree.with_below([at for at in nodes if not its or (tree.name[at], tree.line[at]) == its])
     whole = float(tree.self_ps[rows].sum())
     spent = whole * (1 - 1 / again.count) if again.name else min(float(again.spent_ps), whole)
     usual = 0.0 if study.summary.all_warm_up else study.summary.mean_period_ps * again.traced

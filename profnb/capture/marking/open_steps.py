@@ -53,10 +53,8 @@ from profnb.capture.source.source_records import TurnRecords
 from profnb.capture.source.user_code import is_own_file, outward
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
-_COUNTED, _CACHE_BYTES = (
-    5,
-    4 << 20,
-)  # 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's
+# 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's.
+_COUNTED, _CACHE_BYTES = 5, 4 << 20
 MARKER = "profnb_marker"  # the metadata that tells our markers from the user's
 
 
@@ -226,24 +224,30 @@ class OpenSteps:
 
 @cache
 def counting_ns() -> int:
-    """Measure counting a call, as it is behind one that waited: another thread used the caches."""
+    """Measure counting a call, as it is behind one that waited: another thread used the caches.
+
+    0 where no thread can be started any more, as the process ends.
+    """
     opened, spans, took = OpenSteps(lambda: False, lambda _: None), [], []
     opened.counts_only = True
     used = bytes(_CACHE_BYTES)
-    with (
-        ThreadPoolExecutor(1) as other,
-        watched_call(
-            lambda: None,
-            before=lambda: spans.append(opened.begin(None, CALL, "")),
-            after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
-            hook_failed=lambda _: None,
-        ) as counted,
-    ):
-        for _ in range(_COUNTED):
-            other.submit(sha1, used).result()
-            begin_ns = time.perf_counter_ns()
-            counted()
-            took.append(time.perf_counter_ns() - begin_ns)
+    try:
+        with (
+            ThreadPoolExecutor(1) as other,
+            watched_call(
+                lambda: None,
+                before=lambda: spans.append(opened.begin(None, CALL, "")),
+                after=lambda: opened.record(spans.pop(), time.perf_counter_ns()),
+                hook_failed=lambda _: None,
+            ) as counted,
+        ):
+            for _ in range(_COUNTED):
+                other.submit(sha1, used).result()
+                begin_ns = time.perf_counter_ns()
+                counted()
+                took.append(time.perf_counter_ns() - begin_ns)
+    except RuntimeError:
+        return 0
     return sorted(took)[_COUNTED // 2]
 
 

@@ -16,7 +16,6 @@ Keras tells its callbacks how many epochs there will be and how many batches eac
 epoch whose length nobody knew beforehand has told it when it is over.
 """
 
-import sys
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -72,8 +71,10 @@ class KerasRuns:
     @property
     def now(self) -> KerasRun | None:
         """The innermost run, as it stands now; any thread may ask."""
-        for run in self.running[-1:]:  # the last execution of an epoch may be shorter
-            return replace(run, batches_ended=min(run.batches_ended, run.batches or sys.maxsize))
+        for run in map(replace, self.running[-1:]):
+            if run.batches:  # the last execution of an epoch may be shorter
+                run.batches_ended = min(run.batches_ended, run.batches)
+            return run
         return None
 
     @property
@@ -407,8 +408,8 @@ class SessionRuns:
         gaps, (settled, _, late) = opened.gaps, opened.log.stored
         first = settled + len(late)
         if not end_ns:
-            run = opened.begin(None, RUN, SESSION_RUN, number)
-            run.begin_ns = begin_ns
+            run = OpenStep()
+            run.name, run.begin_ns = SESSION_RUN, begin_ns
             opened.fail(run, time.perf_counter_ns())
             return True
         self._session_runs = number + 1

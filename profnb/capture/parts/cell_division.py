@@ -208,6 +208,8 @@ class _Spans:
         keys: The parts that steps are.
         key: Of each step, its row in ``keys``.
         was_traced: Which steps were, shape (S,).
+        name: What steps are called, as rows of the log's names, shape (S,).
+        end_ns: When they ended, shape (S,).
     """
 
     def __init__(self, counts: CellCounts, made: _Parts) -> None:
@@ -233,7 +235,9 @@ class _Spans:
         self.is_between = ~is_step & is_free
         self.keys, self.key = _keys_of_steps(log, end - begin)
         self.was_traced = np.asarray(log.column("was_traced"), np.bool_)
-        self._calls = np.where(np.asarray(log.column("kind")) == KINDS.index(KERAS), _OF_BATCH, 1)
+        kind = np.asarray(log.column("kind"))
+        self._calls = np.where(kind == KINDS.index(KERAS), _OF_BATCH, 1)
+        self.name, self.end_ns = np.asarray(log.column("name"), np.int64), end
         self.method = [_method_of(one) for one in log.runs]
         self._before = np.searchsorted(end, middle, "right") - 1
         self._run = _runs_of_steps(log)
@@ -504,15 +508,18 @@ def _divide_between(
         seen_as = _seen_as(spans, paths, unseen, None)
         made.add_with_path(*seen_as, int(edge_ns[unseen]), int(took[unseen]))
     _divide_short(spans, made, between[is_short[between]], votes | exact, paths)
-    built: set[tuple[_Key, int]] = set()
+    adapted: set[tuple[_Key, int]] = set()
+    in_steps = zip(spans.step[piece].tolist(), looks.part, strict=True)
+    inside = [at for at, part in in_steps if at >= 0 and part.name.endswith(parts.ADAPTS)]
+    ends_ns = spans.end_ns[~np.isin(spans.name, spans.name[inside])]
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
-        # What builds asks for input, too, and goes on: between two steps it is one call.
-        once = (key, int(np.searchsorted(edge_ns, since, "right")))
-        if key[0] in _SEEN and once not in built:
+        # A layer that adapts asks for input, and calls functions: between two other steps it is one call.
+        once = (key, int(np.searchsorted(ends_ns, since, "right")))
+        if key[0] in _SEEN and once not in adapted:
             row.occurrences, row.is_counted = row.occurrences + 1, False
-        if key[0] == parts.BUILDING:
-            built.add(once)
+        if key[0] == parts.BUILDING and key[1].endswith(parts.ADAPTS):
+            adapted.add(once)
     return calls
 
 

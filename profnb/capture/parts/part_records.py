@@ -19,6 +19,7 @@ SESSION_RUNS, FAILED = "session runs", "failed steps"
 INPUT, GAPS, EPOCH_ENDS, AROUND = "input", "gaps", "epoch ends", "around steps"
 CALLBACKS, CHECKPOINTING = "callbacks", "checkpointing"
 INTERPRETER = "interpreter"
+ADAPTS = ".adapt"  # how what a layer does with its data, of building, ends
 LOADING = ("load_weights", "restore", "read")  # how what loads, of checkpointing, ends
 OTHER, PROFNB = "other Python", "profnb"
 

@@ -141,8 +141,8 @@ def find_loop(spine: Spine, long_ps: int) -> Loop | None:
     took_ps, cost = spine.steps.duration_ps[counted], spine.tracing_cost
     usual_ps = np.median(took_ps) if cost is None else min(np.median(took_ps), cost.untraced_ps)
     # What tracing adds that the clock leaves in; of all recorded events the loop's have their share of it.
-    added = counted.size * (np.median(took_ps) - usual_ps)
-    whole = float(took_ps.sum() - added)
+    whole = float(took_ps.sum() * usual_ps / max(np.median(took_ps), 1))
+    added = float(took_ps.sum()) - whole
     ops = np.flatnonzero(trace.select_names(lambda name: parse_op(name) is not None))
     ops = ops[np.isin(spine.groups.step[ops], counted)]
     is_inside = trace.are_named(ops, lambda name: bool(_IN_LOOP.search(name)))
