@@ -26,6 +26,7 @@ class Taken(ast.AST):
 
     value: ast.AST
     at: int
+    names: Sequence[str] = ()
 
 
 @dataclass(eq=False)
@@ -70,6 +71,8 @@ def _bind(statement: ast.AST, names: dict[str, list[ast.AST]]) -> None:
         pairs = [(target, statement.value) for target in statement.targets]
     elif isinstance(statement, (ast.AnnAssign, ast.NamedExpr)) and statement.value is not None:
         pairs = [(statement.target, statement.value)]
+    elif isinstance(statement, ast.For) and isinstance(statement.iter, ast.Tuple):
+        pairs = [(statement.target, value) for value in statement.iter.elts]
     else:
         return
     for target, value in pairs:
@@ -77,9 +80,10 @@ def _bind(statement: ast.AST, names: dict[str, list[ast.AST]]) -> None:
             names[target.id].append(value)
         elif isinstance(target, ast.Tuple):
             has_parts = isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts)
+            together = tuple(map(last_name, target.elts))
             for at, one in enumerate(target.elts):
                 if isinstance(one, ast.Name):
-                    names[one.id].append(value.elts[at] if has_parts else Taken(value, at))
+                    names[one.id].append(value.elts[at] if has_parts else Taken(value, at, together))
 
 
 @cache
@@ -94,6 +98,8 @@ def _all_bound(function: ast.FunctionDef) -> Mapping[str, Sequence[ast.AST]]:
                 bound[-1] = Grown(bound[-1], [])
             if bound:
                 bound[-1].more.append(node.value)
+        if isinstance(node, ast.Call) and last_name(node) == "append" and len(node.args) == 1 and is_text(node.args[0]):
+            names[last_name(node.func.value)].append(node.args[0])
     return names
 
 

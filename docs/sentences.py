@@ -17,9 +17,9 @@ from itertools import count, zip_longest
 from pathlib import Path
 
 from profnb.report.advice import code_pieces
-from sentence_examples import VARIANTS
+from sentence_examples import CHOSEN_BY, VARIANTS
 from sentence_names import Module, above, last_name
-from sentence_source import PASSES_ON, NoText, Pack, Source
+from sentence_source import MARKED, PASSES_ON, NoText, Pack, Source, agree
 
 PACKAGE = Path(__file__).resolve().parents[1] / "profnb"
 _ADVICE = {"Proposal": (0, 1, 2, 3), "Finding": (0, 1, 2, 4), "propose": (1, 2, 3)}
@@ -104,7 +104,8 @@ class Sentences(Source):
             lines = []
             for pack, titles in zip(packs, texts, strict=True):
                 code = [text for text in pack.parts[1] if isinstance(text, str)] if len(pack.parts) > 1 else []
-                lines += _advice_lines(rule, titles, evidence, code)
+                fitting = [one for one in evidence if agree(titles[0], str(one))]
+                lines += _advice_lines(rule, titles, fitting or evidence, code)
             if lines:
                 return lines
             return _advice_lines(*fields)
@@ -118,14 +119,30 @@ def _advice_lines(
     code: Sequence[object],
 ) -> list[str]:
     rules = [str(one) for one in rule if isinstance(one, str)] or ["rule"]
-    rows = zip_longest(*([text for text in texts if isinstance(text, str)] for texts in (titles, evidence, code)))
+    evidence = [one for one in evidence if isinstance(one, str)]
+    titles = _beside(titles, evidence)
+    code = _beside(code, ["".join(filter(None, row)) for row in zip_longest(titles, evidence)])
+    rows = zip_longest(titles, evidence, code)
     first = ["", "", ""]
     lines = []
     for at, row in enumerate(rows):
-        first = [text if text is not None else before for text, before in zip(row, first, strict=True)]
-        title, *rest = first
-        lines.append(f"`{rules[min(at, len(rules) - 1)]}`: {_NEXT.join(text for text in (f'{title}.', *rest) if text)}")
+        beside = "".join(filter(None, row))
+        first = [before if text is None else text for text, before in zip(row, first, strict=True)]
+        title, *rest = (text if agree(beside, text) else "" for text in first)
+        fitting = [one for one in rules if agree(one, "".join((title, *rest)))] or rules
+        said = _NEXT.join(text for text in (title and f"{title}.", *rest) if text)
+        lines.append(f"`{fitting[min(at, len(fitting) - 1)]}`: {said}")
     return lines
+
+
+def _beside(texts: Iterable[object], others: Iterable[str]) -> list[str | None]:
+    """Of texts for each of others the next one that can stand beside it, then the rest."""
+    left = [text for text in texts if isinstance(text, str)]
+    rows = []
+    for other in others:
+        rows.append(next((text for text in left if agree(other, text)), None))
+        left = [text for text in left if text is not rows[-1]]
+    return [*rows, *left]
 
 
 def _advice_calls(module: Module) -> Iterator[ast.Call]:
@@ -142,12 +159,26 @@ def _prose_roots(module: Module) -> Iterator[ast.AST]:
     for node in ast.walk(module.tree):
         if not isinstance(node, (ast.Constant, ast.JoinedStr)) or not _is_prose(node):
             continue
-        root = node
-        while (parent := module.parents.get(root)) is not None and _goes_on(parent, root):
-            root = parent
+        root = _widest(module, node)
+        if isinstance(module.parents.get(root), ast.Assign) and _ends_open(root):  # it goes on where its name is used
+            names = {target.id for target in module.parents[root].targets if isinstance(target, ast.Name)}
+            for one in ast.walk(module.functions[root] or module.tree):
+                if isinstance(one, ast.Name) and one.id in names and isinstance(one.ctx, ast.Load):
+                    root = _widest(module, one)
         if root not in given and not _is_elsewhere(module, root):
             given.add(root)
             yield root
+
+
+def _widest(module: Module, node: ast.AST) -> ast.AST:
+    while (parent := module.parents.get(node)) is not None and _goes_on(parent, node):
+        node = parent
+    return node
+
+
+def _ends_open(node: ast.AST) -> bool:
+    last = node.values[-1] if isinstance(node, ast.JoinedStr) else node
+    return isinstance(last, ast.Constant) and str(last.value).endswith(" ")
 
 
 def _goes_on(parent: ast.AST, child: ast.AST) -> bool:
@@ -223,10 +254,11 @@ def _new_only(lines: Sequence[str]) -> list[str]:
     said: list[set[str]] = []
     for line in lines:
         rule, _, text = line.partition(": ") if line.startswith("`") else ("", "", line)
-        fresh = []
+        before, fresh = list(said), []
         for sentence in sentences_of(text):
             words = set(_SPLIT.split(sentence.lower()))
-            if all(len(words - before) > _FEW or (len(words) <= _FEW and words != before) for before in said):
+            is_new = all(len(words - other) > _FEW or (len(words) <= _FEW and words != other) for other in before)
+            if is_new or (fresh and words not in said):  # what follows in one text was written for it
                 fresh.append(sentence)
                 said.append(words)
         if fresh:
@@ -284,6 +316,13 @@ def measure(page: str) -> Measure:
 
 
 def _line(text: str) -> str:
+    """A text in one line, with the examples of what chose it."""
+    by = dict(MARKED.findall(text))
+    text = MARKED.sub("", text)
+    for name, examples in CHOSEN_BY.items():
+        value = by.get(name, "")
+        for example, chosen in {f"<{name}>": value, **examples.get(value, {})}.items():
+            text = re.sub(rf"(?<!\w){example}(?!\w)", chosen, text)
     return re.sub(r"\s+", " ", _TAG.sub(" ", text).replace("{}", "...")).strip()
 
 
@@ -291,7 +330,8 @@ def varied(line: str) -> str:
     """An example that stands several times on a line varies, as the values do; a part is less than its whole."""
     for example, values in VARIANTS.items():
         counted = count()
-        line = re.sub(rf"(?<![\w.,']){re.escape(example)}(?!\w|[.,]\d)", lambda _: values[next(counted) % len(values)], line)
+        again = re.compile(rf"(?<![\w.,'])(?<!\w-){re.escape(example)}(?!\w|[.,]\d)")
+        line = again.sub(lambda _: values[next(counted) % len(values)], line)
 
     def ordered(found: re.Match[str]) -> str:
         part, of, whole = found.groups()
