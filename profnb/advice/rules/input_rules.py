@@ -182,8 +182,7 @@ _MORE_WORKERS = (
     "DataLoader(..., persistent_workers=True) keeps the workers from epoch to epoch."
 )
 _BY_INDEX = (
-    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]. "
-    "Else use workers: DataLoader(..., num_workers=4)."
+    "If all examples are in memory: for rows in torch.randperm(len(x)).split(32): x[rows], y[rows]."
 )
 
 
