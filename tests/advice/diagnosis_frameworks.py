@@ -44,7 +44,7 @@ def large_update(size=700):
     return update, jnp.ones((size, size)), jnp.ones((size, size))
 
 
-@of_jax("work-outside-jit", says=("jax.jit", "multiply"), never=OF_TENSORFLOW)
+@of_jax("work-outside-jit", also=("eager-ops",), says=("jax.jit", "multiply"), never=OF_TENSORFLOW)
 def jnp_work_outside_of_jit():
     update, start, x = small_update()
 
