@@ -42,7 +42,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from hashlib import sha1
-from itertools import islice
 from types import CodeType
 from typing import Any
 
@@ -50,7 +49,7 @@ from profnb.capture import seams
 from profnb.capture.hooks import Library, watched_call
 from profnb.capture.signals import OwnFaults
 from profnb.capture.source.source_records import TurnRecords
-from profnb.capture.source.user_code import is_own_file, outward
+from profnb.capture.source.user_code import is_own_file
 from profnb.capture.step_records import CALL, KINDS, TAPE, USER, OpenStep, StepLog
 
 # 13 ms, once a process; 12 us a call, as behind a step of TensorFlow's.
@@ -301,7 +300,7 @@ class TapeWatch:
         self._numbers = weakref.WeakKeyDictionary[Any, int]()
         self._tapes = 0
         self._open: dict[int, Any] = {}  # by the tape's id: the gradient's event
-        self._sites: dict[tuple[tuple[int, int], ...], int] = {}
+        self._sites: dict[tuple[int, ...], int] = {}
         self._codes: list[CodeType] = []  # of the sites; kept, as they are known by their ids
 
     @contextmanager
@@ -390,16 +389,16 @@ class TapeWatch:
 
     def _site(self) -> int:
         """Number the calls that led here, the innermost ones, wherever two stand in one line."""
-        frame = inspect.currentframe()
-        calls: list[tuple[int, int]] = []
-        while frame is not None and len(calls) < _DEPTH:  # ours too, which are the same each time
-            calls.append((id(frame.f_code), frame.f_lasti))
+        frame, places = inspect.currentframe(), list[int]()
+        codes: list[CodeType] = []
+        while frame is not None and len(codes) < _DEPTH:  # ours too, which are the same each time
+            codes.append(frame.f_code)
+            places.append(frame.f_lasti)
             frame = frame.f_back
-        key = tuple(calls)
+        key = (*map(id, codes), *places)
         site = self._sites.get(key, _MOST_SITES)
         if site == _MOST_SITES > len(self._sites):
             site = self._sites[key] = len(self._sites)
-            codes = [one.f_code for one in islice(outward(inspect.currentframe()), _DEPTH)]
             self._codes += codes
             theirs = (one.co_filename for one in codes if not is_own_file(one.co_filename))
             if any(part in next(theirs, "") for part in _KERAS_FILES):
