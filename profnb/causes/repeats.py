@@ -50,7 +50,8 @@ class ModelsAgain:
         line: That line.
         kind: "same"; "differ" where half of them or more are of sizes of their own; "compiled" where one
             model was compiled again; "adapted" where no model was, and a layer learned its data again.
-        spent_ps: What making them and the steps that traced took, besides the first of each.
+        spent_ps: What making them and the steps that traced took, besides the first of each; 0 of what
+            adapted, which the tree has.
         traced: Those steps.
         name: What adapted.
     """
@@ -102,8 +103,7 @@ def _adapted_again(building: Sequence[CellPart], cells: dict[str, int]) -> Model
     if any(2 * part.occurrences > most.occurrences for part in building if part is not most):
         return None
     line = f"{file_title(most.file, cells)}:{most.line}"
-    spent_ps = most.wall_ns * PS_PER_NS * (most.occurrences - 1) // most.occurrences
-    return ModelsAgain(most.occurrences, line, "adapted", spent_ps, 0, most.name)
+    return ModelsAgain(most.occurrences, line, "adapted", 0, 0, most.name)
 
 
 def _differ(study: Study) -> bool:

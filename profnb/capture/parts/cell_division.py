@@ -514,12 +514,15 @@ def _divide_between(
     ends_ns = spans.end_ns[~np.isin(spans.name, spans.name[inside])]
     for key, since, _, wall_ns in calls:
         row = made.add(key, since, 0, wall_ns)
+        if key[0] not in _SEEN:
+            continue
         # A layer that adapts asks for input, and calls functions: between two other steps it is one call.
-        once = (key, int(np.searchsorted(ends_ns, since, "right")))
-        if key[0] in _SEEN and once not in adapted:
-            row.occurrences, row.is_counted = row.occurrences + 1, False
         if key[0] == parts.BUILDING and key[1].endswith(parts.ADAPTS):
+            once = key, int(np.searchsorted(ends_ns, since, "right"))
+            if once in adapted:
+                continue
             adapted.add(once)
+        row.occurrences, row.is_counted = row.occurrences + 1, False
     return calls
 
 
