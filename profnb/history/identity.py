@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profnb.capture.environment import count_cores
 from profnb.core.safe_files import is_regular
 from profnb.core.units import GB
 
@@ -163,9 +164,7 @@ def describe_machine(machine: "MachineRecords | None") -> str:
 @cache
 def _host_facts() -> tuple[str, ...]:
     model = platform.machine()
-    cores = getattr(os, "sched_getaffinity", None)  # not everywhere
-    count = len(cores(0)) if cores else os.cpu_count() or 1
-    facts = [f"{count} cores"]
+    facts = [f"{count_cores()} cores"]
     try:
         named = _MODEL.search(Path("/proc/cpuinfo").read_text("utf-8", "replace"))
         model = " ".join(named[1].split()) if named else model
