@@ -16,6 +16,15 @@ def crossed(keras):
     return keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
+def photo_net(keras, side, *convolutions):
+    """A network for square photos of five kinds; each convolution by its filters, size and strides."""
+    layers = keras.layers
+    over = [layers.Conv2D(*one, activation="relu") for one in convolutions]
+    m = keras.Sequential([keras.Input((side, side, 3)), *over, layers.Flatten(), layers.Dense(5)])
+    m.compile("adam", crossed(keras))
+    return m
+
+
 def contrastive(augment):
     """SimCLR's train step over small images, with one's own augmentation of a batch."""
     keras, np, tf, rng = tools()
@@ -133,11 +142,7 @@ def photos_augmented_one_by_one_without_threads():
     """tf.image in a map of single images, no parallel calls and no prefetch. Changed: with both."""
     keras, np, tf, rng = tools()
     x, y = rng.integers(0, 255, (800, 96, 96, 3)).astype("uint8"), rng.integers(0, 5, 800)
-    layers = keras.layers
-    m = keras.Sequential(
-        [keras.Input((64, 64, 3)), layers.Conv2D(8, 3, 2, activation="relu"), layers.Conv2D(16, 3, 2, activation="relu"), layers.Flatten(), layers.Dense(5)]
-    )
-    m.compile("adam", crossed(keras))
+    m = photo_net(keras, 64, (8, 3, 2), (16, 3, 2))
 
     def augment(image, kind):
         image = tf.image.random_crop(tf.image.convert_image_dtype(image, tf.float32), (64, 64, 3))
@@ -257,9 +262,7 @@ def a_compressed_npz_read_for_each_batch():
     folder = tempfile.mkdtemp()
     for number in range(40):
         np.savez_compressed(f"{folder}/{number}.npz", x=rng.integers(0, 50, (64, 32, 32, 3)).astype("float32"), y=rng.integers(0, 5, 64))
-    layers = keras.layers
-    m = keras.Sequential([keras.Input((32, 32, 3)), layers.Conv2D(16, 3, 2, activation="relu"), layers.Flatten(), layers.Dense(5)])
-    m.compile("adam", crossed(keras))
+    m = photo_net(keras, 32, (16, 3, 2))
     kept = {}
 
     def load_batch(number):
@@ -564,11 +567,7 @@ def photos_augmented_in_batches_by_threads():
     """tf.image over whole batches in parallel calls, ahead of a convnet that takes longer than its input."""
     keras, np, tf, rng = tools()
     x, y = rng.integers(0, 255, (640, 48, 48, 3)).astype("uint8"), rng.integers(0, 5, 640)
-    layers = keras.layers
-    m = keras.Sequential(
-        [keras.Input((40, 40, 3)), layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(48, 3, 2, activation="relu"), layers.Flatten(), layers.Dense(5)]
-    )
-    m.compile("adam", crossed(keras))
+    m = photo_net(keras, 40, (32, 3), (48, 3, 2))
 
     def augment(images, kinds):
         images = tf.image.random_crop(tf.cast(images, tf.float32) / 255, (tf.shape(images)[0], 40, 40, 3))
