@@ -298,12 +298,13 @@ class Profile(Tables, SharedResult):
             self._shown = report_key, self._decide_report(report_key[1])
         return self._shown[1]
 
-    def count_page(self, *, as_html: bool = True, shown_ns: int = 0) -> None:
+    def count_page(self, *, as_html: bool = True, shown_ns: int = 0, around_ns: int = 0) -> None:
         """Make the report, and count what that takes as profnb's part of the cell.
 
         Args:
             as_html: Whether it will be shown as HTML.
             shown_ns: What showing it will take, as far as is known; of that, as much as making it took.
+            around_ns: What else was done around the cell, as reading the magic's options.
         """
         begin_ns = time.perf_counter_ns()
         from profnb.capture.parts.part_records import PROFNB
@@ -316,7 +317,7 @@ class Profile(Tables, SharedResult):
         if self.recording is None or self.recording.cell is None or self._shown is None:
             return
         made_ns = time.perf_counter_ns() - begin_ns
-        self.recording.cell.add(PROFNB, "page", made_ns + min(shown_ns, made_ns))
+        self.recording.cell.add(PROFNB, "page", around_ns + made_ns + min(shown_ns, made_ns))
         for name in ("_cell_breakdown", "_cell_tree", "_model"):
             self.__dict__.pop(name, None)
         tree = self._cell_tree

@@ -209,6 +209,7 @@ class Capture:
             ended_ns,
             log,
             self.own_time.spans,
+            self.recording.turns,
             self._flying,
             counting_ns() if len(log) else 0,
         )

@@ -222,6 +222,7 @@ class CellRuns:
             call_after_cell(self.shell, cell_ended)
 
     def _begin(self, arguments: Namespace, cell: tuple[str, str]) -> CapturedProfile:
+        entered_ns = time.perf_counter_ns()
         with as_usage_error():
             options = options_of(arguments)
         check_name(arguments.out)
@@ -239,6 +240,7 @@ class CellRuns:
             stack.callback(self._warming().go_on)
             self._warming().pause()  # what compiled now would count as the cell's own time
             stack.callback(arguments.line.close)
+            arguments.around_ns = time.perf_counter_ns() - entered_ns
             captured.start()
             arguments.line.start()
             arguments.begun = stack.pop_all()
@@ -255,12 +257,14 @@ class CellRuns:
         succeeded: bool,
     ) -> None:
         """End the capture and show it; run the cell again, if it succeeded, as often as asked."""
+        ended_ns = time.perf_counter_ns()
         with open_output(), arguments.begun:
             profile = captured.profile
             with interrupt_held_back():
                 arguments.line.end("reading what was captured")
                 self._results.keep(profile, "_tfprofile", arguments.out)
                 profile.title = title_of(cell)
+                arguments.around_ns += time.perf_counter_ns() - ended_ns
                 captured.finish(self.shell.user_ns, error=error)
                 arguments.line.close()
                 arguments.cell.ended(succeeded=succeeded)
@@ -276,7 +280,11 @@ class CellRuns:
             if not arguments.quiet:
                 if show is Profile.report:
                     as_html = KERNEL.of(self.shell) is not None
-                    profile.count_page(as_html=as_html, shown_ns=self._shown_ns)
+                    profile.count_page(
+                        as_html=as_html,
+                        shown_ns=self._shown_ns,
+                        around_ns=arguments.around_ns,
+                    )
                 begin_ns = time.perf_counter_ns()
                 show(profile, arguments.live)
                 if show is Profile.report:

@@ -38,7 +38,7 @@ _MOST_NEIGHBOURS, _DISTURBED = 24, 4
 _ENOUGH = 5  # fewer steps say too little to compare
 _NORMAL_95 = 1.96
 _LEAST_COST = 0.001
-_MOST_PS = 2_000_000  # of one event; a few times what was measured, which was with warm caches
+_MOST_PS = 4_000_000  # of one event; a few times what was measured, more where caches are cold
 _BY_PYTHON = "tf.constant", "convert_to_tensor"  # events that Python makes, as many as ops
 _TIMES_BY_PYTHON = 6  # what such an event costs, of what another does
 

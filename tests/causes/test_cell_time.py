@@ -520,6 +520,39 @@ def test_what_traced_steps_take_longer_and_counting_them_is_profnbs(cell):
     assert cell.finish() == {(TRAIN, "fit"): (70 - 20 + 150 - 9, 40), (PROFNB, "tracing"): (20, 0), (PROFNB, "hooks"): (9, 0)}
 
 
+def eager_loop(cell, traced, untraced, inside=None):
+    """Turns of 8 ms, 10 where they are traced, of which a third is in one line and the others in another."""
+    with cell.within(("train", MINE, 1, 5)):
+        for turn in range(traced + untraced):
+            cell.turns.add(cell.now, 3, -1, turn < traced)
+            for at in range(12):
+                line = at // 8
+                cell.work((8 + 2 * (turn < traced)) / 12, (f"part_{line}", MINE, 20 + line, 30 + line))
+            if inside:
+                inside()
+        cell.turns.add(cell.now, 3, -1, False)
+
+
+def test_what_traced_turns_of_an_eager_loop_take_longer_is_profnbs(cell):
+    eager_loop(cell, 30, 60)
+    found = cell.finish()
+    assert found.pop((PROFNB, "tracing")) == (pytest.approx(60, abs=0.01), 30)
+    assert sum(ms for ms, _ in found.values()) == pytest.approx(720, abs=0.01)
+    walls = [node.self_ns / MS for node in cell.records().tree if node.name.startswith("part_")]
+    assert walls == pytest.approx([480, 240], rel=0.05)  # each line is still seen as often
+
+
+@pytest.mark.parametrize(("traced", "untraced"), [(30, 0), (0, 30), (30, 5)])
+def test_turns_with_nothing_to_compare_are_as_they_were(cell, traced, untraced):
+    eager_loop(cell, traced, untraced)
+    assert (PROFNB, "tracing") not in cell.finish()
+
+
+def test_steps_inside_turns_are_charged_by_themselves(cell):
+    eager_loop(cell, 10, 20, inside=lambda: cell.step(40, CALL, "step", traced=cell.turns.was_traced[-1]))
+    assert cell.finish()[PROFNB, "tracing"] == (pytest.approx(20, abs=0.01), 10)
+
+
 def test_steps_without_untraced_ones_beside_them_or_no_longer_than_those_are_as_they_were(cell):
     with cell.run("fit"):
         for _ in range(10):

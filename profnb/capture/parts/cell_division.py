@@ -36,7 +36,7 @@ from profnb.capture.parts.stack_parts import (
     in_epochs,
     part_of_stack,
 )
-from profnb.capture.source.source_records import StackRecords
+from profnb.capture.source.source_records import StackRecords, TurnRecords
 from profnb.capture.source.user_code import number_cells
 from profnb.capture.step_records import CALL, KERAS, KINDS, USER, KerasRunSeen, StepLog
 from profnb.capture.step_records import RUN as SESSION_RUN
@@ -45,6 +45,8 @@ from profnb.core.columns import Bools, Int64s, distinct_rows
 _FAR_LONGER = 5  # as steps/finding/warm_up has it
 _MOST_PARTS_LISTED, _MOST_LINES_OF_CELL = 300, 20
 _LEAST_UNTRACED = 8  # of which a median says what a step takes
+_GOLDEN = 0.618034  # whose multiples lie evenly between whole numbers
+_RECORDING = "tracing"
 _OF_BATCH = 3  # watched calls of a batch of Keras': its begin, its function, its end
 _TIMED_PARTS, _LONG_NS, _MOST_LONG = (parts.CALLBACKS, parts.CHECKPOINTING), 1_000_000, 64
 _SEEN = (
@@ -74,6 +76,7 @@ class CellCounts:
         end_ns: When it was over.
         log: Steps and Keras' runs.
         ours: What profnb did, and when.
+        turns: Where turns of eager loops began; recording makes the traced ones longer.
         flying: Batches of JAX that were still computed when Keras was done with them: from when on, and they.
         hooks_ns: What a watched call takes more.
     """
@@ -82,6 +85,7 @@ class CellCounts:
     end_ns: int
     log: StepLog
     ours: Sequence[tuple[str, int, int]] = ()
+    turns: TurnRecords = field(default_factory=TurnRecords)
     flying: Sequence[tuple[int, InFlight]] = ()
     hooks_ns: int = 0
 
@@ -219,7 +223,8 @@ class _Spans:
         end = np.clip(end, begin, counts.end_ns)
         begin[1:] = np.maximum(begin[1:], end[:-1])
         end = np.maximum(end, begin)
-        ours = _clipped([one[1:] for one in counts.ours], counts)
+        own = [*counts.ours, *_recording_of(counts.turns, begin, end)]
+        ours = _clipped([one[1:] for one in own], counts)
         failed = _clipped([one[1:] for one in log.failed], counts)
         flights = [(since, batches.ended_ns) for since, batches in counts.flying]
         landed = [(since, counts.end_ns if at is None else at) for since, at in flights]
@@ -253,13 +258,16 @@ class _Spans:
             key = (*self.contexts[self.context[piece]], "", 0)
             made.add_with_path(key, (), int(self.edge_ns[piece]), int(took[piece]))
         for part, named, listed, where, is_its in (
-            (parts.PROFNB, counts.ours, ours, in_own, in_own >= 0),
+            (parts.PROFNB, own, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
         ):
+            walls = np.bincount(
+                where[is_its & (where >= 0)], took[is_its & (where >= 0)], len(named)
+            )
             for row, (name, *_) in enumerate(named):
                 if listed[row, 0] == listed[row, 1]:  # outside of the cell
                     continue
-                wall_ns = int(took[(where == row) & is_its].sum())
+                wall_ns = int(walls[row])
                 made.add((part, name, "", 0), int(listed[row, 0]), wall_ns, wall_ns, 1)
                 made.tree.add((NodeKey(part, name),), int(listed[row, 0]), wall_ns)
 
@@ -281,7 +289,7 @@ class _Spans:
                 tracing = min(max(int(longer * traced.size), 0), int(traced.sum()) // 2)
             calls = self._calls[of_key & ~self.was_traced].sum()
             hooks = min(hooks_ns * int(calls), whole // 10)
-            ours.update(tracing=tracing, hooks=hooks)
+            ours.update({_RECORDING: tracing, "hooks": hooks})
             alone = whole - tracing - hooks
             made.add(key, int(begin[of_key][0]), alone, int(walls.max()), walls.size)
         for name, wall_ns in (+ours).items():
@@ -352,10 +360,39 @@ def _clipped(spans: Iterable[tuple[int, int]], counts: CellCounts) -> Int64s:
 def _which(spans: Int64s, at: Int64s) -> Int64s:
     """Find the span that a time lies in, of several the first; -1 for none."""
     which = np.full(at.size, -1, np.int64)
-    for row in range(len(spans) - 1, -1, -1):
-        first, last = np.searchsorted(at, spans[row])
+    pieces = np.searchsorted(at, spans).tolist()
+    for row in range(len(pieces) - 1, -1, -1):
+        first, last = pieces[row]
         which[first:last] = row
     return which
+
+
+def _recording_of(turns: TurnRecords, begin: Int64s, end: Int64s) -> list[tuple[str, int, int]]:
+    """Find what traced turns of an eager loop took longer than untraced ones, in median, as stretches of each.
+
+    Where in a turn it lies is not known: it is put elsewhere in each, so that looks see all lines alike.
+
+    Args:
+        turns: Where turns began.
+        begin: Begins of steps inside them, which are charged by themselves, in order.
+        end: Their ends.
+    """
+    place = np.asarray(turns.place, np.int64)
+    if not place.size:
+        return []
+    row = np.flatnonzero(place == np.bincount(place).argmax())
+    since, until = np.asarray(turns.begin_ns, np.int64)[[row[:-1], row[1:]]]
+    counted = np.append(0, np.cumsum(end - begin))  # of steps that ended before
+    apart = until - since - (counted[end.searchsorted(until)] - counted[end.searchsorted(since)])
+    was_traced = np.asarray(turns.was_traced, np.bool_)[row[:-1]]
+    if np.count_nonzero(~was_traced) < _LEAST_UNTRACED or not was_traced.any():
+        return []
+    longer = int(np.median(apart[was_traced]) - np.median(apart[~was_traced]))
+    behind = np.append(begin, until[-1:])[begin.searchsorted(since)]  # the first step of a turn
+    spare = (np.minimum(until, behind) - since - longer)[was_traced]
+    at = since[was_traced] + (spare * (np.arange(spare.size) * _GOLDEN % 1)).astype(np.int64)
+    fits = (spare > longer) & (longer > 0)  # no more than half
+    return [(_RECORDING, one, one + longer) for one in at[fits].tolist()]
 
 
 def _keys_of_steps(log: StepLog, took: Int64s) -> tuple[list[_Key], Int64s]:
