@@ -223,8 +223,8 @@ class _Spans:
         end = np.clip(end, begin, counts.end_ns)
         begin[1:] = np.maximum(begin[1:], end[:-1])
         end = np.maximum(end, begin)
-        own = [*counts.ours, *_recording_of(counts.turns, begin, end)]
-        ours = _clipped([one[1:] for one in own], counts)
+        of_profnb = [*counts.ours, *_recording_of(counts.turns, begin, end)]
+        ours = _clipped([one[1:] for one in of_profnb], counts)
         failed = _clipped([one[1:] for one in log.failed], counts)
         flights = [(since, batches.ended_ns) for since, batches in counts.flying]
         landed = [(since, counts.end_ns if at is None else at) for since, at in flights]
@@ -258,7 +258,7 @@ class _Spans:
             key = (*self.contexts[self.context[piece]], "", 0)
             made.add_with_path(key, (), int(self.edge_ns[piece]), int(took[piece]))
         for part, named, listed, where, is_its in (
-            (parts.PROFNB, own, ours, in_own, in_own >= 0),
+            (parts.PROFNB, of_profnb, ours, in_own, in_own >= 0),
             (parts.FAILED, log.failed, failed, in_failed, in_own < 0),
         ):
             walls = np.bincount(
