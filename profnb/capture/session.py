@@ -184,10 +184,10 @@ class Capture:
     def finish(self) -> Recording:
         """End the capture and say what it left behind."""
         began_ns, overhead_before_ns = self._code_began
-        self.journal.end()
         inside_ns = self.recording.overhead_ns - overhead_before_ns
         ended_ns = self.recording.turns.end_ns = time.perf_counter_ns()
         self.recording.wall_ns = ended_ns - began_ns - inside_ns
+        self.journal.end()
         self.graph_runs.see_gaps(self.sampler.end(), has_source=self.options.source)
         timed = self._gaps.stop(self.sampler.base)
         looks = self.sampler.stop()

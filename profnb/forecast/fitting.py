@@ -3,7 +3,7 @@
 A model of Keras' is saved, and each batch runs in a fresh process, whose memory is measured. A step of
 PyTorch's runs here, on small batches, measured by its allocators, one of TensorFlow 1 by the RunMetadata of
 its session runs; of a step of JAX's XLA's plan is read, and on a CPU it runs, too; any other runs here, and
-the process' memory is measured.
+the process' memory is measured. To plan takes no memory: XLA plans a large batch of JAX's as well.
 """
 
 import json
@@ -42,6 +42,7 @@ _LEAST_PEAK = 16e6  # bytes: a process takes memory in pieces
 _GPU, _GIVEN_LIMIT = "the GPU", "the given limit"
 _EVEN = 0.9  # of what each example adds, what it added without the last batch
 _SHARE = 10  # of the limit, the part that measuring may take
+_PLANNED = 8  # times the largest batch that ran, the one that is planned only
 _Limit = tuple[int, str] | None  # the most memory there may be, and what sets that
 _Meter = Callable[[int], tuple[float, float]]  # what is there before, what comes on top
 
@@ -55,12 +56,14 @@ class _Measuring:
         how: How, in a sentence.
         limit: The most memory there may be.
         held_bytes: What a process holds besides; None where an allocator tells, which has no more.
+        plan: Plans a batch of a size without running it; None where nobody does.
     """
 
     meter: _Meter
     how: str
     limit: _Limit
     held_bytes: int | None = None
+    plan: Callable[[int], float] | None = None
 
 
 def fits(
@@ -119,6 +122,8 @@ def fits(
     policy = getattr(getattr(model, "dtype_policy", None), "name", "")
     with _measuring_of(model, batch, _limit(limit_bytes)) as measuring:
         batches, before, peaks = _measure(measuring, chosen)
+        if measuring.plan is not None:
+            _add_planned(batches, peaks, measuring.plan)
         held = None if measuring.held_bytes is None else measuring.held_bytes + int(before)
         inputs = None if "mixed" in str(policy) else sum(map(_bytes_of, arrays)) / counts[0]
         return make_forecast(batches, peaks, measuring.limit, [measuring.how], held, inputs)
@@ -133,14 +138,22 @@ def _measuring_of(model: Any, batch: tuple[Any, ...], limit: _Limit) -> Iterator
             yield _Measuring(meter, how, limit, sum(map(_bytes_of, _arrays_of(batch))))
         return
     if is_jax_step(model, batch):
-        how = "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more."
-        is_run_here = sys.modules["jax"].default_backend() == "cpu"  # as uneven as a process
-        yield _Measuring(
-            lambda size: (0.0, planned_peak(model, _resized(batch, size))),
-            how,
-            _beside_process(limit, 0.0),
-            0 if is_run_here else None,
+        how = (
+            "XLA's own plan of the step's memory, or what a run on the CPU took, if that is more. "
+            "The largest batch was only planned."
         )
+        is_run_here = sys.modules["jax"].default_backend() == "cpu"  # as uneven as a process
+        planned: dict[int, float] = {}
+
+        def run(size: int) -> tuple[float, float]:
+            planned[size], peak = planned_peak(model, _resized(batch, size))
+            return 0.0, peak
+
+        def plan(size: int) -> float:
+            return planned.get(size) or planned_peak(model, _shapes(batch, size))[0]
+
+        limit = _beside_process(limit, 0.0)
+        yield _Measuring(run, how, limit, 0 if is_run_here else None, plan)
         return
     with put_back(model) as kept:
         peak: Callable[[Callable[[], object]], tuple[float, float]] = resident_peak
@@ -211,6 +224,17 @@ def _measure(
     if chosen is None:  # small batches tell little: a process' memory grows in steps
         batches, peaks = batches[-_LEAST_POINTS:], peaks[-_LEAST_POINTS:]
     return batches, first_held, peaks
+
+
+def _add_planned(batches: list[int], peaks: list[float], plan: Callable[[int], float]) -> None:
+    """Add a large batch as it is planned, with as much more as runs of small ones say."""
+    from profnb.forecast.memory_forecast import lay_line
+
+    large = _PLANNED * batches[-1]
+    more = [peak - plan(size) for size, peak in zip(batches, peaks, strict=True)]
+    slope, _ = lay_line(batches, more, is_process=True)
+    peaks.append(plan(large) + more[-1] + max(slope, 0.0) * (large - batches[-1]))
+    batches.append(large)
 
 
 def _beside_process(limit: _Limit, living: float) -> _Limit:
@@ -309,6 +333,18 @@ def _ask(process: Any, size: int) -> dict[str, Any]:
     raise CaptureError(
         "The process that ran the model ended without an answer. Give smaller batch_sizes."
     )
+
+
+def _shapes(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:
+    """The shapes that a batch of JAX's has with so many examples."""
+    jax: Any = sys.modules["jax"]
+
+    def shape_of(part: Any) -> Any:
+        shape = getattr(part, "shape", ())
+        return jax.ShapeDtypeStruct((size, *shape[1:]), part.dtype) if len(shape) else part
+
+    shapes: tuple[Any, ...] = jax.tree_util.tree_map(shape_of, batch)
+    return shapes
 
 
 def _resized(batch: tuple[Any, ...], size: int) -> tuple[Any, ...]:

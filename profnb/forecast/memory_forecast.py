@@ -28,7 +28,7 @@ class MemoryForecast(Result):
     """The memory that a step takes at any batch size.
 
     Attributes:
-        table: One row per batch that ran: ``batch_size, peak_bytes, forecast_bytes, is_check``.
+        table: One row per batch, run or planned: ``batch_size, peak_bytes, forecast_bytes, is_check``.
         fixed_bytes: What a step takes at any batch size: weights, optimizer, gradients, libraries.
         per_example_bytes: What each example adds.
         limit_bytes: The most there may be; None where nobody tells.
@@ -36,7 +36,7 @@ class MemoryForecast(Result):
         largest_batch: The largest batch that surely fits; None without a limit.
         interval: The largest batch at the high and the low end of the forecast; None without a limit.
         because: How it was measured, how sure it is, what would change it, in sentences.
-        spread_bytes: How far a peak may lie from the line at the largest batch that ran.
+        spread_bytes: How far a peak may lie from the line at the table's largest batch.
     """
 
     table: "pd.DataFrame"

@@ -138,31 +138,39 @@ def living_bytes() -> float:
     return float(sum(torch_blocks().values()))
 
 
-def planned_peak(step: Any, arguments: tuple[Any, ...]) -> float:
-    """The memory that a step of JAX's takes: as XLA plans it, and on a CPU as it runs, if that is more.
+def planned_peak(step: Any, arguments: tuple[Any, ...]) -> tuple[float, float]:
+    """The memory of a step of JAX's: as XLA plans it, and on a CPU as it runs, if that is more.
 
     The scratch memory of a CPU's kernels is in no plan. A step that prints, calls back or donates its
-    arguments does not run. An array that the step closes over is a constant, which the plan leaves out.
+    arguments does not run. Of shapes alone (``jax.ShapeDtypeStruct``) a step is planned only. Arrays that a
+    function closes over are arguments of what it compiles; those that compiled code does are constants, which
+    the plan leaves out.
     """
     jax: Any = sys.modules["jax"]
-    lower = step.lower if hasattr(step, "lower") else jax.jit(step).lower
-    compiled = lower(*arguments).compile()
+    program = jax.make_jaxpr(step)(*arguments)
+    leaves = jax.tree_util.tree_leaves(arguments)
+    if hasattr(step, "lower"):
+        given, lower = arguments, step.lower
+    else:
+        given = program.consts, *leaves
+        lower = jax.jit(lambda held, *batch: jax.core.eval_jaxpr(program.jaxpr, held, *batch)).lower
+    compiled = lower(*given).compile()
     plan = compiled.memory_analysis()
     if plan is None:
         raise CaptureError(
             "XLA tells no memory of a step here. Give a compiled Keras model, or try batches by hand."
         )
-    program = jax.make_jaxpr(step)(*arguments)
-    closed_over = {id(one): one for one in _constants_of(program)}
-    given = [*jax.tree_util.tree_leaves(arguments), *closed_over.values()]
-    given_bytes = sum(
-        prod(one.shape) * one.dtype.itemsize for one in given if hasattr(one, "dtype")
-    )
+    held = [*leaves, *{id(one): one for one in _constants_of(program)}.values()]
+    held_bytes = sum(prod(one.shape) * one.dtype.itemsize for one in held if hasattr(one, "dtype"))
+    held_bytes = max(plan.argument_size_in_bytes, held_bytes)
     more = plan.output_size_in_bytes + plan.temp_size_in_bytes - plan.alias_size_in_bytes
-    if jax.default_backend() == "cpu" and not (program.effects or plan.alias_size_in_bytes):
+    planned = float(held_bytes + more)
+    is_safe = not (program.effects or plan.alias_size_in_bytes)
+    is_here = not any(isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+    if jax.default_backend() == "cpu" and is_safe and is_here:
         with suppress(CaptureError):  # not on Linux
-            more = max(more, resident_peak(lambda: jax.block_until_ready(compiled(*arguments)))[1])
-    return float(max(plan.argument_size_in_bytes, given_bytes) + more)
+            more = max(more, resident_peak(lambda: jax.block_until_ready(compiled(*given)))[1])
+    return planned, float(held_bytes + more)
 
 
 def _constants_of(program: Any) -> Iterator[Any]:

@@ -81,7 +81,7 @@ class Dying:
 def check_kills(count, seed):
     moments = random.Random(seed)
     for _ in range(count):
-        dying = Dying().run_until(moments.randrange(1, 2500)).run_until_written(0).kill()
+        dying = Dying().run_until(moments.randrange(1, 2500)).kill()
         (path,) = journals_left()
         dead = read_dead_cell(path)
         assert dying.steps_at(dead.newest.time_ns) <= dead.newest.steps <= dying.steps[-1][0] + 1  # it may be killed before it says so
@@ -96,7 +96,7 @@ def test_it_rests_less_than_a_second_however_long_it_wrote(monkeypatch):
     journal = Capture(CaptureOptions(), traces=False).journal
     monkeypatch.setattr("profnb.capture.journal.journal.time", SimpleNamespace(thread_time=lambda: now[0]))
     monkeypatch.setattr(journal, "_write", lambda _: now.__setitem__(0, now[0] + next(took)))
-    journal._file, journal._ended = "a file", SimpleNamespace(is_set=lambda: len(rests) == 3, wait=rests.append)
+    journal._file, journal._ended = "a file", SimpleNamespace(wait=lambda rest: rests.append(rest) or len(rests) == 4)
     journal._write_on()
     assert max(rests) < 1
     assert journal.took_s == pytest.approx(0.1011)
@@ -109,6 +109,12 @@ def test_ten_kills_at_random_moments_each_leave_an_answer():
 @pytest.mark.long
 def test_two_hundred_kills_at_random_moments_each_leave_an_answer():
     check_kills(200, 2)
+
+
+def test_a_kill_before_anything_was_written_leaves_an_answer_too():
+    Dying().kill()
+    assert re.match(r"The last profiled cell died at \d\d:\d\d after 0 steps with [\d.]+ MB in use", say_last_death())
+    assert profnb.last().notes[0].startswith("This cell died at ")
 
 
 def test_what_died_is_said_once_shown_and_removed(journals):

@@ -42,6 +42,25 @@ for loss, params, x in CASES:
         return jax.tree.map(lambda weight, gradient: weight - 0.1 * gradient, params, gradients)
 
     forecast = profnb.fits(step, x, limit_bytes=1 << 30)
-    largest = 8 * int(forecast.table.batch_size.max())
-    took = planned_peak(step, (jnp.zeros((largest, *x.shape[1:]), x.dtype),))
+    largest = int(forecast.table.batch_size.max())  # eight times the largest that ran
+    _, took = planned_peak(step, (jnp.zeros((largest, *x.shape[1:]), x.dtype),))
     print("forecast", loss.__name__, forecast.peak_bytes(largest), took)  # noqa: T201
+
+weight = jnp.ones((1000, 500))
+
+
+@jax.jit
+def update(weight, x):
+    return weight - jax.grad(lambda weight: jnp.mean(jnp.tanh(x @ weight) ** 2))(weight)
+
+
+# A function that closes over weights is planned as it runs: they are arguments of what it calls.
+x = jnp.zeros((4000, 1000))
+plan = update.lower(weight, x).compile().memory_analysis()
+sizes = plan.argument_size_in_bytes + plan.output_size_in_bytes + plan.temp_size_in_bytes
+planned, took = planned_peak(lambda x: update(weight, x), (x,))
+assert abs(planned / sizes - 1) < 0.01, (planned, sizes)
+assert took >= planned
+# A batch of four terabytes is planned: that takes no memory.
+planned, took = planned_peak(lambda x: update(weight, x), (jax.ShapeDtypeStruct((1 << 30, 1000), x.dtype),))
+assert planned == took > 1000 * 4 * (1 << 30)

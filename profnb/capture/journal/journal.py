@@ -105,13 +105,17 @@ class Journal:
                 "limit_of": "" if limit is None else limit.of,
             }
             self._file.append_json(BEGIN, begin)
+            self._write_newest(self._file, self._began_ns, 0, 0)
             self._thread = threading.Thread(target=self._write_on, name="profnb", daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """Write a last time: reading what was captured may end the process, too."""
-        self._ended.set()
-        if self._thread is not None:
+        """Write a last time: reading what was captured may end the process, too.
+
+        In a fork the thread does not live; what it waits with may be locked for ever.
+        """
+        if self._thread is not None and self._thread.is_alive():
+            self._ended.set()
             self._thread.join(_DISK_PATIENCE_S)
 
     def remove(self) -> None:
@@ -128,18 +132,14 @@ class Journal:
         is_last = False
         try:
             while not is_last:
-                is_last = self._ended.is_set()
+                is_last = self._ended.wait(_WRITES_APART_S)
                 began = clock()
                 self._write(file)
                 self.took_s += clock() - began
-                if not is_last:
-                    self._ended.wait(_WRITES_APART_S)
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's code comes first
             self._failed(error)
 
     def _write(self, file: JournalFile) -> None:
-        from profnb.capture.journal.journal_file import Newest
-
         now = time.perf_counter_ns()
         self._write_lists(file)
         steps = self._write_steps(file)
@@ -151,6 +151,12 @@ class Journal:
         if versions != self._versions:
             self._versions = versions
             file.append_json(VERSIONS, versions)
+        self._write_newest(file, now, steps, stack)
+
+    def _write_newest(self, file: JournalFile, now: int, steps: int, stack: int) -> None:
+        """Write where the cell stands: how many steps have ended, what runs, how much memory there is."""
+        from profnb.capture.journal.journal_file import Newest
+
         resident = resident_bytes()
         if resident is None:
             resident = next(iter(self._machine().resident_bytes[-1:]), MISSING)
