@@ -68,6 +68,11 @@ class UnitWrapper(TextWrapper):
         return [line.replace(_GLUE, " ") for line in lines]
 
 
+def unbroken(text: str) -> str:
+    """Text for a page, in which no line ends between a number and its unit."""
+    return _BEFORE_UNIT.sub("\u00a0", text)
+
+
 def filled(text: str, most: int, indent: str = "") -> str:
     """Break a paragraph into lines of so many characters, or as many as the terminal has columns."""
     columns = terminal_columns() or most

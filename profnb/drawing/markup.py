@@ -20,7 +20,13 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from profnb.core.printable import UnitWrapper, cut_middle, printable, terminal_columns
+from profnb.core.printable import (
+    UnitWrapper,
+    cut_middle,
+    printable,
+    terminal_columns,
+    unbroken,
+)
 from profnb.core.sharing import PIECE
 from profnb.drawing.theme import CELL, MUTED
 
@@ -191,17 +197,24 @@ def with_names(text: str) -> Markup:
     """Text whose names stand in backticks, with them in a font for code instead."""
     pieces = text.split("`")
     if len(pieces) % 2 == 0:  # a name has one itself
-        return Markup("{}").format(text)
+        return escape(unbroken(text))
     return Markup("").join(
-        (CODE_FONT if at % 2 else Markup("{}")).format(piece) for at, piece in enumerate(pieces)
+        CODE_FONT.format(piece) if at % 2 else escape(unbroken(piece))
+        for at, piece in enumerate(pieces)
     )
+
+
+def led_names(text: str) -> Markup:
+    """Text with names, from each of which the script leads to the node of the picture that has it."""
+    return Markup('<span class="profnb-named">{}</span>').format(with_names(text))
 
 
 def note_list(notes: Sequence[str], look: str = MUTED) -> Markup:
     """Write sentences as a list; nothing where there are none."""
     if not notes:
         return _NOTHING
-    listed = _NOTHING.join(map(Markup('<li style="margin:2px 0">{}</li>').format, notes))
+    row = Markup('<li style="margin:2px 0">{}</li>')
+    listed = _NOTHING.join(row.format(with_names(note)) for note in notes)
     return Markup('<ul style="margin:6px 0;padding-left:18px;{}">{}</ul>').format(look, listed)
 
 

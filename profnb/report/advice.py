@@ -18,7 +18,7 @@ from profnb.advice.proposals import Advice, saves_text
 from profnb.causes.numbers import LEAST_SHARE
 from profnb.core.glossary import explain
 from profnb.core.printable import filled, printable
-from profnb.drawing.markup import CODE_FONT, with_names
+from profnb.drawing.markup import CODE_FONT, led_names, with_names
 from profnb.drawing.theme import CHIP, MUTED
 
 _ADVICE_WIDTH = 110
@@ -32,6 +32,7 @@ _A_VALUE = r"(?:'[^']*'|\"[^\"]*\"|\.\.\.|[A-Za-z_]\w*(?:\.\w+)*|-?\d+(?:\.\d+)?
 _GIVEN, _ASSIGNED = re.compile(f"={_A_VALUE}"), re.compile(f" = {_A_VALUE}")
 _OPENS, _CLOSES = "([{", ")]}"
 _SNAKE = re.compile(r"[A-Za-z0-9]+(?:_[A-Za-z0-9]+)+")
+_PLAIN_NAME = re.compile(r"`[\w.]+`")
 # Behind these words stands what the reader has, not what to write.
 _ALREADY_THERE = re.compile(r"(?:look for|leave)\b[^.;:]*$", re.IGNORECASE)
 
@@ -104,7 +105,7 @@ def advice_html(
     """
     if not listed:
         return Markup('<div style="margin:6px 0">{} {}</div>').format(
-            _NOTHING_TO_CHANGE, with_names(longest)
+            _NOTHING_TO_CHANGE, led_names(longest)
         )
     measure = Markup(
         '<div style="margin:4px 0 0"><span style="{}">To measure a change, over the changed cell:</span> '
@@ -197,7 +198,7 @@ def _read(sentence: str, begin: re.Match[str]) -> tuple[int, bool, bool]:
     """Read what begins here: its end, whether it is code, and whether it holds something to write."""
     word = begin.group()
     if word[0] == "`":
-        return begin.end(), True, True
+        return begin.end(), True, _PLAIN_NAME.fullmatch(word) is None
     end, is_path, has_value = begin.end(), word[0] in "@.", word[0] == "@"
     while end < len(sentence):
         more = _GOES_ON.match(sentence, end)

@@ -45,7 +45,7 @@ class Icicle {
     this.stage.setAttribute('role', 'tree');
     this.stage.setAttribute('aria-label', 'where the time went; Enter goes into a node, Escape back, arrow keys from node to node');
     this.stage.onkeydown = (event) => { if (this.press(event.key)) event.preventDefault(); };
-    this.legend = addElement('div', box, 'display:flex;flex-wrap:wrap;gap:0 14px;font-size:11px;opacity:.85;margin:3px 0 0');
+    this.legend = addElement('div', box, 'display:flex;flex-wrap:wrap;gap:0 14px;font-size:11px;margin:3px 0 0');
     this.width = 0;
     new ResizeObserver(() => {
       const wide = Math.floor(this.stage.clientWidth);
@@ -66,6 +66,12 @@ class Icicle {
   showRow(row) {
     const at = this.nodes.findIndex((node) => node[8] === row);
     if (at >= 0) this.show(at);
+  }
+
+  /** The row of the longest node of this name, or of a path that ends in it. @param {string} name @returns {number | undefined} */
+  rowOf(name) {
+    const named = this.nodes.filter(([, , , title]) => title === name || title.endsWith(`/${name}`));
+    return named.sort((a, b) => b[2] - b[1] - (a[2] - a[1]))[0]?.[8];
   }
 
   draw() {
@@ -147,7 +153,7 @@ class Icicle {
       if (!colour) continue;
       const item = addElement('span', this.legend, 'white-space:nowrap');
       addElement('span', item, `color:${colour}`, '■ ').setAttribute('aria-hidden', 'true');
-      item.append(name);
+      addElement('span', item, 'opacity:.85', name);
     }
   }
 
@@ -204,4 +210,15 @@ function upgradeName(name) {
     box?.icicle?.showRow(Number(name.dataset.leads));
   };
   name.append(button);
+}
+
+/** Makes links of the names in a sentence that nodes of the picture have. @param {HTMLElement} said */
+function upgradeNamed(said) {
+  const icicle = /** @type {any} */ (said.closest('.profnb')?.querySelector('.profnb-icicle'))?.icicle;
+  said.querySelectorAll('span').forEach((name) => {
+    const row = icicle?.rowOf(name.textContent || '');
+    if (row === undefined) return;
+    name.dataset.leads = String(row);
+    upgradeName(name);
+  });
 }

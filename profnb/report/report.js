@@ -199,6 +199,7 @@ function run() {
   once('.profnb[data-live]', goLive, 'asked');
   once('.profnb-icicle', (box) => { /** @type {any} */ (box).icicle = new Icicle(box); }, 'ready');
   once('.profnb-name', upgradeName, 'ready');
+  once('.profnb-named', upgradeNamed, 'ready');
   once('.profnb-piece', upgradePiece, 'ready');
   once('.profnb:not(.profnb-timeline)', upgradeScreen, 'screen');
   once('.profnb', keepKeys, 'keys');

@@ -14,13 +14,14 @@ from typing import Any
 from markupsafe import Markup
 
 from profnb.advice.proposals import Advice
-from profnb.core.printable import filled, for_terminal, printable
+from profnb.core.printable import filled, for_terminal, printable, unbroken
 from profnb.core.sharing import Sharing
 from profnb.drawing.figures import figure_html, is_static, plotly_script
 from profnb.drawing.markup import (
     Cell,
     content_policy,
     html_table,
+    led_names,
     note_list,
     plain_table,
     script_element,
@@ -359,14 +360,14 @@ def _cell_sentence(cell: CellWords) -> Markup:
             name = square.format(share.colour, name)
         if share.node is not None:
             name = led.format(share.node, name)
-        remark = Markup(" ({})").format(with_names(share.remark)) if share.remark else ""
+        remark = Markup(" ({})").format(led_names(share.remark)) if share.remark else ""
         end = "." if row == last else ","
         named.append(
             Markup('<span style="display:inline-block">{} {}{}{}</span>').format(
-                name, share.percent, remark, end
+                name, unbroken(share.percent), remark, end
             )
         )
-    return Markup("{} {}").format(cell.head, Markup(" ").join(named))
+    return Markup("{} {}").format(unbroken(cell.head), Markup(" ").join(named))
 
 
 def share_table_html(shares: Sequence[ShareRow]) -> Markup:

@@ -26,6 +26,7 @@ def chips(sentence):
     ("dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0')) as the last step; tf.cast on the device.", ["dataset.apply(tf.data.experimental.prefetch_to_device('/GPU:0'))"]),
     ("Read it with tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2); then train.", ["tf.data.TFRecordDataset(files).map(parse, num_parallel_calls=8).batch(n).prefetch(2)"]),
     ("Put @tf.function over the function (model.run_eagerly must be False).", ["@tf.function"]),
+    ("Put @tf.function over `train_step`.", ["@tf.function"]),
     ("`pip install 'tensorflow[and-cuda]'` brings them.", ["pip install 'tensorflow[and-cuda]'"]),
     ("model.optimizer.learning_rate = 1e-4.", ["model.optimizer.learning_rate = 1e-4"]),
     ("num_parallel_calls=tf.data.AUTOTUNE. Then measure.", ["num_parallel_calls=tf.data.AUTOTUNE"]),

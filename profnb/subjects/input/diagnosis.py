@@ -64,8 +64,8 @@ CAUSES = {
     ),
     "decode": (
         "decodes longer than a step takes",
-        "Decode once and keep the result: .cache() after this map, in memory or in a file. Or store images "
-        "smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
+        "Decode once and keep the result: .cache() after this map, in memory or in a file. Images: store "
+        "them smaller, or crop while decoding with tf.image.decode_and_crop_jpeg.",
     ),
     "busy": (
         "is the slowest stage",
