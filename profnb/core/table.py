@@ -9,10 +9,8 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 """
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from textwrap import dedent, fill
@@ -59,7 +57,6 @@ class Column(Generic[T]):
         meaning: What it holds, a phrase that goes on after the name.
         heading: Its heading in the report; the name without its unit by default.
         text: How one value is written in the report; by its unit by default.
-        alias: What it was called one release ago, "" for nothing else.
         is_scaled: Whether the values are in the DataFrame's unit already and stay as they are; also for a
             column that a user named, whose name says nothing of a unit.
     """
@@ -69,7 +66,6 @@ class Column(Generic[T]):
     meaning: str
     heading: str = ""
     text: Callable[[Any], str] | None = None
-    alias: str = ""
     is_scaled: bool = False
 
     @property
@@ -145,11 +141,9 @@ class Table(Generic[T]):
         """The DataFrame, made fresh; without rows where there is no value."""
         import pandas as pd
 
-        renamed = tuple((column.alias, column.name) for column in self.columns if column.alias)
-        made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
-            return made(columns=[column.name for column in self.columns])
-        frame = made({column.name: column.series(value) for column in self.columns})
+            return pd.DataFrame(columns=[column.name for column in self.columns])
+        frame = pd.DataFrame({column.name: column.series(value) for column in self.columns})
         frame.attrs.update({} if self.attributes is None else self.attributes(value))
         return frame
 
@@ -192,46 +186,6 @@ class Table(Generic[T]):
             "columns": [{"name": name, "meaning": meaning.get(name, "")} for name in frame.columns],
             "rows": [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)],
         }
-
-
-@cache
-def _frame_with(renames: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
-    """A DataFrame that still knows what its columns were called one release ago.
-
-    Args:
-        renames: Old names and new ones. The same ones give the same class, so that frames compare.
-    """
-    import pandas as pd
-
-    renamed = dict(renames)
-
-    class TableFrame(pd.DataFrame):
-        """A DataFrame with aliases; what is made from it is a plain DataFrame."""
-
-        @property
-        def _constructor(self) -> type[pd.DataFrame]:
-            return pd.DataFrame
-
-        def __getitem__(self, key: Any) -> Any:
-            names = [key] if isinstance(key, str) else key if isinstance(key, list) else []
-            old = [
-                name
-                for name in names
-                if isinstance(name, str) and name in renamed and name not in self.columns
-            ]
-            for name in old:
-                warnings.warn(
-                    f"The column {name} is called {renamed[name]} now.", FutureWarning, stacklevel=2
-                )
-            if old and isinstance(key, list):  # under the names that it was asked by
-                frame = super().__getitem__([renamed[k] if k in old else k for k in key])
-                return frame.set_axis(key, axis="columns")
-            return super().__getitem__(renamed[key] if old else key)
-
-        def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
-            return self[name] if name in renamed else super().__getattr__(name)
-
-    return TableFrame
 
 
 def _plain(cell: Any) -> Any:
@@ -311,7 +265,6 @@ def field_column(
     text: Callable[[Any], str] | None = None,
     *,
     of: str = "",
-    alias: str = "",
     is_scaled: bool = False,
     least: float | None = None,
 ) -> Column[Any]:
@@ -326,14 +279,13 @@ def field_column(
         given = field_of(value, path)
         return given if least is None else _missing_below(least, given)
 
-    return Column(name, values, meaning, heading, text, alias, is_scaled)
+    return Column(name, values, meaning, heading, text, is_scaled)
 
 
 def columns_in(
     text: str,
     values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
     texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
-    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Column[T], ...]:
     """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
 
@@ -345,7 +297,6 @@ def columns_in(
         text: The declaration.
         values: What fills a column that no field does, by the column's name.
         texts: How values of a column are written in the report, likewise.
-        aliases: What a column was called one release ago, likewise.
 
     Raises:
         KeyError: A name is of no column.
@@ -358,9 +309,8 @@ def columns_in(
         name, heading, field, least, meaning = match.groups(default="")
         lowest = float(least) if least else None
         column = field_column(name, meaning, heading, texts.get(name), of=field, least=lowest)
-        values_of = values.get(name, column.values)
-        columns.append(replace(column, values=values_of, alias=aliases.get(name, "")))
-    if unknown := {*values, *texts, *aliases} - {column.name for column in columns}:
+        columns.append(replace(column, values=values.get(name, column.values)))
+    if unknown := {*values, *texts} - {column.name for column in columns}:
         raise KeyError(*unknown)
     return tuple(columns)
 

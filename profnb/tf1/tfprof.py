@@ -81,7 +81,7 @@ TFPROF_TABLE = Table[_Rows](
             ],
             "floating-point operations, NaN without a formula",
         ),
-        field_column("occurrences", "how often its ops ran", alias="run_count"),
+        field_column("occurrences", "how often its ops ran"),
     ),
     "All but `self_us` include the nodes below and sum over the runs. A node's peak is of the largest run.",
 )

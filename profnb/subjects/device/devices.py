@@ -118,7 +118,6 @@ DEVICES = Table[DeviceTable](
             computed as well, NaN without any
         utilization_fraction [busy] = utilization: busy time over the window
         """,
-        aliases={"utilization_fraction": "utilisation_fraction"},
     ),
 )
 

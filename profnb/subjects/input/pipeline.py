@@ -197,7 +197,6 @@ INPUT_PIPELINE = Table[InputPipeline](
             "is_blocking": lambda t: t.waited_ps > 0,
         },
         texts={"buffered_mean": lambda mean: f"{mean:.3g}"},
-        aliases={"occurrences": "calls", "function_occurrences": "function_runs"},
     ),
     'Unknown values are NaN, or "" for names.',
 )

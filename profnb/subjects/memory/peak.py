@@ -214,7 +214,6 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
             "fragmentation": percent_text,
             "growth_bytes_per_step": lambda growth: bytes_text(growth) if growth else "none",
         },
-        aliases={"peak_time_ms": "peak_ms"},
     ),
     "Unknown values are NaN.",
 )

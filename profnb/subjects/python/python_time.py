@@ -295,7 +295,6 @@ PYTHON = Table[PythonTime](
             "inside_steps_ms": lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
             "between_steps_ms": lambda t: np.where(t.has_steps, t.between_ps, np.nan),
         },
-        aliases={"occurrences": "calls"},
     ),
     "Times are of the main thread, TensorFlow's own work and waiting included; of pprof, its samples.",
 )

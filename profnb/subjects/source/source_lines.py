@@ -109,7 +109,6 @@ SOURCE_LINES = Table[SourceLines](
             "forward_us": lambda t: t.host_ps + t.device_ps - t.backward_ps,
             "fraction": lambda t: fractions_of(t.side_ps),
         },
-        aliases={"occurrences": "runs", "op_occurrences": "op_runs"},
     ),
     "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "
     "``capture_us`` covers the whole capture. Without steps everything counts. With the row of no file, "

@@ -234,7 +234,7 @@ ENERGY = Table[Sequence[Energy]](
         band_fraction = band: how far they may be off, up or down: the accuracy of the reading and its
             delay
         method: how it was measured, or why it is not known
-        """,aliases={"method": "told_by"}),
+        """),
     "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
     "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "
     "readings. Gaps in a board's readings are not included (an A100 or H100 looks for a quarter of the "

@@ -294,7 +294,6 @@ XLA_MODULES = Table[XlaModules](
             "constant_bytes": partial(_buffer, "constant"),
             "temporary_bytes": partial(_buffer, "temporary"),
         },
-        aliases={"occurrences": "executions"},
     ),
     "Instructions and sizes are NaN for a program that the trace lacks.",
 )
