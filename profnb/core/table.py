@@ -10,11 +10,10 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
 from textwrap import dedent, fill
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core.units import (
@@ -117,6 +116,8 @@ class Table(Generic[T]):
         remark: What a reader has to know of the whole; "" for nothing.
         owner: What has it, as the documentation calls it: a profile ``p``, a comparison ``c``.
         attributes: What the DataFrame's ``attrs`` hold.
+        values: What fills a column that no field does, by the column's name.
+        texts: How values of a column are written in the report, likewise.
     """
 
     name: str
@@ -125,6 +126,26 @@ class Table(Generic[T]):
     remark: str = ""
     owner: str = "p"
     attributes: Callable[[T], dict[str, Any]] | None = None
+    values: Mapping[str, Callable[[T], Any]] = field(default_factory=dict)
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give the columns what fills and writes them.
+
+        Raises:
+            KeyError: A name is of no column.
+        """
+        columns = tuple(
+            replace(
+                column,
+                values=self.values.get(column.name, column.values),
+                text=self.texts.get(column.name, column.text),
+            )
+            for column in self.columns
+        )
+        if unknown := {*self.values, *self.texts} - {column.name for column in columns}:
+            raise KeyError(*unknown)
+        object.__setattr__(self, "columns", columns)
 
     def __getitem__(self, name: str) -> Column[T]:
         """The column of this name.
@@ -271,9 +292,10 @@ def field_column(
     """A column that is filled from a field of the table's value; the rest is as of ``Column``.
 
     The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
-    ``_ms``. Numbers below ``least`` are missing.
+    ``_ms``. Numbers below ``least`` are missing; those of a field in that unit stay as they are.
     """
-    path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
+    path = of or _TIME_UNIT.sub("_ps", name)
+    is_scaled = is_scaled or bool(_TIME_UNIT.search(path))
 
     def values(value: Any) -> Any:
         given = field_of(value, path)
@@ -282,24 +304,15 @@ def field_column(
     return Column(name, values, meaning, heading, text, is_scaled)
 
 
-def columns_in(
-    text: str,
-    values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
-    texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
-) -> tuple[Column[T], ...]:
+def columns_in(text: str) -> tuple[Column[Any], ...]:
     """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
 
     Before the colon may stand, in this order, ``[HEADING]`` in the report, ``= FIELD`` for another field than
     the column is called by, and ``>= N``: numbers below are missing. A line further in goes on with the one
     before.
 
-    Args:
-        text: The declaration.
-        values: What fills a column that no field does, by the column's name.
-        texts: How values of a column are written in the report, likewise.
-
     Raises:
-        KeyError: A name is of no column.
+        KeyError: A line declares nothing.
     """
     columns = []
     for line in re.sub("\n +", " ", dedent(text).strip()).splitlines():
@@ -308,10 +321,7 @@ def columns_in(
             raise KeyError(line)
         name, heading, field, least, meaning = match.groups(default="")
         lowest = float(least) if least else None
-        column = field_column(name, meaning, heading, texts.get(name), of=field, least=lowest)
-        columns.append(replace(column, values=values.get(name, column.values)))
-    if unknown := {*values, *texts} - {column.name for column in columns}:
-        raise KeyError(*unknown)
+        columns.append(field_column(name, meaning, heading, of=field, least=lowest))
     return tuple(columns)
 
 

@@ -140,9 +140,9 @@ class LiteResult(SharedResult):
         findings: What is known, as values.
     """
 
-    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings")
-    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings")
-    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings")
+    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings.rows")
+    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings.layers")
+    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings.ops")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""

@@ -98,7 +98,7 @@ def _time_section(findings: LiteFindings) -> Section:
         sentence = f"Keras is the model in a tf.function with TensorFlow's threads. {sentence}"
     return section_of(
         LITE_MODELS,
-        findings,
+        findings.rows,
         (
             "model",
             _number("size", size, "bytes of the file, and compressed with gzip"),
@@ -117,7 +117,6 @@ def _time_section(findings: LiteFindings) -> Section:
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
-        rows=range(len(models)),
     )
 
 
@@ -153,7 +152,7 @@ def _quality_section(findings: LiteFindings) -> Section:
             most = max((bar for bar in bars if not math.isnan(bar)), default=1.0) or 1.0
     return section_of(
         LITE_MODELS,
-        findings,
+        findings.rows,
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
         tab="Models",
@@ -164,7 +163,6 @@ def _quality_section(findings: LiteFindings) -> Section:
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
-        rows=range(len(models)),
     )
 
 
@@ -236,7 +234,7 @@ def _layer_section(findings: LiteFindings) -> Section:
 
     return section_of(
         LITE_LAYERS,
-        findings,
+        layers,
         (
             Shown("layer", lambda row: (layers[row].layer or "(none)", "", layers[row].layer_type)),
             *map(time_of, models),
@@ -301,7 +299,7 @@ def _op_section(findings: LiteFindings) -> Section:
 
     return section_of(
         LITE_OPS,
-        findings,
+        ops,
         (
             "model",
             Shown(

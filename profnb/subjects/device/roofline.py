@@ -199,8 +199,7 @@ ROOFLINE = Table[Roofline](
             width: of the numbers it computes with
             """),
         *REACHED,
-        *columns_in(
-            """
+        *columns_in("""
             peak_gigaflops_per_second = peak_flops: operations that the device can do at most with that
                 width
             peak_gigabytes_per_second: bytes that the device can do at most
@@ -208,13 +207,12 @@ ROOFLINE = Table[Roofline](
             bytes_fraction: bytes reached over their peak
             attained_fraction [of its limit]: of what can be reached with that many operations per byte
             bound_by: "compute" or "memory": which peak is the nearer one
-            """,
-            {
-                "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
-                "bound_by": lambda t: np.where(t.is_compute_bound, "compute", "memory"),
-            },
-        ),
+            """),
     ),
     "No row without known limits of the device and known operations and bytes of the op. "
     "``subjects/device/roofline.py`` has the source of the limits.",
+    values={
+        "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
+        "bound_by": lambda t: np.where(t.is_compute_bound, "compute", "memory"),
+    },
 )
