@@ -23,7 +23,7 @@ import numpy as np
 from profnb.core.columns import Bools
 from profnb.core.table import Table, columns_in
 from profnb.subjects.bounds.op_costs import Cost
-from profnb.subjects.device.roofline import REACHED, OpRates, Peak
+from profnb.subjects.device.roofline import INTENSITY_TEXT, REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
@@ -135,6 +135,7 @@ OP_ROOFLINE = Table[OpRoofline](
     "XLA's ops are in ``p.roofline``. "
     'Unknown values are NaN or "".',
     attributes=lambda t: {"peak": "" if t.peak is None else t.peak.source},
+    texts=INTENSITY_TEXT,
     values={
         "side": lambda t: ["device" if t.is_device else "host"] * len(t),
         "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
