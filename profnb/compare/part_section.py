@@ -1,4 +1,4 @@
-"""Where two cells' time differs, by part: as the comparison shows it, and for a pull request."""
+"""The difference of two cells' time by part, as the comparison shows it, and for a pull request."""
 
 import re
 from collections.abc import Sequence

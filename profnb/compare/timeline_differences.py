@@ -44,7 +44,7 @@ class EventDifference:
 
     @property
     def difference_ps(self) -> float:
-        """How much more B spends on it in a step."""
+        """The time that B spends on it in a step beyond A."""
         return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
 
     @property

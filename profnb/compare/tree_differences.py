@@ -208,7 +208,7 @@ def _base_and_number(name: str) -> tuple[str, int]:
 
 
 def _shift(first: set[int], second: set[int]) -> int:
-    """How far B's numbers lie behind A's: as most of them meet, else not at all, else as the first do."""
+    """Find how far B's lie behind A's: as most of them meet, else not at all, else as the first do."""
     if not first or not second:
         return 0
     meeting, usual = Counter(two - one for one in first for two in second), min(second) - min(first)

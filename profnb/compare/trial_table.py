@@ -98,7 +98,7 @@ class Trial:
         return f"{range_text(factor_text(1 / high), most)}x faster"
 
     def metric_words(self) -> str:
-        """What the training reached: "loss 0.412 against 0.409", "loss the same", "loss not finite"."""
+        """Say what the training reached: "loss 0.412 against 0.409", "loss the same", "loss not finite"."""
         if self.reached is None:
             return MISSING
         values = self.metric, self.metric_before
