@@ -58,11 +58,7 @@ LITE_MODELS = Table[Sequence[SimpleNamespace]](
         error = model.error: why there is no more
         """),
     owner="lite",
-    texts={
-        "examples_per_second": _rate,
-        "largest_difference": _small,
-        "mean_difference": _small,
-    },
+    texts={"examples_per_second": _rate, "largest_difference": _small, "mean_difference": _small},
 )
 
 
