@@ -225,7 +225,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _lite(arguments: argparse.Namespace) -> None:
-    from profnb.lite.entry import is_saved, lite
+    from profnb.lite.entry import OPTIONS, is_saved, lite
 
     paths = arguments.model
     if len(paths) > 1 and any(is_saved(Path(path)) for path in paths):
@@ -233,13 +233,7 @@ def _lite(arguments: argparse.Namespace) -> None:
     result = lite(
         paths[0] if len(paths) == 1 else paths,
         arguments.data,
-        kinds=arguments.kinds,
-        representative=arguments.representative,
-        threads=arguments.threads,
-        batch_size=arguments.batch_size,
-        allow=arguments.allow,
-        fixed_batch=arguments.fixed_batch,
-        label=arguments.label,
+        **{name: getattr(arguments, name) for name in OPTIONS},
     )
     if arguments.save is not None:
         path = result.save(arguments.save)

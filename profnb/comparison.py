@@ -15,18 +15,15 @@ from profnb.lite.entry import LiteResult, is_saved, open_result
 from profnb.loading import load
 from profnb.many_traces.fleets import Fleet
 from profnb.profile import Profile
-from profnb.report.result import Result
+from profnb.report.result import ComparedResult
 
 if TYPE_CHECKING:
     from profnb.capture.models.layer_facts import FitResult
     from profnb.causes.cell_tree import CellTree
-    from profnb.compare.differences import CategoryDifference
     from profnb.compare.estimates import Spread
-    from profnb.compare.op_differences import LayerDifference, OpDifference
     from profnb.compare.quality import MetricDifference
-    from profnb.compare.section import ComparisonView
+    from profnb.compare.section import ComparisonView, TracePair
     from profnb.compare.speedup import Difference, RunSet
-    from profnb.compare.timeline_differences import EventDifference
     from profnb.compare.tree_differences import PartDifference
     from profnb.core.columns import Floats
     from profnb.drawing.figures import Figures
@@ -36,7 +33,7 @@ _NOT_ALIKE = "A result of profnb.lite cannot be compared with a profile. Compare
 Source = Profile | Fleet | LiteResult | str | os.PathLike[str]
 
 
-class Comparison(Result):
+class Comparison(ComparedResult):
     """B against A: how much faster, how sure that is, and where the difference comes from.
 
     Several runs of each side make the interval mean what a user wants to know; see
@@ -48,11 +45,11 @@ class Comparison(Result):
         labels: What they are called.
     """
 
-    table = TableOf("compare.op_differences", "OP_DIFFERENCES", "_ops")
-    layers = TableOf("compare.op_differences", "LAYER_DIFFERENCES", "_layers")
-    categories = TableOf("compare.differences", "CATEGORY_DIFFERENCES", "_categories")
+    table = TableOf("compare.op_differences", "OP_DIFFERENCES", "_traces.ops")
+    layers = TableOf("compare.op_differences", "LAYER_DIFFERENCES", "_traces.layers")
+    categories = TableOf("compare.differences", "CATEGORY_DIFFERENCES", "_traces.categories")
     parts = TableOf("compare.tree_differences", "PART_DIFFERENCES", "_parts")
-    timeline_diff = TableOf("compare.timeline_differences", "EVENT_DIFFERENCES", "_events")
+    timeline_diff = TableOf("compare.timeline_differences", "EVENT_DIFFERENCES", "_traces.events")
     quality = TableOf("compare.quality", "QUALITY", "_metrics")
 
     def __init__(
@@ -117,16 +114,6 @@ class Comparison(Result):
         )
         return one, two
 
-    @property
-    def ratio(self) -> float:
-        """Typical step time of B over that of A; below 1 B is faster."""
-        return self.difference.ratio
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the ratio."""
-        return self.difference.low, self.difference.high
-
     @cached_property
     def _batch_sizes(self) -> tuple[int, int] | None:
         from profnb.compare.differences import batch_sizes
@@ -146,11 +133,6 @@ class Comparison(Result):
         if sizes is None or sizes[0] == sizes[1]:
             return self.difference
         return self.difference.times(sizes[0] / sizes[1])
-
-    @property
-    def is_different(self) -> bool:
-        """True if the interval leaves out 1."""
-        return self.difference.is_different
 
     @property
     def verdict(self) -> str:
@@ -182,7 +164,8 @@ class Comparison(Result):
             guards.append("The same result was given more than once and counts as one run.")
         if len({all(was_traced for _, was_traced in side) for side in self._timed}) > 1:
             guards.append("Only one side was timed under tracing, and tracing slows steps.")
-        guards.extend(layer_guards(self._across[0]))
+        if any(self._traces.frameworks):
+            guards.extend(layer_guards(self._traces.layers))
         guards.extend(self._guards_of_hosts())
         if any(fits[-1].is_continued for side in self._fits for fits in side if fits):
             guards.append(
@@ -263,12 +246,9 @@ class Comparison(Result):
             self.guards,
             self.runs,
             self.difference.p_value,
-            self._categories,
-            self._ops,
+            self._traces,
             self._metrics,
-            *self._across,
-            parts=self._parts,
-            events=self._events,
+            self._parts,
             picture=difference_picture(self._trees, self.labels) if self._parts else None,
         )
 
@@ -277,39 +257,10 @@ class Comparison(Result):
         return Sharing.of_all(one.sharing for one in (*self.first, *self.second))
 
     @cached_property
-    def _categories(self) -> "list[CategoryDifference]":
-        from profnb.compare.differences import compare_categories
+    def _traces(self) -> "TracePair":
+        from profnb.compare.section import TracePair
 
-        return compare_categories(self.first[0].study, self.second[0].study)
-
-    @cached_property
-    def _ops(self) -> "list[OpDifference]":
-        from profnb.compare.op_differences import compare_ops
-
-        return compare_ops(self.first[0].study, self.second[0].study)
-
-    @cached_property
-    def _events(self) -> "list[EventDifference]":
-        from profnb.compare.timeline_differences import compare_timelines
-
-        return compare_timelines(self.first[0].study, self.second[0].study)
-
-    @cached_property
-    def _layers(self) -> "list[LayerDifference]":
-        from profnb.compare.op_differences import compare_layers
-
-        return compare_layers(self.first[0].study, self.second[0].study)
-
-    @property
-    def _across(self) -> "tuple[list[LayerDifference], tuple[str, str], tuple[float, float]]":
-        """The layers, the two frameworks, and op time of a mean step; nothing where it is one framework."""
-        from profnb.compare.op_differences import op_time
-
-        both = self.first[0].study, self.second[0].study
-        one, two = (study.program.framework for study in both)
-        if one == two:
-            return [], ("", ""), (0.0, 0.0)
-        return self._layers, (one, two), (op_time(both[0]), op_time(both[1]))
+        return TracePair(self.first[0].study, self.second[0].study)
 
     @property
     def figures(self) -> "Figures":

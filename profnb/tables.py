@@ -3,9 +3,6 @@
 Times are in the unit of the column's suffix and a missing value is NaN.
 """
 
-import warnings
-from typing import Any
-
 from profnb.core.table import TableOf
 
 
@@ -47,9 +44,3 @@ class Tables:
     scalars = TableOf("tf1.event_file", "SCALARS", "_scalars")
     python = TableOf("subjects.python.python_time", "PYTHON", "_python")
     trials = TableOf("compare.trial_table", "TRIALS", "tried")
-
-    @property
-    def utilisation(self) -> Any:
-        """The name of ``utilization`` one release ago."""
-        warnings.warn("p.utilisation is called p.utilization now.", FutureWarning, stacklevel=2)
-        return self.utilization

@@ -1,9 +1,9 @@
 """Two studies to where their mean steps differ by category, and to what makes them hard to compare."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
 from profnb.drawing.markup import Cell
 from profnb.drawing.section import Bar, Shown
@@ -38,15 +38,6 @@ def compare_categories(first: Study, second: Study) -> list[CategoryDifference]:
             means.setdefault(share.category, [0.0, 0.0])[column] = mean_ps
     rows = [CategoryDifference(name, *pair) for name, pair in means.items()]
     return sorted(rows, key=lambda row: -abs(row.difference_ps))
-
-
-def columns_of(*declared: tuple[Any, ...]) -> tuple[Column[Any], ...]:
-    """Declare the columns of a table whose value is a sequence of rows, each a field of them.
-
-    Args:
-        *declared: Of each column its name, the field, its meaning, and what else ``Column`` takes.
-    """
-    return tuple(field_column(name, *rest, of=field) for name, field, *rest in declared)
 
 
 def shown_of(
@@ -85,14 +76,15 @@ def more_or_less(differences: Sequence[float]) -> Bar:
 CATEGORY_DIFFERENCES = Table[Sequence[CategoryDifference]](
     "categories",
     "One row per category of the mean step, the largest difference first.",
-    columns_of(
-        ("category", "category", "the category"),
-        ("first_ms", "first_ps", "time of A"),
-        ("second_ms", "second_ps", "time of B"),
-        ("difference_ms", "difference_ps", "how much more B spends on it", "", signed_text),
-    ),
+    columns_in("""
+        category: the category
+        first_ms: time of A
+        second_ms: time of B
+        difference_ms: how much more B spends on it
+        """),
     "Per iteration, where a step runs several.",
     "c",
+    texts={"difference_ms": signed_text},
 )
 
 

@@ -60,7 +60,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How much a value varies from run to run, as other runs tell.
+    """The variation of a value from run to run, as other runs tell.
 
     Attributes:
         variance: Of one run's value.

@@ -20,10 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.compare.differences import columns_of
 from profnb.compare.estimates import estimate_mean
 from profnb.core.columns import Floats
-from profnb.core.table import Table
+from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
 from profnb.subjects.layers.layer_rows import LAYER_PARTS, OPTIMIZER, OTHERS
 from profnb.subjects.layers.layer_table import SCOPE, LayerTable
@@ -354,44 +353,44 @@ def _difference(one: LayerTimes | None, two: LayerTimes | None) -> LayerDifferen
     return LayerDifference(one or _ABSENT, two or _ABSENT, ratio, low, high, status)
 
 
-_SIDES = '"host", "device", "input" for waiting, or "layer" where two frameworks ran'
 OP_DIFFERENCES = Table[Sequence[OpDifference]](
     "table",
     "One row per op of either side, the largest difference first.",
-    columns_of(
-        ("side", "side", _SIDES),
-        ("op_name", "op_name", "the op, as B names it if B has it; or the iterator, or the layer"),
-        ("op_type", "op_type", "its type"),
-        ("first_us", "first_ps", "self time in a mean step of A"),
-        ("second_us", "second_ps", "... of B"),
-        ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),
-        ("status", "status", '"changed", "appeared", "vanished", "other type", or "other kernel"'),
-    ),
+    columns_in("""
+        side: "host", "device", "input" for waiting, or "layer" where two frameworks ran
+        op_name: the op, as B names it if B has it; or the iterator, or the layer
+        op_type: its type
+        first_us: self time in a mean step of A
+        second_us: ... of B
+        difference_us: how much more B spends on it
+        status: "changed", "appeared", "vanished", "other type", or "other kernel"
+        """),
     "Times are of each side's first run; a time is NaN where the op is missing. Rows of the side "
     '"input" are the training\'s waiting, charged to the iterators of tf.data.',
     "c",
+    texts={"difference_us": signed_text},
 )
-_OTHER_OPS = "its other ops, gradients above all, without updates of weights"
-_INTERVAL = "where its 95 % interval begins, by blocks of steps of one run each"
 LAYER_DIFFERENCES = Table[Sequence[LayerDifference]](
     "layers",
     "One row per layer of either side in the order of A's model; the rest follows.",
-    columns_of(
-        ("layer", "layer", "its path, as A has it if A has it"),
-        ("layer_type", "layer_type", 'its class, "" where not known'),
-        ("first_forward_us", "first.forward_ps", "its forward ops in a mean step of A"),
-        ("first_backward_us", "first.backward_ps", _OTHER_OPS),
-        ("second_forward_us", "second.forward_ps", "its forward ops in B"),
-        ("second_backward_us", "second.backward_ps", "its other ops in B"),
-        ("difference_us", "difference_ps", "how much more B spends on it", "", signed_text),
-        ("ratio", "ratio", "time in B over that in A"),
-        ("low", "low", _INTERVAL),
-        ("high", "high", "where it ends"),
-        ("first_parameters", "first.parameters", "its own parameters in A"),
-        ("second_parameters", "second.parameters", "... in B"),
-        ("status", "status", '"both", "only in A" or "only in B"'),
-    ),
+    columns_in("""
+        layer: its path, as A has it if A has it
+        layer_type: its class, "" where not known
+        first_forward_us = first.forward_ps: its forward ops in a mean step of A
+        first_backward_us = first.backward_ps: its other ops, gradients above all, without updates of
+            weights
+        second_forward_us = second.forward_ps: its forward ops in B
+        second_backward_us = second.backward_ps: its other ops in B
+        difference_us: how much more B spends on it
+        ratio: time in B over that in A
+        low: where its 95 % interval begins, by blocks of steps of one run each
+        high: where it ends
+        first_parameters = first.parameters: its own parameters in A
+        second_parameters = second.parameters: ... in B
+        status: "both", "only in A" or "only in B"
+        """),
     "Times are op times of the traced run of each side, all threads and streams added up. A side without "
     "the layer has NaN. Updates of all weights count for the optimizer.",
     "c",
+    texts={"difference_us": signed_text},
 )

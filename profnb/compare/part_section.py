@@ -1,4 +1,4 @@
-"""Where two cells' time differs, by part: as the comparison shows it, and for a pull request."""
+"""The difference of two cells' time by part, as the comparison shows it, and for a pull request."""
 
 import re
 from collections.abc import Sequence
@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from profnb.compare.differences import more_or_less, number_of, shown_of
-from profnb.compare.tree_differences import (
-    PART_DIFFERENCES,
-    PartDifference,
-    difference_sentence,
-)
+from profnb.compare.tree_differences import PART_DIFFERENCES, PartDifference, difference_sentence
 from profnb.core.printable import printable
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 from profnb.drawing.section import Section, section_of

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.capture.models.layer_facts import FitResult
-from profnb.compare.differences import columns_of
 from profnb.compare.estimates import estimate_mean
-from profnb.core.table import Table
+from profnb.core.table import Table, columns_in
 from profnb.core.units import metric_text
 
 _HIGHER = re.compile(
@@ -164,21 +163,20 @@ def pick_metric(names: Sequence[str]) -> str | None:
     return min(with_direction, key=rank, default=None)
 
 
-_LOW = "where the 95 % interval of the difference of means begins, NaN with one run on a side"
 QUALITY = Table[Sequence[MetricDifference]](
     "quality",
     "One row per metric of Keras' fits, the most important first.",
-    columns_of(
-        ("metric", "metric", "its name; what counts is its last value in each run"),
-        ("first_median", "medians.first", "median over the runs of A"),
-        ("first_worst", "worsts.first", "... the worst of them"),
-        ("first_runs", "runs.first", "... how many they are"),
-        ("second_median", "medians.second", "median over the runs of B"),
-        ("second_worst", "worsts.second", "... the worst of them"),
-        ("second_runs", "runs.second", "... how many they are"),
-        ("low", "low", _LOW),
-        ("high", "high", "where it ends"),
-        ("is_different", "is_different", "whether it leaves out 0"),
-    ),
+    columns_in("""
+        metric: its name; what counts is its last value in each run
+        first_median = medians.first: median over the runs of A
+        first_worst = worsts.first: ... the worst of them
+        first_runs = runs.first: ... how many they are
+        second_median = medians.second: median over the runs of B
+        second_worst = worsts.second: ... the worst of them
+        second_runs = runs.second: ... how many they are
+        low: where the 95 % interval of the difference of means begins, NaN with one run on a side
+        high: where it ends
+        is_different: whether it leaves out 0
+        """),
     owner="c",
 )

@@ -7,6 +7,7 @@ stand side by side instead of ops.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from markupsafe import Markup
 from profnb.compare.differences import (
     CATEGORY_DIFFERENCES,
     CategoryDifference,
+    compare_categories,
     listed,
     more_or_less,
     number_of,
@@ -25,11 +27,18 @@ from profnb.compare.op_differences import (
     OP_DIFFERENCES,
     LayerDifference,
     OpDifference,
+    compare_layers,
+    compare_ops,
+    op_time,
 )
 from profnb.compare.part_section import part_section
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import RunSet
-from profnb.compare.timeline_differences import EVENT_DIFFERENCES, EventDifference
+from profnb.compare.timeline_differences import (
+    EVENT_DIFFERENCES,
+    EventDifference,
+    compare_timelines,
+)
 from profnb.compare.tree_differences import PartDifference
 from profnb.core.columns import Floats
 from profnb.core.printable import for_terminal, printable
@@ -49,6 +58,7 @@ from profnb.drawing.markup import Cell, note_list
 from profnb.drawing.section import Bar, Section, Shown, section_block, section_of, section_text
 from profnb.drawing.theme import COLOURS, ROOT, colour_of
 from profnb.subjects.layers.name_scopes import op_titles
+from profnb.subjects.study import Study
 
 _SHOWN_OPS, _SHOWN_METRICS, _SHOWN_LAYERS, _SHOWN_EVENTS = 12, 8, 60, 8
 _MOST_BINS, _MOST_RUNS_DRAWN, _MOST_LAYERS_NAMED = 60, 20, 5
@@ -58,6 +68,41 @@ _LAYERS_TITLE = "Layers, forward + backward"
 _LAYER_TIME = "op time of a mean step: forward + backward and all else that is no update of weights"
 _LAYER_RATIO = "time of the second over that of the first, with its 95 % interval"
 _SIDE_COLOURS = (COLOURS["device compute"], COLOURS["device collectives"])
+
+
+class TracePair:
+    """The differences between the traces of A and of B; nothing is compared before it is asked for.
+
+    Attributes:
+        studies: The two.
+        frameworks: Which frameworks ran; "" for both where it is one, and ops are compared.
+    """
+
+    def __init__(self, first: Study, second: Study) -> None:
+        """Compare nothing yet."""
+        self.studies = first, second
+        names = first.program.framework, second.program.framework
+        self.frameworks = names if names[0] != names[1] else ("", "")
+
+    @cached_property
+    def categories(self) -> list[CategoryDifference]:
+        """The categories of both."""
+        return compare_categories(*self.studies)
+
+    @cached_property
+    def ops(self) -> list[OpDifference]:
+        """The ops of both."""
+        return compare_ops(*self.studies)
+
+    @cached_property
+    def events(self) -> list[EventDifference]:
+        """The events of the timelines that are new, gone, longer or shorter."""
+        return compare_timelines(*self.studies)
+
+    @cached_property
+    def layers(self) -> list[LayerDifference]:
+        """The layers of both."""
+        return compare_layers(*self.studies)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +115,9 @@ class ComparisonView:
         guards: What differs besides what was meant to.
         runs: The steps of both sides.
         p_value: Mann and Whitney's, a second opinion; NaN where there are too few runs to rank.
-        categories: The categories of both.
-        ops: The ops of both.
+        traces: The traces of both.
         metrics: The metrics of both.
-        layers: The layers of both, where two frameworks ran.
-        frameworks: Which frameworks those are; "" for both where it is one, and ops are compared.
-        op_ps: Op time of a mean step of both.
         parts: The parts of the whole cell whose time differs.
-        events: The events of the timelines that are new, gone, longer or shorter.
         picture: Both cells' trees side by side; None where one has none.
     """
 
@@ -86,29 +126,25 @@ class ComparisonView:
     guards: Sequence[str]
     runs: tuple[RunSet, RunSet]
     p_value: float
-    categories: Sequence[CategoryDifference]
-    ops: Sequence[OpDifference]
+    traces: TracePair
     metrics: Sequence[MetricDifference] = ()
-    layers: Sequence[LayerDifference] = ()
-    frameworks: tuple[str, str] = ("", "")
-    op_ps: tuple[float, float] = (0.0, 0.0)
     parts: Sequence[PartDifference] = ()
-    events: Sequence[EventDifference] = ()
     picture: Markup | None = None
 
     def sections(self) -> list[Section]:
         """Make its tables; the last has what accounts for the difference."""
-        labels = self.runs[0].label, self.runs[1].label
+        labels, traces = (self.runs[0].label, self.runs[1].label), self.traces
         sections = [
             _time_section(self.runs, self.p_value),
             _quality_section(labels, self.metrics),
             part_section(labels, self.parts, self.picture),
-            _category_section(labels, self.categories),
+            _category_section(labels, traces.categories),
         ]
-        if any(self.frameworks):
-            sections += [layer_section(labels, self.layers, self.op_ps, self.frameworks)]
+        if any(traces.frameworks):
+            op_ps = op_time(traces.studies[0]), op_time(traces.studies[1])
+            sections += [layer_section(labels, traces.layers, op_ps, traces.frameworks)]
         else:
-            sections += [_op_section(labels, self.ops), _event_section(labels, self.events)]
+            sections += [_op_section(labels, traces.ops), _event_section(labels, traces.events)]
         return [section for section in sections if section.rows or section.plain]
 
     def figures(self) -> dict[str, dict[str, Any]]:

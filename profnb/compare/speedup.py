@@ -195,7 +195,7 @@ class Difference:
         )
 
     def speed_words(self) -> tuple[str, str]:
-        """How many times faster or slower B is, and the interval of that: "1.90x faster", "1.80 to 2.00"."""
+        """Say how many times faster or slower B is, and the interval: "1.90x faster", "1.80 to 2.00"."""
         sign, ends = (-1, (self.high, self.low)) if self.ratio < 1 else (1, (self.low, self.high))
         factor, low, high = (factor_text(one**sign) for one in (self.ratio, *ends))
         return f"{factor}x {'faster' if sign < 0 else 'slower'}", range_text(low, high)
@@ -285,7 +285,7 @@ def compare_runs(
 def _spreads_used(
     estimates: Sequence[Estimate], runs: tuple[int, int], spreads: tuple[Spread, Spread]
 ) -> list[Spread | None]:
-    """How runs vary, for each side with too few to tell: as past ones do, else those of the other side."""
+    """Choose how runs vary, for a side with too few to tell: as past ones, else the other side's."""
     used: list[Spread | None] = []
     for at, (count, spread) in enumerate(zip(runs, spreads, strict=True)):
         other, more = estimates[1 - at], runs[1 - at]

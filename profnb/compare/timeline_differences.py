@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profnb.compare.differences import columns_of
 from profnb.compare.op_differences import rank_scopes
 from profnb.compare.tree_differences import GONE, LONGER, NEW, SHORTER
-from profnb.core.table import Table
+from profnb.core.table import Table, columns_in
 from profnb.core.units import signed_text
 from profnb.subjects.study import Study
 
@@ -45,7 +44,7 @@ class EventDifference:
 
     @property
     def difference_ps(self) -> float:
-        """How much more B spends on it in a step."""
+        """The time that B spends on it in a step beyond A."""
         return float(np.nan_to_num(self.second_ps) - np.nan_to_num(self.first_ps))
 
     @property
@@ -104,18 +103,19 @@ def _events_per_step(study: Study) -> dict[_Key, _Row]:
 EVENT_DIFFERENCES = Table[Sequence[EventDifference]](
     "timeline_diff",
     "One row per new, gone, longer or shorter event of the timelines, the largest difference first.",
-    columns_of(
-        ("side", "side", "host or device"),
-        ("event", "event", "its name"),
-        ("status", "status", "new, gone, longer or shorter"),
-        ("first_count", "first_count", "how often it comes in a step of A"),
-        ("second_count", "second_count", "... of B"),
-        ("first_ms", "first_ps", "its self time in a mean step of A; missing where there is none"),
-        ("second_ms", "second_ps", "... of B"),
-        ("difference_ms", "difference_ps", "how much more B spends on it", "", signed_text),
-        ("first_begin_ms", "first_begin_ps", "how long after the step's begin it begins in A"),
-        ("second_begin_ms", "second_begin_ps", "... in B"),
-    ),
+    columns_in("""
+        side: host or device
+        event: its name
+        status: new, gone, longer or shorter
+        first_count: how often it comes in a step of A
+        second_count: ... of B
+        first_ms: its self time in a mean step of A; missing where there is none
+        second_ms: ... of B
+        difference_ms: how much more B spends on it
+        first_begin_ms: how long after the step's begin it begins in A
+        second_begin_ms: ... in B
+        """),
     "Steady steps of the first run of each side, per iteration.",
     "c",
+    texts={"difference_ms": signed_text},
 )

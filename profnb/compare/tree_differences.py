@@ -13,9 +13,9 @@ from typing import Any
 
 from profnb.capture.parts.part_records import CELL, PROFNB
 from profnb.causes.cell_tree import LAYER, OP, CellTree
-from profnb.compare.differences import columns_of, listed
+from profnb.compare.differences import listed
 from profnb.core.printable import printable
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import PS_PER_MS, duration_text, signed_text
 
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
@@ -208,7 +208,7 @@ def _base_and_number(name: str) -> tuple[str, int]:
 
 
 def _shift(first: set[int], second: set[int]) -> int:
-    """How far B's numbers lie behind A's: as most of them meet, else not at all, else as the first do."""
+    """Find how far B's lie behind A's: as most of them meet, else not at all, else as the first do."""
     if not first or not second:
         return 0
     meeting, usual = Counter(two - one for one in first for two in second), min(second) - min(first)
@@ -251,23 +251,17 @@ def _closed(first: dict[Path, Any], second: dict[Path, Any]) -> set[Path]:
 PART_DIFFERENCES = Table[Sequence[PartDifference]](
     "parts",
     "One row per part of the cell with a different time, the largest difference first.",
-    (
-        *columns_of(
-            ("part", "part", "its name, or its kind where that says all"),
-            ("inside", "inside", "the parts that it is inside of"),
-        ),
-        *(
-            field_column(f"{side}_ms", meaning, is_scaled=True, text=_as_duration)
-            for side, meaning in (
-                ("first", "wall time of A's first run, without parts that are rows of their own"),
-                ("second", "... of B's"),
-                ("difference", "how much more B spends on it; all rows add up to the difference"),
-            )
-        ),
-        *columns_of(("status", "status", "longer, shorter, new or gone")),
-    ),
+    columns_in("""
+        part: its name, or its kind where that says all
+        inside: the parts that it is inside of
+        first_ms = first_ms: wall time of A's first run, without parts that are rows of their own
+        second_ms = second_ms: ... of B's
+        difference_ms = difference_ms: how much more B spends on it; all rows add up to the difference
+        status: longer, shorter, new or gone
+        """),
     "profnb's own time is left out.",
     "c",
+    texts=dict.fromkeys(("first_ms", "second_ms", "difference_ms"), _as_duration),
 )
 
 

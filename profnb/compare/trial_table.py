@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from profnb.compare.differences import columns_of
 from profnb.compare.quality import MetricDifference
 from profnb.compare.speedup import Difference, factor_text
-from profnb.core.table import Table
+from profnb.core.table import Table, columns_in
 from profnb.core.units import MISSING, range_text
 
 UNTRIED = Difference()
@@ -99,7 +98,7 @@ class Trial:
         return f"{range_text(factor_text(1 / high), most)}x faster"
 
     def metric_words(self) -> str:
-        """What the training reached: "loss 0.412 against 0.409", "loss the same", "loss not finite"."""
+        """Say what the training reached: "loss 0.412 against 0.409", "loss the same", "loss not finite"."""
         if self.reached is None:
             return MISSING
         values = self.metric, self.metric_before
@@ -122,22 +121,21 @@ def promised_ratio(
     return max((wall_ms - high + first) / wall_ms, 0.0), max((wall_ms - low + last) / wall_ms, 0.0)
 
 
-_RATIO = "the time as edited over that as it is; below 1 it is faster"
 TRIALS = Table[Sequence[Trial]](
     "trials",
     "One row per tried edit (`%%tfprofile --try`, `p.try_advice()`); the best together come last.",
-    columns_of(
-        ("rule", "rule", "the rule of the advice; of several together all of them"),
-        ("change", "change", "what was edited"),
-        ("ratio", "difference.ratio", _RATIO),
-        ("interval_low", "difference.low", "where its 95 % interval begins"),
-        ("interval_high", "difference.high", "where it ends"),
-        ("promised_low", "promised_low", "the least that the advice had promised this ratio to be"),
-        ("promised_high", "promised_high", "the most that it had promised"),
-        ("steps", "steps", "steps that were timed as edited, in all runs"),
-        ("metric", "metric", "what the training reached as edited, by the metric to look at first"),
-        ("metric_before", "metric_before", "what it reached as it is"),
-        ("diff", "diff", "the edit, as a unified diff"),
-        ("error", "error", 'why there is no result; "" where there is one'),
-    ),
+    columns_in("""
+        rule: the rule of the advice; of several together all of them
+        change: what was edited
+        ratio = difference.ratio: the time as edited over that as it is; below 1 it is faster
+        interval_low = difference.low: where its 95 % interval begins
+        interval_high = difference.high: where it ends
+        promised_low: the least that the advice had promised this ratio to be
+        promised_high: the most that it had promised
+        steps: steps that were timed as edited, in all runs
+        metric: what the training reached as edited, by the metric to look at first
+        metric_before: what it reached as it is
+        diff: the edit, as a unified diff
+        error: why there is no result; "" where there is one
+        """),
 )

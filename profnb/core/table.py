@@ -9,14 +9,11 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 """
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from operator import attrgetter
 from textwrap import dedent, fill
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from profnb.core.units import (
@@ -59,7 +56,6 @@ class Column(Generic[T]):
         meaning: What it holds, a phrase that goes on after the name.
         heading: Its heading in the report; the name without its unit by default.
         text: How one value is written in the report; by its unit by default.
-        alias: What it was called one release ago, "" for nothing else.
         is_scaled: Whether the values are in the DataFrame's unit already and stay as they are; also for a
             column that a user named, whose name says nothing of a unit.
     """
@@ -69,7 +65,6 @@ class Column(Generic[T]):
     meaning: str
     heading: str = ""
     text: Callable[[Any], str] | None = None
-    alias: str = ""
     is_scaled: bool = False
 
     @property
@@ -121,6 +116,8 @@ class Table(Generic[T]):
         remark: What a reader has to know of the whole; "" for nothing.
         owner: What has it, as the documentation calls it: a profile ``p``, a comparison ``c``.
         attributes: What the DataFrame's ``attrs`` hold.
+        values: What fills a column that no field does, by the column's name.
+        texts: How values of a column are written in the report, likewise.
     """
 
     name: str
@@ -129,6 +126,26 @@ class Table(Generic[T]):
     remark: str = ""
     owner: str = "p"
     attributes: Callable[[T], dict[str, Any]] | None = None
+    values: Mapping[str, Callable[[T], Any]] = field(default_factory=dict)
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Give the columns what fills and writes them.
+
+        Raises:
+            KeyError: A name is of no column.
+        """
+        columns = tuple(
+            replace(
+                column,
+                values=self.values.get(column.name, column.values),
+                text=self.texts.get(column.name, column.text),
+            )
+            for column in self.columns
+        )
+        if unknown := {*self.values, *self.texts} - {column.name for column in columns}:
+            raise KeyError(*unknown)
+        object.__setattr__(self, "columns", columns)
 
     def __getitem__(self, name: str) -> Column[T]:
         """The column of this name.
@@ -145,11 +162,9 @@ class Table(Generic[T]):
         """The DataFrame, made fresh; without rows where there is no value."""
         import pandas as pd
 
-        renamed = tuple((column.alias, column.name) for column in self.columns if column.alias)
-        made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
-            return made(columns=[column.name for column in self.columns])
-        frame = made({column.name: column.series(value) for column in self.columns})
+            return pd.DataFrame(columns=[column.name for column in self.columns])
+        frame = pd.DataFrame({column.name: column.series(value) for column in self.columns})
         frame.attrs.update({} if self.attributes is None else self.attributes(value))
         return frame
 
@@ -192,46 +207,6 @@ class Table(Generic[T]):
             "columns": [{"name": name, "meaning": meaning.get(name, "")} for name in frame.columns],
             "rows": [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)],
         }
-
-
-@cache
-def _frame_with(renames: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
-    """A DataFrame that still knows what its columns were called one release ago.
-
-    Args:
-        renames: Old names and new ones. The same ones give the same class, so that frames compare.
-    """
-    import pandas as pd
-
-    renamed = dict(renames)
-
-    class TableFrame(pd.DataFrame):
-        """A DataFrame with aliases; what is made from it is a plain DataFrame."""
-
-        @property
-        def _constructor(self) -> type[pd.DataFrame]:
-            return pd.DataFrame
-
-        def __getitem__(self, key: Any) -> Any:
-            names = [key] if isinstance(key, str) else key if isinstance(key, list) else []
-            old = [
-                name
-                for name in names
-                if isinstance(name, str) and name in renamed and name not in self.columns
-            ]
-            for name in old:
-                warnings.warn(
-                    f"The column {name} is called {renamed[name]} now.", FutureWarning, stacklevel=2
-                )
-            if old and isinstance(key, list):  # under the names that it was asked by
-                frame = super().__getitem__([renamed[k] if k in old else k for k in key])
-                return frame.set_axis(key, axis="columns")
-            return super().__getitem__(renamed[key] if old else key)
-
-        def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
-            return self[name] if name in renamed else super().__getattr__(name)
-
-    return TableFrame
 
 
 def _plain(cell: Any) -> Any:
@@ -311,44 +286,33 @@ def field_column(
     text: Callable[[Any], str] | None = None,
     *,
     of: str = "",
-    alias: str = "",
     is_scaled: bool = False,
     least: float | None = None,
 ) -> Column[Any]:
     """A column that is filled from a field of the table's value; the rest is as of ``Column``.
 
     The field is ``of``, such as "tree.depth"; by default the column's name, with ``_ps`` for ``_us`` or
-    ``_ms``. Numbers below ``least`` are missing.
+    ``_ms``. Numbers below ``least`` are missing; those of a field in that unit stay as they are.
     """
-    path = of or (name if is_scaled else _TIME_UNIT.sub("_ps", name))
+    path = of or _TIME_UNIT.sub("_ps", name)
+    is_scaled = is_scaled or bool(_TIME_UNIT.search(path))
 
     def values(value: Any) -> Any:
         given = field_of(value, path)
         return given if least is None else _missing_below(least, given)
 
-    return Column(name, values, meaning, heading, text, alias, is_scaled)
+    return Column(name, values, meaning, heading, text, is_scaled)
 
 
-def columns_in(
-    text: str,
-    values: Mapping[str, Callable[[T], Any]] = MappingProxyType({}),
-    texts: Mapping[str, Callable[[Any], str]] = MappingProxyType({}),
-    aliases: Mapping[str, str] = MappingProxyType({}),
-) -> tuple[Column[T], ...]:
+def columns_in(text: str) -> tuple[Column[Any], ...]:
     """Read a declaration of columns: each begins a line with its name; behind a colon stands what it holds.
 
     Before the colon may stand, in this order, ``[HEADING]`` in the report, ``= FIELD`` for another field than
     the column is called by, and ``>= N``: numbers below are missing. A line further in goes on with the one
     before.
 
-    Args:
-        text: The declaration.
-        values: What fills a column that no field does, by the column's name.
-        texts: How values of a column are written in the report, likewise.
-        aliases: What a column was called one release ago, likewise.
-
     Raises:
-        KeyError: A name is of no column.
+        KeyError: A line declares nothing.
     """
     columns = []
     for line in re.sub("\n +", " ", dedent(text).strip()).splitlines():
@@ -357,11 +321,7 @@ def columns_in(
             raise KeyError(line)
         name, heading, field, least, meaning = match.groups(default="")
         lowest = float(least) if least else None
-        column = field_column(name, meaning, heading, texts.get(name), of=field, least=lowest)
-        values_of = values.get(name, column.values)
-        columns.append(replace(column, values=values_of, alias=aliases.get(name, "")))
-    if unknown := {*values, *texts, *aliases} - {column.name for column in columns}:
-        raise KeyError(*unknown)
+        columns.append(field_column(name, meaning, heading, of=field, least=lowest))
     return tuple(columns)
 
 

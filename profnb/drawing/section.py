@@ -130,7 +130,7 @@ class Section:
 def section_of(
     table: Table[T],
     value: T,
-    columns: Sequence[str | Shown],
+    columns: str | Sequence[str | Shown],
     *,
     title: str,
     bar: Bar,
@@ -145,7 +145,8 @@ def section_of(
     Args:
         table: The declaration; it has headings, alignment, units and meanings.
         value: What fills it.
-        columns: What to show: names of the table's columns, or columns of the section's own.
+        columns: What to show: names of the table's columns with blanks between, or columns of the section's
+            own.
         title: The section's title.
         bar: The bars in front.
         rows: Which rows, in order; all by default, where the value has a length.
@@ -155,7 +156,12 @@ def section_of(
         **rest: Other fields of ``Section``.
     """
     rows = range(len(cast("Sized", value))) if rows is None else rows
-    shown = [c if isinstance(c, Shown) else _declared(table[c], value) for c in columns]
+    shown: list[Shown] = []
+    for one in [columns] if isinstance(columns, str) else columns:
+        if isinstance(one, Shown):
+            shown.append(one)
+        else:
+            shown += [_declared(table[name], value) for name in one.split()]
     sort_keys: list[tuple[Key, ...]] = [
         (bar.fraction(row), *(None if c.sort_key is None else c.sort_key(row) for c in shown))
         for row in (rows if is_sortable else ())

@@ -68,8 +68,8 @@ FLEET_HOSTS = Table[HostTimes](
             negative where another is slower
         high_ms: and below this
         last_fraction [last in]: in which part of the collectives it was the last to come
-        offset_ms [clock]: what to add to its clock to have the first host's; no figure but this depends
-            on clocks
+        offset_ms [clock]: what to add to its clock to have the first host's; no figure but this depends on
+            clocks
         offset_low_ms: the least that it may be
         offset_high_ms: the most that it may be
         """),
@@ -80,8 +80,7 @@ FLEET_STEPS = Table[FleetSteps](
     "One row per step and host, in the order of the first host's steps, between the first and the last "
     "collective of all hosts.",
     (
-        *columns_in(
-            """
+        *columns_in("""
             step_num: the step's number on the first host
             host: the host
             is_steady: whether averages count it: whole, no warm-up on any host, no pause
@@ -89,21 +88,20 @@ FLEET_STEPS = Table[FleetSteps](
             own_ms: own work
             wait_ms: waiting for others
             exchange_ms: exchange
-            """,
-            {
-                "step_num": lambda f: f.spread(f.merged.step_num),
-                "host": lambda f: f.names(f.merged.step_num.size),
-                "is_steady": lambda f: f.spread(f.merged.is_steady),
-                "step_ms": lambda f: f.merged.step_ps.T.ravel(),
-                "own_ms": lambda f: f.merged.own_ps.T.ravel(),
-                "wait_ms": lambda f: f.merged.wait_ps.T.ravel(),
-                "exchange_ms": lambda f: f.merged.exchange_ps.T.ravel(),
-            },
-        ),
+            """),
         *(_step_rows(name) for name in OWN_CATEGORIES),
     ),
     remark="Own work, waiting and exchange add up to the step exactly, the categories to the own work.",
     owner="f",
+    values={
+        "step_num": lambda f: f.spread(f.merged.step_num),
+        "host": lambda f: f.names(f.merged.step_num.size),
+        "is_steady": lambda f: f.spread(f.merged.is_steady),
+        "step_ms": lambda f: f.merged.step_ps.T.ravel(),
+        "own_ms": lambda f: f.merged.own_ps.T.ravel(),
+        "wait_ms": lambda f: f.merged.wait_ps.T.ravel(),
+        "exchange_ms": lambda f: f.merged.exchange_ps.T.ravel(),
+    },
 )
 
 
@@ -119,8 +117,7 @@ FLEET_COLLECTIVES = Table[FleetSteps](
     "collectives",
     "One row per collective and host, in time order. Overlapping collectives on a host are one. The first "
     "collective begins the measurement and has no row.",
-    columns_in(
-        """
+    columns_in("""
         key: the collective, by what it is called on every host
         host: the host
         step_num: the step that it is of
@@ -129,19 +126,18 @@ FLEET_COLLECTIVES = Table[FleetSteps](
         own_ms: own work since the one before
         wait_ms: waiting in it
         exchange_ms: exchange in it
-        """,
-        {
-            "key": _key_texts,
-            "host": lambda f: f.names(len(f.merged.joints.keys) - 1),
-            "step_num": lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
-            "enter_ms": lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
-            "leave_ms": lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
-            "own_ms": lambda f: f.merged.piece_own_ps.T.ravel(),
-            "wait_ms": lambda f: f.merged.piece_wait_ps.T.ravel(),
-            "exchange_ms": lambda f: f.merged.piece_exchange_ps.T.ravel(),
-        },
-    ),
+        """),
     owner="f",
+    values={
+        "key": _key_texts,
+        "host": lambda f: f.names(len(f.merged.joints.keys) - 1),
+        "step_num": lambda f: f.spread(f.merged.step_num[f.merged.step_of]),
+        "enter_ms": lambda f: f.merged.joints.enter_ps[:, 1:].T.ravel(),
+        "leave_ms": lambda f: f.merged.joints.leave_ps[:, 1:].T.ravel(),
+        "own_ms": lambda f: f.merged.piece_own_ps.T.ravel(),
+        "wait_ms": lambda f: f.merged.piece_wait_ps.T.ravel(),
+        "exchange_ms": lambda f: f.merged.piece_exchange_ps.T.ravel(),
+    },
 )
 
 

@@ -37,7 +37,7 @@ _MOST_BEFORE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Where a series changed.
+    """A change of a series.
 
     Attributes:
         at: The first run after it.

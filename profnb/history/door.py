@@ -1,4 +1,4 @@
-"""Where cells, blocks and programs leave their runs; nothing is imported where none are kept."""
+"""The door by which cells, blocks and programs leave their runs; imports nothing where none are kept."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What tells runs apart: the code that ran, the commit it was of, the machine.
+"""Tell runs apart: the code that ran, the commit it was of, the machine.
 
 Code is told by its syntax without comments, constants and blank lines: another batch size, path or number of
 epochs is the same code, another call is not. Only a hash of it is kept.
@@ -108,7 +108,7 @@ def find_commit(folder: Path) -> str:
 
 
 def _git_folder(folder: Path) -> Path | None:
-    """Where a repository has its state: ``.git``, where a file of that name points, a bare one itself."""
+    """Find a repository's state: ``.git``, where a file of that name points, a bare one itself."""
     git = folder / ".git"
     if (pointer := _text_of(git)).startswith("gitdir:"):
         return folder / pointer.removeprefix("gitdir:").strip()

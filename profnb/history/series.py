@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from profnb.compare.differences import columns_of
 from profnb.compare.estimates import OTHER_CODE, THIS_CODE, Spread, student_factor
 from profnb.core.columns import Floats
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.core.units import NS_PER_S
 from profnb.history.change_points import Change, find_changes
 from profnb.history.store import Run
@@ -185,43 +184,38 @@ def as_dates(seconds: Sequence[float]) -> "pd.DatetimeIndex":
 HISTORY = Table[Sequence[ListedRun]](
     "history",
     "One row per kept run, the oldest first.",
-    (
-        Column("when", lambda rows: as_dates([row.run.when for row in rows]), "when it ended, UTC"),
-        *columns_of(
-            ("cell", "run.cell", "which code it is; edits of constants and comments leave it as it is"),
-            ("label", "run.label", "what the user called it"),
-            ("commit", "run.commit", "the git commit; empty where there is none"),
-            ("is_dirty", "run.is_dirty", "whether files differed from it; missing where nobody knows"),
-            ("machine", "run.machine", "the hardware"),
-            ("series", "series", "its series: runs of one code or label, machine, versions and settings"),
-            ("runs", "run.runs", "how often the code ran (--repeat)"),
-            ("steps", "run.steps", "steps that the times are of"),
-        ),
-        *(
-            field_column(name, meaning, of=f"run.{name}", is_scaled=True)
-            for name, meaning in (
-                ("median_ms", "the typical step; missing where there are none"),
-                ("low_ms", "where its 95 % interval begins"),
-                ("high_ms", "where it ends"),
-                ("wall_ms", "wall time of the whole code"),
-                ("examples_per_second", "examples over wall time of steps"),
-            )
-        ),
-        *columns_of(
-            ("peak_bytes", "run.peak_bytes", "most memory of an allocator"),
-            ("others_fraction", "run.others", "share of all cores that other programs took"),
-            ("is_aside", "is_aside", "whether they took so much more than usual that the run doesn't count"),
-            ("is_change", "is_change", "whether the code has been slower or faster from this run on"),
-            ("change_ratio", "change_ratio", "its time since over that before; missing for no change"),
-            ("change_of", "of", "what changed: step, or cell"),
-            ("is_alarm", "is_alarm", "whether it is slower since, which was found in the latest ten runs"),
-            ("headline", "run.headline", "its steps in a line; empty where nobody asked for its answers"),
-        ),
-        Column("advice", lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
-               "the rules of advice that it had"),
-        Column("trials", lambda rows: ["; ".join(f"{one[0]} {one[1]:.2f}" for one in row.run.trials)
-                                       for row in rows],
-               "rules whose edit was tried, and the time as edited over that as it is"),
-    ),
+    columns_in("""
+        when: when it ended, UTC
+        cell = run.cell: which code it is; edits of constants and comments leave it as it is
+        label = run.label: what the user called it
+        commit = run.commit: the git commit; empty where there is none
+        is_dirty = run.is_dirty: whether files differed from it; missing where nobody knows
+        machine = run.machine: the hardware
+        series: its series: runs of one code or label, machine, versions and settings
+        runs = run.runs: how often the code ran (--repeat)
+        steps = run.steps: steps that the times are of
+        median_ms = run.median_ms: the typical step; missing where there are none
+        low_ms = run.low_ms: where its 95 % interval begins
+        high_ms = run.high_ms: where it ends
+        wall_ms = run.wall_ms: wall time of the whole code
+        examples_per_second = run.examples_per_second: examples over wall time of steps
+        peak_bytes = run.peak_bytes: most memory of an allocator
+        others_fraction = run.others: share of all cores that other programs took
+        is_aside: whether they took so much more than usual that the run doesn't count
+        is_change: whether the code has been slower or faster from this run on
+        change_ratio: its time since over that before; missing for no change
+        change_of = of: what changed: step, or cell
+        is_alarm: whether it is slower since, which was found in the latest ten runs
+        headline = run.headline: its steps in a line; empty where nobody asked for its answers
+        advice: the rules of advice that it had
+        trials: rules whose edit was tried, and the time as edited over that as it is
+        """),
     owner="profnb",
-)  # fmt: skip
+    values={
+        "when": lambda rows: as_dates([row.run.when for row in rows]),
+        "advice": lambda rows: [", ".join(str(one[0]) for one in row.run.advice) for row in rows],
+        "trials": lambda rows: [
+            "; ".join(f"{one[0]} {one[1]:.2f}" for one in row.run.trials) for row in rows
+        ],
+    },
+)

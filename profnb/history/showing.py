@@ -104,7 +104,7 @@ class History:
 
     @property
     def title(self) -> str:
-        """What it says, in a sentence."""
+        """Its message, in a sentence."""
         if self.path is None:
             return "No runs are kept here. `profnb.configure(history=True)` keeps them from now on."
         if not self.rows:
@@ -165,7 +165,6 @@ class History:
                 shown_of(rows, "", _remark),
             ),
             title="Latest runs",
-            tab="",
             sentence=f"Bars are the whole time.{left_out}",
             bar=Bar.of(walls, _STEADY, 10),
             rows=order,
@@ -301,7 +300,7 @@ def _kind(row: ListedRun) -> str:
 
 
 def _hover(row: ListedRun, value: float) -> list[str]:
-    """What stands under the pointer; and what a click asks for, where the run can be opened."""
+    """Write what stands under the pointer; and what a click asks for, where the run can be opened."""
     size = json.loads(row.run.settings).get("batch_size")
     lines = [
         _when(row),

@@ -108,7 +108,7 @@ _TABLE = ", ".join(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a run.
+    """The outcome of keeping a run.
 
     Attributes:
         is_first: Whether the file is new.

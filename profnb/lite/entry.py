@@ -24,7 +24,7 @@ from profnb.core.printable import printable
 from profnb.core.safe_files import open_regular, ours_alone, whole_file
 from profnb.core.sharing import Sharing
 from profnb.core.table import TableOf
-from profnb.report.result import Result, SharedResult
+from profnb.report.result import ComparedResult, SharedResult
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,13 +40,10 @@ _RESULT_SUFFIX = ".lite.json.gz"
 _RESULT_VERSION = 1
 _LARGEST_RESULT = 1 << 28
 _TOP = {
-    "models": (
-        "latency_ms",
-        ("model", "bytes", "latency_ms", "latency_low_ms", "latency_high_ms", "speedup", "metric"),
-    ),
-    "layers": ("self_us", ("model", "layer", "self_us", "error_fraction")),
-    "ops": ("self_us", ("model", "op_type", "layer", "kernel", "self_us", "self_fraction")),
-}  # fmt: skip
+    "models": "latency_ms: model bytes latency_ms latency_low_ms latency_high_ms speedup metric",
+    "layers": "self_us: model layer self_us error_fraction",
+    "ops": "self_us: model op_type layer kernel self_us self_fraction",
+}
 
 # Flags and settings of argparse's ``add_argument``, and of IPython's ``argument``.
 CONVERSION_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
@@ -71,6 +68,9 @@ CONVERSION_ARGUMENTS: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--fixed-batch",), {"action": "store_true", "help": "convert for exactly this batch size"}),
     (("--label",), {"type": unquoted, "help": "a name for the result"}),
 )  # fmt: skip
+
+# What these say, by the names of ``lite``'s arguments.
+OPTIONS = ("kinds", "representative", "threads", "batch_size", "allow", "fixed_batch", "label")
 
 
 def lite(
@@ -140,9 +140,9 @@ class LiteResult(SharedResult):
         findings: What is known, as values.
     """
 
-    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings")
-    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings")
-    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings")
+    models = TableOf("lite.lite_tables", "LITE_MODELS", "findings.rows")
+    layers = TableOf("lite.lite_tables", "LITE_LAYERS", "findings.layers")
+    ops = TableOf("lite.lite_tables", "LITE_OPS", "findings.ops")
 
     def __init__(self, findings: "LiteFindings") -> None:
         """Wrap what was found."""
@@ -204,8 +204,6 @@ class LiteResult(SharedResult):
             source=self.findings.title,
             environment=self.environment,
             advice=self.advice,
-            step_times=None,
-            cell=None,
             tops=_TOP,
         )
 
@@ -285,7 +283,7 @@ class LiteDifference:
     price: "Interval"
 
 
-class LiteComparison(Result):
+class LiteComparison(ComparedResult):
     """Two LiteRT results side by side; shown in a notebook, it is its report.
 
     Attributes:
@@ -330,32 +328,11 @@ class LiteComparison(Result):
         return min(devices, key=lambda row: row.first.latency_ps, default=None)
 
     @property
-    def _time(self) -> "Difference":
+    def difference(self) -> "Difference":
+        """The difference of the kind that is fastest in A: the time of a run of B over that of A."""
         from profnb.compare.speedup import Difference
 
         return self._spoken_of.time if self._spoken_of else Difference()
-
-    @property
-    def difference(self) -> "LiteComparison":
-        """The difference that the verdict speaks of, with a ratio and an interval as in other comparisons."""
-        return self
-
-    leading = difference
-
-    @property
-    def ratio(self) -> float:
-        """Time of a run of B over that of A, of the kind that is fastest in A; below 1 B is faster."""
-        return self._time.ratio
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the ratio."""
-        return self._time.low, self._time.high
-
-    @property
-    def is_different(self) -> bool:
-        """True if the interval leaves out 1."""
-        return self._time.is_different
 
     @property
     def table(self) -> "pd.DataFrame":

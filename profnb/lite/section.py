@@ -98,14 +98,13 @@ def _time_section(findings: LiteFindings) -> Section:
         sentence = f"Keras is the model in a tf.function with TensorFlow's threads. {sentence}"
     return section_of(
         LITE_MODELS,
-        findings,
+        findings.rows,
         (
             "model",
             _number("size", size, "bytes of the file, and compressed with gzip"),
             _number("latency", latency, _with_interval("latency_ms")),
             _number("speed-up", speedup, _with_interval("speedup")),
-            "examples_per_second",
-            "memory_bytes",
+            "examples_per_second memory_bytes",
             _number("in XNNPACK", delegated, LITE_MODELS["delegated_fraction"].meaning),
             "conversion_ms",
         ),
@@ -117,7 +116,6 @@ def _time_section(findings: LiteFindings) -> Section:
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
-        rows=range(len(models)),
     )
 
 
@@ -153,7 +151,7 @@ def _quality_section(findings: LiteFindings) -> Section:
             most = max((bar for bar in bars if not math.isnan(bar)), default=1.0) or 1.0
     return section_of(
         LITE_MODELS,
-        findings,
+        findings.rows,
         ("model", *(judged if findings.metric else []), *against),
         title="What comes out",
         tab="Models",
@@ -164,7 +162,6 @@ def _quality_section(findings: LiteFindings) -> Section:
             lambda row: colour(models[row].name),
             _SHORT_BAR,
         ),
-        rows=range(len(models)),
     )
 
 
@@ -236,7 +233,7 @@ def _layer_section(findings: LiteFindings) -> Section:
 
     return section_of(
         LITE_LAYERS,
-        findings,
+        layers,
         (
             Shown("layer", lambda row: (layers[row].layer or "(none)", "", layers[row].layer_type)),
             *map(time_of, models),
@@ -301,7 +298,7 @@ def _op_section(findings: LiteFindings) -> Section:
 
     return section_of(
         LITE_OPS,
-        findings,
+        ops,
         (
             "model",
             Shown(
@@ -313,7 +310,7 @@ def _op_section(findings: LiteFindings) -> Section:
                 "layer",
                 lambda row: (ops[row].layer, "", ops[row].fused and f"with {ops[row].fused}"),
             ),
-            *("shape", "dtype", "kernel", "self_us", "self_fraction"),
+            "shape dtype kernel self_us self_fraction",
         ),
         title="Ops",
         tab="Ops",

@@ -12,7 +12,7 @@ from IPython.core.error import UsageError
 from profnb.capture.profiler.tensorflow_door import SCHEME
 from profnb.core.printable import printable
 from profnb.core.units import GB
-from profnb.lite.entry import LiteResult, lite
+from profnb.lite.entry import OPTIONS, LiteResult, lite
 from profnb.loading import last, load
 from profnb.magic.magic_options import as_usage_error
 from profnb.many_traces.fleets import Fleet, find_fleet, trace_remotely
@@ -136,20 +136,16 @@ def lite_line(shell: Any, arguments: Namespace) -> LiteResult:
     Raises:
         UsageError: A name is not there, or the model cannot be converted or run.
     """
-    namespace, wanted = shell.user_ns, arguments.representative
+    namespace, options = shell.user_ns, {name: getattr(arguments, name) for name in OPTIONS}
     with as_usage_error():
         model = _named(namespace, arguments.model, "model")
         examples = [_named(namespace, name, "data") for name in arguments.data]
+        if arguments.representative is not None:
+            options["representative"] = _named(namespace, arguments.representative, "data")
         result = lite(
             model,
             tuple(examples[:2]) if len(examples) > 1 else next(iter(examples), None),  # x and y
-            kinds=arguments.kinds,
-            representative=None if wanted is None else _named(namespace, wanted, "data"),
-            threads=arguments.threads,
-            batch_size=arguments.batch_size,
-            allow=arguments.allow,
-            fixed_batch=arguments.fixed_batch,
-            label=arguments.label,
+            **options,
         )
     namespace.update(dict.fromkeys(filter(None, ("_tflite", arguments.out)), result))
     if not arguments.quiet:

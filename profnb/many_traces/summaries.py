@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from profnb.core.errors import ProfnbError
 from profnb.core.printable import printable
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, Table, columns_in
 from profnb.loading import load
 from profnb.profile import Profile
 from profnb.steps.activities import CATEGORIES
@@ -143,22 +143,26 @@ SUMMARIES = Table[Sequence[TraceSummary]](
     "summarize",
     "One row per trace, in the given order.",
     (
-        field_column("path", "the trace"),
-        field_column("host", "where it was captured, as far as it tells"),
-        field_column("framework", "whose trace it is, as far as it tells"),
-        field_column("phase", "what the steps do that averages are of"),
-        field_column("steps", "how many those are: steady ones"),
-        field_column("median_ms", "their median time"),
-        field_column("period_ms", "their mean time with the gaps that belong to them"),
-        field_column("examples_per_second", "examples over that time", is_scaled=True),
+        *columns_in("""
+            path: the trace
+            host: where it was captured, as far as it tells
+            framework: whose trace it is, as far as it tells
+            phase: what the steps do that averages are of
+            steps: how many those are: steady ones
+            median_ms: their median time
+            period_ms: their mean time with the gaps that belong to them
+            examples_per_second: examples over that time
+            """),
         *(
             Column(category_column(name), _part(at), f"{name}, of that mean; they add up to it")
             for at, name in enumerate(_STEP_PARTS)
         ),
-        field_column("advice", "the rule of advice that can gain most"),
-        field_column("bound_fraction", "the most that it can gain"),
-        field_column("notes", "how many notes its report has"),
-        field_column("error", "why nothing else is known of it; empty where it was read"),
+        *columns_in("""
+            advice: the rule of advice that can gain most
+            bound_fraction: the most that it can gain
+            notes: how many notes its report has
+            error: why nothing else is known of it; empty where it was read
+            """),
     ),
     owner="profnb",
 )  # fmt: skip

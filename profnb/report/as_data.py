@@ -29,44 +29,23 @@ REPORT_FORMAT = 1
 JSON_BYTES = 8192
 _MOST_ADVICE, _MOST_NOTES, _MOST_CELL_PARTS, _MOST_OTHERS = 5, 8, 8, 12
 _SIGNIFICANT_DIGITS = 5
-# Which columns of each table are in it, and by which its rows are chosen: the largest first.
-TopColumns = Mapping[str, tuple[str, tuple[str, ...]]]
+# Of each table the column by which its rows are chosen, the largest first, and the columns that are in it.
+TopColumns = Mapping[str, str]
 _KERNEL_COLUMN = "kernel_name"
 _NO_NAME = re.compile(r"[^A-Za-z0-9]+")
 _TOP: TopColumns = {
-    "ops": ("self_us", ("side", "op_type", "op_name", "occurrences", "self_us", "self_fraction")),
-    "layers": ("total_us", ("layer", "layer_type", "total_us", "fraction", "occurrences")),
-    "source_lines": (
-        "fraction",
-        ("file", "line", "source", "host_us", "device_us", "python_us", "fraction"),
-    ),
-    "input_pipeline": ("waited_us", ("iterator", "function", "waited_us", "waited_fraction")),
-    "idle": ("total_us", ("cause", "total_us", "longest_us", "window_fraction")),
-    "ranges": (
-        "device_busy_ms",
-        ("range", "parent", "occurrences", "host_ms", "device_busy_ms", "kernels"),
-    ),
-    "kernels": ("total_us", ("kernel_name", "op_name", "occurrences", "total_us", "fraction")),
-    "xla": ("self_us", ("hlo_op", "category", "op_name", "occurrences", "self_us", "fraction")),
-    "memory_summary": (
-        "peak_bytes",
-        ("allocator", "peak_bytes", "limit_bytes", "growth_bytes_per_step"),
-    ),
-    "python": ("self_ms", ("function", "file", "line", "self_ms", "total_ms")),
-    "trials": (
-        "ratio",
-        (
-            "change",
-            "ratio",
-            "interval_low",
-            "interval_high",
-            "promised_low",
-            "promised_high",
-            "metric",
-            "metric_before",
-            "error",
-        ),
-    ),
+    "ops": "self_us: side op_type op_name occurrences self_us self_fraction",
+    "layers": "total_us: layer layer_type total_us fraction occurrences",
+    "source_lines": "fraction: file line source host_us device_us python_us fraction",
+    "input_pipeline": "waited_us: iterator function waited_us waited_fraction",
+    "idle": "total_us: cause total_us longest_us window_fraction",
+    "ranges": "device_busy_ms: range parent occurrences host_ms device_busy_ms kernels",
+    "kernels": "total_us: kernel_name op_name occurrences total_us fraction",
+    "xla": "self_us: hlo_op category op_name occurrences self_us fraction",
+    "memory_summary": "peak_bytes: allocator peak_bytes limit_bytes growth_bytes_per_step",
+    "python": "self_ms: function file line self_ms total_ms",
+    "trials": "ratio: change ratio interval_low interval_high promised_low promised_high metric "
+    "metric_before error",
 }
 _DEFINITIONS = {
     "median_ms": "median time of a counted step; warm-up and a few far slower steps are left out",
@@ -88,8 +67,8 @@ def report_data(
     source: str,
     environment: Mapping[str, str],
     advice: Sequence[Advice],
-    step_times: StepTimes | None,
-    cell: CellBreakdown | None,
+    step_times: StepTimes | None = None,
+    cell: CellBreakdown | None = None,
     tops: TopColumns = _TOP,
 ) -> dict[str, Any]:
     """Give what a report says as plain values whose JSON has at most ``JSON_BYTES``.
@@ -248,21 +227,23 @@ def _ms(picoseconds: float | None) -> float | None:
     return None if picoseconds is None else picoseconds / PS_PER_MS
 
 
-def _top(frame: "pd.DataFrame", key: str, columns: tuple[str, ...]) -> dict[str, Any]:
+def _top(frame: "pd.DataFrame", chosen: str) -> dict[str, Any]:
+    key, _, names = chosen.partition(": ")
+    columns = names.split()
     largest = frame.sort_values(key, ascending=False, kind="stable").head(_SIZES[0][0])
     if _KERNEL_COLUMN in columns:  # of long names what tells them apart
-        names = list(largest[_KERNEL_COLUMN])
-        titles = kernel_titles(names, _MOST_BYTES_OF_A_CELL - 8)
-        is_long = [len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL for name in names]
+        kernels = list(largest[_KERNEL_COLUMN])
+        titles = kernel_titles(kernels, _MOST_BYTES_OF_A_CELL - 8)
+        is_long = [len(name.encode(errors="replace")) > _MOST_BYTES_OF_A_CELL for name in kernels]
         shown = [
             title if long else name
-            for name, title, long in zip(names, titles, is_long, strict=True)
+            for name, title, long in zip(kernels, titles, is_long, strict=True)
         ]
         largest = largest.assign(**{_KERNEL_COLUMN: shown})
     return {
         "rows": len(frame),
-        "columns": list(columns),
-        "top": [list(row) for row in largest[list(columns)].itertuples(index=False)],
+        "columns": columns,
+        "top": [list(row) for row in largest[columns].itertuples(index=False)],
     }
 
 
@@ -281,7 +262,7 @@ def _fit(
     is_all: bool,
 ) -> dict[str, Any]:
     """The whole in plain values, with as much of tables and texts as fits."""
-    tops = {name: _top(frame, *table_columns[name]) for name, frame in frames.items() if len(frame)}
+    tops = {name: _top(frame, table_columns[name]) for name, frame in frames.items() if len(frame)}
     fitted: dict[str, Any] = _Plain(0, sharing).value(whole)
     for rows, most_bytes in _SIZES:
         texts = _Plain(most_bytes, sharing)

@@ -126,12 +126,7 @@ def build_report(
         shares=share_rows(summary.shares) if answer else (),
         notes=notes,
         chart=step_chart(steps, study.breakdown, study.gaps) if has_chart else None,
-        sections=[
-            *_sections(study),
-            *filled,
-            *_tree_sections(tree),
-            *machine,
-        ],
+        sections=[*_sections(study), *filled, *_tree_sections(tree), *machine],
         advice=None if (steps.is_window or not answer) and not advice else advice,
         foot=_foot(study),
         again="" if study.program.is_jax or study.program.is_pytorch else again,

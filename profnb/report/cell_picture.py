@@ -268,9 +268,7 @@ def tree_section(tree: CellTree) -> Section:
             tree,
             (
                 Shown("node", node, sort_key=tree.title, meaning=CELL_TREE["name"].meaning),
-                "wall_ms",
-                "fraction",
-                "self_ms",
+                "wall_ms fraction self_ms",
                 Shown(
                     "times", occurrences, is_number=True,
                     sort_key=lambda row: float(tree.occurrences[row]) or None,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.core.safe_files import whole_file
 
 if TYPE_CHECKING:
+    from profnb.compare.speedup import Difference
     from profnb.report.report import Report
     from profnb.subjects.study import Study
 
@@ -49,6 +50,35 @@ class Result:
         from profnb.report.frontend import for_notebooks
 
         for_notebooks(self.report)
+
+
+class ComparedResult(Result):
+    """B against A."""
+
+    @property
+    def difference(self) -> "Difference":
+        """The ratio and its interval."""
+        raise NotImplementedError
+
+    @property
+    def leading(self) -> "Difference":
+        """The difference that the verdict speaks of."""
+        return self.difference
+
+    @property
+    def ratio(self) -> float:
+        """Typical time of B over that of A; below 1 B is faster."""
+        return self.difference.ratio
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the ratio."""
+        return self.difference.low, self.difference.high
+
+    @property
+    def is_different(self) -> bool:
+        """True if the interval leaves out 1."""
+        return self.difference.is_different
 
 
 class SharedResult(Result):

@@ -360,27 +360,19 @@ def _categories(texts: list[str], rows: Int32s | Int64s) -> "pd.Categorical[str]
     return pd.Categorical.from_codes(codes[rows], pd.Index(distinct))
 
 
+_OTHER_GAPS = ", ".join(f'"{kind}"' for kind in GAP_KINDS[IN_LOOP + 1 :])
 STEPS = Table[Spine](
     "steps",
     "One row per traced step.",
     (
-        *columns_in(
-            """
+        *columns_in(f"""
             step_num = steps.step_num: the number the program gave it
             phase = steps.phase: what it did: "train", "test", "predict", a function's name, or "window"
             begin_ms = steps.begin_ps: its begin
             duration_ms = steps.duration_ps: its duration
             gap_ms: time to the next step, NaN for the last
-            """,
-            {"gap_ms": lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan)},
-        ),
-        Column(
-            "gap_kind",
-            lambda t: [GAP_KINDS[kind] for kind in t.gaps.kind.tolist()],
-            f'what that gap is: "{GAP_KINDS[IN_LOOP]}" where it is part of the step\'s period, else '
-            + ", ".join(f'"{kind}"' for kind in GAP_KINDS[IN_LOOP + 1 :]),
-        ),
-        *columns_in("""
+            gap_kind: what that gap is: "{GAP_KINDS[IN_LOOP]}" where it is part of the step's period, else
+                {_OTHER_GAPS}
             is_warmup = steps.is_warmup: whether averages leave it out
             iterations = steps.iterations: iterations of the training loop in it (``steps_per_execution``)
             """),
@@ -388,20 +380,19 @@ STEPS = Table[Spine](
             Column(category_column(name), partial(_category_ps, name), f"time of it that is {name}")
             for name in CATEGORIES
         ),
-        *columns_in(
-            """
+        *columns_in("""
             busy_gap_ms: time of the gap in which the device ran anything
-            launched_work_ms: time of the device's work that it launched, whenever that ran; streams add
-                up
-            """,
-            {
-                "busy_gap_ms": lambda t: _with_device(t, t.breakdown.gap_busy_ps),
-                "launched_work_ms": lambda t: _with_device(t, t.launched_ps),
-            },
-        ),
+            launched_work_ms: time of the device's work that it launched, whenever that ran; streams add up
+            """),
     ),
     "The nine categories of a row sum to its duration. Without a device in the trace, categories of "
     "devices are NaN.",
+    values={
+        "gap_kind": lambda t: [GAP_KINDS[kind] for kind in t.gaps.kind.tolist()],
+        "gap_ms": lambda t: np.where(t.steps.gap_ps >= 0, t.steps.gap_ps, np.nan),
+        "busy_gap_ms": lambda t: _with_device(t, t.breakdown.gap_busy_ps),
+        "launched_work_ms": lambda t: _with_device(t, t.launched_ps),
+    },
 )
 STEP_TIMES = Table[StepTimes](
     "step_times",
@@ -416,8 +407,7 @@ STEP_TIMES = Table[StepTimes](
 EVENTS = Table[Spine](
     "events",
     "One row per event, in the trace's order.",
-    columns_in(
-        """
+    columns_in("""
         plane: the host or device
         line: its thread or stream
         name: its name
@@ -425,14 +415,13 @@ EVENTS = Table[Spine](
         duration_us = trace.events.duration_ps: its duration
         self_us: less the events inside it on the same line
         step_num: the step it belongs to, missing outside every step
-        """,
-        {
-            "plane": lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
-                t.trace.lines.of_event
-            ],
-            "line": lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
-            "name": lambda t: _categories(t.trace.names.texts, t.trace.events.name),
-            "step_num": _step_num,
-        },
-    ),
+        """),
+    values={
+        "plane": lambda t: _categories([p.name for p in t.trace.planes], t.trace.lines.plane)[
+            t.trace.lines.of_event
+        ],
+        "line": lambda t: _categories(t.trace.lines.names.texts, t.trace.lines.of_event),
+        "name": lambda t: _categories(t.trace.names.texts, t.trace.events.name),
+        "step_num": _step_num,
+    },
 )

@@ -70,7 +70,7 @@ def guide(study: Study, page: str) -> str:
 
 
 def steps_ps(study: Study, most_ps: int) -> float:
-    """What the steady steps of the main phase and what lies between them take, at most ``most_ps``.
+    """Estimate what the steady steps of the main phase and their gaps take, at most ``most_ps``.
 
     By how many there were, traced or not, and what a traced one took; where none was counted, those of the
     trace. All where it is not known: where only those in the window were counted, and it closed before the

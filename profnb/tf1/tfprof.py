@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from profnb.capture.profiler.profiler_door import log_held_back
 from profnb.capture.seams import GRAPH_DEF, RUN_METADATA, TFPROF
 from profnb.core.errors import CaptureError
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.tf1.nodes import GraphStats
 from profnb.trace.model import Trace
 
@@ -63,27 +63,22 @@ def _device_us(rows: _Rows) -> list[float]:
 TFPROF_TABLE = Table[_Rows](
     "tfprof",
     "One row per node of a tfprof view of session runs, the longest first.",
-    (
-        field_column("name", "a name scope or node, an op type, or `file.py:line:function`"),
-        field_column("depth", "how deep it stands, 0 at the top"),
-        field_column("parent", "the row it stands under, -1 at the top"),
-        field_column("self_us", "time of the node alone", is_scaled=True),
-        field_column("total_us", "time with all below", is_scaled=True),
-        Column("device_us", _device_us, "... on an accelerator, NaN without any", is_scaled=True),
-        field_column("cpu_us", "... on the host", is_scaled=True),
-        field_column("requested_bytes", "what its ops allocated, in all runs"),
-        field_column("peak_bytes", "what they held at most, in the largest run"),
-        field_column("parameters", "elements of its variables"),
-        Column(
-            "float_ops",
-            lambda rows: [
-                float(row.float_ops) if row.float_ops > 0 else float("nan") for row in rows
-            ],
-            "floating-point operations, NaN without a formula",
-        ),
-        field_column("occurrences", "how often its ops ran", alias="run_count"),
-    ),
+    columns_in("""
+        name: a name scope or node, an op type, or `file.py:line:function`
+        depth: how deep it stands, 0 at the top
+        parent: the row it stands under, -1 at the top
+        self_us = self_us: time of the node alone
+        total_us = total_us: time with all below
+        device_us = device_us: ... on an accelerator, NaN without any
+        cpu_us = cpu_us: ... on the host
+        requested_bytes: what its ops allocated, in all runs
+        peak_bytes: what they held at most, in the largest run
+        parameters: elements of its variables
+        float_ops >= 1: floating-point operations, NaN without a formula
+        occurrences: how often its ops ran
+        """),
     "All but `self_us` include the nodes below and sum over the runs. A node's peak is of the largest run.",
+    values={"device_us": _device_us},
 )
 
 

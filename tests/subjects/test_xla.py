@@ -78,16 +78,8 @@ def test_ops_their_costs_and_where_they_come_from(study):
 def test_programs_their_compilation_and_their_buffers(study):
     row = XLA_MODULES.frame(study.xla.modules).iloc[0]
     assert (row.module, row.program_id, row.occurrences) == ("jit_step", 3, 2)
-    with pytest.warns(FutureWarning, match="called occurrences now"):
-        assert XLA_MODULES.frame(study.xla.modules)["executions"].tolist() == [2]
     assert (row.compilations, row.compile_ms) == (1, 0.003)  # nested events of one compilation count once
     assert (row.argument_bytes, row.output_bytes, row.temporary_bytes) == (49152, 65536, 65536)
-    with pytest.warns(FutureWarning, match="called occurrences now"):
-        several = XLA_MODULES.frame(study.xla.modules)[["module", "executions"]]
-    assert several.columns.tolist() == ["module", "executions"]  # under the names that it was asked by
-    assert several["executions"].tolist() == [2]
-    with pytest.raises(KeyError, match="no_such"):
-        XLA_MODULES.frame(study.xla.modules)[["module", "no_such"]]
 
 
 def test_other_tables_name_the_ops_of_the_framework(study):

@@ -23,7 +23,7 @@ import numpy as np
 from profnb.core.columns import Bools
 from profnb.core.table import Table, columns_in
 from profnb.subjects.bounds.op_costs import Cost
-from profnb.subjects.device.roofline import REACHED, OpRates, Peak
+from profnb.subjects.device.roofline import INTENSITY_TEXT, REACHED, OpRates, Peak
 from profnb.subjects.ops.op_table import OpTable
 
 COMPUTE, MEMORY, NEITHER, UNKNOWN = "compute", "memory", "neither", ""
@@ -108,8 +108,7 @@ OP_ROOFLINE = Table[OpRoofline](
     "op_roofline",
     "One row per op run by TensorFlow itself in the averaged steps, most time first.",
     (
-        *columns_in(
-            """
+        *columns_in("""
             side: where it ran, "host" or "device"
             op_type: the kind of op
             op_name: the op's own name
@@ -118,27 +117,27 @@ OP_ROOFLINE = Table[OpRoofline](
             width: of the numbers it computes with; "" if not known
             flops: operations of one run; a multiplication and an addition are two
             least_bytes = bytes: what one run reads and writes, each tensor once
-            """,
-            {"side": lambda t: ["device" if t.is_device else "host"] * len(t)},
-        ),
+            """),
         *REACHED,
-        *columns_in(
-            """
+        *columns_in("""
             peak_gigaflops_per_second = peak_flops: operations that the machine can do at most with that
                 width
             peak_gigabytes_per_second: bytes that its memory can move at most
             flops_fraction [of peak operations]: operations reached over their peak
-            bytes_fraction [of peak memory]: bytes reached over their peak; what is above 1 found them in
-                a cache
+            bytes_fraction [of peak memory]: bytes reached over their peak; what is above 1 found them in a
+                cache
             bound_by: "compute" or "memory": of which it reaches 60 % of the peak; "neither"; "" where no
                 peak or no cost is known
-            """,
-            {"peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes)},
-        ),
+            """),
     ),
     "Operations and bytes follow from the shapes in the graphs, known to a capture (counted as in "
     "``subjects/bounds/op_costs.py``). ``profnb.measure_peak()`` measures the limits of a CPU. "
     "XLA's ops are in ``p.roofline``. "
     'Unknown values are NaN or "".',
     attributes=lambda t: {"peak": "" if t.peak is None else t.peak.source},
+    texts=INTENSITY_TEXT,
+    values={
+        "side": lambda t: ["device" if t.is_device else "host"] * len(t),
+        "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
+    },
 )

@@ -100,28 +100,25 @@ _MEANINGS = "; ".join(f"{kind_title(part)}: {meaning}" for part, meaning in PART
 CELL_BREAKDOWN = Table[CellBreakdown](
     "cell_breakdown",
     "One row per part of the cell, in the order of first begin.",
-    columns_in(
-        """
+    columns_in("""
         part: what the time was spent on; see above
-        name: which one: a callback's hook, a function, a package, a source line; empty for all of the
-            part
+        name: which one: a callback's hook, a function, a package, a source line; empty for all of the part
         occurrences >= 1: how often it ran; missing where that has no meaning
         wall_ms [time]: wall time of it alone, without parts inside it
         fraction [share]: share of the cell's wall time
         mean_ms: mean of the occurrences
         longest_ms: the longest occurrence; missing where they were too short to be seen one by one
-        line: source line that caused the longest occurrence, or where a callback stands; empty where it
-            is not known
-        """,
-        {
-            "part": lambda c: tuple(map(kind_title, c.part)),
-            "mean_ms": lambda c: ratio(c.wall_ps, c.occurrences),
-            "longest_ms": lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
-        },
-    ),
+        line: source line that caused the longest occurrence, or where a callback stands; empty where it is
+            not known
+        """),
     "The parts add up to the cell's wall time exactly, from the capture's start until the trace was read. "
     "Of nested parts the innermost counts. The wall clock of the cell's thread counts, traced or not. "
     f"{_MEANINGS}.",
+    values={
+        "part": lambda c: tuple(map(kind_title, c.part)),
+        "mean_ms": lambda c: ratio(c.wall_ps, c.occurrences),
+        "longest_ms": lambda c: np.where(c.knows_longest, c.longest_ps, np.nan),
+    },
 )
 
 

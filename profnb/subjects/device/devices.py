@@ -107,8 +107,7 @@ def tabulate_devices(trace: Trace, steps: Steps) -> DeviceTable:
 DEVICES = Table[DeviceTable](
     "devices",
     "One row per active device, inside the steps' window, by the wall clock.",
-    columns_in(
-        """
+    columns_in("""
         device: its name
         busy_us: time in which it ran anything; what overlaps on several streams counts once
         compute_us: ... computed
@@ -117,9 +116,7 @@ DEVICES = Table[DeviceTable](
         hidden_collective_fraction [of it hidden] = hidden_fraction: share of the exchange during which it
             computed as well, NaN without any
         utilization_fraction [busy] = utilization: busy time over the window
-        """,
-        aliases={"utilization_fraction": "utilisation_fraction"},
-    ),
+        """),
 )
 
 
@@ -133,18 +130,11 @@ DEVICE_STEPS = Table[Spine](
     "device_steps",
     "One row per device and step; no row without a device.",
     (
-        *columns_in(
-            """
+        *columns_in("""
             device: its name
             step_num: the step's number
             duration_ms: its duration
-            """,
-            {
-                "device": lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
-                "step_num": lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
-                "duration_ms": lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
-            },
-        ),
+            """),
         *(
             Column(category_column(name), partial(_of_devices, name), f"time of it that is {name}")
             for name in CATEGORIES
@@ -152,6 +142,11 @@ DEVICE_STEPS = Table[Spine](
     ),
     "A row counts only the device's own work; ``steps`` shows the busiest device. The categories of a row "
     "sum to the duration.",
+    values={
+        "device": lambda t: [d for d in t.device_breakdowns for _ in range(len(t.steps))],
+        "step_num": lambda t: np.tile(t.steps.step_num, len(t.device_breakdowns)),
+        "duration_ms": lambda t: np.tile(t.steps.duration_ps, len(t.device_breakdowns)),
+    },
 )
 
 
@@ -280,8 +275,7 @@ COPIES = Table[CopyTable](
     "copies",
     "One row per direction and kinds of memory of the devices' copies, most time first. No row without a "
     "device.",
-    columns_in(
-        """
+    columns_in("""
         direction: "host to device", "device to host", ...; "set" for memset
         source_kind: "pageable", "pinned", "device", or "" where the trace does not say
         destination_kind: likewise
@@ -289,12 +283,9 @@ COPIES = Table[CopyTable](
         total_us: time of all of them
         bytes: bytes moved by those that tell their size, NaN if none does
         gigabytes_per_second [bandwidth] = bandwidth: their bytes over their time
-        """,
-        {"bytes": lambda t: np.where(t.sized > 0, t.bytes, np.nan)},
-        texts={
-            "gigabytes_per_second": lambda rate: (
-                MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s"
-            )
-        },
-    ),
+        """),
+    values={"bytes": lambda t: np.where(t.sized > 0, t.bytes, np.nan)},
+    texts={
+        "gigabytes_per_second": lambda rate: MISSING if np.isnan(rate) else f"{bytes_text(rate)}/s",
+    },
 )

@@ -28,7 +28,7 @@ from functools import partial
 import numpy as np
 
 from profnb.core.columns import Floats, Int8s, Int64s, fractions_of
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Column, Table, columns_in, field_column
 from profnb.steps import activities
 from profnb.steps.breakdown import find_stretches, sum_stretches
 from profnb.steps.spine import Spine
@@ -176,22 +176,19 @@ IDLE = Table[IdleTable](
     "idle",
     "One row per cause of the busiest device's idle time, in the averaged steps and the gaps between. No "
     "row without a device.",
-    (
-        Column("cause", lambda _: IDLE_CAUSES, "what the host did then", "what the host did then"),
-        field_column("occurrences", "how many idle stretches", "times"),
-        field_column(
-            "total_us", "time of all of them; the totals add up to the idle time exactly", "total"
-        ),
-        field_column("longest_us", "the longest of them", "longest"),
-        Column(
-            "idle_fraction", lambda t: fractions_of(t.total_ps), "share of the idle time", "of idle"
-        ),
-        Column(
-            "window_fraction",
-            lambda t: t.total_ps / (t.window_ps or np.nan),
-            "share of those steps and gaps",
-        ),
-    ),
+    columns_in("""
+        cause [what the host did then]: what the host did then
+        occurrences [times]: how many idle stretches
+        total_us [total]: time of all of them; the totals add up to the idle time exactly
+        longest_us [longest]: the longest of them
+        idle_fraction [of idle]: share of the idle time
+        window_fraction: share of those steps and gaps
+        """),
+    values={
+        "cause": lambda _: IDLE_CAUSES,
+        "idle_fraction": lambda t: fractions_of(t.total_ps),
+        "window_fraction": lambda t: t.total_ps / (t.window_ps or np.nan),
+    },
 )
 
 

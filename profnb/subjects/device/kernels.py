@@ -43,7 +43,7 @@ from profnb.core.columns import (
     number_values,
     sum_by,
 )
-from profnb.core.table import Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.nesting import find_parents, nearest_of
 from profnb.steps.spine import Spine
 from profnb.steps.streams import (
@@ -337,34 +337,25 @@ def tabulate_kernels(trace: Trace, hlo: HloOps = NO_HLO) -> KernelTable:
 KERNELS = Table[KernelTable](
     "kernels",
     "One row per kernel, op and launch shape, most time first. No row without a device.",
-    (
-        field_column("kernel_name", "its name, as the compiler mangled it or not", "kernel"),
-        field_column("op_name", "the framework's op that asked for it"),
-        field_column("op_type", "the kind of that op"),
-        field_column("occurrences", "how often it ran", "runs"),
-        field_column("total_us", "time of all its runs", "total"),
-        field_column("mean_us", "mean time of a run", "mean"),
-        field_column("min_us", "shortest run"),
-        field_column("max_us", "longest run"),
-        field_column("fraction", "share of all kernel time", "share"),
-        *(
-            field_column(name, meaning, of=f"shape.{name}", least=0)
-            for name, meaning in (
-                ("registers_per_thread", "registers of each thread, NaN where unknown"),
-                ("static_shared_bytes", "shared memory that the kernel declares"),
-                ("dynamic_shared_bytes", "shared memory that the launch asks for"),
-                ("shared_bytes", "shared memory of a block, both together"),
-            )
-        ),
-        field_column("grid", 'blocks of the launch, "x,y,z"; "" where unknown', of="shape.grid"),
-        field_column("block", 'threads of a block, "x,y,z"; "" where unknown', of="shape.block"),
-        field_column(
-            "occupancy_percent",
-            "theoretical occupancy in percent; PyTorch's is what the grid fills, at most that",
-            of="shape.occupancy_percent",
-            least=0,
-        ),
-        field_column("uses_tensor_core", "whether it ran in tensor cores"),
-        field_column("is_tensor_core_eligible", "whether such a product could run in tensor cores"),
-    ),
+    columns_in("""
+        kernel_name [kernel]: its name, as the compiler mangled it or not
+        op_name: the framework's op that asked for it
+        op_type: the kind of that op
+        occurrences [runs]: how often it ran
+        total_us [total]: time of all its runs
+        mean_us [mean]: mean time of a run
+        min_us: shortest run
+        max_us: longest run
+        fraction [share]: share of all kernel time
+        registers_per_thread = shape.registers_per_thread >= 0: registers of each thread, NaN where unknown
+        static_shared_bytes = shape.static_shared_bytes >= 0: shared memory that the kernel declares
+        dynamic_shared_bytes = shape.dynamic_shared_bytes >= 0: shared memory that the launch asks for
+        shared_bytes = shape.shared_bytes >= 0: shared memory of a block, both together
+        grid = shape.grid: blocks of the launch, "x,y,z"; "" where unknown
+        block = shape.block: threads of a block, "x,y,z"; "" where unknown
+        occupancy_percent = shape.occupancy_percent >= 0: theoretical occupancy in percent; PyTorch's is
+            what the grid fills, at most that
+        uses_tensor_core: whether it ran in tensor cores
+        is_tensor_core_eligible: whether such a product could run in tensor cores
+        """),
 )

@@ -184,8 +184,7 @@ def tabulate_streams(trace: Trace, steps: Steps) -> StreamTable:
 LAUNCHES = Table[LaunchTable](
     "launches",
     "One row per device with kernels, and the kernels' launches.",
-    columns_in(
-        """
+    columns_in("""
         device: its name
         kernels: how many kernels it ran
         kernels_per_step [per step] = per_step: their median number in a step
@@ -197,12 +196,11 @@ LAUNCHES = Table[LaunchTable](
         tiny_fraction: share of the kernels shorter than 10 us
         shorter_than_launch_fraction = longer_fraction: share of the calls that took longer than all that
             they started
-        """,
-        {
-            "launched_fraction": lambda t: t.launched / np.maximum(t.kernels, 1),
-            "tiny_fraction": lambda t: t.tiny / np.maximum(t.kernels, 1),
-        },
-    ),
+        """),
+    values={
+        "launched_fraction": lambda t: t.launched / np.maximum(t.kernels, 1),
+        "tiny_fraction": lambda t: t.tiny / np.maximum(t.kernels, 1),
+    },
 )
 STREAMS = Table[StreamTable](
     "streams",

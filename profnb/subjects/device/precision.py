@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, fractions_of, sum_by
-from profnb.core.table import Column, Table
+from profnb.core.table import Table, columns_in
 from profnb.steps.program_kind import JAX, PYTORCH, TENSORFLOW, UNKNOWN
 from profnb.steps.streams import COLLECTIVE, by_device_clock, kinds_of_work
 from profnb.steps.windows import Steps
@@ -181,17 +181,17 @@ def layer_of(op_name: str) -> tuple[str, str]:
 PRECISION = Table[Precision](
     "precision",
     "One row per width of the kernels' numbers, narrowest first. No row without kernels.",
-    (
-        Column(
-            "width",
-            lambda t: [WIDTHS[row] for row in t.rows],
-            '"8-bit", "16-bit" (half and bfloat16), "TF32", "32-bit", "64-bit", or "unknown" where '
-            "neither the kernel's name nor its op's shape tells",
-        ),
-        Column(
-            "occurrences", lambda t: t.occurrences[t.rows], "how often such kernels ran", "runs"
-        ),
-        Column("total_us", lambda t: t.total_ps[t.rows], "time of all of them", "total"),
-        Column("fraction", lambda t: t.fraction[t.rows], "share of all kernel time", "share"),
-    ),
+    columns_in("""
+        width: "8-bit", "16-bit" (half and bfloat16), "TF32", "32-bit", "64-bit", or "unknown" where neither
+            the kernel's name nor its op's shape tells
+        occurrences [runs]: how often such kernels ran
+        total_us [total]: time of all of them
+        fraction [share]: share of all kernel time
+        """),
+    values={
+        "width": lambda t: [WIDTHS[row] for row in t.rows],
+        "occurrences": lambda t: t.occurrences[t.rows],
+        "total_us": lambda t: t.total_ps[t.rows],
+        "fraction": lambda t: t.fraction[t.rows],
+    },
 )

@@ -14,12 +14,11 @@ the 16-bit peak of the tensor cores for everything, 32-bit work included.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, ratio
-from profnb.core.table import Column, Table, columns_in, field_column
+from profnb.core.table import Table, columns_in
 from profnb.subjects.xla.hlo_ops import HloOp, HloOps, width_of_hlo
 from profnb.subjects.xla.xla_ops import OpWork, XlaOps
 from profnb.trace.model import Plane
@@ -176,19 +175,12 @@ def draw_roofline(ops: XlaOps, hlo: HloOps, peak: Peak | None) -> Roofline | Non
 
 
 # For every table of ops under their roof: operations per byte, and how much of both they reached in a second.
-REACHED: tuple[Column[Any], ...] = (
-    field_column(
-        "flops_per_byte",
-        "operations for each byte read or written",
-        "flop/byte",
-        lambda value: f"{value:,.3g}",
-        of="intensity",
-    ),
-    field_column(
-        "gigaflops_per_second", "operations that it reached", "operations", of="flops_per_second"
-    ),
-    field_column("gigabytes_per_second", "bytes that it reached", "memory", of="bytes_per_second"),
-)
+REACHED = columns_in("""
+    flops_per_byte [flop/byte] = intensity: operations for each byte read or written
+    gigaflops_per_second [operations] = flops_per_second: operations that it reached
+    gigabytes_per_second [memory] = bytes_per_second: bytes that it reached
+    """)
+INTENSITY_TEXT = {"flops_per_byte": "{:,.3g}".format}
 ROOFLINE = Table[Roofline](
     "roofline",
     "One row per XLA op with a place under the device's roof, most time first.",
@@ -199,8 +191,7 @@ ROOFLINE = Table[Roofline](
             width: of the numbers it computes with
             """),
         *REACHED,
-        *columns_in(
-            """
+        *columns_in("""
             peak_gigaflops_per_second = peak_flops: operations that the device can do at most with that
                 width
             peak_gigabytes_per_second: bytes that the device can do at most
@@ -208,13 +199,13 @@ ROOFLINE = Table[Roofline](
             bytes_fraction: bytes reached over their peak
             attained_fraction [of its limit]: of what can be reached with that many operations per byte
             bound_by: "compute" or "memory": which peak is the nearer one
-            """,
-            {
-                "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
-                "bound_by": lambda t: np.where(t.is_compute_bound, "compute", "memory"),
-            },
-        ),
+            """),
     ),
     "No row without known limits of the device and known operations and bytes of the op. "
     "``subjects/device/roofline.py`` has the source of the limits.",
+    texts=INTENSITY_TEXT,
+    values={
+        "peak_gigabytes_per_second": lambda t: np.full(len(t), t.peak_bytes),
+        "bound_by": lambda t: np.where(t.is_compute_bound, "compute", "memory"),
+    },
 )

@@ -56,14 +56,7 @@ def _device_section(devices: DeviceTable) -> Section:
     return section_of(
         DEVICES,
         devices,
-        (
-            "device",
-            "utilization_fraction",
-            "compute_us",
-            "copy_us",
-            "collective_us",
-            "hidden_collective_fraction",
-        ),
+        "device utilization_fraction compute_us copy_us collective_us hidden_collective_fraction",
         title="Devices",
         tab="Device",
         sentence=(
@@ -81,7 +74,7 @@ def _idle_section(idle: IdleTable) -> Section:
     return section_of(
         IDLE,
         idle,
-        ("cause", "occurrences", "total_us", "idle_fraction", "longest_us"),
+        "cause occurrences total_us idle_fraction longest_us",
         title="Idle time of the device",
         tab="Device",
         sentence=(
@@ -110,7 +103,7 @@ def _launch_section(launches: LaunchTable, idle: IdleTable | None) -> Section:
     return section_of(
         LAUNCHES,
         launches,
-        ("device", "kernels", "kernels_per_step", "calls", "launch_us", "delay_us", "delay_p95_us"),
+        "device kernels kernels_per_step calls launch_us delay_us delay_p95_us",
         title="Launches",
         tab="Device",
         sentence=sentence,
@@ -123,7 +116,7 @@ def _stream_section(streams: StreamTable) -> Section:
     return section_of(
         STREAMS,
         streams,
-        ("stream", "device", "kernels", "copies", "busy_us", "busy_fraction"),
+        "stream device kernels copies busy_us busy_fraction",
         title="Streams",
         tab="Device",
         bar=Bar.of(streams.busy_ps, colour_of("device compute"), full=streams.window_ps or 1),
@@ -170,10 +163,7 @@ def _kernel_section(study: Study, *, tells: bool) -> Section:
         kernels,
         (
             Shown("kernel", kernel_cell),
-            "occurrences",
-            "total_us",
-            "fraction",
-            "mean_us",
+            "occurrences total_us fraction mean_us",
             *([Shown("tensor core", cores.__getitem__)] if tells else []),
         ),
         title="Kernels",
@@ -231,10 +221,7 @@ def _copy_section(copies: CopyTable) -> Section:
         (
             Shown("direction", lambda row: copies.direction[row].replace("set", "memset")),
             Shown("memory", memory, meaning="the kind of memory it was read from, and written to"),
-            "occurrences",
-            "total_us",
-            "bytes",
-            "gigabytes_per_second",
+            "occurrences total_us bytes gigabytes_per_second",
         ),
         title="Copies",
         tab="Kernels",

@@ -163,8 +163,7 @@ def _fill(trace: Trace, tree: IteratorTree) -> tuple[Floats, Floats]:
 INPUT_PIPELINE = Table[InputPipeline](
     "input_pipeline",
     "One row per iterator of tf.data, the outermost first.",
-    columns_in(
-        """
+    columns_in("""
         iterator = tree.path: its place in the pipeline
         kind: "Prefetch", "ParallelMap", "Shuffle", ...
         dataset: the datasets it was made from, "" if not known
@@ -188,18 +187,14 @@ INPUT_PIPELINE = Table[InputPipeline](
         buffered_mean [held, mean] = buffered: elements in it when asked, on average
         empty_fraction [empty when asked]: how often it was empty when asked
         elements_per_second: what it could deliver if its input kept up
-        """,
-        {
-            "function_us": lambda t: np.where(t.function_occurrences > 0, t.function_ps, np.nan),
-            "function_ops": lambda t: [
-                ", ".join(name for name, *_ in ops) for ops in t.function_ops
-            ],
-            "is_blocking": lambda t: t.waited_ps > 0,
-        },
-        texts={"buffered_mean": lambda mean: f"{mean:.3g}"},
-        aliases={"occurrences": "calls", "function_occurrences": "function_runs"},
-    ),
+        """),
     'Unknown values are NaN, or "" for names.',
+    values={
+        "function_us": lambda t: np.where(t.function_occurrences > 0, t.function_ps, np.nan),
+        "function_ops": lambda t: [", ".join(name for name, *_ in ops) for ops in t.function_ops],
+        "is_blocking": lambda t: t.waited_ps > 0,
+    },
+    texts={"buffered_mean": lambda mean: f"{mean:.3g}"},
 )
 
 
@@ -271,8 +266,8 @@ BUFFERS = Table[BufferSamples](
     columns_in("""
         iterator: its place in the pipeline, or the queue's name
         time_ms: when it was asked
-        buffered_elements = held: elements in it then, of a queue by counting, to within one per thread;
-            NaN where not known
+        buffered_elements = held: elements in it then, of a queue by counting, to within one per thread; NaN
+            where not known
         capacity: elements it can hold, NaN without a fixed capacity
         min_after_dequeue = kept_back: elements that a queue keeps back to shuffle, NaN for tf.data
         is_empty: whether what was asked for was not there: the step waited for it

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profnb.core.columns import Bools, Floats, Int64s, flags_at, span_at, stable_order, sum_by
-from profnb.core.table import Column, Table, field_column
+from profnb.core.table import Table, columns_in
 from profnb.steps.spine import Spine
 from profnb.subjects.input.iterators import IteratorTree
 from profnb.trace.model import Trace
@@ -328,16 +328,13 @@ def _stage_times(
 INPUT_WAITS = Table[Waiting](
     "input_waits",
     "One row per step, with the training's wait for elements of tf.data.",
-    (
-        field_column("step_num", "the step's number"),
-        field_column("wait_ms", "waiting in its period", of="step_ps"),
-        field_column("period_ms", "its duration and the gap behind it that belongs to it"),
-        Column(
-            "wait_fraction",
-            lambda t: t.step_ps / np.maximum(t.period_ps, 1),
-            "share of the period that was waiting",
-        ),
-        field_column("is_counted", "whether averages and the diagnosis count it", of="counted"),
-    ),
+    columns_in("""
+        step_num: the step's number
+        wait_ms = step_ps: waiting in its period
+        period_ms: its duration and the gap behind it that belongs to it
+        wait_fraction: share of the period that was waiting
+        is_counted = counted: whether averages and the diagnosis count it
+        """),
     "Warm-up and the step of the first element are not counted.",
+    values={"wait_fraction": lambda t: t.step_ps / np.maximum(t.period_ps, 1)},
 )

@@ -105,8 +105,7 @@ def _part(name: str) -> Callable[[LayerTable], Int64s]:
 LAYERS = Table[LayerTable](
     "layers",
     "One row per layer in the order of the model; name scopes and the rest follow.",
-    columns_in(
-        """
+    columns_in("""
         layer: its path in the model, or what else the row is
         layer_type: its class, "name scope", or "" for what is neither
         forward_us: time of its forward ops
@@ -131,32 +130,31 @@ LAYERS = Table[LayerTable](
         gigabytes_per_second = bounds.bytes_per_second: bytes over its time
         flops_fraction [of peak operations] = bounds.flops_fraction: share of the peak of operations that
             all its ops reached
-        bytes_fraction [of peak memory] = bounds.bytes_fraction: share of the peak of memory; what is
-            above 1 found them in a cache
-        bound_by = bounds.bound_by: as in ``p.op_roofline``: "compute", "memory", "neither", "" where it
-            is not known
+        bytes_fraction [of peak memory] = bounds.bytes_fraction: share of the peak of memory; what is above
+            1 found them in a cache
+        bound_by = bounds.bound_by: as in ``p.op_roofline``: "compute", "memory", "neither", "" where it is
+            not known
         peak_bytes: memory that its ops held at the peak
         is_shared: whether it is called or held at several places
         is_estimate: whether some of the time was shared out by operations
-        """,
-        {
-            "forward_us": _part("forward"),
-            "backward_us": _part("backward"),
-            "update_us": _part("update"),
-            "recomputation_us": _part("recomputation"),
-            "other_us": _part("other"),
-            "device_us": lambda t: np.where(t.side == "device", t.device_ps, nan),
-            "flops": lambda t: t.flops.sum(axis=1),
-            "flops_forward": lambda t: t.flops[:, 0],
-            "flops_backward": lambda t: t.flops[:, 1],
-        },
-        texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
-    ),
+        """),
     "Times are of all counted steps together; ``attrs['steps']`` is the number of steps. The rows sum to "
     "the op time of these steps, on the device if there is one, or on the host (``attrs['side']``). Some "
     "rows are no layers: loss, metrics, optimizer (updates of unknown weights), input, outside the model. "
     'Unknown values are NaN or "".',
     attributes=lambda t: {"steps": t.iterations, "side": t.side, "remarks": list(t.remarks)},
+    values={
+        "forward_us": _part("forward"),
+        "backward_us": _part("backward"),
+        "update_us": _part("update"),
+        "recomputation_us": _part("recomputation"),
+        "other_us": _part("other"),
+        "device_us": lambda t: np.where(t.side == "device", t.device_ps, nan),
+        "flops": lambda t: t.flops.sum(axis=1),
+        "flops_forward": lambda t: t.flops[:, 0],
+        "flops_backward": lambda t: t.flops[:, 1],
+    },
+    texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
 )
 
 

@@ -215,24 +215,22 @@ def sums_by_kind(rows: Sequence[KindRow]) -> dict[str, int]:
 MEMORY_KINDS = Table[Sequence[KindRow]](
     "memory_kinds",
     "One row per allocator, moment, kind and holder of memory, most bytes first.",
-    columns_in(
-        """
+    columns_in("""
         source [allocator]: the allocator; "process" for all memory of this process
         moment: "peak", "end" of the cell, or "failure" where memory ran out
         kind: "weights", "gradients", "optimizer state", "activations", "input and data", "workspace",
-            "Python objects" (--memory), "activations and workspace" where no event names these,
-            "reserved, unused", or "everything else"
+            "Python objects" (--memory), "activations and workspace" where no event names these, "reserved,
+            unused", or "everything else"
         holder: the layer; of data the variable that leads to it; of objects the line; "" where none is
             known
         bytes: its size
         blocks: how many arrays or blocks; 0 where that is not known
         fraction [share]: of what the allocator or the process had
-        """,
-        texts={
-            "holder": lambda holder: holder or MISSING,
-            "blocks": lambda blocks: count_text(blocks) if blocks else MISSING,
-        },
-    ),
+        """),
     "The rows of an allocator and moment add up to the bytes in use, reserved and unused bytes included. "
     "Memory kept from step to step has the names of variables alive at the end of the cell.",
+    texts={
+        "holder": lambda holder: holder or MISSING,
+        "blocks": lambda blocks: count_text(blocks) if blocks else MISSING,
+    },
 )

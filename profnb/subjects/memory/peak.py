@@ -102,8 +102,7 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
     "memory_peak",
     "One row per op, region, type and shape alive when most memory was in use, per allocator, most bytes "
     "first.",
-    columns_in(
-        """
+    columns_in("""
         allocator: the allocator
         op_name [op]: the op that allocated it
         region: "output", "temp", "persist", "dynamic", or "" where the trace does not say
@@ -113,14 +112,13 @@ MEMORY_PEAK = Table[Sequence[PeakRow]](
         occurrences [blocks]: how many blocks; 0 where nobody counted them, or from before the trace
         is_persistent: whether it outlives the step of the peak on both sides
         time_ms: when the allocator had most in use, the first time if there were several
-        """,
-        texts={
-            "region": lambda region: region or MISSING,
-            "occurrences": lambda blocks: count_text(blocks) if blocks else MISSING,
-        },
-    ),
+        """),
     "The rows of an allocator sum to the bytes in use. Memory from before the trace has no name and a row "
     "alone.",
+    texts={
+        "region": lambda region: region or MISSING,
+        "occurrences": lambda blocks: count_text(blocks) if blocks else MISSING,
+    },
 )
 
 
@@ -194,8 +192,7 @@ def measure_memory(
 MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
     "memory_summary",
     "One row per allocator.",
-    columns_in(
-        """
+    columns_in("""
         allocator = allocator.name: the allocator
         peak_bytes: the most in use while the trace ran
         peak_time_ms = peak_ps: when; where it was reached several times, the first time
@@ -203,20 +200,18 @@ MEMORY_SUMMARY = Table[Sequence[MemoryUse]](
         base_bytes [between steps] >= 0: in use between steps
         limit_bytes = allocator.limit >= 1: the most that it can give
         fragmentation: at the peak: 0 for one free block, near 1 for many small ones
-        growth_bytes_per_step [growth a step] = growth_bytes: how much more each step leaves behind, 0
-            where that does not go on
+        growth_bytes_per_step [growth a step] = growth_bytes: how much more each step leaves behind, 0 where
+            that does not go on
         growth_op: the op that allocates most of what stays
         batch_size >= 1: examples per step
         largest_batch_size = largest_batch >= 1: how many would fit into 95 % of the limit, an estimate:
             what comes and goes in a step grows with the batch, what stays does not
-        """,
-        texts={
-            "fragmentation": percent_text,
-            "growth_bytes_per_step": lambda growth: bytes_text(growth) if growth else "none",
-        },
-        aliases={"peak_time_ms": "peak_ms"},
-    ),
+        """),
     "Unknown values are NaN.",
+    texts={
+        "fragmentation": percent_text,
+        "growth_bytes_per_step": lambda growth: bytes_text(growth) if growth else "none",
+    },
 )
 
 

@@ -53,7 +53,7 @@ def kind_sections(rows: Sequence[KindRow]) -> list[Section]:
         section_of(
             MEMORY_KINDS,
             shown,
-            ("kind", "holder", "bytes", "blocks", "fraction"),
+            "kind holder bytes blocks fraction",
             title="What filled the memory",
             tab="Memory",
             sentence=f"{rows[0].source} had {bytes_text(whole)} {when}. All rows are in p.memory_kinds.",
@@ -67,7 +67,7 @@ def _op_section(ops: Sequence[OpMemory]) -> Section:
     return section_of(
         OP_MEMORY,
         ops,
-        ("op_name", "op_type", "requested_bytes", "peak_bytes", "residual_bytes", "output_bytes"),
+        "op_name op_type requested_bytes peak_bytes residual_bytes output_bytes",
         title="Memory by op, in a session run",
         tab="Memory",
         bar=Bar.of([op.requested_bytes for op in ops], MEMORY_COLOUR, 8),
@@ -90,14 +90,7 @@ def _allocator_section(study: Study, uses: list[MemoryUse]) -> Section:
     return section_of(
         MEMORY_SUMMARY,
         shown,
-        (
-            "allocator",
-            "peak_bytes",
-            "base_bytes",
-            "limit_bytes",
-            "fragmentation",
-            "growth_bytes_per_step",
-        ),
+        "allocator peak_bytes base_bytes limit_bytes fragmentation growth_bytes_per_step",
         title="Memory",
         tab="Memory",
         sentence=sentence,
@@ -125,15 +118,13 @@ def _peak_section(study: Study, use: MemoryUse) -> Section:
         MEMORY_PEAK,
         shown,
         (
-            "op_name",
-            "region",
+            "op_name region",
             Shown(
                 "type and shape",
                 lambda row: f"{shown[row].dtype} {shown[row].shape}".strip() or MISSING,
                 meaning="what kind of numbers it holds, and how many in each direction",
             ),
-            "occurrences",
-            "bytes",
+            "occurrences bytes",
             Shown(
                 "share",
                 lambda row: percent_text(shown[row].bytes / whole),

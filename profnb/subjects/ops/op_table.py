@@ -194,8 +194,7 @@ def _host_runs(trace: Trace, hlo: HloOps) -> tuple[list[tuple[str, str]], Int64s
 OPS = Table[OpTable](
     "ops",
     "One row per op and side, most self time first.",
-    columns_in(
-        """
+    columns_in("""
         side: where it ran, "host" or "device"
         op_type: the kind of op, "" where the trace does not say
         op_name: the op's own name
@@ -203,9 +202,8 @@ OPS = Table[OpTable](
         total_us: time in it and in the ops it called
         self_us [own time]: time in it alone; on a device without what overlaps earlier work of its stream
         self_fraction [own share]: share of the self time of its side, NaN where the side has none
-        """,
-        {"side": lambda t: np.where(t.is_device, "device", "host")},
-    ),
+        """),
+    values={"side": lambda t: np.where(t.is_device, "device", "host")},
 )
 
 

@@ -99,9 +99,7 @@ def _section(ops: OpTable, layers: LayerNames | None, **rest: Any) -> Section:
                 meaning="the op's own name, and its type",
             ),
             *(["side"] if np.unique(ops.is_device).size > 1 else []),
-            "occurrences",
-            "self_us",
-            "self_fraction",
+            "occurrences self_us self_fraction",
             Shown(
                 _RUNNING,
                 lambda row: percent_text(float(running[row])),

@@ -275,8 +275,7 @@ def function_place(function: Function, cells: Mapping[str, int]) -> str:
 PYTHON = Table[PythonTime](
     "python",
     "One row per function, most self time first, with ``python=True`` or of a profile of cProfile or pprof.",
-    columns_in(
-        """
+    columns_in("""
         function: its name
         file: the file it stands in
         line: the source line it begins at
@@ -287,15 +286,13 @@ PYTHON = Table[PythonTime](
         total_ms: time in it and in what it called
         inside_steps_ms: the part of the total inside steps
         between_steps_ms: the part of the total between steps
-        """,
-        {
-            "function": lambda t: [name for name, _, _ in t.function],
-            "file": lambda t: [file for _, file, _ in t.function],
-            "line": lambda t: [first for _, _, first in t.function],
-            "inside_steps_ms": lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
-            "between_steps_ms": lambda t: np.where(t.has_steps, t.between_ps, np.nan),
-        },
-        aliases={"occurrences": "calls"},
-    ),
+        """),
     "Times are of the main thread, TensorFlow's own work and waiting included; of pprof, its samples.",
+    values={
+        "function": lambda t: [name for name, _, _ in t.function],
+        "file": lambda t: [file for _, file, _ in t.function],
+        "line": lambda t: [first for _, _, first in t.function],
+        "inside_steps_ms": lambda t: np.where(t.has_steps, t.inside_ps, np.nan),
+        "between_steps_ms": lambda t: np.where(t.has_steps, t.between_ps, np.nan),
+    },
 )

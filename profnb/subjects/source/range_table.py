@@ -30,7 +30,7 @@ from profnb.core.columns import (
     number_values,
     sum_by,
 )
-from profnb.core.table import Table, columns_in, field_column, field_of
+from profnb.core.table import Table, columns_in, field_of
 from profnb.steps.finding.sources import family_of
 from profnb.steps.grouping import claim, links_threads
 from profnb.steps.nesting import nearest_of
@@ -231,30 +231,20 @@ def _in_tree_order(rows: list[RangeRow]) -> tuple[RangeRow, ...]:
 RANGES = Table[RangeTable](
     "ranges",
     "One row per marked range inside of the same ranges, the outer range first.",
-    (
-        *columns_in(
-            """
-            range: its name, without the number behind it
-            parent [in]: the ranges around it, "" at the top
-            """,
-            {
-                "range": lambda t: [row.path[-1] for row in t.rows],
-                "parent": lambda t: [_BETWEEN.join(row.path[:-1]) for row in t.rows],
-            },
-        ),
-        field_column(
-            "kind",
-            f'"{MARKED}" (`record_function`, NVTX, a trace annotation), or "{SCOPE}" of JAX',
-            of="rows.kind",
-        ),
-        *columns_in("""
-            occurrences [runs] = rows.occurrences >= 0: how often it ran
-            host_ms = rows.host_ps: time of all its runs on the host
-            device_busy_ms = rows.busy_ps: time in which any device did what it launched, overlap counted
-                once; NaN where no launch was recorded
-            device_fraction [of device time] = fraction: share of the time in which any device worked
-            kernels = rows.kernels >= 0: how many kernels it launched
-            """),
-    ),
+    columns_in(f"""
+        range: its name, without the number behind it
+        parent [in]: the ranges around it, "" at the top
+        kind = rows.kind: "{MARKED}" (`record_function`, NVTX, a trace annotation), or "{SCOPE}" of JAX
+        occurrences [runs] = rows.occurrences >= 0: how often it ran
+        host_ms = rows.host_ps: time of all its runs on the host
+        device_busy_ms = rows.busy_ps: time in which any device did what it launched, overlap counted once;
+            NaN where no launch was recorded
+        device_fraction [of device time] = fraction: share of the time in which any device worked
+        kernels = rows.kernels >= 0: how many kernels it launched
+        """),
     remark="Time and kernels of a range count for all ranges around.",
+    values={
+        "range": lambda t: [row.path[-1] for row in t.rows],
+        "parent": lambda t: [_BETWEEN.join(row.path[:-1]) for row in t.rows],
+    },
 )

@@ -60,7 +60,7 @@ def _range_section(study: Study) -> Section:
         (
             Shown("range", name_cell, sort_key=lambda row: ranges.rows[row].path[-1]),
             *(["kind"] if len({row.kind for row in ranges.rows}) > 1 else []),
-            *("occurrences", "host_ms", "device_busy_ms", "device_fraction", "kernels"),
+            "occurrences host_ms device_busy_ms device_fraction kernels",
         ),
         title="Ranges",
         tab="Source",

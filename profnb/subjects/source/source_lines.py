@@ -84,13 +84,11 @@ class SourceLines(RowColumns):
 SOURCE_LINES = Table[SourceLines](
     "source_lines",
     "One row per line of your own source with any cost, most op time first.",
-    columns_in(
-        """
-        file: the file it stands in, from the working folder or its package on, "" in the row of ops that
-            no line made
+    columns_in("""
+        file: the file it stands in, from the working folder or its package on, "" in the row of ops that no
+            line made
         line: its number in the file, 0 in that row
-        source: its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it
-            is
+        source: its text; "in NAME" where a trace of PyTorch tells the function only, whose first line it is
         host_us: self time on hosts of the ops that it made
         device_us: ... on devices, NaN without a device
         python_us [Python] >= 0: time at the line in which the framework did not run
@@ -102,19 +100,17 @@ SOURCE_LINES = Table[SourceLines](
         fraction: of the op time of the device, without a device of the host
         occurrences >= 0: how often the line began to run
         op_occurrences: how often ops of it ran
-        """,
-        {
-            "source": lambda t: [text.strip() for text in t.text],
-            "device_us": lambda t: np.where(t.has_device, t.device_ps, np.nan),
-            "forward_us": lambda t: t.host_ps + t.device_ps - t.backward_ps,
-            "fraction": lambda t: fractions_of(t.side_ps),
-        },
-        aliases={"occurrences": "runs", "op_occurrences": "op_runs"},
-    ),
+        """),
     "Ops are of the steady steps and of work beside. Python's time is of the steady steps and their gaps; "
     "``capture_us`` covers the whole capture. Without steps everything counts. With the row of no file, "
     "host and device times add up to all these ops. No row without ``source``, nor for a saved trace "
     "without PyTorch's stacks. Unwatched values are NaN.",
+    values={
+        "source": lambda t: [text.strip() for text in t.text],
+        "device_us": lambda t: np.where(t.has_device, t.device_ps, np.nan),
+        "forward_us": lambda t: t.host_ps + t.device_ps - t.backward_ps,
+        "fraction": lambda t: fractions_of(t.side_ps),
+    },
 )
 
 

@@ -144,8 +144,7 @@ def _board(board: BoardRecords) -> SourceUse:
 SYSTEM = Table[MachineUse](
     "system",
     "One row per sample of the machine and source: the host, then each GPU, in order of time.",
-    columns_in(
-        """
+    columns_in("""
         source: what was looked at: "host", or a GPU by NVML's number and its name
         time_ms: when, since the cell began
         utilization_fraction: of the host, the share of all its cores that any process kept busy since the
@@ -159,25 +158,20 @@ SYSTEM = Table[MachineUse](
         read_bytes_per_second: what this process read from disks since the look before; files in the
             system's cache are not read from disks
         written_bytes_per_second: what it wrote to disks
-        """,
-        {
-            "source": lambda u: [
-                source.source for source in u.sources for _ in range(u.time_ps.size)
-            ],
-            "time_ms": lambda u: np.tile(u.time_ps, len(u.sources)),
-            "utilization_fraction": lambda u: u.column("utilization"),
-            "process_fraction": lambda u: u.column("process"),
-            "memory_bytes": lambda u: u.column("memory"),
-            "power_watts": lambda u: u.column("power"),
-            "throttling": lambda u: [
-                reason for source in u.sources for reason in source.throttling
-            ],
-            "read_bytes_per_second": lambda u: u.column("read"),
-            "written_bytes_per_second": lambda u: u.column("written"),
-        },
-    ),
+        """),
     "Over the whole cell, traced or not, about four times a second. `psutil` reads the host, NVML "
     "(`nvidia-ml-py`) the GPUs: no package, no rows. Unknown values are missing.",
+    values={
+        "source": lambda u: [source.source for source in u.sources for _ in range(u.time_ps.size)],
+        "time_ms": lambda u: np.tile(u.time_ps, len(u.sources)),
+        "utilization_fraction": lambda u: u.column("utilization"),
+        "process_fraction": lambda u: u.column("process"),
+        "memory_bytes": lambda u: u.column("memory"),
+        "power_watts": lambda u: u.column("power"),
+        "throttling": lambda u: [reason for source in u.sources for reason in source.throttling],
+        "read_bytes_per_second": lambda u: u.column("read"),
+        "written_bytes_per_second": lambda u: u.column("written"),
+    },
 )
 
 
@@ -231,10 +225,9 @@ ENERGY = Table[Sequence[Energy]](
         steps: how many steps the energy of a step is of
         joules_per_step = step_joules: of a step, from its begin to the next one's
         joules_per_example = example_joules: of an example, where a batch size is known
-        band_fraction = band: how far they may be off, up or down: the accuracy of the reading and its
-            delay
+        band_fraction = band: how far they may be off, up or down: the accuracy of the reading and its delay
         method: how it was measured, or why it is not known
-        """,aliases={"method": "told_by"}),
+        """),
     "Energy of the whole board, idle or busy, for all its users; the host's processors and memory are "
     "unknown. For missing values `method` says why. The band holds NVML's accuracy and the delay of "
     "readings. Gaps in a board's readings are not included (an A100 or H100 looks for a quarter of the "

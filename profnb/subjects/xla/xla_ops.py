@@ -138,8 +138,7 @@ def _recorded(trace: Trace, hlo: HloOps, stat: str) -> Floats:
 XLA = Table[XlaOps](
     "xla",
     "One row per XLA op (an HLO instruction run as one piece) and side, most self time first.",
-    columns_in(
-        """
+    columns_in("""
         module = op.module: the XLA program it is of
         program_id = op.program_id: that program's number, -1 if unknown
         hlo_op = op.name: the HLO instruction
@@ -156,14 +155,13 @@ XLA = Table[XlaOps](
         bytes: bytes that one run reads and writes, NaN if not known
         gigaflops_per_second [operations] = flops_per_second: operations that it reached while it ran
         gigabytes_per_second [memory] = bytes_per_second: bytes that it reached while it ran
-        """,
-        {
-            "op_type": lambda t: [op.key[1] if op.op_name else "" for op in t.op],
-            "side": lambda t: np.where(t.is_device, "device", "host"),
-        },
-        texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
-    ),
+        """),
     "Operations and bytes are XLA's records, or come from the shapes in the saved program.",
+    values={
+        "op_type": lambda t: [op.key[1] if op.op_name else "" for op in t.op],
+        "side": lambda t: np.where(t.is_device, "device", "host"),
+    },
+    texts={"gigaflops_per_second": lambda value: rate_text(value or None, "flop/s")},
 )
 
 
@@ -274,8 +272,7 @@ def _buffer(kind: str, modules: XlaModules) -> Floats:
 XLA_MODULES = Table[XlaModules](
     "xla_modules",
     "One row per XLA program, with the cost of compiling, running and holding it, most self time first.",
-    columns_in(
-        """
+    columns_in("""
         module [program]: its name
         program_id: its number, -1 where the trace does not say
         occurrences [runs] >= 1: how often it ran on one device
@@ -287,16 +284,14 @@ XLA_MODULES = Table[XlaModules](
         output_bytes: bytes of what it gives back
         constant_bytes: bytes of its constants
         temporary_bytes: bytes that it needs while it runs
-        """,
-        {
-            "argument_bytes": partial(_buffer, "argument"),
-            "output_bytes": partial(_buffer, "output"),
-            "constant_bytes": partial(_buffer, "constant"),
-            "temporary_bytes": partial(_buffer, "temporary"),
-        },
-        aliases={"occurrences": "executions"},
-    ),
+        """),
     "Instructions and sizes are NaN for a program that the trace lacks.",
+    values={
+        "argument_bytes": partial(_buffer, "argument"),
+        "output_bytes": partial(_buffer, "output"),
+        "constant_bytes": partial(_buffer, "constant"),
+        "temporary_bytes": partial(_buffer, "temporary"),
+    },
 )
 
 
