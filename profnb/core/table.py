@@ -11,6 +11,7 @@ as a percentage. A missing value is NaN (or NA in a column of integers), and is 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from operator import attrgetter
 from textwrap import dedent, fill
@@ -118,6 +119,7 @@ class Table(Generic[T]):
         attributes: What the DataFrame's ``attrs`` hold.
         values: What fills a column that no field does, by the column's name.
         texts: How values of a column are written in the report, likewise.
+        other_names: Columns by another name under which the DataFrame gives them, too.
     """
 
     name: str
@@ -128,6 +130,7 @@ class Table(Generic[T]):
     attributes: Callable[[T], dict[str, Any]] | None = None
     values: Mapping[str, Callable[[T], Any]] = field(default_factory=dict)
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=dict)
+    other_names: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Give the columns what fills and writes them.
@@ -162,9 +165,11 @@ class Table(Generic[T]):
         """The DataFrame, made fresh; without rows where there is no value."""
         import pandas as pd
 
+        renamed = tuple(self.other_names.items())
+        made: type[pd.DataFrame] = _frame_with(renamed) if renamed else pd.DataFrame
         if value is None:
-            return pd.DataFrame(columns=[column.name for column in self.columns])
-        frame = pd.DataFrame({column.name: column.series(value) for column in self.columns})
+            return made(columns=[column.name for column in self.columns])
+        frame = made({column.name: column.series(value) for column in self.columns})
         frame.attrs.update({} if self.attributes is None else self.attributes(value))
         return frame
 
@@ -207,6 +212,36 @@ class Table(Generic[T]):
             "columns": [{"name": name, "meaning": meaning.get(name, "")} for name in frame.columns],
             "rows": [[_plain(cell) for cell in row] for row in rows.itertuples(index=False)],
         }
+
+
+def _is_text(key: Any) -> bool:
+    return isinstance(key, str)
+
+
+@cache
+def _frame_with(renamed: tuple[tuple[str, str], ...]) -> "type[pd.DataFrame]":
+    """A DataFrame that gives columns by another name, too; what is made from it is a plain one."""
+    import pandas as pd
+
+    names = dict(renamed)
+
+    class TableFrame(pd.DataFrame):
+        """A DataFrame of a table."""
+
+        @property
+        def _constructor(self) -> type[pd.DataFrame]:
+            return pd.DataFrame
+
+        def __getitem__(self, key: Any) -> Any:
+            if isinstance(key, list) and names.keys() & {*filter(_is_text, key)}:
+                listed = [names.get(name, name) for name in key]
+                return super().__getitem__(listed).set_axis(key, axis="columns")
+            return super().__getitem__(names.get(key, key) if _is_text(key) else key)
+
+        def __getattr__(self, name: str) -> Any:  # type: ignore[misc]
+            return self[name] if name in names else super().__getattr__(name)
+
+    return TableFrame
 
 
 def _plain(cell: Any) -> Any:

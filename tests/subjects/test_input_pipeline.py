@@ -366,6 +366,16 @@ def test_the_input_op_table_is_the_official_one(shared_traces, name):
     assert table.self_us.sum() / 1e3 == pytest.approx(sum(op.self_time_in_ms for op in result.input_op_details), abs=1e-6)
 
 
+def test_calls_by_the_name_of_the_contract(cpu_trace_path):
+    table = profnb.load(cpu_trace_path).input_pipeline
+    assert table["calls"].tolist() == table.calls.tolist() == table.occurrences.tolist()
+    assert table[["iterator", "calls"]].columns.tolist() == ["iterator", "calls"]
+    assert len(table[[True, *[False] * (len(table) - 1)]]) == 1
+    assert type(table.head(1)).__name__ == "DataFrame"
+    with pytest.raises(KeyError, match="no_such"):
+        table[["calls", "no_such"]]
+
+
 # Real pipelines, each slow in one known way, as they were recorded (tests/data/record_programs.py).
 
 PIPELINES = {

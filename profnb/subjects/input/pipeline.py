@@ -195,6 +195,7 @@ INPUT_PIPELINE = Table[InputPipeline](
         "is_blocking": lambda t: t.waited_ps > 0,
     },
     texts={"buffered_mean": lambda mean: f"{mean:.3g}"},
+    other_names={"calls": "occurrences"},
 )
 
 
