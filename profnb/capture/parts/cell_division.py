@@ -368,7 +368,7 @@ def _which(spans: Int64s, at: Int64s) -> Int64s:
 
 
 def _recording_of(turns: TurnRecords, begin: Int64s, end: Int64s) -> list[tuple[str, int, int]]:
-    """Find what traced turns of an eager loop took longer than untraced ones, in median, as stretches of each.
+    """Find what traced turns of an eager loop took longer than untraced ones, in median, as stretches.
 
     Where in a turn it lies is not known: it is put elsewhere in each, so that looks see all lines alike.
 
