@@ -21,7 +21,7 @@ from profnb.core.units import PS_PER_MS, duration_text, signed_text
 Tree = Sequence[Sequence[Any]]  # nodes: parent, kind, name, occurrences, own time in ms
 Path = tuple[tuple[str, str], ...]
 LONGER, SHORTER, NEW, GONE = "longer", "shorter", "new", "gone"
-_MOST_NODES, _LEAST_SHARE, _FEWEST, _MOST_DIGITS = 300, 0.0005, 3, 10
+_MOST_NODES, _LEAST_SHARE, _MOST_TOLD, _MOST_DIGITS = 300, 0.0005, 3, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,13 +265,13 @@ PART_DIFFERENCES = Table[Sequence[PartDifference]](
 )
 
 
-def difference_sentence(parts: Sequence[PartDifference], most: int = _FEWEST) -> str:
+def difference_sentence(parts: Sequence[PartDifference]) -> str:
     """Name the parts that account for a difference, in a sentence; "" where there are none."""
     if not parts:
         return ""
     whole = sum(part.difference_ms for part in parts)
     word = "longer" if whole > 0 else "shorter"
-    leading = [part for part in parts if (part.difference_ms > 0) == (whole > 0)][:most]
+    leading = [part for part in parts if (part.difference_ms > 0) == (whole > 0)][:_MOST_TOLD]
     times = [f"{part.part} {signed_text(part.difference_ms * PS_PER_MS)}" for part in leading]
-    named = listed(times, most) or "none"
+    named = listed(times, _MOST_TOLD) or "none"
     return f"The cell takes {duration_text(abs(whole) * PS_PER_MS)} {word}: {named}."
