@@ -41,7 +41,7 @@ BEGIN, LISTS, STEPS, LOOKS, STACKS, MACHINE, TRACE, VERSIONS = (
 )
 _WRITES_APART_S = 0.8  # an answer tells all but the last second
 _DISK_PATIENCE_S = 1.0  # for a disk that does not answer, as the cell ends
-_MOST_STACKS = 8  # of one write: the others come with the next
+_MOST_STACKS = 4  # of one write: the others come with the next
 _MOST_STEPS_BYTES, _THINNING = 6 << 20, 1000
 
 
