@@ -9,7 +9,7 @@ from other_programs import has
 from public_programs import case, tools
 
 
-@case("retracing")
+@case("new-model-in-a-loop")
 def a_model_compiled_anew_to_change_its_learning_rate():
     """`model.compile` in the loop over epochs, for another learning rate each time. Changed: the optimizer's own is assigned."""
     keras, np, tf, rng = tools()
@@ -52,7 +52,7 @@ def word_model(keras, first, *end):
     return m
 
 
-@case("ops")
+@case("one-hot")
 def words_as_one_hot_vectors():
     """Words become one-hot vectors of a vocabulary of 5,000 ahead of a Dense layer. Changed: an Embedding."""
     keras, np, tf, rng = tools()
@@ -107,7 +107,7 @@ def follower(model, target):
     return follow
 
 
-@case("own-python")
+@case("eager-ops")
 def a_target_network_follows_by_set_weights():
     """DDPG's soft update by `get_weights` and `set_weights` after each step. Changed: assigned inside of the compiled step."""
     keras, np, tf, rng = tools()
@@ -170,7 +170,7 @@ def convnet(keras, side, width, dtype=None):
     return m
 
 
-@case("precision")
+@case("slow-16-bit")
 def mixed_float16_kept_on_a_cpu():
     """A notebook's `mixed_float16` policy, written for a GPU, runs on a CPU. Changed: float32."""
     keras, np, tf, rng = tools()
@@ -270,7 +270,6 @@ if has("jax"):
         weights = jax_net(jax, (32, 64, 64, 64, 1))
         batches = jax.random.normal(jax.random.key(1), (40, 64, 32))
         rates = [0.01 * 0.9**epoch for epoch in range(12)]
-        once = jax.jit(lambda weights, x, rate: jax_step(jax, jnp, rate)(weights, x))
 
         def train(step_of):
             now = weights
@@ -280,9 +279,13 @@ if has("jax"):
                     now = learn(now, x)
             return jax.block_until_ready(now)
 
-        return lambda: train(lambda rate: jax.jit(jax_step(jax, jnp, rate))), lambda: train(lambda rate: lambda weights, x: once(weights, x, rate))
+        def once():
+            learn = jax.jit(lambda weights, x, rate: jax_step(jax, jnp, rate)(weights, x))
+            train(lambda rate: lambda weights, x: learn(weights, x, rate))
 
-    @case("work-outside-jit")
+        return lambda: train(lambda rate: jax.jit(jax_step(jax, jnp, rate))), once
+
+    @case("eager-ops")
     def a_jax_buffer_filled_row_by_row():
         """A replay buffer as a jax.Array, filled by `.at[i].set` for each step of the environment. Changed: filled as a NumPy array."""
         import jax
@@ -359,7 +362,7 @@ if has("torch"):
                 torch.nn.functional.cross_entropy(model(words), kinds).backward()
                 optimizer.step()
 
-    @case("input-bound")
+    @case("waiting-for-input")
     def a_torch_collate_that_one_hots_in_python():
         """`collate_fn` builds bags of words by Python's lists. Changed: by `scatter_add_` of padded tensors."""
         import numpy as np
@@ -381,7 +384,7 @@ if has("torch"):
         load = lambda collate: torch.utils.data.DataLoader(rows, 32, shuffle=True, collate_fn=collate)
         return lambda: torch_train(torch, model, load(bags), 6), lambda: torch_train(torch, model, load(scattered), 6)
 
-    @case("small-ops")
+    @case("own-python")
     def a_torch_validation_row_by_row():
         """After each epoch the model is asked for each row of the validation alone. Changed: for all rows at once."""
         import torch
