@@ -35,7 +35,7 @@ from profnb.subjects.xla.hlo_ops import width_of_hlo
 from profnb.trace.names import JIT_CALL, called_function, compiled_program
 
 _REGION = re.compile(r"Torch-Compiled Region: \d{1,6}/(\d{1,6})")
-_PRODUCT = re.compile("MatMul|Conv|Einsum")
+PRODUCT = re.compile("MatMul|Conv|Einsum")
 _WHOLE_UPDATES = ("ResourceApply", "ResourceSparseApply", "Apply", "SparseApply")
 # Ops that make each number from the numbers at its place, which XLA fuses into one pass over memory.
 ELEMENTWISE = frozenset({
@@ -252,7 +252,7 @@ def fused_by_xla(study: Study, ops: Pieces) -> tuple[float, float, float, float]
     whole, least = share + others, others + min(one_pass, share)
     # XLA multiplies matrices on a CPU up to 1.7 times as long: with an optimizer of 39 % of a dense model's
     # ops, jit_compile=True took 4 % more processor time although it fused them.
-    products = op_events(study, lambda _, op_type: _PRODUCT.search(op_type) is not None)
+    products = op_events(study, lambda _, op_type: PRODUCT.search(op_type) is not None)
     has_device = study.program.has_device
     slower = 0.0 if has_device else usual_share_beyond(study, spans_of(study, products), nothing)
     most = max(others + 0.7 * min(slower, others) + share / 2, least)
